@@ -1,0 +1,1 @@
+//! Counters that live in shared memory.

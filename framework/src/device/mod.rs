@@ -1,0 +1,3 @@
+//! Devices move frames.
+
+pub mod pcap;
