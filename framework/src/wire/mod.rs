@@ -1,1 +1,23 @@
-//! Wire formats.
+//! Wire formats: what the bytes of a frame mean, and how to write them.
+//!
+//! A header here is the bytes themselves under a type: `parse` borrows, checks the lengths and copies nothing, `emit`
+//! is its mirror. Addresses and numbers come out of accessors in host order. Nothing allocates, nothing panics on
+//! input, nothing remembers: which checksum the NIC has already verified, or which port is bound, is known upstairs.
+//!
+//! Each format has one small error enum, one variant a reason, so that a node counts a refused packet by name.
+
+#[macro_use]
+mod reason;
+
+pub mod checksum;
+pub mod ethernet;
+pub mod field;
+pub mod ipv4;
+pub mod udp;
+pub mod vlan;
+
+pub use ethernet::{EthernetError, EthernetFrame, EthernetHeader};
+pub use field::{EmitError, EtherType, MacAddr, MacAddrError, Protocol};
+pub use ipv4::{Ipv4Error, Ipv4Fields, Ipv4Header, Ipv4Packet};
+pub use udp::{UdpError, UdpFields, UdpHeader};
+pub use vlan::{VlanTag, VlanTags};

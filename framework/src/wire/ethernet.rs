@@ -1,0 +1,221 @@
+//! Ethernet II: the 14-byte header, and the walk over it and its VLAN tags.
+//!
+//! ```text
+//!  0        6        12    14
+//!  | dst    | src    | type | payload …                 untagged
+//!  | dst    | src    | tag(4) | [tag(4)] | type | …     802.1Q, QinQ
+//! ```
+//! The frame check sequence is the device's business and is not in the bytes that arrive here. Padding is: what
+//! the payload says of its own length decides where it ends.
+
+use zerocopy::big_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::field::{EmitError, EtherType, MacAddr};
+use super::vlan::VlanTags;
+
+/// Bytes of the header without tags.
+pub const HEADER_LEN: usize = 14;
+
+/// A received frame, taken apart: the header, up to two tags, and what they carry.
+#[derive(Clone, Copy, Debug)]
+pub struct EthernetFrame<'a> {
+    /// The first 14 bytes. In a tagged frame its EtherType is the one of the outer tag: use `ethertype` below.
+    pub header: &'a EthernetHeader,
+    /// The tags between the addresses and the final EtherType.
+    pub tags: VlanTags,
+    /// What the payload is.
+    pub ethertype: EtherType,
+    /// All that follows, padding included.
+    pub payload: &'a [u8],
+}
+
+impl<'a> EthernetFrame<'a> {
+    /// Walks over the header and at most two tags. Untagged IPv4 takes the first branch.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, EthernetError> {
+        let (header, payload) = EthernetHeader::parse(bytes)?;
+        let ethertype = header.ethertype();
+        if ethertype == EtherType::IPV4 {
+            return Ok(Self { header, tags: VlanTags::NONE, ethertype, payload });
+        }
+        Self::parse_other(header, &bytes[HEADER_LEN - 2..])
+    }
+
+    /// Tagged frames and other types. `rest` begins at the first EtherType.
+    fn parse_other(header: &'a EthernetHeader, rest: &'a [u8]) -> Result<Self, EthernetError> {
+        let (tags, ethertype, payload) = VlanTags::parse(rest)?;
+        if ethertype.is_length() {
+            return Err(EthernetError::NotEthernetII);
+        }
+        Ok(Self { header, tags, ethertype, payload })
+    }
+
+    /// Bytes of the header and its tags: what to advance by to reach the payload.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN + self.tags.len()
+    }
+}
+
+/// The 14 bytes in front of an untagged frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct EthernetHeader {
+    dst: MacAddr,
+    src: MacAddr,
+    ethertype: U16,
+}
+
+/// The values of a header to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EthernetFields {
+    /// Destination.
+    pub dst: MacAddr,
+    /// Source.
+    pub src: MacAddr,
+    /// What the payload is.
+    pub ethertype: EtherType,
+}
+
+impl EthernetHeader {
+    /// A header ready to be written.
+    #[inline]
+    pub const fn new(fields: EthernetFields) -> Self {
+        Self { dst: fields.dst, src: fields.src, ethertype: U16::new(fields.ethertype.0) }
+    }
+
+    /// The header in front of `bytes`, and the bytes behind it. Does not look at tags.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), EthernetError> {
+        Self::ref_from_prefix(bytes).map_err(|_| EthernetError::Short)
+    }
+
+    /// Writes the header and returns its 14 bytes as a length.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
+        self.write_to_prefix(bytes).map_err(|_| EmitError::NoRoom)?;
+        Ok(HEADER_LEN)
+    }
+
+    /// Writes addresses, then the tags, then the EtherType of the payload; returns the bytes written.
+    #[inline]
+    pub fn emit_tagged(&self, tags: &VlanTags, bytes: &mut [u8]) -> Result<usize, EmitError> {
+        let len = HEADER_LEN + tags.len();
+        let bytes = bytes.get_mut(..len).ok_or(EmitError::NoRoom)?;
+        let header = self.as_bytes();
+        bytes[..12].copy_from_slice(&header[..12]);
+        bytes[12..len - 2].copy_from_slice(tags.as_slice().as_bytes());
+        bytes[len - 2..].copy_from_slice(&header[12..]);
+        Ok(len)
+    }
+
+    /// Destination.
+    #[inline]
+    pub const fn dst(&self) -> MacAddr {
+        self.dst
+    }
+
+    /// Source.
+    #[inline]
+    pub const fn src(&self) -> MacAddr {
+        self.src
+    }
+
+    /// What follows these 14 bytes: a tag, if the frame has one.
+    #[inline]
+    pub fn ethertype(&self) -> EtherType {
+        EtherType(self.ethertype.get())
+    }
+
+    /// Replaces the destination, as a forwarder does.
+    #[inline]
+    pub const fn set_dst(&mut self, dst: MacAddr) {
+        self.dst = dst;
+    }
+
+    /// Replaces the source, as a forwarder does.
+    #[inline]
+    pub const fn set_src(&mut self, src: MacAddr) {
+        self.src = src;
+    }
+}
+
+reasons! {
+    /// Why bytes are not an Ethernet frame that we take.
+    EthernetError {
+        /// Fewer than 14 bytes.
+        Short => "Ethernet header short of 14 bytes",
+        /// The frame ends inside a VLAN tag or before the EtherType behind it.
+        TagTruncated => "VLAN tag truncated",
+        /// A third VLAN tag.
+        TooManyTags => "more than two VLAN tags",
+        /// An 802.3 length where the EtherType should be: spanning tree and other LLC traffic.
+        NotEthernetII => "802.3 length instead of an EtherType",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::vlan::VlanTag;
+
+    const HEADER: EthernetHeader = EthernetHeader::new(EthernetFields {
+        dst: MacAddr([1, 0, 0x5e, 1, 2, 3]),
+        src: MacAddr([2, 0, 0, 0, 0, 9]),
+        ethertype: EtherType::IPV4,
+    });
+
+    fn frame(tags: &[VlanTag]) -> Vec<u8> {
+        let mut bytes = HEADER.as_bytes()[..12].to_vec();
+        bytes.extend_from_slice(tags.as_bytes());
+        bytes.extend_from_slice(&[0x08, 0x00, 0xaa]);
+        bytes
+    }
+
+    fn error(bytes: &[u8]) -> Option<EthernetError> {
+        EthernetFrame::parse(bytes).err()
+    }
+
+    #[test]
+    fn short_frames_are_refused_by_name() {
+        let bytes = frame(&[VlanTag::new(5)]);
+        assert_eq!(error(&bytes[..13]), Some(EthernetError::Short));
+        for len in 14..18 {
+            assert_eq!(error(&bytes[..len]), Some(EthernetError::TagTruncated), "{len} bytes");
+        }
+        assert_eq!(error(&bytes[..18]), None);
+    }
+
+    #[test]
+    fn third_tag_is_refused() {
+        assert_eq!(error(&frame(&[VlanTag::new(5); 2])), None);
+        assert_eq!(error(&frame(&[VlanTag::new(5); 3])), Some(EthernetError::TooManyTags));
+    }
+
+    #[test]
+    fn length_field_is_refused() {
+        let mut bytes = frame(&[]);
+        bytes[12..14].copy_from_slice(&[0x05, 0xff]);
+        assert_eq!(error(&bytes), Some(EthernetError::NotEthernetII));
+        bytes[12..14].copy_from_slice(&[0x06, 0x00]);
+        assert_eq!(error(&bytes), None);
+    }
+
+    #[test]
+    fn tags_are_stripped_and_written_back() {
+        let outer = VlanTag::from_tci(EtherType::QINQ, 0xbfff);
+        let inner = VlanTag::new(7).with_pcp(3);
+        for tags in [VlanTags::NONE, VlanTags::single(inner), VlanTags::double([outer, inner])] {
+            let bytes = frame(tags.as_slice());
+            let parsed = EthernetFrame::parse(&bytes).unwrap();
+            assert_eq!((parsed.tags, parsed.ethertype, parsed.payload), (tags, EtherType::IPV4, &[0xaa][..]));
+            let mut written = [0; 22];
+            let len = HEADER.emit_tagged(&tags, &mut written).unwrap();
+            assert_eq!(written[..len], bytes[..parsed.header_len()]);
+            assert_eq!(HEADER.emit_tagged(&tags, &mut written[..len - 1]), Err(EmitError::NoRoom));
+        }
+        assert_eq!((outer.vid(), outer.pcp(), outer.dei()), (4095, 5, true));
+        assert_eq!((inner.vid(), inner.pcp(), inner.dei()), (7, 3, false));
+    }
+}

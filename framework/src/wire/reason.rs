@@ -1,0 +1,32 @@
+//! The shape that every error of this floor has: a `Copy` enum whose variants are reasons with fixed words.
+
+/// Declares an error enum: each variant carries the words that name it in a counter and in a message.
+macro_rules! reasons {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident => $words:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            /// Every reason in the order of declaration, which is the order of `self as usize`.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The reason in fixed words, for counters and messages.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $words,)+
+                }
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl core::error::Error for $name {}
+    };
+}
