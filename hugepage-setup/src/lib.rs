@@ -1,1 +1,35 @@
-//! Stub.
+//! Hugepages for programs that take all their memory at start: discover, reserve, map, bind, lock.
+//!
+//! ```no_run
+//! use hugepages::{MapRequest, Mapping};
+//!
+//! let mapping = Mapping::map(&MapRequest::new(64 << 20))?;
+//! if let Some(fallback) = mapping.fallback() {
+//!     eprintln!("{fallback}"); // says what is missing, what it costs, and the command that mends it
+//! }
+//! # Ok::<(), hugepages::MapError>(())
+//! ```
+//!
+//! Everything here happens before the first packet, so it may read files and allocate. Linux only. Miri cannot run
+//! [`Mapping`]: it has neither hugepages nor `mbind`.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod mapping;
+mod numa;
+mod request;
+mod size;
+mod sysfs;
+
+pub use mapping::{Mapping, lock_all};
+pub use numa::{Node, node_of_cpu, node_of_interface};
+pub use request::{
+    Fallback, LockAllError, LockWarning, MapError, MapRequest, PageChoice, Shortage, ShortageCause, Transparent,
+};
+pub use size::{SizeError, format_size, parse_size};
+pub use sysfs::{Limit, Machine, Memory, Mount, Pool, Roots, SysfsError, TransparentMode};
+
+/// 2 MiB in bytes: the hugepage that every x86-64 has.
+pub const TWO_MIB: u64 = 2 << 20;
+/// 1 GiB in bytes: the hugepage that servers have; best reserved at boot, when memory is not yet in pieces.
+pub const ONE_GIB: u64 = 1 << 30;
