@@ -1,0 +1,213 @@
+//! Reads captures, whatever their format: bytes enter, records are lent out one after the other.
+//!
+//! The reader owns one buffer for as long as it lives; a [`Record`] borrows from it until the next call. After the
+//! start there is no allocation, and one read of the file per half mebibyte. It does not look into the packets.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+use super::classic::Classic;
+use super::input::Input;
+use super::pcapng::{PcapNg, SECTION_HEADER};
+use super::{Cut, End, Error, Problem, Truncation};
+
+/// LINKTYPE_ETHERNET in the registry at tcpdump.org.
+pub(super) const ETHERNET: u32 = 1;
+
+/// One frame of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// When the recorder saw the frame: nanoseconds since 1970-01-01 UTC. A pcapng simple packet block has no time
+    /// and takes that of the packet before it.
+    pub timestamp_ns: u64,
+    /// Bytes that the frame had on the wire.
+    pub original_len: u32,
+    /// The bytes that were kept, from the Ethernet header on.
+    pub bytes: &'a [u8],
+}
+
+impl Record<'_> {
+    /// The recorder kept less than the frame had (its snaplen was too small).
+    pub fn is_cut(&self) -> bool {
+        self.bytes.len() < self.original_len as usize
+    }
+}
+
+/// A capture being read.
+///
+/// ```no_run
+/// # use wirepath::device::pcap::Reader;
+/// let mut reader = Reader::open("day.pcap.gz")?;
+/// while let Some(record) = reader.next()? {
+///     println!("{} {}", record.timestamp_ns, record.bytes.len());
+/// }
+/// if let Some(truncation) = reader.end().and_then(|end| end.truncated) {
+///     eprintln!("day.pcap.gz is {truncation}");
+/// }
+/// # Ok::<(), wirepath::device::pcap::Error>(())
+/// ```
+pub struct Reader<R = Box<dyn Read + Send>> {
+    name: String,
+    input: Input<R>,
+    format: Format,
+    state: State,
+}
+
+enum Format {
+    Classic(Classic),
+    PcapNg(PcapNg),
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Reading,
+    Ended(End),
+    Failed,
+}
+
+/// A record by its place in the window, before it is lent out.
+pub(super) struct Found {
+    pub(super) timestamp_ns: u64,
+    pub(super) original_len: u32,
+    pub(super) range: Range<usize>,
+}
+
+/// Why a format parser has no record to give.
+pub(super) enum Stop {
+    Cut(Cut),
+    Bad(Problem),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Bad(Problem::Read(error))
+    }
+}
+
+impl Reader {
+    /// Opens a capture file; gzip (several members too) is recognised by its first bytes, not by its name.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let fail = |problem| Error { name: path.display().to_string(), offset: 0, problem };
+        let mut file = File::open(path).map_err(|error| fail(Problem::Open(error)))?;
+        let mut magic = Vec::with_capacity(2);
+        file.by_ref().take(2).read_to_end(&mut magic).map_err(|error| fail(Problem::Read(error)))?;
+        let gzip = magic == [0x1f, 0x8b];
+        let whole = io::Cursor::new(magic).chain(file);
+        if !gzip {
+            return Self::start(name, Box::new(whole));
+        }
+        Self::start(
+            format!("{name} (decompressed)"),
+            Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(65_536, whole))),
+        )
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads a capture from `source`, which is asked for large pieces and needs no buffer of its own. Not gzip.
+    pub fn new(source: R) -> Result<Self, Error> {
+        Self::start("the capture".to_string(), source)
+    }
+
+    /// Recognises the format and steps over its header.
+    fn start(name: String, source: R) -> Result<Self, Error> {
+        let mut input = Input::new(source);
+        let detected = input.want(16).map(|_| detect(input.window()));
+        let mut format = match detected {
+            Ok(Some(format)) => format,
+            Ok(None) => {
+                let begin = input.window()[..input.window().len().min(16)].to_vec();
+                return Err(Error { name, offset: 0, problem: Problem::NotACapture(begin) });
+            }
+            Err(error) => return Err(Error { name, offset: 0, problem: Problem::Read(error) }),
+        };
+        let started = match &mut format {
+            Format::Classic(classic) => classic.start(&mut input),
+            Format::PcapNg(pcapng) => pcapng.start(&mut input),
+        };
+        let mut reader = Self { name, input, format, state: State::Reading };
+        match started {
+            Ok(()) => Ok(reader),
+            Err(stop) => reader.stop(stop).map(|()| reader),
+        }
+    }
+
+    /// The next record; `None` once all are delivered, or after an error. [`Reader::end`] then tells how it ended.
+    ///
+    /// Costs some nanoseconds and no allocation, and every half mebibyte a read of the source. An error (damaged
+    /// lengths, a failing disk) ends the reading: what came before it was sound.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the record is lent from the buffer, which an Iterator cannot do"
+    )]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+        if !matches!(self.state, State::Reading) {
+            return Ok(None);
+        }
+        let found = match &mut self.format {
+            Format::Classic(classic) => classic.next(&mut self.input),
+            Format::PcapNg(pcapng) => pcapng.next(&mut self.input),
+        };
+        match found {
+            Ok(Some(Found { timestamp_ns, original_len, range })) => {
+                Ok(Some(Record { timestamp_ns, original_len, bytes: self.input.bytes(range) }))
+            }
+            Ok(None) => {
+                let cut = self.input.cut_short().then(|| Truncation { offset: self.input.offset(), what: Cut::Gzip });
+                self.state = State::Ended(End { truncated: cut });
+                Ok(None)
+            }
+            Err(stop) => self.stop(stop).map(|()| None),
+        }
+    }
+
+    /// How the capture ended: `None` while records may follow, and after an error.
+    pub fn end(&self) -> Option<End> {
+        match self.state {
+            State::Ended(end) => Some(end),
+            State::Reading | State::Failed => None,
+        }
+    }
+
+    /// The path that was opened, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of the file, after decompression, that have been read and delivered: for a progress line.
+    pub fn offset(&self) -> u64 {
+        self.input.offset()
+    }
+
+    /// Ends the reading: a cut is an end like another, everything else an error.
+    #[cold]
+    fn stop(&mut self, stop: Stop) -> Result<(), Error> {
+        let offset = self.input.marked();
+        match stop {
+            Stop::Cut(what) => {
+                self.state = State::Ended(End { truncated: Some(Truncation { offset, what }) });
+                Ok(())
+            }
+            Stop::Bad(problem) => {
+                self.state = State::Failed;
+                Err(Error { name: self.name.clone(), offset, problem })
+            }
+        }
+    }
+}
+
+/// The format that the first bytes of a file announce.
+fn detect(begin: &[u8]) -> Option<Format> {
+    let magic = *begin.first_chunk::<4>()?;
+    if u32::from_be_bytes(magic) == SECTION_HEADER {
+        return Some(Format::PcapNg(PcapNg::new()));
+    }
+    Classic::detect(magic).map(Format::Classic)
+}
