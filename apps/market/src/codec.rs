@@ -1,0 +1,214 @@
+//! What all codecs share: the trait, the errors, the counters by type, and the two macros that declare messages.
+//!
+//! A message is a plain structure of bytes (zerocopy, alignment 1) that is laid over the packet: one length check,
+//! then fields are read where they are. [`Codec::decode`] turns it into a normalised [`Event`].
+
+use core::fmt;
+
+use crate::event::Event;
+
+/// Turns the messages of one feed into events. Holds what the feed makes a decoder remember, which is nothing for
+/// most and the last second for PITCH.
+pub trait Codec {
+    /// The feed's name in configurations and reports.
+    const NAME: &'static str;
+
+    /// The type byte of a message, or `None` where it is too short to have one.
+    fn kind(message: &[u8]) -> Option<u8>;
+
+    /// The event that a message means. One message is exactly one event or one error; some 5 to 10 ns.
+    fn decode(&mut self, message: &[u8]) -> Result<Event, MessageError>;
+
+    /// Decodes and counts. The error is in the counters and needs no second look.
+    #[inline]
+    fn decode_counted(&mut self, message: &[u8], counts: &mut MessageCounts) -> Option<Event> {
+        match self.decode(message) {
+            Ok(event) => {
+                counts.by_type[usize::from(Self::kind(message).unwrap_or(0))] += 1;
+                Some(event)
+            }
+            Err(error) => {
+                counts.count_error(error);
+                None
+            }
+        }
+    }
+}
+
+/// Why a message gave no event. The next message is not touched by it: framing knows where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageError {
+    /// Too short to have a type.
+    Empty,
+    /// A type that this codec does not know; newer versions of a feed add types, so this is expected to happen.
+    Unknown {
+        /// The type byte.
+        kind: u8,
+    },
+    /// A known type with another length than its layout has.
+    Length {
+        /// The type byte.
+        kind: u8,
+        /// Bytes that the layout has.
+        expected: usize,
+        /// Bytes that arrived.
+        found: usize,
+    },
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a message without a type"),
+            Self::Unknown { kind } => write!(f, "unknown message type {}", kind.escape_ascii()),
+            Self::Length { kind, expected, found } => {
+                write!(f, "message {} has {found} bytes instead of {expected}", kind.escape_ascii())
+            }
+        }
+    }
+}
+
+impl core::error::Error for MessageError {}
+
+/// Messages by type, and those that gave no event. 2 KiB; one add per message.
+#[derive(Clone, Debug)]
+pub struct MessageCounts {
+    /// Decoded messages, by type byte.
+    pub by_type: [u64; 256],
+    /// Messages without a type.
+    pub empty: u64,
+    /// Messages of a type that the codec does not know.
+    pub unknown: u64,
+    /// Messages of a known type with a wrong length.
+    pub wrong_length: u64,
+}
+
+impl MessageCounts {
+    /// All zero.
+    pub const fn new() -> Self {
+        Self { by_type: [0; 256], empty: 0, unknown: 0, wrong_length: 0 }
+    }
+
+    /// Messages that became events.
+    pub fn decoded(&self) -> u64 {
+        self.by_type.iter().sum()
+    }
+
+    /// All messages that were looked at.
+    pub fn total(&self) -> u64 {
+        self.decoded() + self.empty + self.unknown + self.wrong_length
+    }
+
+    /// The types that occurred, with their counts, in the order of the type byte.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
+        (0..=u8::MAX).zip(self.by_type).filter(|&(_, count)| count > 0)
+    }
+
+    #[cold]
+    fn count_error(&mut self, error: MessageError) {
+        match error {
+            MessageError::Empty => self.empty += 1,
+            MessageError::Unknown { .. } => self.unknown += 1,
+            MessageError::Length { .. } => self.wrong_length += 1,
+        }
+    }
+}
+
+impl Default for MessageCounts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Declares the messages of a feed as structures over its bytes, each checked at compile time against the length in
+/// the feed's specification. `head` is the part that all its messages begin with.
+macro_rules! layouts {
+    (head $head:ty; $(
+        $(#[$doc:meta])*
+        $kind:literal $name:ident $len:literal { $($(#[$field_doc:meta])* $field:ident: $field_type:ty,)* }
+    )*) => { $(
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq,
+            zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout,
+            zerocopy::Unaligned,
+        )]
+        #[repr(C)]
+        pub struct $name {
+            /// What all messages begin with.
+            pub head: $head,
+            $($(#[$field_doc])* pub $field: $field_type,)*
+        }
+
+        impl $name {
+            /// The type byte.
+            pub const KIND: u8 = $kind;
+            /// Bytes on the wire.
+            pub const LEN: usize = $len;
+        }
+
+        const _: () = assert!(size_of::<$name>() == $len, "the layout has another length than the specification");
+    )* };
+}
+
+/// Declares the set of messages that a feed carries: the enum over the views, parse and emit.
+macro_rules! message_set {
+    (kind at $kind_at:literal; $($name:ident)*) => {
+        /// A message, seen where it lies in the packet.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Message<'a> {
+            $(
+                #[doc = concat!("See [`", stringify!($name), "`].")]
+                $name(&'a $name),
+            )*
+        }
+
+        impl<'a> Message<'a> {
+            /// The types of the feed and their lengths in bytes.
+            pub const LENGTHS: &'static [(u8, usize)] = &[$(($name::KIND, $name::LEN)),*];
+
+            /// Lays the message's structure over its bytes, which must have exactly its length.
+            #[inline]
+            pub fn parse(bytes: &'a [u8]) -> Result<Self, $crate::codec::MessageError> {
+                use zerocopy::FromBytes;
+                let Some(&kind) = bytes.get($kind_at) else { return Err($crate::codec::MessageError::Empty) };
+                match kind {
+                    $($name::KIND => match $name::ref_from_bytes(bytes) {
+                        Ok(view) => Ok(Self::$name(view)),
+                        Err(_) => Err($crate::codec::MessageError::Length {
+                            kind,
+                            expected: $name::LEN,
+                            found: bytes.len(),
+                        }),
+                    },)*
+                    _ => Err($crate::codec::MessageError::Unknown { kind }),
+                }
+            }
+
+            /// The message's bytes, as a packet carries them.
+            pub fn as_bytes(&self) -> &'a [u8] {
+                use zerocopy::IntoBytes;
+                match *self {
+                    $(Self::$name(view) => view.as_bytes(),)*
+                }
+            }
+
+            /// Copies the message to the front of `out` and gives its length; `None` where it does not fit.
+            pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
+                let bytes = self.as_bytes();
+                out.get_mut(..bytes.len())?.copy_from_slice(bytes);
+                Some(bytes.len())
+            }
+        }
+
+        $(
+            impl<'a> From<&'a $name> for Message<'a> {
+                fn from(view: &'a $name) -> Self {
+                    Self::$name(view)
+                }
+            }
+        )*
+    };
+}
+
+pub(crate) use {layouts, message_set};

@@ -1,0 +1,261 @@
+//! Normalised events: what the messages of all feeds mean, in one vocabulary.
+//!
+//! An event is 64 bytes at most and `Copy`, so it travels through registers, a ring, or a call. `at_ns` is the
+//! exchange's time in the feed's own epoch: since midnight New York for ITCH and PITCH, since 1970 for IEX.
+
+use crate::units::{Locate, OrderRef, Price, Side, Symbol};
+
+/// One message's meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An order rests on the book from now on.
+    Add(Add),
+    /// A resting order traded.
+    Execute(Execute),
+    /// A resting order became smaller.
+    Cancel(Cancel),
+    /// A resting order is gone.
+    Delete(Delete),
+    /// A resting order is gone and another takes its place, with the same side and instrument.
+    Replace(Replace),
+    /// A resting order keeps its reference and has a new quantity and price.
+    Modify(Modify),
+    /// A trade that does not touch the displayed book.
+    Trade(Trade),
+    /// A trade that never was.
+    TradeBreak(TradeBreak),
+    /// The best bid and offer of an instrument.
+    Quote(Quote),
+    /// The total at one price of an instrument.
+    PriceLevel(PriceLevel),
+    /// An instrument's name, and on Nasdaq its index.
+    Directory(Directory),
+    /// An instrument halts, pauses or trades.
+    Status(Status),
+    /// The market as a whole: start, open, close, end.
+    System(System),
+    /// All orders of this unit are gone.
+    Clear(Clear),
+    /// The feed's clock moved to the next second.
+    Clock(Clock),
+    /// A known message that changes no book and prints no trade (imbalances, participants, collars …).
+    Other(Other),
+}
+
+/// See [`Event::Add`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Add {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument's index, where the feed has one.
+    pub locate: Locate,
+    /// The order.
+    pub order: OrderRef,
+    /// Its side.
+    pub side: Side,
+    /// Its displayed shares.
+    pub qty: u32,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// Its limit.
+    pub price: Price,
+}
+
+/// See [`Event::Execute`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Execute {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument's index, where the feed has one.
+    pub locate: Locate,
+    /// Whether the print counts as volume.
+    pub printable: bool,
+    /// The resting order.
+    pub order: OrderRef,
+    /// Shares that traded.
+    pub qty: u32,
+    /// Shares that are left, where the feed says so; otherwise the resting size goes down by `qty`.
+    pub remaining: Option<u32>,
+    /// The price of the print where it is not the order's own.
+    pub price: Option<Price>,
+    /// The trade's number.
+    pub trade: u64,
+}
+
+/// See [`Event::Cancel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument's index, where the feed has one.
+    pub locate: Locate,
+    /// The order.
+    pub order: OrderRef,
+    /// Shares taken off it.
+    pub qty: u32,
+}
+
+/// See [`Event::Delete`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delete {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument's index, where the feed has one.
+    pub locate: Locate,
+    /// The order.
+    pub order: OrderRef,
+}
+
+/// See [`Event::Replace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replace {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument's index, where the feed has one.
+    pub locate: Locate,
+    /// The order that goes.
+    pub old: OrderRef,
+    /// The order that comes, behind all others at its price.
+    pub new: OrderRef,
+    /// Its displayed shares.
+    pub qty: u32,
+    /// Its limit.
+    pub price: Price,
+}
+
+/// See [`Event::Modify`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modify {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The order.
+    pub order: OrderRef,
+    /// Its displayed shares from now on.
+    pub qty: u32,
+    /// Its limit from now on.
+    pub price: Price,
+}
+
+/// See [`Event::Trade`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trade {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument's index, where the feed has one.
+    pub locate: Locate,
+    /// The side of the resting order, where the feed says it.
+    pub side: Option<Side>,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// Shares; 64 bits, as a cross prints whole auctions.
+    pub qty: u64,
+    /// The price.
+    pub price: Price,
+    /// The trade's number.
+    pub trade: u64,
+}
+
+/// See [`Event::TradeBreak`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TradeBreak {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The number of the trade that is taken back.
+    pub trade: u64,
+}
+
+/// See [`Event::Quote`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// Best bid.
+    pub bid_px: Price,
+    /// Shares bid there; 0 where there is no bid.
+    pub bid_qty: u32,
+    /// Shares offered there; 0 where there is no offer.
+    pub ask_qty: u32,
+    /// Best offer.
+    pub ask_px: Price,
+    /// The instrument can be traded now.
+    pub available: bool,
+}
+
+/// See [`Event::PriceLevel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriceLevel {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// The side.
+    pub side: Side,
+    /// Shares there from now on; 0 removes the level.
+    pub qty: u32,
+    /// The price.
+    pub price: Price,
+    /// The book is consistent after this one; while false its top is in transition.
+    pub complete: bool,
+}
+
+/// See [`Event::Directory`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Directory {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument's index for the day, where the feed has one.
+    pub locate: Locate,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// Shares in a round lot.
+    pub round_lot: u32,
+}
+
+/// See [`Event::Status`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument's index, where the feed has one.
+    pub locate: Locate,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// The feed's own letter (`T` trades, `H` halted, `P` paused, `Q` quotes only …).
+    pub state: u8,
+}
+
+/// See [`Event::System`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct System {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The feed's own letter (`O` start of messages … `C` end of messages).
+    pub code: u8,
+}
+
+/// See [`Event::Clear`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clear {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+}
+
+/// See [`Event::Clock`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+}
+
+/// See [`Event::Other`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The message's type byte.
+    pub kind: u8,
+}
+
+const _: () = assert!(size_of::<Event>() <= 64, "an event must stay within one cache line");

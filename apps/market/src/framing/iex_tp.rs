@@ -1,0 +1,125 @@
+//! IEX Transport Protocol 1, little endian: 40 bytes of header, then blocks with a two-byte length.
+//!
+//! `0:1 version, 1:1 reserved, 2:2 protocol, 4:4 channel, 8:4 session, 12:2 payload length, 14:2 count,
+//! 16:8 stream offset, 24:8 first sequence, 32:8 send time`. A heartbeat has no payload and the next sequence.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{Framing, FramingError, Header, PacketKind, Session, split_u16};
+
+/// The framing of IEX's feeds.
+#[derive(Clone, Copy, Debug)]
+pub struct IexTp;
+
+/// The header as IEX-TP says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IexHeader {
+    /// What the messages are: [`IexHeader::TOPS_1_5`], [`IexHeader::TOPS_1_6`], [`IexHeader::DEEP_1_0`].
+    pub protocol: u16,
+    /// The channel; each has its own sequence.
+    pub channel: u32,
+    /// The session; a new one restarts the numbers.
+    pub session: u32,
+    /// Messages in the packet.
+    pub count: u16,
+    /// Position of the payload in the session's byte stream.
+    pub offset: u64,
+    /// Number of the first message, or the next expected one.
+    pub seq: u64,
+    /// Send time, ns since 1970.
+    pub sent_ns: u64,
+}
+
+impl IexHeader {
+    /// Protocol id of TOPS 1.5.
+    pub const TOPS_1_5: u16 = 0x8002;
+    /// Protocol id of TOPS 1.6.
+    pub const TOPS_1_6: u16 = 0x8003;
+    /// Protocol id of DEEP 1.0.
+    pub const DEEP_1_0: u16 = 0x8004;
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Wire {
+    version: u8,
+    reserved: u8,
+    protocol: U16,
+    channel: U32,
+    session: U32,
+    payload_len: U16,
+    count: U16,
+    offset: U64,
+    seq: U64,
+    sent_ns: U64,
+}
+
+impl Framing for IexTp {
+    type Raw = IexHeader;
+
+    const NAME: &'static str = "IEX-TP";
+    const HEADER_LEN: usize = 40;
+    const PREFIX_LEN: usize = 2;
+    const COUNT_MAX: u32 = 0xffff;
+    const MESSAGE_LEN_MAX: usize = 0xffff;
+
+    fn parse_raw(packet: &[u8]) -> Result<(IexHeader, &[u8]), FramingError> {
+        let Ok((wire, blocks)) = Wire::ref_from_prefix(packet) else {
+            return Err(FramingError::HeaderShort { len: packet.len() });
+        };
+        if wire.version != 1 {
+            return Err(FramingError::Version { found: wire.version });
+        }
+        let declared = Self::HEADER_LEN + usize::from(wire.payload_len.get());
+        if declared != packet.len() {
+            return Err(FramingError::LengthMismatch { declared, len: packet.len() });
+        }
+        let raw = IexHeader {
+            protocol: wire.protocol.get(),
+            channel: wire.channel.get(),
+            session: wire.session.get(),
+            count: wire.count.get(),
+            offset: wire.offset.get(),
+            seq: wire.seq.get(),
+            sent_ns: wire.sent_ns.get(),
+        };
+        Ok((raw, blocks))
+    }
+
+    fn header(raw: &IexHeader) -> Header {
+        Header {
+            channel: raw.channel,
+            session: Session(raw.session.into()),
+            seq: raw.seq,
+            count: raw.count.into(),
+            kind: if raw.count == 0 { PacketKind::Heartbeat } else { PacketKind::Data },
+            sent_ns: raw.sent_ns,
+        }
+    }
+
+    #[inline]
+    fn split(blocks: &[u8]) -> Option<(&[u8], &[u8])> {
+        split_u16(blocks, u16::from_le_bytes)
+    }
+
+    fn emit_raw(raw: &IexHeader, count: u32, body_len: usize, out: &mut [u8]) {
+        let wire = Wire {
+            version: 1,
+            reserved: 0,
+            protocol: raw.protocol.into(),
+            channel: raw.channel.into(),
+            session: raw.session.into(),
+            payload_len: (body_len as u16).into(),
+            count: (count as u16).into(),
+            offset: raw.offset.into(),
+            seq: raw.seq.into(),
+            sent_ns: raw.sent_ns.into(),
+        };
+        out[..Self::HEADER_LEN].copy_from_slice(wire.as_bytes());
+    }
+
+    fn emit_prefix(len: usize, out: &mut [u8]) {
+        out.copy_from_slice(&(len as u16).to_le_bytes());
+    }
+}

@@ -1,0 +1,300 @@
+//! How messages travel: packets with a channel, a session and sequence numbers, and blocks with a length.
+//!
+//! ```text
+//!   packet bytes ── parse ──> Packet { raw, header, messages() }      the whole packet is checked first
+//!   raw header ──── PacketWriter::new, push, finish ──> packet bytes
+//! ```
+//!
+//! [`Framing`] is the one shape of the four: MoldUDP64, IEX-TP, the Cboe sequenced unit, and the length-prefixed
+//! file. A packet whose counts and lengths disagree with its size is refused whole with a [`FramingError`], so a
+//! consumer never sees the first half of a bad packet. Nothing is copied or allocated.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+pub mod cboe_unit;
+pub mod iex_tp;
+pub mod itch_file;
+pub mod mold_udp64;
+
+pub use cboe_unit::CboeUnit;
+pub use iex_tp::IexTp;
+pub use itch_file::ItchFile;
+pub use mold_udp64::MoldUdp64;
+
+/// One way of putting messages into packets.
+pub trait Framing: Sized {
+    /// The header in this framing's own words.
+    type Raw: Copy + fmt::Debug;
+
+    /// Its name in configurations and reports.
+    const NAME: &'static str;
+    /// Bytes before the first message block.
+    const HEADER_LEN: usize;
+    /// Bytes of length in front of each message that are not part of the message.
+    const PREFIX_LEN: usize;
+    /// Most messages in one packet.
+    const COUNT_MAX: u32;
+    /// Longest message that a block can carry, in bytes.
+    const MESSAGE_LEN_MAX: usize;
+    /// Longest packet in bytes: what fits into one UDP datagram over IPv4 without options.
+    const PACKET_LEN_MAX: usize = 65_507;
+
+    /// Reads the header and returns it with the message blocks behind it. Checks what the header alone can tell:
+    /// version, and its idea of the packet's length.
+    fn parse_raw(packet: &[u8]) -> Result<(Self::Raw, &[u8]), FramingError>;
+
+    /// The header in the words that all framings share.
+    fn header(raw: &Self::Raw) -> Header;
+
+    /// Takes the first message off `blocks`: the message and what is behind it. `None` where the length does not
+    /// fit.
+    fn split(blocks: &[u8]) -> Option<(&[u8], &[u8])>;
+
+    /// Writes the header of a packet with `count` messages in `body_len` bytes to the front of `out`, which holds
+    /// at least [`Framing::HEADER_LEN`] bytes.
+    fn emit_raw(raw: &Self::Raw, count: u32, body_len: usize, out: &mut [u8]);
+
+    /// Writes the length of a message of `len` bytes to `out`. Framings whose messages carry their own length
+    /// write nothing.
+    fn emit_prefix(len: usize, out: &mut [u8]);
+
+    /// Checks the whole packet. Costs one step per message: the lengths are added up and compared with the packet.
+    fn parse(packet: &[u8]) -> Result<Packet<'_, Self>, FramingError> {
+        let (raw, blocks) = Self::parse_raw(packet)?;
+        let header = Self::header(&raw);
+        let mut rest = blocks;
+        for idx in 0..header.count {
+            let Some((_, behind)) = Self::split(rest) else { return Err(FramingError::MessageOverrun { idx }) };
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            return Err(FramingError::TrailingBytes { len: rest.len() });
+        }
+        Ok(Packet { raw, header, blocks })
+    }
+}
+
+/// What every framing says about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The sequence space within the feed: IEX channel, Cboe unit, 0 where the framing has one only.
+    pub channel: u32,
+    /// The publisher's session; a new one restarts the numbers.
+    pub session: Session,
+    /// Number of the first message, or the next expected number where there is none. 0 says nothing.
+    pub seq: u64,
+    /// Messages in the packet.
+    pub count: u32,
+    /// What the packet is for.
+    pub kind: PacketKind,
+    /// The publisher's send time, ns since 1970; 0 where the framing has none.
+    pub sent_ns: u64,
+}
+
+impl Header {
+    /// One past the last message's number.
+    pub const fn end(&self) -> u64 {
+        self.seq.saturating_add(self.count as u64)
+    }
+}
+
+/// A session's name: the bytes of the wire packed into one word, as it is only ever compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Session(pub u128);
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PacketKind {
+    /// Messages with sequence numbers.
+    Data,
+    /// No messages; the sequence number is the next expected one, or 0 where the group has none.
+    Heartbeat,
+    /// No more messages will follow in this session; the sequence number is the next expected one.
+    EndOfSession,
+    /// Messages without sequence numbers.
+    Unsequenced,
+}
+
+/// A packet that has been checked as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a, F: Framing> {
+    /// The header in the framing's own words.
+    pub raw: F::Raw,
+    /// The header in shared words.
+    pub header: Header,
+    blocks: &'a [u8],
+}
+
+impl<'a, F: Framing> Packet<'a, F> {
+    /// The messages in order, exactly `header.count` of them.
+    pub fn messages(&self) -> Messages<'a, F> {
+        Messages { blocks: self.blocks, count: self.header.count, framing: PhantomData }
+    }
+}
+
+/// Walks over the messages of a checked packet.
+#[derive(Clone, Debug)]
+pub struct Messages<'a, F> {
+    blocks: &'a [u8],
+    count: u32,
+    framing: PhantomData<F>,
+}
+
+impl<'a, F: Framing> Iterator for Messages<'a, F> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.count == 0 {
+            return None;
+        }
+        let (message, behind) = F::split(self.blocks)?;
+        self.blocks = behind;
+        self.count -= 1;
+        Some(message)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.count as usize, Some(self.count as usize))
+    }
+}
+
+/// Builds one packet in memory that the caller owns.
+#[derive(Debug)]
+pub struct PacketWriter<'a, F: Framing> {
+    raw: F::Raw,
+    out: &'a mut [u8],
+    len: usize,
+    count: u32,
+}
+
+impl<'a, F: Framing> PacketWriter<'a, F> {
+    /// Starts a packet at the front of `out`; its size is the largest packet. `None` where not even the header
+    /// fits.
+    pub fn new(raw: F::Raw, out: &'a mut [u8]) -> Option<Self> {
+        let len = out.len().min(F::PACKET_LEN_MAX);
+        let out = &mut out[..len];
+        if out.len() < F::HEADER_LEN {
+            return None;
+        }
+        Some(Self { raw, out, len: F::HEADER_LEN, count: 0 })
+    }
+
+    /// Adds a message. A full packet says so and is left as it was: finish it and start the next one.
+    pub fn push(&mut self, message: &[u8]) -> Result<(), PacketFull> {
+        let start = self.len + F::PREFIX_LEN;
+        let end = start + message.len();
+        if end > self.out.len() || message.len() > F::MESSAGE_LEN_MAX || self.count == F::COUNT_MAX {
+            return Err(PacketFull);
+        }
+        F::emit_prefix(message.len(), &mut self.out[self.len..start]);
+        self.out[start..end].copy_from_slice(message);
+        self.len = end;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Messages so far.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Writes the header and gives the packet. Without a message it is a heartbeat.
+    pub fn finish(self) -> &'a [u8] {
+        F::emit_raw(&self.raw, self.count, self.len - F::HEADER_LEN, self.out);
+        &self.out[..self.len]
+    }
+}
+
+/// The message does not fit into the packet any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketFull;
+
+impl fmt::Display for PacketFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the message does not fit into the packet")
+    }
+}
+
+impl core::error::Error for PacketFull {}
+
+/// Why a packet was refused. The packet is dropped whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FramingError {
+    /// Shorter than the header.
+    HeaderShort {
+        /// Bytes that arrived.
+        len: usize,
+    },
+    /// A version this decoder does not know.
+    Version {
+        /// The version on the wire.
+        found: u8,
+    },
+    /// The header's length is not the packet's.
+    LengthMismatch {
+        /// Bytes that the header announces.
+        declared: usize,
+        /// Bytes that arrived.
+        len: usize,
+    },
+    /// A message's length leads past the end of the packet, or is one its framing forbids.
+    MessageOverrun {
+        /// Position of the message in the packet, from 0.
+        idx: u32,
+    },
+    /// Bytes are left behind the last message.
+    TrailingBytes {
+        /// How many.
+        len: usize,
+    },
+}
+
+impl FramingError {
+    /// The names of the errors, by [`FramingError::idx`]: a table of drop counters has one row each.
+    pub const NAMES: [&'static str; 5] =
+        ["header_short", "version", "length_mismatch", "message_overrun", "trailing_bytes"];
+
+    /// Position of this error in [`FramingError::NAMES`].
+    pub const fn idx(self) -> usize {
+        match self {
+            Self::HeaderShort { .. } => 0,
+            Self::Version { .. } => 1,
+            Self::LengthMismatch { .. } => 2,
+            Self::MessageOverrun { .. } => 3,
+            Self::TrailingBytes { .. } => 4,
+        }
+    }
+
+    /// The error's name in counters and reports.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self.idx()]
+    }
+}
+
+impl fmt::Display for FramingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeaderShort { len } => write!(f, "a packet of {len} bytes is shorter than its header"),
+            Self::Version { found } => write!(f, "framing version {found} is not known"),
+            Self::LengthMismatch { declared, len } => {
+                write!(f, "the header announces {declared} bytes, the packet has {len}")
+            }
+            Self::MessageOverrun { idx } => write!(f, "message {idx} does not fit into its packet"),
+            Self::TrailingBytes { len } => write!(f, "{len} bytes behind the last message"),
+        }
+    }
+}
+
+impl core::error::Error for FramingError {}
+
+/// Splits a block with a two-byte length in front, read with `to_len`.
+#[inline]
+fn split_u16(blocks: &[u8], to_len: fn([u8; 2]) -> u16) -> Option<(&[u8], &[u8])> {
+    let (prefix, rest) = blocks.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(to_len(*prefix)))
+}
+
+#[cfg(test)]
+mod tests;

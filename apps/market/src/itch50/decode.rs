@@ -1,0 +1,197 @@
+//! ITCH 5.0 messages to events: one match on the type byte, then reads at fixed places.
+
+use zerocopy::big_endian::U32;
+
+use super::*;
+use crate::codec::{Codec, MessageError};
+use crate::event::{self, Event};
+use crate::units::{OrderRef, Price, Side, Symbol};
+
+/// The decoder. It remembers nothing: the messages carry their time and their stock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Itch50;
+
+impl Codec for Itch50 {
+    const NAME: &'static str = "itch50";
+
+    #[inline]
+    fn kind(message: &[u8]) -> Option<u8> {
+        message.first().copied()
+    }
+
+    #[inline]
+    fn decode(&mut self, message: &[u8]) -> Result<Event, MessageError> {
+        Ok(event(Message::parse(message)?))
+    }
+}
+
+#[inline]
+fn event(message: Message<'_>) -> Event {
+    match message {
+        Message::AddOrder(m) => Event::Add(event::Add {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            order: OrderRef(m.order.get()),
+            side: Side::from_wire(m.side),
+            qty: m.shares.get(),
+            symbol: m.stock,
+            price: price4(m.price),
+        }),
+        Message::AddOrderMpid(m) => Event::Add(event::Add {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            order: OrderRef(m.order.get()),
+            side: Side::from_wire(m.side),
+            qty: m.shares.get(),
+            symbol: m.stock,
+            price: price4(m.price),
+        }),
+        Message::OrderExecuted(m) => Event::Execute(event::Execute {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            printable: true,
+            order: OrderRef(m.order.get()),
+            qty: m.shares.get(),
+            remaining: None,
+            price: None,
+            trade: m.trade.get(),
+        }),
+        Message::OrderExecutedAtPrice(m) => Event::Execute(event::Execute {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            printable: m.printable != b'N',
+            order: OrderRef(m.order.get()),
+            qty: m.shares.get(),
+            remaining: None,
+            price: Some(price4(m.price)),
+            trade: m.trade.get(),
+        }),
+        Message::OrderCancel(m) => Event::Cancel(event::Cancel {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            order: OrderRef(m.order.get()),
+            qty: m.shares.get(),
+        }),
+        Message::OrderDelete(m) => Event::Delete(event::Delete {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            order: OrderRef(m.order.get()),
+        }),
+        Message::OrderReplace(m) => Event::Replace(event::Replace {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            old: OrderRef(m.old.get()),
+            new: OrderRef(m.new.get()),
+            qty: m.shares.get(),
+            price: price4(m.price),
+        }),
+        Message::Trade(m) => Event::Trade(event::Trade {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            side: Some(Side::from_wire(m.side)),
+            symbol: m.stock,
+            qty: m.shares.get().into(),
+            price: price4(m.price),
+            trade: m.trade.get(),
+        }),
+        Message::CrossTrade(m) => Event::Trade(event::Trade {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            side: None,
+            symbol: m.stock,
+            qty: m.shares.get(),
+            price: price4(m.price),
+            trade: m.trade.get(),
+        }),
+        Message::BrokenTrade(m) => Event::TradeBreak(event::TradeBreak { at_ns: m.head.at_ns(), trade: m.trade.get() }),
+        Message::StockDirectory(m) => Event::Directory(event::Directory {
+            at_ns: m.head.at_ns(),
+            locate: m.head.locate(),
+            symbol: m.stock,
+            round_lot: m.round_lot.get(),
+        }),
+        Message::TradingAction(m) => status(&m.head, m.stock, m.state),
+        Message::OperationalHalt(m) => status(&m.head, m.stock, m.action),
+        Message::SystemEvent(m) => Event::System(event::System { at_ns: m.head.at_ns(), code: m.event }),
+        Message::RegSho(RegSho { head, .. })
+        | Message::ParticipantPosition(ParticipantPosition { head, .. })
+        | Message::MwcbLevels(MwcbLevels { head, .. })
+        | Message::MwcbStatus(MwcbStatus { head, .. })
+        | Message::IpoQuoting(IpoQuoting { head, .. })
+        | Message::LuldCollar(LuldCollar { head, .. })
+        | Message::Noii(Noii { head, .. })
+        | Message::RetailInterest(RetailInterest { head, .. })
+        | Message::DirectListing(DirectListing { head, .. }) => {
+            Event::Other(event::Other { at_ns: head.at_ns(), kind: head.kind })
+        }
+    }
+}
+
+#[inline]
+fn status(head: &Head, symbol: Symbol, state: u8) -> Event {
+    Event::Status(event::Status { at_ns: head.at_ns(), locate: head.locate(), symbol, state })
+}
+
+#[inline]
+fn price4(wire: U32) -> Price {
+    Price(wire.get().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::MessageCounts;
+
+    #[test]
+    fn short_and_long_messages_of_a_known_type_are_wrong_length() {
+        for &(kind, expected) in Message::LENGTHS {
+            for found in [expected - 1, expected + 1] {
+                let mut message = vec![0; found];
+                message[0] = kind;
+                assert_eq!(Itch50.decode(&message), Err(MessageError::Length { kind, expected, found }));
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_type_is_counted_and_skipped() {
+        let mut counts = MessageCounts::new();
+        assert_eq!(Itch50.decode_counted(b"zzz", &mut counts), None);
+        assert_eq!(Itch50.decode_counted(b"", &mut counts), None);
+        assert_eq!((counts.unknown, counts.empty, counts.total()), (1, 1, 2));
+    }
+
+    #[test]
+    fn replace_and_priced_execution_keep_every_field() {
+        let replace = OrderReplace {
+            head: Head::new(OrderReplace::KIND, crate::Locate(7), 34_200_000_000_001),
+            old: 1.into(),
+            new: 2.into(),
+            shares: 300.into(),
+            price: 1_234_500.into(),
+        };
+        let expected = event::Replace {
+            at_ns: 34_200_000_000_001,
+            locate: crate::Locate(7),
+            old: OrderRef(1),
+            new: OrderRef(2),
+            qty: 300,
+            price: Price(1_234_500),
+        };
+        assert_eq!(Itch50.decode(Message::from(&replace).as_bytes()), Ok(Event::Replace(expected)));
+    }
+
+    #[test]
+    fn unprintable_execution_carries_its_own_price() {
+        let executed = OrderExecutedAtPrice {
+            head: Head::new(OrderExecutedAtPrice::KIND, crate::Locate(1), 5),
+            order: 9.into(),
+            shares: 10.into(),
+            trade: 11.into(),
+            printable: b'N',
+            price: 50_000.into(),
+        };
+        let Ok(Event::Execute(event)) = Itch50.decode(Message::from(&executed).as_bytes()) else { panic!() };
+        assert_eq!((event.printable, event.price, event.remaining), (false, Some(Price(50_000)), None));
+    }
+}

@@ -1,0 +1,7 @@
+//! Nasdaq TotalView-ITCH 5.0: views of all 23 messages, parse and emit, and the decoder to events.
+
+mod decode;
+mod messages;
+
+pub use decode::Itch50;
+pub use messages::*;
