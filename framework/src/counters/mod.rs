@@ -1,1 +1,40 @@
-//! Counters that live in shared memory.
+//! Counters that live in shared memory: one worker writes them with plain stores, another process reads them live.
+//!
+//! At set-up a program makes one [`Block`], hands a [`Scope`] of it to each worker, and the worker's devices and
+//! nodes register [`Counter`]s, [`Gauge`]s, [`Histogram`]s and [`Drops`] under their own names. From then on a
+//! count is a load, an addition and a store: no locked instruction, no system call, no reader in the way.
+//! [`Snapshot`] is the other side: it reads the files of running processes and trusts nothing in them.
+//!
+//! ```
+//! use wirepath::counters::{Block, Unit};
+//!
+//! let block = Block::heap();
+//! let ethernet = block.scope("worker0").scope("ethernet");
+//! let rx_frames = ethernet.counter("rx_frames", Unit::Frames);
+//! block.check()?; // once, at the end of set-up
+//!
+//! rx_frames.add(32);
+//! assert_eq!(block.snapshot().count("worker0/ethernet/rx_frames"), Some(32));
+//! # Ok::<(), wirepath::counters::SetupError>(())
+//! ```
+
+mod block;
+mod counter;
+mod drops;
+mod histogram;
+mod layout;
+#[allow(unsafe_code)]
+mod memory;
+mod publish;
+mod snapshot;
+mod unit;
+
+pub use block::{Block, Capacity, Scope, SetupError};
+pub use counter::{Counter, Gauge};
+pub use drops::{DropReason, Drops};
+pub use histogram::{Distribution, Histogram};
+pub use publish::default_directory;
+pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
+pub use unit::Unit;
+
+pub use crate::drop_reasons;

@@ -1,0 +1,484 @@
+//! A process's counters at set-up: one block of shared words, and scopes that register values in it.
+//!
+//! Registration does not fail where it happens: a node's constructor gets a counter that counts, always. What went
+//! wrong (no room, a name too long or used twice) is remembered, and [`Block::check`] says it once, before the start.
+
+use core::fmt;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::counter::{Counter, Gauge};
+use super::drops::{DropReason, Drops};
+use super::histogram::{self, Histogram};
+use super::layout::{self, Entry, Kind, header};
+use super::memory::Held;
+use super::publish::{self, Publication};
+use super::snapshot::Snapshot;
+use super::unit::Unit;
+
+/// The counters of one process. Owns the shared file, which goes when the block is dropped; the handles it gave out
+/// stay good until they are dropped themselves.
+pub struct Block {
+    table: Arc<Mutex<Table>>,
+    publication: Option<Publication>,
+}
+
+/// How much a block holds. Everything is taken at start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Values with a name: 128 bytes each.
+    pub entries: usize,
+    /// Words of 8 bytes: one a counter, 256 a histogram.
+    pub values: usize,
+}
+
+impl Default for Capacity {
+    /// Sixteen workers with some 250 counters and a dozen histograms each: 512 KiB of names, 512 KiB of values.
+    fn default() -> Self {
+        Self { entries: 4096, values: 65_536 }
+    }
+}
+
+impl Block {
+    /// A block that other processes can read, of [`Capacity::default`], in the directory that the environment
+    /// variable `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Files that dead processes of the same `app`
+    /// left there are removed.
+    ///
+    /// # Errors
+    /// The application's name is unfit for a file, or the file cannot be made. A program may then count in
+    /// [`Block::heap`] instead, if it says so aloud: `wirepath stats` will not see it.
+    pub fn create(app: &str) -> Result<Self, SetupError> {
+        Self::create_in(&publish::default_directory(), app, Capacity::default())
+    }
+
+    /// [`Block::create`] with a directory and a capacity of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Block::create`].
+    pub fn create_in(directory: &Path, app: &str, capacity: Capacity) -> Result<Self, SetupError> {
+        check_app(app)?;
+        let (publication, words) = Publication::create(directory, app, |file| {
+            let words = Held::mapped(file, word_count(capacity))?;
+            store_header(&words, app, capacity);
+            Ok(words)
+        })?;
+        Ok(Self::over(words, capacity, Some(publication)))
+    }
+
+    /// A block in the process's own memory: tests, simulations, machines without `/dev/shm`.
+    pub fn heap() -> Self {
+        Self::heap_of(Capacity::default())
+    }
+
+    /// [`Block::heap`] with a capacity of the caller's choice.
+    pub fn heap_of(capacity: Capacity) -> Self {
+        let words = Held::heap(word_count(capacity));
+        store_header(&words, "heap", capacity);
+        Self::over(words, capacity, None)
+    }
+
+    fn over(words: Held<[AtomicU64]>, capacity: Capacity, publication: Option<Publication>) -> Self {
+        let table =
+            Table { words, capacity, entries: 0, values: 0, runs: Vec::new(), names: HashSet::new(), problem: None };
+        Self { table: Arc::new(Mutex::new(table)), publication }
+    }
+
+    /// The scope of one writer, such as `worker0`. Its values share no cache line with those of another scope made here.
+    pub fn scope(&self, name: &str) -> Scope {
+        let mut table = lock(&self.table);
+        table.runs.push(0..0);
+        Scope { table: Arc::clone(&self.table), path: name.to_owned(), writer: table.runs.len() - 1 }
+    }
+
+    /// Says whether every registration so far found its place. Asked once, at the end of set-up.
+    ///
+    /// # Errors
+    /// The first thing that went wrong. The counters concerned count, but nobody outside can read them.
+    pub fn check(&self) -> Result<(), SetupError> {
+        lock(&self.table).problem.clone().map_or(Ok(()), Err)
+    }
+
+    /// All values now, as another process would read them.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of_words(&lock(&self.table).words)
+    }
+
+    /// The shared file, where there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.publication.as_ref().map(Publication::path)
+    }
+}
+
+/// A place in the tree of names, such as `worker0/ethernet`, for set-up only. All values below a scope that
+/// [`Block::scope`] made belong to one writer and lie together.
+#[derive(Clone)]
+pub struct Scope {
+    table: Arc<Mutex<Table>>,
+    path: String,
+    writer: usize,
+}
+
+impl Scope {
+    /// The scope `name` below this one, of the same writer.
+    pub fn scope(&self, name: &str) -> Self {
+        Self { table: Arc::clone(&self.table), path: self.join(name), writer: self.writer }
+    }
+
+    /// A counter, at zero.
+    pub fn counter(&self, name: &str, unit: Unit) -> Counter {
+        Counter::new(self.register(Kind::Counter, name, unit, 1).word(0))
+    }
+
+    /// A gauge, at zero.
+    pub fn gauge(&self, name: &str, unit: Unit) -> Gauge {
+        Gauge::new(self.register(Kind::Gauge, name, unit, 1).word(0))
+    }
+
+    /// When this writer polled last, as the gauge `last_poll`. A reader that sees it stand still calls the writer stalled.
+    pub fn last_poll(&self) -> Gauge {
+        self.gauge("last_poll", Unit::ClockNanoseconds)
+    }
+
+    /// An empty histogram of 2 KiB.
+    pub fn histogram(&self, name: &str, unit: Unit) -> Histogram {
+        Histogram::new(self.register(Kind::Histogram, name, unit, histogram::WORDS).array(0))
+    }
+
+    /// Drop counters, one for each reason of `R`, in the scope `drop` below this one.
+    pub fn drops<R: DropReason>(&self) -> Drops<R> {
+        let scope = self.scope("drop");
+        let mut table = lock(&self.table);
+        let run = table.take(self.writer, R::NAMES.len().max(1), &scope.path);
+        for (idx, name) in R::NAMES.iter().enumerate() {
+            let value = run.first.map(|first| first + idx);
+            table.enter(Kind::Counter, &scope.join(name), Unit::Packets, value, 0);
+        }
+        Drops::new(run.words)
+    }
+
+    /// A text that does not change: a device's name, a worker's CPU, a file.
+    pub fn text(&self, name: &str, text: &str) {
+        let path = self.join(name);
+        let mut table = lock(&self.table);
+        if text.len() > layout::TEXT_MAX || text.contains(char::is_control) {
+            return table.note(SetupError::Text { path });
+        }
+        let run = table.take(self.writer, layout::text_words(text.len()).max(1), &path);
+        layout::store_text(&run.words, text);
+        table.enter(Kind::Text, &path, Unit::Number, run.first, text.len());
+    }
+
+    /// The path of this scope.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn register(&self, kind: Kind, name: &str, unit: Unit, len: usize) -> Held<[AtomicU64]> {
+        let path = self.join(name);
+        let mut table = lock(&self.table);
+        let run = table.take(self.writer, len, &path);
+        table.enter(kind, &path, unit, run.first, 0);
+        run.words
+    }
+
+    fn join(&self, name: &str) -> String {
+        format!("{}/{name}", self.path)
+    }
+}
+
+/// What is taken of the block, and by whom.
+struct Table {
+    words: Held<[AtomicU64]>,
+    capacity: Capacity,
+    entries: usize,
+    values: usize,
+    /// For each writer the value words that are its own and still free.
+    runs: Vec<core::ops::Range<usize>>,
+    names: HashSet<String>,
+    problem: Option<SetupError>,
+}
+
+/// Value words for one registration, and where they start among the values if they are in the block.
+struct Run {
+    words: Held<[AtomicU64]>,
+    first: Option<usize>,
+}
+
+impl Table {
+    /// Words that a writer takes at a time: pairs of cache lines, so that no other writer's value lies beside its own.
+    const PAIR_WORDS: usize = 16;
+
+    /// `len` value words for `writer`. A full block gives private ones and remembers the problem.
+    fn take(&mut self, writer: usize, len: usize, path: &str) -> Run {
+        if self.runs[writer].len() < len {
+            let taken = len.next_multiple_of(Self::PAIR_WORDS);
+            if taken > self.capacity.values - self.values {
+                self.note(SetupError::ValuesFull { path: path.to_owned(), capacity: self.capacity.values });
+                return Run { words: Held::heap(len), first: None };
+            }
+            self.runs[writer] = self.values..self.values + taken;
+            self.values += taken;
+        }
+        let first = self.runs[writer].start;
+        self.runs[writer].start += len;
+        let start = values_start(self.capacity) + first;
+        Run { words: self.words.slice(start..start + len), first: Some(first) }
+    }
+
+    /// Publishes a name for the value at `value`. Without one there is a problem already and nothing to publish.
+    fn enter(&mut self, kind: Kind, path: &str, unit: Unit, value: Option<usize>, text_len: usize) {
+        let Some(value) = value else { return };
+        if let Some(problem) = self.problem_with(path) {
+            return self.note(problem);
+        }
+        let entry = Entry { kind, unit, name: path, value, text_len };
+        let start = layout::HEADER_WORDS + self.entries * layout::ENTRY_WORDS;
+        entry.store(&self.words[start..start + layout::ENTRY_WORDS]);
+        self.entries += 1;
+        self.names.insert(path.to_owned());
+        layout::publish(&self.words, self.entries, self.values);
+    }
+
+    fn problem_with(&self, path: &str) -> Option<SetupError> {
+        if path.len() > layout::NAME_MAX {
+            return Some(SetupError::NameTooLong { path: path.to_owned() });
+        }
+        if !layout::is_path(path) {
+            return Some(SetupError::Name { path: path.to_owned() });
+        }
+        if self.names.contains(path) {
+            return Some(SetupError::NameTwice { path: path.to_owned() });
+        }
+        if self.entries == self.capacity.entries {
+            return Some(SetupError::EntriesFull { path: path.to_owned(), capacity: self.capacity.entries });
+        }
+        None
+    }
+
+    fn note(&mut self, problem: SetupError) {
+        self.problem.get_or_insert(problem);
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    // A panic in a registration leaves at worst value words unused.
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn values_start(capacity: Capacity) -> usize {
+    layout::HEADER_WORDS + capacity.entries * layout::ENTRY_WORDS
+}
+
+fn word_count(capacity: Capacity) -> usize {
+    values_start(capacity) + capacity.values
+}
+
+fn store_header(words: &[AtomicU64], app: &str, capacity: Capacity) {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let fields = [
+        (header::MAGIC, layout::MAGIC),
+        (header::VERSION, layout::VERSION),
+        (header::ENTRIES_CAPACITY, capacity.entries as u64),
+        (header::VALUES_CAPACITY, capacity.values as u64),
+        (header::PID, u64::from(std::process::id())),
+        (header::STARTED, started),
+        (header::APP_LEN, app.len() as u64),
+    ];
+    for (word, value) in fields {
+        words[word].store(value, Relaxed);
+    }
+    layout::store_text(&words[header::APP..], app);
+}
+
+fn check_app(app: &str) -> Result<(), SetupError> {
+    let fits = app.len() <= layout::APP_MAX && layout::is_path(app) && !app.contains('/') && !app.starts_with('.');
+    if fits { Ok(()) } else { Err(SetupError::App { app: app.to_owned() }) }
+}
+
+/// Why counters are not where they can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// The application's name cannot name a file.
+    App {
+        /// The name.
+        app: String,
+    },
+    /// The shared file or its directory cannot be made.
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        error: String,
+    },
+    /// A path of more than 96 bytes.
+    NameTooLong {
+        /// The path.
+        path: String,
+    },
+    /// A path with an empty part, a space, or anything but printable ASCII.
+    Name {
+        /// The path.
+        path: String,
+    },
+    /// A path that is taken.
+    NameTwice {
+        /// The path.
+        path: String,
+    },
+    /// A text of more than 256 bytes or with control characters.
+    Text {
+        /// The path of the value.
+        path: String,
+    },
+    /// No room for another name.
+    EntriesFull {
+        /// The first path that found none.
+        path: String,
+        /// How many there are.
+        capacity: usize,
+    },
+    /// No room for another value.
+    ValuesFull {
+        /// The first path that found none.
+        path: String,
+        /// How many words there are.
+        capacity: usize,
+    },
+}
+
+impl SetupError {
+    pub(super) fn file(path: &Path, error: &io::Error) -> Self {
+        Self::File { path: path.to_owned(), error: error.to_string() }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::App { app } => write!(
+                f,
+                "\"{app}\" cannot name a counter file: use 1 to {} printable ASCII characters without spaces or '/', \
+                 not beginning with '.'",
+                layout::APP_MAX
+            ),
+            Self::File { path, error } => write!(
+                f,
+                "cannot share counters in {}: {error}; make it writable, or set WIREPATH_SHM to a directory on a tmpfs",
+                path.display()
+            ),
+            Self::NameTooLong { path } => write!(
+                f,
+                "counter name {path} has {} bytes, {} fit: shorten the name of a scope",
+                path.len(),
+                layout::NAME_MAX
+            ),
+            Self::Name { path } => {
+                write!(f, "counter name \"{path}\" has an empty part, a space or a character outside printable ASCII")
+            }
+            Self::NameTwice { path } => {
+                write!(f, "counter name {path} is used twice: give one of the two a scope of its own")
+            }
+            Self::Text { path } => write!(
+                f,
+                "the text of {path} has more than {} bytes or control characters: shorten it",
+                layout::TEXT_MAX
+            ),
+            Self::EntriesFull { path, capacity } => {
+                write!(f, "no room for counter {path}: all {capacity} names are taken; raise Capacity::entries")
+            }
+            Self::ValuesFull { path, capacity } => {
+                write!(f, "no room for counter {path}: all {capacity} value words are taken; raise Capacity::values")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Capacity = Capacity { entries: 2, values: 32 };
+
+    #[test]
+    fn full_directory_is_a_set_up_error_and_the_counter_counts() {
+        let block = Block::heap_of(SMALL);
+        let scope = block.scope("worker0");
+        let counters: Vec<_> = ["a", "b", "c"].iter().map(|name| scope.counter(name, Unit::Events)).collect();
+        counters[2].add(5);
+        assert_eq!(counters[2].get(), 5);
+        assert_eq!(block.check(), Err(SetupError::EntriesFull { path: "worker0/c".into(), capacity: 2 }));
+        assert_eq!(block.snapshot().count("worker0/b"), Some(0));
+        assert_eq!(block.snapshot().count("worker0/c"), None);
+    }
+
+    #[test]
+    fn full_values_are_a_set_up_error_and_the_histogram_records() {
+        let block = Block::heap_of(SMALL);
+        let mut latency = block.scope("worker0").histogram("latency", Unit::Nanoseconds);
+        latency.record(3);
+        assert_eq!(latency.distribution().count(), 1);
+        assert!(matches!(block.check(), Err(SetupError::ValuesFull { capacity: 32, .. })));
+    }
+
+    #[test]
+    fn bad_names_are_set_up_errors() {
+        let refused = |scope: &str, name: &str| {
+            let block = Block::heap_of(SMALL);
+            block.scope(scope).counter(name, Unit::Events).inc();
+            block.check().unwrap_err()
+        };
+        assert!(matches!(refused("w", &"x".repeat(95)), SetupError::NameTooLong { .. }));
+        for name in ["", "two words", "bell\x07", "käse", "double//slash"] {
+            assert!(matches!(refused("w", name), SetupError::Name { .. }), "{name:?}");
+        }
+        assert!(matches!(refused("", "x"), SetupError::Name { .. }));
+    }
+
+    #[test]
+    fn name_used_twice_is_a_set_up_error() {
+        let block = Block::heap();
+        let scope = block.scope("worker0");
+        let _first = scope.counter("rx", Unit::Frames);
+        let _second = scope.gauge("rx", Unit::Frames);
+        assert_eq!(block.check(), Err(SetupError::NameTwice { path: "worker0/rx".into() }));
+    }
+
+    #[test]
+    fn longest_name_and_text_come_back() {
+        let block = Block::heap();
+        let (name, text) = ("n".repeat(layout::NAME_MAX - 2), "é".repeat(layout::TEXT_MAX / 2));
+        block.scope("w").text(&name, &text);
+        assert_eq!(block.check(), Ok(()));
+        assert_eq!(block.snapshot().text(&format!("w/{name}")), Some(text.as_str()));
+    }
+
+    #[test]
+    fn writers_share_no_pair_of_cache_lines() {
+        let block = Block::heap();
+        let scopes = [block.scope("worker0"), block.scope("worker1")];
+        let mut pairs = [HashSet::new(), HashSet::new()];
+        for idx in 0..40 {
+            for (scope, pairs) in scopes.iter().zip(&mut pairs) {
+                let word = scope.register(Kind::Counter, &format!("c{idx}"), Unit::Events, 1);
+                pairs.insert(&raw const word[0] as usize / 128);
+            }
+        }
+        assert!(pairs[0].is_disjoint(&pairs[1]));
+    }
+
+    #[test]
+    fn counter_outlives_its_block() {
+        let block = Block::heap();
+        let counter = block.scope("worker0").counter("rx", Unit::Frames);
+        drop(block);
+        counter.inc();
+        assert_eq!(counter.get(), 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! Named causes of loss: one counter for each, so that nothing is dropped anonymously.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::counter::bump;
+use super::memory::Held;
+
+/// Why a node or device drops: an enum whose variants have a fixed order and names that an operator reads.
+/// [`drop_reasons!`](crate::drop_reasons) writes the enum and this implementation.
+pub trait DropReason: Copy + fmt::Debug {
+    /// The names in order of [`index`](Self::index): short, lower case, words joined by `_`.
+    const NAMES: &'static [&'static str];
+
+    /// This reason's place in [`NAMES`](Self::NAMES).
+    fn index(self) -> usize;
+}
+
+/// Declares the drop reasons of one node or device as an enum.
+///
+/// ```
+/// wirepath::drop_reasons! {
+///     /// Why the Ethernet node drops a frame.
+///     pub enum EthernetDrop {
+///         /// Fewer bytes than a header.
+///         TooShort => "too_short",
+///         UnknownEtherType => "unknown_ethertype",
+///     }
+/// }
+/// use wirepath::counters::DropReason;
+/// assert_eq!(EthernetDrop::NAMES[EthernetDrop::TooShort.index()], "too_short");
+/// ```
+#[macro_export]
+macro_rules! drop_reasons {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident => $text:literal),+ $(,)? }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $vis enum $name {
+            $(
+                $(#[$variant_meta])*
+                #[doc = concat!("\n\nCounted as `drop/", $text, "`.")]
+                $variant,
+            )+
+        }
+
+        impl $crate::counters::DropReason for $name {
+            const NAMES: &'static [&'static str] = &[$($text),+];
+
+            #[inline(always)]
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+/// The drop counters of one node or device, a word for each reason. One writer, like [`Counter`](super::Counter).
+pub struct Drops<R> {
+    words: Held<[AtomicU64]>,
+    reasons: PhantomData<fn(R)>,
+}
+
+impl<R: DropReason> Drops<R> {
+    /// `words` holds at least one word for each reason.
+    pub(super) fn new(words: Held<[AtomicU64]>) -> Self {
+        assert!(words.len() >= R::NAMES.len(), "a word for each drop reason");
+        Self { words, reasons: PhantomData }
+    }
+
+    /// Counts one packet that is dropped for `reason`. As cheap as a counter.
+    #[inline(always)]
+    pub fn count(&mut self, reason: R) {
+        bump(&self.words[reason.index()], 1);
+    }
+
+    /// Counts `n` packets that are dropped for one `reason`.
+    #[inline(always)]
+    pub fn count_many(&mut self, reason: R, n: u64) {
+        bump(&self.words[reason.index()], n);
+    }
+
+    /// How many were dropped for `reason`.
+    pub fn get(&self, reason: R) -> u64 {
+        self.words[reason.index()].load(Relaxed)
+    }
+
+    /// How many were dropped for any reason.
+    pub fn total(&self) -> u64 {
+        self.iter().fold(0, |sum, (_, dropped)| sum.wrapping_add(dropped))
+    }
+
+    /// Each reason's name and how many were dropped for it, in declaration order, zeros included.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        R::NAMES.iter().zip(self.words.iter()).map(|(&name, word)| (name, word.load(Relaxed)))
+    }
+}
+
+impl<R: DropReason> fmt::Debug for Drops<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().filter(|(_, dropped)| *dropped > 0)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::counters::Block;
+
+    drop_reasons! {
+        /// Why the test drops.
+        enum TestDrop {
+            TooShort => "too_short",
+            TooLong => "too_long",
+        }
+    }
+
+    #[test]
+    fn each_reason_has_its_own_counter() {
+        let block = Block::heap();
+        let mut drops = block.scope("worker0").scope("ethernet").drops::<TestDrop>();
+        drops.count(TestDrop::TooLong);
+        drops.count_many(TestDrop::TooLong, 4);
+        drops.count(TestDrop::TooShort);
+
+        assert_eq!(drops.total(), 6);
+        assert_eq!(drops.get(TestDrop::TooLong), 5);
+        assert_eq!(drops.iter().collect::<Vec<_>>(), [("too_short", 1), ("too_long", 5)]);
+        assert_eq!(block.snapshot().count("worker0/ethernet/drop/too_long"), Some(5));
+        assert_eq!(block.check(), Ok(()));
+    }
+
+    #[test]
+    fn debug_shows_what_was_dropped_only() {
+        let mut drops = Block::heap().scope("n").drops::<TestDrop>();
+        drops.count(TestDrop::TooShort);
+        assert_eq!(format!("{drops:?}"), r#"{"too_short": 1}"#);
+    }
+}

@@ -1,0 +1,119 @@
+//! The format of the shared file, version 1, in words of 64 bits of the machine's own byte order.
+//!
+//! ```text
+//! word 0      header     64 words    magic, version, sizes, who wrote it, how much is published
+//! word 64     directory  16 words an entry: kind, unit, where its value is, and its name
+//! then        values     one word a counter, runs of words for texts and histograms
+//! ```
+//!
+//! A writer fills an entry, then publishes it by raising `ENTRIES` with Release. A published entry never changes,
+//! its value does. The reader's checks are in `snapshot.rs`.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::unit::Unit;
+
+/// "wirepath" as the first eight bytes of the file.
+pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"wirepath");
+/// Raised with any change that an old reader would misread.
+pub(super) const VERSION: u64 = 1;
+
+/// Words of the header: room for fields to come.
+pub(super) const HEADER_WORDS: usize = 64;
+/// Words of one directory entry: one pair of cache lines.
+pub(super) const ENTRY_WORDS: usize = 16;
+/// Longest path of a value in bytes, such as `worker0/ethernet/rx_frames`.
+pub(super) const NAME_MAX: usize = 96;
+/// Longest application name in bytes.
+pub(super) const APP_MAX: usize = 64;
+/// Longest text value in bytes.
+pub(super) const TEXT_MAX: usize = 256;
+/// Most entries and value words that a reader believes: 16 times the default, so that a hostile header cannot make
+/// it ask for much memory.
+pub(super) const ENTRIES_MAX: u64 = 1 << 16;
+pub(super) const VALUES_MAX: u64 = 1 << 20;
+
+/// Header words.
+pub(super) mod header {
+    pub(in super::super) const MAGIC: usize = 0;
+    pub(in super::super) const VERSION: usize = 1;
+    pub(in super::super) const ENTRIES_CAPACITY: usize = 2;
+    pub(in super::super) const VALUES_CAPACITY: usize = 3;
+    pub(in super::super) const ENTRIES: usize = 4;
+    pub(in super::super) const VALUES: usize = 5;
+    pub(in super::super) const PID: usize = 6;
+    /// Nanoseconds since the Unix epoch.
+    pub(in super::super) const STARTED: usize = 7;
+    pub(in super::super) const APP_LEN: usize = 8;
+    /// Eight words of UTF-8.
+    pub(in super::super) const APP: usize = 9;
+}
+
+/// What a value is. One byte of the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Counter = 1,
+    Gauge = 2,
+    Text = 3,
+    Histogram = 4,
+}
+
+impl Kind {
+    pub(super) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Counter),
+            2 => Some(Self::Gauge),
+            3 => Some(Self::Text),
+            4 => Some(Self::Histogram),
+            _ => None,
+        }
+    }
+}
+
+/// One directory entry as its writer sees it. Word 0: kind, unit, name length, then the bytes of a text in the high
+/// half. Word 1: index of the first value word. Words 2 to 13: name.
+pub(super) struct Entry<'a> {
+    pub(super) kind: Kind,
+    pub(super) unit: Unit,
+    pub(super) name: &'a str,
+    pub(super) value: usize,
+    pub(super) text_len: usize,
+}
+
+impl Entry<'_> {
+    /// Writes the entry. Nobody looks at it before it is published.
+    pub(super) fn store(&self, words: &[AtomicU64]) {
+        let head = [self.kind as u8, self.unit as u8, self.name.len() as u8];
+        let head = head.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+        words[0].store(head | (self.text_len as u64) << 32, Relaxed);
+        words[1].store(self.value as u64, Relaxed);
+        store_text(&words[2..], self.name);
+    }
+}
+
+/// Words that hold `len` bytes of text.
+pub(super) fn text_words(len: usize) -> usize {
+    len.div_ceil(8)
+}
+
+/// Writes `text`, eight bytes a word, zeros after its end.
+pub(super) fn store_text(words: &[AtomicU64], text: &str) {
+    for (word, bytes) in words.iter().zip(text.as_bytes().chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_ne_bytes(padded), Relaxed);
+    }
+}
+
+/// Makes `entries` entries with `values` value words visible to readers.
+pub(super) fn publish(words: &[AtomicU64], entries: usize, values: usize) {
+    words[header::VALUES].store(values as u64, Relaxed);
+    words[header::ENTRIES].store(entries as u64, Release);
+}
+
+/// Whether `path` is parts of printable ASCII without spaces, joined by `/`: safe to print on any terminal.
+pub(super) fn is_path(path: &str) -> bool {
+    path.split('/').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic()))
+}

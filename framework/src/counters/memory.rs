@@ -1,0 +1,243 @@
+//! The words themselves: a shared file mapping or heap memory, and the handles that keep it alive.
+//!
+//! What this file does not do: it knows nothing of names, kinds or formats. Above it everything is safe code over
+//! `&[AtomicU64]`.
+//!
+//! Invariants:
+//!
+//! 1. A `Memory` owns `len > 0` zero-initialised words from `base` on, aligned to 128 bytes, at an address that
+//!    never changes, until it is dropped. Nothing but `AtomicU64` is ever made of them, so another process or thread
+//!    that reads or writes the same words cannot cause undefined behaviour, only a surprising number.
+//! 2. Every `Memory` stands in `LIVE` with a count of the `Held` handles into it. It is taken out, and dropped, only
+//!    when that count returns to zero; a `Held` is counted from before it exists until after its last use.
+//! 3. The pointer of a `Held` was made from the `base` of its `Memory` and covers at least one word and only words inside it.
+//! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: made with `create_new`, mode 0644. A
+//!    store does not meet a hole on a full file system. (An owner who truncates a live file kills his own process
+//!    with SIGBUS, as with any mapped file.)
+//!
+//! Safe code would need an `Arc` beside each pointer: a counter of 16 bytes instead of 8.
+
+use core::ops::{Deref, Range};
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Two cache lines: the adjacent-line prefetcher of x86 moves pairs, so a pair is what two writers must not share.
+const ALIGN: usize = 128;
+
+/// A handle on words of a `Memory` that keeps the memory alive: 8 bytes for a word or an array, 16 for a slice.
+///
+/// Not `Clone` and not `Sync`: whoever has it is the words' only writer through this process's types.
+/// Making and dropping one takes a lock and belongs to set-up; reading through it costs nothing.
+pub(super) struct Held<T: ?Sized>(NonNull<T>);
+
+// SAFETY: invariant 1: the words are atomics, which any thread may use; invariant 2 is kept under a lock.
+unsafe impl<T: ?Sized> Send for Held<T> {}
+
+impl Held<[AtomicU64]> {
+    /// `len` fresh words of this process's own memory, zeroed.
+    pub(super) fn heap(len: usize) -> Self {
+        Self::first(Memory::heap(len))
+    }
+
+    /// `len` fresh words backed by `file`, which is new and empty: sized, mapped shared and faulted in.
+    pub(super) fn mapped(file: &File, len: usize) -> io::Result<Self> {
+        Ok(Self::first(Memory::mapped(file, len)?))
+    }
+
+    /// A handle of its own on some of these words.
+    pub(super) fn slice(&self, words: Range<usize>) -> Held<[AtomicU64]> {
+        Held::hold(&self[words])
+    }
+
+    /// A handle of its own on `N` words from `first` on.
+    pub(super) fn array<const N: usize>(&self, first: usize) -> Held<[AtomicU64; N]> {
+        let words: Option<&[AtomicU64; N]> = self[first..].first_chunk();
+        Held::hold(words.expect("the directory hands out words inside the memory only"))
+    }
+
+    /// A handle of its own on one word.
+    pub(super) fn word(&self, idx: usize) -> Held<AtomicU64> {
+        Held::hold(&self[idx])
+    }
+
+    fn first(memory: Memory) -> Self {
+        let words = NonNull::slice_from_raw_parts(memory.base, memory.len);
+        live().insert(address(words), Live { memory, holds: 1 });
+        Self(words)
+    }
+}
+
+impl<T: ?Sized> Held<T> {
+    /// Counts one more handle on the memory that `part` lies in. The caller borrows `part` from a `Held`.
+    fn hold(part: &T) -> Self {
+        let part = NonNull::from_ref(part);
+        let mut live = live();
+        let memory = live.range_mut(..=address(part)).next_back();
+        memory.expect("words that are held lie in a memory of the table").1.holds += 1;
+        Self(part)
+    }
+}
+
+impl<T: ?Sized> Deref for Held<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: invariants 2 and 3: the memory is alive while this handle is counted, and the pointer lies in it;
+        // invariant 1: `T` is one or several `AtomicU64`, so shared access is all that is ever needed.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: ?Sized> Drop for Held<T> {
+    fn drop(&mut self) {
+        let mut gone = None;
+        let mut live = live();
+        if let Some((&base, entry)) = live.range_mut(..=address(self.0)).next_back() {
+            entry.holds -= 1;
+            if entry.holds == 0 {
+                gone = live.remove(&base);
+            }
+        }
+        // Unmapping is a system call: not under the lock.
+        drop(live);
+        drop(gone.map(|entry| entry.memory));
+    }
+}
+
+/// The memories that have handles, by address.
+static LIVE: Mutex<BTreeMap<usize, Live>> = Mutex::new(BTreeMap::new());
+
+struct Live {
+    memory: Memory,
+    holds: usize,
+}
+
+fn live() -> MutexGuard<'static, BTreeMap<usize, Live>> {
+    // Nothing panics between two changes of the table, so a poisoned lock still guards a whole one.
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn address<T: ?Sized>(pointer: NonNull<T>) -> usize {
+    pointer.cast::<u8>().addr().get()
+}
+
+struct Memory {
+    base: NonNull<AtomicU64>,
+    len: usize,
+    origin: Origin,
+}
+
+enum Origin {
+    Heap,
+    Mapped,
+}
+
+// SAFETY: invariant 1: a `Memory` is the only owner of its words, and freeing them works from any thread.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn heap(len: usize) -> Self {
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a size above zero (asserted there). Zeroed bytes are valid `AtomicU64`s: invariant 1.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base.cast()) else { handle_alloc_error(layout) };
+        Self { base, len, origin: Origin::Heap }
+    }
+
+    fn mapped(file: &File, len: usize) -> io::Result<Self> {
+        let bytes = Self::layout(len).size();
+        // SAFETY: a plain system call on a descriptor that is open while `file` is borrowed.
+        let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        // Populated now, so that the first count of a worker does not fault.
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists; the file has
+        // all the bytes that are mapped: invariant 4. A new file reads as zeros: invariant 1.
+        let base = unsafe {
+            libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(base) = NonNull::new(base.cast()) else { return Err(io::Error::other("mapped at address zero")) };
+        Ok(Self { base, len, origin: Origin::Mapped })
+    }
+
+    fn layout(len: usize) -> Layout {
+        assert!(len > 0, "a memory has at least one word");
+        let words = Layout::array::<AtomicU64>(len).and_then(|layout| layout.align_to(ALIGN));
+        words.expect("the words of a counter block fit the address space")
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let layout = Self::layout(self.len);
+        match self.origin {
+            // SAFETY: invariant 2: no handle is left; allocated in `heap` with this same layout.
+            Origin::Heap => unsafe { dealloc(self.base.as_ptr().cast(), layout) },
+            Origin::Mapped => {
+                // SAFETY: invariant 2: no handle is left; mapped in `mapped` with this same length. It cannot fail
+                // for a mapping that exists, and a leak would be all that follows.
+                unsafe { libc::munmap(self.base.as_ptr().cast(), layout.size()) };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn part_outlives_the_whole() {
+        let whole = Held::heap(64);
+        let word = whole.word(63);
+        let array = whole.array::<4>(8);
+        word.store(7, Relaxed);
+        drop(whole);
+        assert_eq!(word.load(Relaxed), 7);
+        assert_eq!(array[3].load(Relaxed), 0);
+    }
+
+    #[test]
+    fn memory_goes_with_its_last_handle() {
+        let whole = Held::heap(16);
+        let base = address(whole.0);
+        let word = whole.word(15);
+        drop(whole);
+        assert!(live().contains_key(&base));
+        // Read under the lock with the drop done before: another test may get the same address right after.
+        drop(word);
+        let again = live().get(&base).map(|entry| entry.memory.len);
+        assert_ne!(again, Some(16));
+    }
+
+    #[test]
+    #[should_panic(expected = "inside the memory")]
+    fn array_past_the_end_is_refused() {
+        Held::heap(8).array::<4>(5);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn mapped_words_are_the_bytes_of_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        let words = Held::mapped(&file, 512).unwrap();
+        words[1].store(u64::from_ne_bytes(*b"wirepath"), Relaxed);
+        let mut bytes = [0; 16];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"\0\0\0\0\0\0\0\0wirepath");
+        assert_eq!(address(words.0) % ALIGN, 0);
+    }
+}

@@ -1,0 +1,357 @@
+//! The reading side: all values of one process at one time, from its shared file.
+//!
+//! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that shrinks would kill
+//! the reader), only as far as its published counts say, and everything in it is checked. The kernel copies
+//! an aligned word in one piece, so a value is never half old and half new; two values may be some microseconds apart.
+
+use core::fmt;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicU64, fence};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::histogram::{self, Distribution};
+use super::layout::{self, Kind, header};
+use super::publish;
+use super::unit::Unit;
+
+/// The values of one process as they were read.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The application's name.
+    pub app: String,
+    /// The process that counts.
+    pub pid: u32,
+    /// When it made its counters.
+    pub started: SystemTime,
+    /// When they were read.
+    pub taken: Instant,
+    /// The values as a tree: what stands below one scope stands together, in order of registration.
+    pub samples: Vec<Sample>,
+}
+
+/// One value with its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The path, such as `worker0/ethernet/rx_frames`.
+    pub name: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// The value.
+    pub reading: Reading,
+}
+
+/// A value as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reading {
+    /// A number that only grows.
+    Counter(u64),
+    /// A number that is set.
+    Gauge(u64),
+    /// A text that does not change.
+    Text(String),
+    /// A distribution.
+    Histogram(Box<Distribution>),
+}
+
+/// What a directory of shared files holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The processes that run, ordered by file name.
+    pub running: Vec<Snapshot>,
+    /// Files that dead processes left.
+    pub stale: Vec<PathBuf>,
+    /// Files that cannot be read.
+    pub unreadable: Vec<ReadError>,
+}
+
+/// How much a counter grew between two snapshots.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// The growth.
+    pub count: u64,
+    /// The growth divided by the time between the snapshots.
+    pub per_second: f64,
+}
+
+impl Snapshot {
+    /// Reads one shared file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not what a wirepath process of this version writes.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let read = || Self::decode(&publish::open_foreign(path).map_err(Fault::Io)?);
+        read().map_err(|fault| ReadError { path: path.to_owned(), fault })
+    }
+
+    /// Reads the files of all processes that count in `directory`.
+    ///
+    /// # Errors
+    /// The directory cannot be listed. One that is not there holds nothing.
+    pub fn list(directory: &Path) -> Result<Listing, ReadError> {
+        let fault = |path: &Path, error| ReadError { path: path.to_owned(), fault: Fault::Io(error) };
+        let mut listing = Listing::default();
+        for path in publish::shared_files(directory).map_err(|error| fault(directory, error))? {
+            match publish::open_foreign(&path) {
+                // Ended while we looked.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => listing.unreadable.push(fault(&path, error)),
+                Ok(file) if publish::is_stale(&file) => listing.stale.push(path),
+                Ok(file) => match Self::decode(&file) {
+                    Ok(snapshot) => listing.running.push(snapshot),
+                    Err(fault) => listing.unreadable.push(ReadError { path, fault }),
+                },
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Removes the files that dead processes left in `directory` and says which.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub fn clean(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
+        publish::remove_stale(directory, None)
+            .map_err(|error| ReadError { path: directory.to_owned(), fault: Fault::Io(error) })
+    }
+
+    /// The sample of that name.
+    pub fn sample(&self, name: &str) -> Option<&Sample> {
+        self.samples.iter().find(|sample| sample.name == name)
+    }
+
+    /// The number of that name: a counter or a gauge.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        match self.sample(name)?.reading {
+            Reading::Counter(value) | Reading::Gauge(value) => Some(value),
+            Reading::Text(_) | Reading::Histogram(_) => None,
+        }
+    }
+
+    /// The text of that name.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match &self.sample(name)?.reading {
+            Reading::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// How the counter `name` grew since `earlier`, a snapshot of the same process. `None` where it is not a counter of
+    /// both; what an earlier snapshot does not know began at zero in between.
+    pub fn change(&self, name: &str, earlier: &Self) -> Option<Change> {
+        let Reading::Counter(now) = self.sample(name)?.reading else { return None };
+        let before = match earlier.sample(name).map(|sample| &sample.reading) {
+            Some(Reading::Counter(before)) => *before,
+            Some(_) => return None,
+            None => 0,
+        };
+        let (count, seconds) = (now.wrapping_sub(before), self.taken.duration_since(earlier.taken).as_secs_f64());
+        let per_second = if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        Some(Change { count, per_second })
+    }
+
+    /// The present values of words that a block of this process wrote.
+    pub(super) fn of_words(words: &[AtomicU64]) -> Self {
+        Self::decode(words).expect("a block writes what a snapshot reads")
+    }
+
+    fn decode(source: &(impl Words + ?Sized)) -> Result<Self, Fault> {
+        let head = Header::read(source)?;
+        // The directory is read after the count that published it.
+        fence(Acquire);
+        let directory = read_words(source, layout::HEADER_WORDS, head.entries * layout::ENTRY_WORDS)?;
+        let values = read_words(source, head.values_start, head.values)?;
+        let taken = Instant::now();
+
+        let mut samples = Vec::with_capacity(head.entries);
+        for (idx, entry) in directory.chunks_exact(layout::ENTRY_WORDS).enumerate() {
+            samples.push(decode_entry(entry, &values).ok_or(Fault::Entry(idx))?);
+        }
+        sort_as_tree(&mut samples);
+        Ok(Self { app: head.app, pid: head.pid, started: head.started, taken, samples })
+    }
+}
+
+/// The checked header of a file.
+struct Header {
+    app: String,
+    pid: u32,
+    started: SystemTime,
+    entries: usize,
+    values: usize,
+    values_start: usize,
+}
+
+impl Header {
+    fn read(source: &(impl Words + ?Sized)) -> Result<Self, Fault> {
+        let len = source.len().map_err(Fault::Io)?;
+        if len < layout::HEADER_WORDS as u64 {
+            return Err(Fault::NotOurs);
+        }
+        let words = read_words(source, 0, layout::HEADER_WORDS)?;
+        if words[header::MAGIC] != layout::MAGIC {
+            return Err(Fault::NotOurs);
+        }
+        if words[header::VERSION] != layout::VERSION {
+            return Err(Fault::Version(words[header::VERSION]));
+        }
+        let (entries_capacity, values_capacity) = (words[header::ENTRIES_CAPACITY], words[header::VALUES_CAPACITY]);
+        if entries_capacity > layout::ENTRIES_MAX || values_capacity > layout::VALUES_MAX {
+            return Err(Fault::Header("sizes"));
+        }
+        let values_start = layout::HEADER_WORDS as u64 + entries_capacity * layout::ENTRY_WORDS as u64;
+        if len != values_start + values_capacity {
+            return Err(Fault::Header("length"));
+        }
+        let (entries, values) = (words[header::ENTRIES], words[header::VALUES]);
+        if entries > entries_capacity || values > values_capacity {
+            return Err(Fault::Header("counts"));
+        }
+        let app = read_text(&words[header::APP..], words[header::APP_LEN], layout::APP_MAX);
+        let app = app.filter(|app| layout::is_path(app)).ok_or(Fault::Header("application name"))?;
+        let started = UNIX_EPOCH.checked_add(Duration::from_nanos(words[header::STARTED]));
+        Ok(Self {
+            app,
+            pid: u32::try_from(words[header::PID]).map_err(|_| Fault::Header("process id"))?,
+            started: started.ok_or(Fault::Header("start time"))?,
+            entries: entries as usize,
+            values: values as usize,
+            values_start: values_start as usize,
+        })
+    }
+}
+
+/// One entry and its value, or nothing where anything about it is wrong.
+fn decode_entry(entry: &[u64], values: &[u64]) -> Option<Sample> {
+    let [kind, unit, name_len, ..] = entry[0].to_le_bytes();
+    let text_len = entry[0] >> 32;
+    let name = read_text(&entry[2..], u64::from(name_len), layout::NAME_MAX).filter(|name| layout::is_path(name))?;
+    let value = values.get(usize::try_from(entry[1]).ok()?..)?;
+    let reading = match Kind::from_byte(kind)? {
+        Kind::Counter => Reading::Counter(*value.first()?),
+        Kind::Gauge => Reading::Gauge(*value.first()?),
+        Kind::Text => {
+            let text = read_text(value, text_len, layout::TEXT_MAX)?;
+            // A control character could do things to the operator's terminal.
+            Reading::Text(Some(text).filter(|text| !text.contains(char::is_control))?)
+        }
+        Kind::Histogram => {
+            Reading::Histogram(Box::new(Distribution::new(*value.first_chunk::<{ histogram::WORDS }>()?)))
+        }
+    };
+    Some(Sample { name, unit: Unit::from_byte(unit)?, reading })
+}
+
+/// `len` bytes of text from the beginning of `words`, if they are there and are UTF-8.
+fn read_text(words: &[u64], len: u64, len_max: usize) -> Option<String> {
+    let len = usize::try_from(len).ok().filter(|len| *len <= len_max)?;
+    let words = words.get(..layout::text_words(len))?;
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.truncate(len);
+    String::from_utf8(bytes).ok()
+}
+
+/// Brings together what stands below one scope. Scopes keep the order in which each was first seen.
+fn sort_as_tree(samples: &mut [Sample]) {
+    let mut seen = std::collections::HashMap::new();
+    for (idx, sample) in samples.iter().enumerate() {
+        for prefix in prefixes(&sample.name) {
+            seen.entry(prefix.to_owned()).or_insert(idx);
+        }
+    }
+    samples.sort_by_cached_key(|sample| prefixes(&sample.name).map(|prefix| seen[prefix]).collect::<Vec<_>>());
+}
+
+/// `a`, `a/b`, `a/b/c` of `a/b/c`.
+fn prefixes(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(end, _)| end);
+    ends.chain([path.len()]).map(|end| &path[..end])
+}
+
+/// Words to decode: a file's, or our own.
+trait Words {
+    /// How many there are; bytes that make no whole word count as one more.
+    fn len(&self) -> io::Result<u64>;
+    /// Copies words from `first` on. They are there: the length was checked.
+    fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()>;
+}
+
+impl Words for [AtomicU64] {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()> {
+        for (copy, word) in into.iter_mut().zip(&self[first..]) {
+            *copy = word.load(Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Words for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len().div_ceil(8))
+    }
+
+    fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()> {
+        let mut bytes = vec![0; into.len() * 8];
+        self.read_exact_at(&mut bytes, first as u64 * 8)?;
+        let (words, _) = bytes.as_chunks::<8>();
+        for (word, bytes) in into.iter_mut().zip(words) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        Ok(())
+    }
+}
+
+fn read_words(source: &(impl Words + ?Sized), first: usize, len: usize) -> Result<Vec<u64>, Fault> {
+    let mut words = vec![0; len];
+    source.copy(first, &mut words).map_err(Fault::Io)?;
+    Ok(words)
+}
+
+/// Why a shared file was not read: one sentence through `Display`.
+#[derive(Debug)]
+pub struct ReadError {
+    path: PathBuf,
+    fault: Fault,
+}
+
+#[derive(Debug)]
+enum Fault {
+    Io(io::Error),
+    NotOurs,
+    Version(u64),
+    Header(&'static str),
+    Entry(usize),
+}
+
+impl ReadError {
+    /// The file that was not read.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl core::error::Error for ReadError {}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.fault {
+            Fault::Io(error) => write!(f, "cannot read {path}: {error}"),
+            Fault::NotOurs => write!(f, "{path} is not a wirepath counter file: remove it"),
+            Fault::Version(version) => write!(
+                f,
+                "{path} has format version {version}, this tool reads {}: use the tool that was built with the application",
+                layout::VERSION
+            ),
+            Fault::Header(what) => write!(f, "{path} is damaged: its header's {what} cannot be right; remove it"),
+            Fault::Entry(idx) => write!(f, "{path} is damaged: its entry {idx} cannot be right; remove it"),
+        }
+    }
+}
