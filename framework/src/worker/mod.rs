@@ -1,1 +1,3 @@
-//! Stub.
+//! Turns the crank: pins the thread, checks the machine it stands on, polls, stops.
+
+pub mod spsc;
