@@ -1,1 +1,17 @@
-//! Stub.
+//! What the protocols remember: pure machines that take (event, now) and give actions.
+//!
+//! No I/O, no clock, no memory of a packet's own: payloads that a machine must keep are opaque handles, a type
+//! parameter, and come back to the caller when the machine lets go of them. Everything is allocated at construction.
+
+mod hash;
+mod ids;
+mod slab;
+mod table;
+
+pub mod demux;
+pub mod source_filter;
+
+pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash, Subscriber};
+pub use hash::HashSeed;
+pub use ids::{ConsumerId, FilterId, InterfaceId};
+pub use source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};

@@ -1,0 +1,277 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+fn demux(locals: usize, connections: usize, shared_subscribers: usize) -> Demux {
+    Demux::new(DemuxCapacity { locals, connections, shared_subscribers }, HashSeed::new(1, 2))
+}
+
+fn end(address: [u8; 4], port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(address.into(), port)
+}
+
+fn flow(local: SocketAddrV4) -> Flow {
+    Flow { local, remote: end([10, 0, 0, 9], 9000) }
+}
+
+fn plain(consumer: u32) -> Subscriber {
+    Subscriber { consumer: ConsumerId(consumer), filter: FilterId::ANY }
+}
+
+/// The consumers that a datagram of `flow` reaches, in order.
+fn reached(demux: &Demux, flow: Flow) -> Vec<u32> {
+    match demux.lookup(flow) {
+        Found::Nobody => vec![],
+        Found::One(one) => vec![one.consumer.0],
+        Found::Many(mut cursor) => {
+            let all: Vec<_> = core::iter::from_fn(|| demux.next(&mut cursor)).map(|s| s.consumer.0).collect();
+            assert_eq!(all.len(), cursor.len());
+            all
+        }
+    }
+}
+
+const GROUP: [u8; 4] = [239, 1, 1, 1];
+const HOST: [u8; 4] = [10, 0, 0, 1];
+const ANY: [u8; 4] = [0, 0, 0, 0];
+
+#[test]
+fn zero_address_and_zero_port_of_a_packet_find_nobody() {
+    let demux = demux(4, 4, 4);
+    let zero = end(ANY, 0);
+    assert_eq!(demux.lookup(Flow { local: zero, remote: zero }), Found::Nobody);
+}
+
+#[test]
+fn port_zero_is_refused() {
+    assert_eq!(demux(1, 1, 1).bind(end(HOST, 0), plain(1)), Err(DemuxError::NoPort));
+    assert_eq!(demux(1, 1, 1).connect(flow(end(HOST, 0)), ConsumerId(1)), Err(DemuxError::NoPort));
+}
+
+#[test]
+fn full_tables_refuse_and_change_nothing() {
+    let mut demux = demux(1, 1, 1);
+    demux.bind(end(HOST, 1), plain(1)).unwrap();
+    assert_eq!(demux.bind(end(HOST, 2), plain(2)), Err(DemuxError::Full));
+    // Two subscribers need two places in the list.
+    assert_eq!(demux.bind(end(HOST, 1), plain(2)), Err(DemuxError::Full));
+    assert_eq!(demux.connect(flow(end(HOST, 2)), ConsumerId(2)), Err(DemuxError::Full));
+    assert_eq!(reached(&demux, flow(end(HOST, 1))), [1]);
+    assert_eq!(demux.connections(), 0);
+}
+
+#[test]
+fn same_subscriber_twice_is_refused_alone_and_in_a_fan() {
+    let mut demux = demux(4, 4, 4);
+    let local = end(GROUP, 5000);
+    demux.bind(local, plain(1)).unwrap();
+    assert_eq!(demux.bind(local, plain(1)), Err(DemuxError::Duplicate));
+    demux.bind(local, plain(2)).unwrap();
+    assert_eq!(demux.bind(local, plain(2)), Err(DemuxError::Duplicate));
+    assert_eq!(reached(&demux, flow(local)), [1, 2]);
+}
+
+#[test]
+fn unbinding_who_is_not_there_is_false() {
+    let mut demux = demux(4, 4, 4);
+    let local = end(GROUP, 5000);
+    assert!(!demux.unbind(local, plain(1)));
+    demux.bind(local, plain(1)).unwrap();
+    assert!(!demux.unbind(local, plain(2)));
+    demux.bind(local, plain(2)).unwrap();
+    assert!(!demux.unbind(local, plain(3)));
+    assert!(demux.unbind(local, plain(1)) && demux.unbind(local, plain(2)));
+    assert_eq!((demux.lookup(flow(local)), demux.locals()), (Found::Nobody, 0));
+}
+
+#[test]
+fn group_that_nobody_joined_does_not_fall_to_the_wildcard() {
+    let mut demux = demux(4, 4, 4);
+    demux.bind(end(ANY, 5000), plain(1)).unwrap();
+    assert_eq!(reached(&demux, flow(end(GROUP, 5000))), [0; 0]);
+    assert_eq!(reached(&demux, flow(end(HOST, 5000))), [1]);
+}
+
+#[test]
+fn exact_bind_goes_before_the_wildcard() {
+    let mut demux = demux(4, 4, 4);
+    demux.bind(end(ANY, 5000), plain(1)).unwrap();
+    demux.bind(end(ANY, 5000), plain(2)).unwrap();
+    demux.bind(end(HOST, 5000), plain(3)).unwrap();
+    assert_eq!(reached(&demux, flow(end(HOST, 5000))), [3]);
+    assert_eq!(reached(&demux, flow(end([10, 0, 0, 2], 5000))), [1, 2]);
+    assert_eq!(reached(&demux, flow(end(HOST, 5001))), [0; 0]);
+}
+
+#[test]
+fn connected_flow_takes_its_datagrams_before_those_bound() {
+    let mut demux = demux(4, 4, 4);
+    let local = end(HOST, 5000);
+    demux.bind(local, plain(1)).unwrap();
+    demux.connect(flow(local), ConsumerId(2)).unwrap();
+    assert_eq!(reached(&demux, flow(local)), [2]);
+    assert_eq!(reached(&demux, Flow { local, remote: end([10, 0, 0, 8], 9000) }), [1]);
+    assert_eq!(demux.connect(flow(local), ConsumerId(3)), Err(DemuxError::Duplicate));
+    assert_eq!(demux.disconnect(flow(local)), Some(ConsumerId(2)));
+    assert_eq!(demux.disconnect(flow(local)), None);
+    assert_eq!(reached(&demux, flow(local)), [1]);
+}
+
+#[test]
+fn stranger_at_a_connected_port_falls_to_the_wildcard_or_to_nobody() {
+    let mut demux = demux(4, 4, 4);
+    let local = end(HOST, 5000);
+    let stranger = Flow { local, remote: end([10, 0, 0, 8], 1) };
+    demux.connect(flow(local), ConsumerId(2)).unwrap();
+    assert_eq!(demux.lookup(stranger), Found::Nobody);
+    demux.bind(end(ANY, 5000), plain(7)).unwrap();
+    assert_eq!(reached(&demux, stranger), [7]);
+    demux.disconnect(flow(local)).unwrap();
+    assert_eq!(demux.locals(), 1, "the entry of the local end went with its last connection");
+}
+
+#[test]
+fn connection_of_a_group_is_refused() {
+    for local in [GROUP, ANY, [255; 4]] {
+        assert_eq!(demux(4, 4, 4).connect(flow(end(local, 1)), ConsumerId(1)), Err(DemuxError::LocalNotUnicast));
+    }
+}
+
+/// Three subscribers; after the first was served, `change` happens; who comes next?
+fn after_first(change: impl FnOnce(&mut Demux, SocketAddrV4)) -> Vec<u32> {
+    let mut demux = demux(4, 4, 8);
+    let local = end(GROUP, 5000);
+    for consumer in 1..=3 {
+        demux.bind(local, plain(consumer)).unwrap();
+    }
+    let Found::Many(mut cursor) = demux.lookup(flow(local)) else { panic!("three share it") };
+    assert_eq!(demux.next(&mut cursor), Some(plain(1)));
+    change(&mut demux, local);
+    core::iter::from_fn(|| demux.next(&mut cursor)).map(|s| s.consumer.0).collect()
+}
+
+#[test]
+fn change_during_a_fan_out_neither_repeats_nor_skips_a_subscriber() {
+    assert_eq!(after_first(|_, _| {}), [2, 3]);
+    assert_eq!(after_first(|demux, local| assert!(demux.unbind(local, plain(1)))), [2, 3]);
+    assert_eq!(after_first(|demux, local| assert!(demux.unbind(local, plain(2)))), [3]);
+    assert_eq!(after_first(|demux, local| demux.bind(local, plain(4)).unwrap()), [2, 3]);
+    let replace_all = |demux: &mut Demux, local| {
+        for consumer in 1..=3 {
+            assert!(demux.unbind(local, plain(consumer)));
+        }
+        demux.bind(local, plain(4)).unwrap();
+        demux.bind(local, plain(5)).unwrap();
+    };
+    assert_eq!(after_first(replace_all), [0; 0]);
+}
+
+#[test]
+fn a_hundred_thousand_flows_are_all_found() {
+    let mut demux = demux(100_000, 0, 0);
+    let local = |idx: u32| SocketAddrV4::new(Ipv4Addr::from_bits(0xef00_0000 + idx / 4), 5000 + (idx % 4) as u16);
+    for idx in 0..100_000 {
+        demux.bind(local(idx), plain(idx)).unwrap();
+    }
+    for idx in 0..100_000 {
+        assert_eq!(demux.lookup(flow(local(idx))), Found::One(plain(idx)));
+    }
+}
+
+#[test]
+fn capacity_states_the_bytes() {
+    let capacity = DemuxCapacity { locals: 1000, connections: 0, shared_subscribers: 0 };
+    // 512 buckets for 1000 groups, the smallest table of flows, 1000 fans.
+    assert_eq!(capacity.bytes(), 512 * 64 + 2 * 64 + 1000 * 16);
+}
+
+/// What the machine should do, in words a reader can check.
+#[derive(Default)]
+struct Model {
+    bound: HashMap<SocketAddrV4, Vec<u32>>,
+    connected: HashMap<Flow, u32>,
+}
+
+impl Model {
+    fn reached(&self, flow: Flow) -> Vec<u32> {
+        if let Some(consumer) = self.connected.get(&flow) {
+            return vec![*consumer];
+        }
+        let any = end(ANY, flow.local.port());
+        let wildcard = || (!flow.local.ip().is_multicast()).then(|| self.bound.get(&any)).flatten();
+        self.bound.get(&flow.local).or_else(wildcard).cloned().unwrap_or_default()
+    }
+}
+
+proptest! {
+    #[test]
+    fn demux_agrees_with_a_hash_map(changes in prop::collection::vec((0u8..4, 0usize..4, 1u16..3, 0u32..4), 1..300)) {
+        let addresses = [ANY, HOST, [10, 0, 0, 2], GROUP];
+        let remote = |consumer: u32| end([10, 9, 9, 9], consumer as u16);
+        let mut demux = demux(16, 16, 64);
+        let mut model = Model::default();
+        for (change, address, port, consumer) in changes {
+            let local = end(addresses[address], port);
+            let flow = Flow { local, remote: remote(consumer) };
+            let subscribers = model.bound.entry(local).or_default();
+            match change {
+                0 => if demux.bind(local, plain(consumer)).is_ok() { subscribers.push(consumer) },
+                1 => {
+                    let there = subscribers.contains(&consumer);
+                    prop_assert_eq!(demux.unbind(local, plain(consumer)), there);
+                    subscribers.retain(|other| *other != consumer);
+                }
+                2 => if demux.connect(flow, ConsumerId(consumer)).is_ok() { model.connected.insert(flow, consumer); },
+                _ => prop_assert_eq!(demux.disconnect(flow).map(|c| c.0), model.connected.remove(&flow)),
+            }
+            model.bound.retain(|_, subscribers| !subscribers.is_empty());
+            for address in addresses { for port in 1..3 { for consumer in 0..4 {
+                let flow = Flow { local: end(address, port), remote: remote(consumer) };
+                prop_assert_eq!(reached(&demux, flow), model.reached(flow));
+            }}}
+        }
+        for (local, subscribers) in model.bound { for consumer in subscribers {
+            prop_assert!(demux.unbind(local, plain(consumer)));
+        }}
+        for flow in model.connected.into_keys() { prop_assert!(demux.disconnect(flow).is_some()); }
+        prop_assert_eq!((demux.locals(), demux.nodes.len(), demux.fans.len()), (0, 0, 0));
+    }
+}
+
+/// Not a benchmark, a look: `cargo test --release -p wirepath --lib demux::tests::cost -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints timings; run it in a release build"]
+fn cost_of_a_lookup() {
+    for count in [1u32, 64, 1000, 100_000] {
+        let mut demux = demux(count as usize, 0, 0);
+        for idx in 0..count {
+            demux.bind(nth_group(idx), plain(idx)).unwrap();
+        }
+        // No pattern that the branch predictor could learn.
+        let mut state = 1u32;
+        let order: Vec<u32> = core::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((u64::from(state) * u64::from(count)) >> 32) as u32
+        })
+        .take(100_000)
+        .collect();
+        let best = (0..50).map(|_| nanoseconds_a_lookup(&demux, &order)).fold(f64::MAX, f64::min);
+        println!("{count:>7} entries: {best:.2} ns a lookup");
+    }
+}
+
+fn nth_group(idx: u32) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::from_bits(0xe900_0000 + idx), 5000 + (idx & 7) as u16)
+}
+
+fn nanoseconds_a_lookup(demux: &Demux, order: &[u32]) -> f64 {
+    let start = std::time::Instant::now();
+    let mut sum = 0u32;
+    for idx in order {
+        if let Found::One(one) = demux.lookup(std::hint::black_box(flow(nth_group(*idx)))) {
+            sum = sum.wrapping_add(one.consumer.0);
+        }
+    }
+    std::hint::black_box(sum);
+    start.elapsed().as_nanos() as f64 / order.len() as f64
+}

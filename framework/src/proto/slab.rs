@@ -1,0 +1,130 @@
+//! Items of one type in memory taken at construction: insert gives a number, remove gives the item back.
+//!
+//! Most recently freed slots are reused first, as they are the warmest. Nothing here moves an item.
+
+/// "No item": an index that no slab reaches.
+pub(super) const NIL: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    slots: Box<[Slot<T>]>,
+    free: u32,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Taken(T),
+    Free { next: u32 },
+}
+
+impl<T> Slab<T> {
+    /// Room for `capacity` items, allocated here and never again.
+    pub(super) fn new(capacity: usize) -> Self {
+        assert!(capacity < NIL as usize, "a slab counts its items in 32 bits");
+        let last = capacity.wrapping_sub(1);
+        let link = |idx: usize| Slot::Free { next: if idx == last { NIL } else { idx as u32 + 1 } };
+        Self { slots: (0..capacity).map(link).collect(), free: if capacity == 0 { NIL } else { 0 }, len: 0 }
+    }
+
+    /// The bytes that `new(capacity)` takes.
+    pub(super) fn bytes(capacity: usize) -> usize {
+        capacity * size_of::<Slot<T>>()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn free_count(&self) -> usize {
+        self.slots.len() - self.len
+    }
+
+    /// Stores `item`; a full slab gives it back.
+    pub(super) fn insert(&mut self, item: T) -> Result<u32, T> {
+        let idx = self.free;
+        let Some(slot) = self.slots.get_mut(idx as usize) else { return Err(item) };
+        let Slot::Free { next } = *slot else { unreachable!("the free list holds free slots only") };
+        *slot = Slot::Taken(item);
+        self.free = next;
+        self.len += 1;
+        Ok(idx)
+    }
+
+    pub(super) fn remove(&mut self, idx: u32) -> Option<T> {
+        let slot = self.slots.get_mut(idx as usize)?;
+        if let Slot::Free { .. } = slot {
+            return None;
+        }
+        let Slot::Taken(item) = core::mem::replace(slot, Slot::Free { next: self.free }) else { return None };
+        self.free = idx;
+        self.len -= 1;
+        Some(item)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, idx: u32) -> Option<&T> {
+        match self.slots.get(idx as usize) {
+            Some(Slot::Taken(item)) => Some(item),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, idx: u32) -> Option<&mut T> {
+        match self.slots.get_mut(idx as usize) {
+            Some(Slot::Taken(item)) => Some(item),
+            _ => None,
+        }
+    }
+}
+
+/// For links that our own tables hold: a link to a free slot is our mistake, not the caller's.
+impl<T> core::ops::Index<u32> for Slab<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, idx: u32) -> &T {
+        match self.get(idx) {
+            Some(item) => item,
+            None => panic!("a link of a table leads to a free slot"),
+        }
+    }
+}
+
+impl<T> core::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, idx: u32) -> &mut T {
+        match self.get_mut(idx) {
+            Some(item) => item,
+            None => panic!("a link of a table leads to a free slot"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_slab_gives_the_item_back() {
+        let mut slab = Slab::new(1);
+        assert_eq!(slab.insert('a'), Ok(0));
+        assert_eq!(slab.insert('b'), Err('b'));
+        assert_eq!(slab.free_count(), 0);
+    }
+
+    #[test]
+    fn slab_of_no_items_is_full() {
+        assert_eq!(Slab::new(0).insert(1), Err(1));
+    }
+
+    #[test]
+    fn removed_slot_is_reused_first_and_not_removed_twice() {
+        let mut slab = Slab::new(3);
+        let [a, b] = ['a', 'b'].map(|item| slab.insert(item).unwrap());
+        assert_eq!(slab.remove(a), Some('a'));
+        assert_eq!(slab.remove(a), None);
+        assert_eq!(slab.insert('c'), Ok(a));
+        assert_eq!((slab[a], slab[b], slab.len()), ('c', 'b', 2));
+    }
+}
