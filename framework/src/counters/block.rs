@@ -4,6 +4,7 @@
 //! wrong (no room, a name too long or used twice) is remembered, and [`Block::check`] says it once, before the start.
 
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use std::collections::HashSet;
@@ -198,7 +199,7 @@ struct Table {
     entries: usize,
     values: usize,
     /// For each writer the value words that are its own and still free.
-    runs: Vec<core::ops::Range<usize>>,
+    runs: Vec<Range<usize>>,
     names: HashSet<String>,
     problem: Option<SetupError>,
 }
@@ -241,7 +242,7 @@ impl Table {
         entry.store(&self.words[start..start + layout::ENTRY_WORDS]);
         self.entries += 1;
         self.names.insert(path.to_owned());
-        layout::publish(&self.words, self.entries, self.values);
+        layout::publish(&self.words, self.entries);
     }
 
     fn problem_with(&self, path: &str) -> Option<SetupError> {

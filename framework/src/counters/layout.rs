@@ -41,13 +41,12 @@ pub(super) mod header {
     pub(in super::super) const ENTRIES_CAPACITY: usize = 2;
     pub(in super::super) const VALUES_CAPACITY: usize = 3;
     pub(in super::super) const ENTRIES: usize = 4;
-    pub(in super::super) const VALUES: usize = 5;
-    pub(in super::super) const PID: usize = 6;
+    pub(in super::super) const PID: usize = 5;
     /// Nanoseconds since the Unix epoch.
-    pub(in super::super) const STARTED: usize = 7;
-    pub(in super::super) const APP_LEN: usize = 8;
+    pub(in super::super) const STARTED: usize = 6;
+    pub(in super::super) const APP_LEN: usize = 7;
     /// Eight words of UTF-8.
-    pub(in super::super) const APP: usize = 9;
+    pub(in super::super) const APP: usize = 8;
 }
 
 /// What a value is. One byte of the entry.
@@ -107,9 +106,8 @@ pub(super) fn store_text(words: &[AtomicU64], text: &str) {
     }
 }
 
-/// Makes `entries` entries with `values` value words visible to readers.
-pub(super) fn publish(words: &[AtomicU64], entries: usize, values: usize) {
-    words[header::VALUES].store(values as u64, Relaxed);
+/// Makes the first `entries` entries visible to readers.
+pub(super) fn publish(words: &[AtomicU64], entries: usize) {
     words[header::ENTRIES].store(entries as u64, Release);
 }
 

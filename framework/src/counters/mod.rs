@@ -29,6 +29,9 @@ mod publish;
 mod snapshot;
 mod unit;
 
+#[cfg(all(test, not(miri)))]
+mod tests;
+
 pub use block::{Block, Capacity, Scope, SetupError};
 pub use counter::{Counter, Gauge};
 pub use drops::{DropReason, Drops};

@@ -5,6 +5,7 @@
 //! an aligned word in one piece, so a value is never half old and half new; two values may be some microseconds apart.
 
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU64, fence};
 use std::fs::File;
@@ -163,12 +164,17 @@ impl Snapshot {
         // The directory is read after the count that published it.
         fence(Acquire);
         let directory = read_words(source, layout::HEADER_WORDS, head.entries * layout::ENTRY_WORDS)?;
-        let values = read_words(source, head.values_start, head.values)?;
+        let mut entries = Vec::with_capacity(head.entries);
+        for (idx, words) in directory.chunks_exact(layout::ENTRY_WORDS).enumerate() {
+            entries.push(Entry::decode(words, head.values_capacity).ok_or(Fault::Entry(idx))?);
+        }
+        let values_end = entries.iter().map(|entry| entry.value.end).max().unwrap_or(0);
+        let values = read_words(source, head.values_start, values_end)?;
         let taken = Instant::now();
 
-        let mut samples = Vec::with_capacity(head.entries);
-        for (idx, entry) in directory.chunks_exact(layout::ENTRY_WORDS).enumerate() {
-            samples.push(decode_entry(entry, &values).ok_or(Fault::Entry(idx))?);
+        let mut samples = Vec::with_capacity(entries.len());
+        for (idx, entry) in entries.into_iter().enumerate() {
+            samples.push(entry.sample(&values).ok_or(Fault::Entry(idx))?);
         }
         sort_as_tree(&mut samples);
         Ok(Self { app: head.app, pid: head.pid, started: head.started, taken, samples })
@@ -181,8 +187,8 @@ struct Header {
     pid: u32,
     started: SystemTime,
     entries: usize,
-    values: usize,
     values_start: usize,
+    values_capacity: usize,
 }
 
 impl Header {
@@ -206,9 +212,9 @@ impl Header {
         if len != values_start + values_capacity {
             return Err(Fault::Header("length"));
         }
-        let (entries, values) = (words[header::ENTRIES], words[header::VALUES]);
-        if entries > entries_capacity || values > values_capacity {
-            return Err(Fault::Header("counts"));
+        let entries = words[header::ENTRIES];
+        if entries > entries_capacity {
+            return Err(Fault::Header("count of entries"));
         }
         let app = read_text(&words[header::APP..], words[header::APP_LEN], layout::APP_MAX);
         let app = app.filter(|app| layout::is_path(app)).ok_or(Fault::Header("application name"))?;
@@ -218,31 +224,54 @@ impl Header {
             pid: u32::try_from(words[header::PID]).map_err(|_| Fault::Header("process id"))?,
             started: started.ok_or(Fault::Header("start time"))?,
             entries: entries as usize,
-            values: values as usize,
             values_start: values_start as usize,
+            values_capacity: values_capacity as usize,
         })
     }
 }
 
-/// One entry and its value, or nothing where anything about it is wrong.
-fn decode_entry(entry: &[u64], values: &[u64]) -> Option<Sample> {
-    let [kind, unit, name_len, ..] = entry[0].to_le_bytes();
-    let text_len = entry[0] >> 32;
-    let name = read_text(&entry[2..], u64::from(name_len), layout::NAME_MAX).filter(|name| layout::is_path(name))?;
-    let value = values.get(usize::try_from(entry[1]).ok()?..)?;
-    let reading = match Kind::from_byte(kind)? {
-        Kind::Counter => Reading::Counter(*value.first()?),
-        Kind::Gauge => Reading::Gauge(*value.first()?),
-        Kind::Text => {
-            let text = read_text(value, text_len, layout::TEXT_MAX)?;
-            // A control character could do things to the operator's terminal.
-            Reading::Text(Some(text).filter(|text| !text.contains(char::is_control))?)
-        }
-        Kind::Histogram => {
-            Reading::Histogram(Box::new(Distribution::new(*value.first_chunk::<{ histogram::WORDS }>()?)))
-        }
-    };
-    Some(Sample { name, unit: Unit::from_byte(unit)?, reading })
+/// A checked entry. Its value words lie in the file; a text may still turn out to be none.
+struct Entry {
+    name: String,
+    unit: Unit,
+    kind: Kind,
+    value: Range<usize>,
+    text_len: u64,
+}
+
+impl Entry {
+    /// The entry in `words`, or nothing where anything about it is wrong.
+    fn decode(words: &[u64], values_capacity: usize) -> Option<Self> {
+        let [kind, unit, name_len, ..] = words[0].to_le_bytes();
+        let kind = Kind::from_byte(kind)?;
+        let name = read_text(&words[2..], u64::from(name_len), layout::NAME_MAX)?;
+        let text_len = words[0] >> 32;
+        let len = match kind {
+            Kind::Counter | Kind::Gauge => 1,
+            Kind::Text => layout::text_words(text_len as usize),
+            Kind::Histogram => histogram::WORDS,
+        };
+        let start = usize::try_from(words[1]).ok()?;
+        let value = start..start.checked_add(len)?;
+        let sound = layout::is_path(&name) && value.end <= values_capacity;
+        Some(Self { name, unit: Unit::from_byte(unit)?, kind, value, text_len }).filter(|_| sound)
+    }
+
+    /// The entry with its value out of `values`, which reach to the end of the last value at least.
+    fn sample(self, values: &[u64]) -> Option<Sample> {
+        let words = values.get(self.value)?;
+        let reading = match self.kind {
+            Kind::Counter => Reading::Counter(*words.first()?),
+            Kind::Gauge => Reading::Gauge(*words.first()?),
+            Kind::Histogram => Reading::Histogram(Box::new(Distribution::new(*words.first_chunk()?))),
+            Kind::Text => {
+                let text = read_text(words, self.text_len, layout::TEXT_MAX)?;
+                // A control character could do things to the operator's terminal.
+                Reading::Text(Some(text).filter(|text| !text.contains(char::is_control))?)
+            }
+        };
+        Some(Sample { name: self.name, unit: self.unit, reading })
+    }
 }
 
 /// `len` bytes of text from the beginning of `words`, if they are there and are UTF-8.

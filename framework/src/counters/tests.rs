@@ -1,0 +1,238 @@
+//! Shared files as another process finds them: live, stale, damaged, and never ours. Not under Miri: they are mapped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::layout::{ENTRY_WORDS, HEADER_WORDS, header};
+use super::*;
+
+const CAPACITY: Capacity = Capacity { entries: 8, values: 512 };
+
+fn directory() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn block_in(directory: &Path) -> Block {
+    let block = Block::create_in(directory, "app", CAPACITY).unwrap();
+    block.scope("worker0").text("device", "mlx5_0");
+    block
+}
+
+/// The file of a block with a text, a counter at 7 and a histogram, after `damage` was done to a copy of its words.
+fn damaged(damage: impl FnOnce(&mut Vec<u64>)) -> (TempDir, PathBuf) {
+    let directory = directory();
+    let block = block_in(directory.path());
+    let scope = block.scope("worker1");
+    let rx_frames = scope.counter("rx_frames", Unit::Frames);
+    let _latency = scope.histogram("latency", Unit::Nanoseconds);
+    rx_frames.add(7);
+
+    let bytes = fs::read(block.path().unwrap()).unwrap();
+    let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    damage(&mut words);
+    let path = directory.path().join("copy.1.counters");
+    fs::write(&path, words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>()).unwrap();
+    (directory, path)
+}
+
+fn refused(damage: impl FnOnce(&mut Vec<u64>)) -> String {
+    let (_directory, path) = damaged(damage);
+    let sentence = Snapshot::read(&path).unwrap_err().to_string();
+    sentence.replace(&path.display().to_string(), "FILE")
+}
+
+#[test]
+fn untouched_copy_is_read() {
+    let (_directory, path) = damaged(|_| {});
+    let snapshot = Snapshot::read(&path).unwrap();
+    assert_eq!((snapshot.app.as_str(), snapshot.pid), ("app", std::process::id()));
+    assert_eq!(snapshot.count("worker1/rx_frames"), Some(7));
+    assert_eq!(snapshot.text("worker0/device"), Some("mlx5_0"));
+    assert!(matches!(snapshot.sample("worker1/latency").unwrap().reading, Reading::Histogram(_)));
+}
+
+#[test]
+fn garbage_is_not_ours() {
+    assert_eq!(refused(|words| words.clear()), "FILE is not a wirepath counter file: remove it");
+    assert_eq!(refused(|words| words.fill(0x5555)), "FILE is not a wirepath counter file: remove it");
+}
+
+#[test]
+fn other_format_version_names_both() {
+    let sentence = refused(|words| words[header::VERSION] = 2);
+    assert!(sentence.starts_with("FILE has format version 2, this tool reads 1"), "{sentence}");
+}
+
+#[test]
+fn short_file_is_damaged() {
+    assert_eq!(
+        refused(|words| words.truncate(HEADER_WORDS + 3)),
+        "FILE is damaged: its header's length cannot be right; remove it"
+    );
+}
+
+#[test]
+fn torn_directory_names_the_entry() {
+    assert_eq!(refused(|words| words[header::ENTRIES] = 4), "FILE is damaged: its entry 3 cannot be right; remove it");
+    assert!(refused(|words| words[header::ENTRIES] = 9).contains("count of entries"));
+}
+
+#[test]
+fn value_outside_the_file_names_the_entry() {
+    for value in [512, 511 - 254, u64::MAX] {
+        let sentence = refused(|words| words[HEADER_WORDS + 2 * ENTRY_WORDS + 1] = value);
+        assert!(sentence.contains("entry 2"), "{sentence}");
+    }
+}
+
+#[test]
+fn terminal_escapes_are_refused() {
+    let escape = u64::from_ne_bytes(*b"\x1b]0;hi\x07.");
+    assert!(refused(|words| words[header::APP] = escape).contains("application name"));
+    assert!(refused(|words| words[HEADER_WORDS + 2] = escape).contains("entry 0"));
+    let values = HEADER_WORDS + CAPACITY.entries * ENTRY_WORDS;
+    assert!(refused(|words| words[values] = escape).contains("entry 0"));
+}
+
+#[test]
+fn any_damaged_word_is_an_error_or_another_value_but_never_a_panic() {
+    let (directory, path) = damaged(|_| {});
+    let whole = fs::read(&path).unwrap();
+    for word in 0..HEADER_WORDS + 4 * ENTRY_WORDS {
+        for hostile in [0, 1, 0xff, 1 << 32, 1 << 63, u64::MAX, 0x6060_6060_6060_6060] {
+            let mut bytes = whole.clone();
+            bytes[word * 8..][..8].copy_from_slice(&u64::to_ne_bytes(hostile));
+            fs::write(&path, bytes).unwrap();
+            if let Ok(snapshot) = Snapshot::read(&path) {
+                assert!(snapshot.samples.len() <= CAPACITY.entries);
+            }
+        }
+    }
+    drop(directory);
+}
+
+#[test]
+fn pipe_and_link_are_not_opened() {
+    let directory = directory();
+    let block = block_in(directory.path());
+    let link = directory.path().join("link.1.counters");
+    std::os::unix::fs::symlink(block.path().unwrap(), &link).unwrap();
+    let folder = directory.path().join("folder.1.counters");
+    fs::create_dir(&folder).unwrap();
+
+    let listing = Snapshot::list(directory.path()).unwrap();
+    let unreadable: Vec<_> = listing.unreadable.iter().map(ReadError::path).collect();
+    assert_eq!(unreadable, [folder, link]);
+    assert_eq!(listing.running.len(), 1);
+}
+
+#[test]
+fn file_goes_with_its_block_and_the_counter_counts_on() {
+    let directory = directory();
+    let block = block_in(directory.path());
+    let counter = block.scope("worker1").counter("rx", Unit::Frames);
+    let path = block.path().unwrap().to_owned();
+    drop(block);
+    counter.inc();
+    assert!(!path.exists());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn second_block_of_the_same_name_is_refused() {
+    let directory = directory();
+    let first = block_in(directory.path());
+    let second = Block::create_in(directory.path(), "app", CAPACITY);
+    assert!(matches!(second.map(|_| ()), Err(SetupError::File { .. })));
+    assert_eq!(Snapshot::list(directory.path()).unwrap().running.len(), 1);
+    drop(first);
+}
+
+#[test]
+fn unfit_application_names_are_refused() {
+    let directory = directory();
+    for app in ["", ".hidden", "a/b", "..", "two words", &"x".repeat(65)] {
+        let refused = Block::create_in(directory.path(), app, CAPACITY).map(|_| ());
+        assert_eq!(refused, Err(SetupError::App { app: app.to_owned() }));
+    }
+}
+
+#[test]
+fn unlocked_file_is_stale_and_goes_when_its_application_starts_again() {
+    let (directory, stale) = damaged(|_| {});
+    let listing = Snapshot::list(directory.path()).unwrap();
+    assert_eq!((listing.running.len(), listing.stale), (0, vec![stale.clone()]));
+
+    let _other = block_in(directory.path());
+    assert!(stale.exists());
+    let _same = Block::create_in(directory.path(), "copy", CAPACITY).unwrap();
+    assert!(!stale.exists());
+}
+
+#[test]
+fn clean_removes_stale_files_and_no_live_one() {
+    let (directory, stale) = damaged(|_| {});
+    let live = block_in(directory.path());
+    assert_eq!(Snapshot::clean(directory.path()).unwrap(), [stale]);
+    assert!(live.path().unwrap().exists());
+}
+
+#[test]
+fn directory_that_is_not_there_has_nobody() {
+    let listing = Snapshot::list(Path::new("/nonexistent/wirepath")).unwrap();
+    assert!(listing.running.is_empty() && listing.stale.is_empty() && listing.unreadable.is_empty());
+}
+
+#[test]
+fn directory_that_cannot_be_made_is_one_sentence() {
+    let error = Block::create_in(Path::new("/proc/wirepath"), "app", CAPACITY).map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with("cannot share counters in /proc/wirepath: "), "{error}");
+    assert!(error.ends_with("set WIREPATH_SHM to a directory on a tmpfs"), "{error}");
+}
+
+#[test]
+fn growth_between_two_snapshots_is_a_rate() {
+    let block = Block::heap();
+    let (early, counter) = (block.snapshot(), block.scope("worker0").counter("rx", Unit::Frames));
+    counter.add(10);
+    let middle = block.snapshot();
+    counter.add(5);
+    let late = block.snapshot();
+
+    let change = late.change("worker0/rx", &middle).unwrap();
+    assert_eq!(change.count, 5);
+    assert!(change.per_second > 5.0);
+    assert_eq!(middle.change("worker0/rx", &early).unwrap().count, 10);
+    assert_eq!(late.change("worker0/none", &early), None);
+}
+
+#[test]
+fn samples_stand_as_a_tree_in_order_of_registration() {
+    let block = Block::heap();
+    let (worker0, worker1) = (block.scope("worker0"), block.scope("worker1"));
+    let ethernet = worker0.scope("ethernet");
+    ethernet.counter("rx", Unit::Frames);
+    worker1.counter("polls", Unit::Polls);
+    worker0.scope("arp").counter("rx", Unit::Frames);
+    ethernet.counter("tx", Unit::Frames);
+
+    let names: Vec<_> = block.snapshot().samples.into_iter().map(|sample| sample.name).collect();
+    assert_eq!(names, ["worker0/ethernet/rx", "worker0/ethernet/tx", "worker0/arp/rx", "worker1/polls"]);
+}
+
+#[test]
+fn reader_sees_a_writer_on_another_thread_go_on() {
+    let directory = directory();
+    let block = block_in(directory.path());
+    let counter = block.scope("worker1").counter("rx", Unit::Frames);
+    let writer = std::thread::spawn(move || (0..200_000).for_each(|_| counter.inc()));
+    let mut last = 0;
+    while !writer.is_finished() {
+        let now = Snapshot::read(block.path().unwrap()).unwrap().count("worker1/rx").unwrap();
+        assert!(now >= last);
+        last = now;
+    }
+    assert_eq!(Snapshot::read(block.path().unwrap()).unwrap().count("worker1/rx"), Some(200_000));
+}
