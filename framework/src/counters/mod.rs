@@ -29,7 +29,7 @@ mod publish;
 mod snapshot;
 mod unit;
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests;
 
 pub use block::{Block, Capacity, Scope, SetupError};

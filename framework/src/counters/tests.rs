@@ -1,4 +1,5 @@
 //! Shared files as another process finds them: live, stale, damaged, and never ours. Not under Miri: they are mapped.
+#![cfg(not(miri))]
 
 use std::fs;
 use std::path::{Path, PathBuf};

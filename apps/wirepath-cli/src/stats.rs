@@ -1,0 +1,176 @@
+//! `wirepath stats`: the counters of running processes, as a table or as JSON, once or again and again.
+
+mod json;
+mod table;
+
+use std::error::Error;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use clap::Args;
+use wirepath::counters::{Listing, Snapshot, default_directory};
+
+/// Between the two snapshots of a single report: long enough for a rate, short enough not to wait for.
+const RATE_SPAN: Duration = Duration::from_millis(250);
+/// Moves to the top left and clears what is below.
+const CLEAR_SCREEN: &str = "\x1b[H\x1b[J";
+
+/// Shows the counters of running processes, with rates.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only the process with this id
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Only processes of this application
+    #[arg(long, value_name = "NAME")]
+    app: Option<String>,
+    /// One JSON object with all values; with --watch one a line
+    #[arg(long)]
+    json: bool,
+    /// Show again every so many seconds until interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
+    watch: Option<Duration>,
+    /// Show zeros too (JSON always does)
+    #[arg(long)]
+    all: bool,
+    /// Remove the files of processes that have died, and show nothing
+    #[arg(long, conflicts_with_all = ["pid", "app", "json", "watch", "all"])]
+    clean: bool,
+    /// Where the counter files are, if neither in WIREPATH_SHM nor in /dev/shm/wirepath
+    #[arg(long, value_name = "DIRECTORY")]
+    dir: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let done = match (options.clean, options.watch) {
+        (true, _) => options.clean(),
+        (false, None) => options.report_once(),
+        (false, Some(every)) => options.watch(every),
+    };
+    match done {
+        // `wirepath stats | head` has seen enough.
+        Err(error) if is_broken_pipe(&*error) => Ok(()),
+        done => done,
+    }
+}
+
+/// One process now, and as it was a moment ago.
+struct Process {
+    now: Snapshot,
+    before: Snapshot,
+}
+
+impl Options {
+    fn report_once(&self) -> Result<(), Box<dyn Error>> {
+        let before = self.select(Warn::Aloud)?;
+        sleep(RATE_SPAN);
+        let now = self.select(Warn::Silently)?;
+        self.report(&pair(now, &before), "")
+    }
+
+    fn watch(&self, every: Duration) -> Result<(), Box<dyn Error>> {
+        let clear = if io::stdout().is_terminal() && !self.json { CLEAR_SCREEN } else { "" };
+        let mut before = self.select(Warn::Aloud)?;
+        sleep(RATE_SPAN.min(every));
+        loop {
+            let now = self.select(Warn::Silently)?;
+            let processes = pair(now, &before);
+            self.report(&processes, clear)?;
+            before = processes.into_iter().map(|process| process.now).collect();
+            sleep(every);
+        }
+    }
+
+    fn report(&self, processes: &[Process], clear: &str) -> Result<(), Box<dyn Error>> {
+        let text = if self.json { json::render(processes) } else { table::render(processes, self.all) };
+        let mut out = io::stdout().lock();
+        write!(out, "{clear}{text}")?;
+        Ok(out.flush()?)
+    }
+
+    fn clean(&self) -> Result<(), Box<dyn Error>> {
+        let removed = Snapshot::clean(&self.directory())?;
+        let mut out = io::stdout().lock();
+        for path in &removed {
+            writeln!(out, "removed {}", path.display())?;
+        }
+        if removed.is_empty() {
+            writeln!(out, "no files of dead processes in {}", self.directory().display())?;
+        }
+        Ok(())
+    }
+
+    /// The running processes that were asked for: at least one.
+    fn select(&self, warn: Warn) -> Result<Vec<Snapshot>, Box<dyn Error>> {
+        let listing = Snapshot::list(&self.directory())?;
+        if warn == Warn::Aloud {
+            warn_of(&listing);
+        }
+        let running = listing.running.iter().map(|process| format!("{} (pid {})", process.app, process.pid));
+        let running = running.collect::<Vec<_>>().join(", ");
+        let selected: Vec<_> = listing.running.into_iter().filter(|process| self.selects(process)).collect();
+        if !selected.is_empty() {
+            return Ok(selected);
+        }
+        if running.is_empty() {
+            let directory = self.directory();
+            return Err(format!(
+                "no process counts in {}: start one, or name another directory with --dir or WIREPATH_SHM",
+                directory.display()
+            )
+            .into());
+        }
+        Err(format!("no such process counts; these do: {running}").into())
+    }
+
+    fn selects(&self, process: &Snapshot) -> bool {
+        self.pid.is_none_or(|pid| pid == process.pid) && self.app.as_ref().is_none_or(|app| *app == process.app)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(default_directory)
+    }
+}
+
+/// Whether files that show nothing are mentioned: once, not with every turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Warn {
+    Aloud,
+    Silently,
+}
+
+fn warn_of(listing: &Listing) {
+    for error in &listing.unreadable {
+        eprintln!("wirepath: {error}");
+    }
+    if !listing.stale.is_empty() {
+        let count = listing.stale.len();
+        eprintln!("wirepath: {count} left by dead processes; `wirepath stats --clean` removes them");
+    }
+}
+
+/// Each process beside its earlier snapshot. One that has just appeared stands beside itself: no rate yet.
+fn pair(now: Vec<Snapshot>, before: &[Snapshot]) -> Vec<Process> {
+    let pair = |now: Snapshot| {
+        let same = |other: &&Snapshot| other.pid == now.pid && other.app == now.app && other.started == now.started;
+        let before = before.iter().find(same).unwrap_or(&now).clone();
+        Process { now, before }
+    };
+    now.into_iter().map(pair).collect()
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    // Less than a hundredth is a busy loop, more than a day surely a mistake.
+    if !(0.01..=86_400.0).contains(&seconds) {
+        return Err("give 0.01 to 86400 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
