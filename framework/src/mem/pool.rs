@@ -1,0 +1,306 @@
+//! A pool: the buffers of one worker, handed out from the top of a stack so that the buffer used last, still warm in
+//! the cache, is used next. No atomics: a pool, and everything that comes out of it, stays on its thread.
+//!
+//! Invariants:
+//! 1. `free[..top]` names buffers that no handle names; each buffer is named at most once. So a buffer is in the stack
+//!    or out, never both.
+//! 2. The buffers are disjoint, lie inside the region, start on a cache line, and carry `Metadata` that was written at
+//!    construction.
+//! 3. `PoolInner` stays in memory as long as any of its buffers is out: a `Pool` that is dropped before its mbufs
+//!    leaves it (and the region) behind on purpose.
+//! 4. `Pool` is neither `Send` nor `Sync` (it holds a raw pointer), nor is anything that reaches `PoolInner`.
+
+use core::cell::Cell;
+use core::fmt;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use super::mbuf::{Held, METADATA_LEN, Mbuf, Metadata};
+use super::region::Region;
+
+const CACHE_LINE: usize = 64;
+
+/// How a region is cut into buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    stride: usize,
+    headroom: u16,
+}
+
+impl Layout {
+    /// Free bytes before a received frame: room for the tags and headers that a tunnel or a reply prepends, and what
+    /// the AF_XDP kernel side keeps before each frame (256).
+    pub const HEADROOM: usize = 128;
+
+    /// Buffers for frames of up to `frame_len_max` bytes (Ethernet header to last payload byte).
+    ///
+    /// The stride is an odd number of cache lines: with a power of two, the metadata of all buffers would fall into
+    /// two of the 64 sets of the L1 cache, and a burst of 32 would evict itself.
+    pub const fn for_frames(frame_len_max: usize) -> Self {
+        let lines = (METADATA_LEN + Self::HEADROOM + frame_len_max).div_ceil(CACHE_LINE);
+        Self { stride: (lines | 1) * CACHE_LINE, headroom: Self::HEADROOM as u16 }
+    }
+
+    /// Buffers that are chunks of an AF_XDP umem: `chunk_len` (2048 or 4096) apart, with 256 bytes of headroom, where
+    /// the kernel puts the frame.
+    pub const fn umem(chunk_len: usize) -> Self {
+        Self { stride: chunk_len, headroom: 256 }
+    }
+
+    /// Bytes from one buffer to the next.
+    pub const fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Bytes of a region that holds `buffers` buffers.
+    pub const fn region_len(&self, buffers: usize) -> usize {
+        self.stride * buffers
+    }
+
+    /// Bytes for headroom, data and tailroom of a buffer.
+    pub const fn room(&self) -> usize {
+        self.stride - METADATA_LEN
+    }
+
+    /// Bytes for data and tailroom of a fresh buffer: the largest frame that fits linear.
+    pub const fn data_room(&self) -> usize {
+        self.room() - self.headroom as usize
+    }
+
+    fn check(&self) -> Result<(), PoolError> {
+        let fits = self.stride > METADATA_LEN + self.headroom as usize && self.room() <= u16::MAX as usize;
+        if fits && self.stride.is_multiple_of(CACHE_LINE) { Ok(()) } else { Err(PoolError::Stride(self.stride)) }
+    }
+}
+
+impl Default for Layout {
+    /// Frames of an MTU of 1500 with two VLAN tags.
+    fn default() -> Self {
+        Self::for_frames(1500 + 14 + 8)
+    }
+}
+
+/// The buffers of one worker.
+pub struct Pool {
+    inner: NonNull<PoolInner>,
+}
+
+/// What the pool and, through their metadata, all its buffers point to.
+pub(super) struct PoolInner {
+    free: Box<[Cell<NonNull<Metadata>>]>,
+    top: Cell<usize>,
+    headroom: u16,
+    room: u16,
+    /// Packets that ended without a name.
+    unnamed: Cell<u64>,
+    /// Times that `alloc` found nothing.
+    exhausted: Cell<u64>,
+    layout: Layout,
+    region: Arc<Region>,
+}
+
+impl Pool {
+    /// Cuts `region` into as many buffers of `layout` as fit. The pool belongs to the calling thread.
+    pub fn new(region: Arc<Region>, layout: Layout) -> Result<Self, PoolError> {
+        layout.check()?;
+        let count = region.len() / layout.stride;
+        if count == 0 {
+            return Err(PoolError::Empty { region: region.len(), stride: layout.stride });
+        }
+        if !region.claim() {
+            return Err(PoolError::Claimed);
+        }
+        let base = region.base();
+        let room = layout.room() as u16;
+        // The lowest buffer ends on top, so a fresh pool hands out rising addresses.
+        // SAFETY: `count` buffers of `stride` bytes fit the region (2).
+        let buffer = |idx: usize| unsafe { base.add((count - 1 - idx) * layout.stride) }.cast::<Metadata>();
+        let free = (0..count).map(|idx| Cell::new(buffer(idx))).collect();
+        let inner = NonNull::from(Box::leak(Box::new(PoolInner {
+            free,
+            top: Cell::new(count),
+            headroom: layout.headroom,
+            room,
+            unnamed: Cell::new(0),
+            exhausted: Cell::new(0),
+            layout,
+            region,
+        })));
+        for idx in 0..count {
+            // SAFETY: each buffer is inside the claimed region and starts on a cache line (2).
+            unsafe { buffer(idx).write(Metadata::home(inner)) };
+        }
+        Ok(Self { inner })
+    }
+
+    /// A pool of `buffers` buffers of the default layout on the heap: tests and tools.
+    pub fn heap(buffers: usize) -> Result<Self, PoolError> {
+        let layout = Layout::default();
+        let region = Region::heap(layout.region_len(buffers)).map_err(|_| PoolError::NoMemory { buffers })?;
+        Self::new(Arc::new(region), layout)
+    }
+
+    /// An empty mbuf with full headroom; `None` where all buffers are out, which is counted and is an event, not an
+    /// error. One to two nanoseconds while the buffer's metadata is warm.
+    #[inline]
+    pub fn alloc(&self) -> Option<Mbuf> {
+        let inner = self.inner();
+        let top = inner.top.get();
+        if top == 0 {
+            inner.exhausted.set(inner.exhausted.get() + 1);
+            return None;
+        }
+        inner.top.set(top - 1);
+        let buffer = inner.free[top - 1].get();
+        // SAFETY: the buffer was in the stack, so no handle names it (1), and it has `room` bytes behind its
+        // metadata (2).
+        Some(unsafe { Mbuf::init(buffer, self.inner, inner.headroom, inner.room) })
+    }
+
+    /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger than one.
+    pub fn alloc_copy(&self, frame: &[u8]) -> Option<Mbuf> {
+        let mut mbuf = self.alloc()?;
+        match mbuf.append(frame.len()) {
+            Some(room) => {
+                room.copy_from_slice(frame);
+                Some(mbuf)
+            }
+            None => {
+                mbuf.free();
+                None
+            }
+        }
+    }
+
+    /// An mbuf that shows held bytes without copying them, to be sent behind a header. The handle comes back where no
+    /// buffer is free or the bytes are a chain.
+    pub fn view(&self, held: Held) -> Result<Mbuf, Held> {
+        if held.bytes().is_none() {
+            return Err(held);
+        }
+        match self.alloc() {
+            Some(mut mbuf) => {
+                mbuf.become_view(held);
+                Ok(mbuf)
+            }
+            None => Err(held),
+        }
+    }
+
+    /// Buffers in all.
+    pub fn capacity(&self) -> usize {
+        self.inner().free.len()
+    }
+
+    /// Buffers at home.
+    #[inline]
+    pub fn available(&self) -> usize {
+        self.inner().top.get()
+    }
+
+    /// Buffers out: in rings, in the pipeline, held.
+    pub fn in_use(&self) -> usize {
+        self.capacity() - self.available()
+    }
+
+    /// Packets that were dropped by going out of scope instead of by name. Anything above zero is a bug of a node, an
+    /// app or a device, and the conservation tests look for it.
+    pub fn unnamed(&self) -> u64 {
+        self.inner().unnamed.get()
+    }
+
+    /// Times that [`Pool::alloc`] found no buffer.
+    pub fn exhausted(&self) -> u64 {
+        self.inner().exhausted.get()
+    }
+
+    /// How the buffers are laid out.
+    pub fn layout(&self) -> Layout {
+        self.inner().layout
+    }
+
+    /// The memory that the buffers are cut from, for a device to register.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.inner().region
+    }
+
+    #[inline(always)]
+    fn inner(&self) -> &PoolInner {
+        // SAFETY: alive as long as the pool is (3); all its changing parts are cells.
+        unsafe { self.inner.as_ref() }
+    }
+}
+
+impl PoolInner {
+    /// Takes a buffer that no handle names any more.
+    #[inline(always)]
+    pub(super) fn put_back(&self, buffer: NonNull<Metadata>) {
+        let top = self.top.get();
+        // Past the end means a buffer came home twice: the index panics, in words of the slice.
+        self.free[top].set(buffer);
+        self.top.set(top + 1);
+    }
+
+    #[cold]
+    pub(super) fn count_unnamed(&self) {
+        self.unnamed.set(self.unnamed.get() + 1);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let inner = self.inner();
+        if inner.top.get() == inner.free.len() {
+            // SAFETY: every buffer is home, so no handle can reach the box again (1, 3); it was leaked from a `Box`.
+            drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("capacity", &self.capacity())
+            .field("available", &self.available())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolError {
+    /// Another pool is already cut from this region.
+    Claimed,
+    /// The region is smaller than one buffer.
+    Empty {
+        /// Bytes in the region.
+        region: usize,
+        /// Bytes a buffer.
+        stride: usize,
+    },
+    /// A stride that is no multiple of a cache line, too small for metadata and headroom, or over 64 KiB.
+    Stride(usize),
+    /// No memory for so many buffers.
+    NoMemory {
+        /// Buffers asked for.
+        buffers: usize,
+    },
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claimed => write!(f, "the region already has a pool; map one region for each worker"),
+            Self::Empty { region, stride } => {
+                write!(f, "a region of {region} bytes holds no buffer of {stride}; map a larger region")
+            }
+            Self::Stride(stride) => write!(
+                f,
+                "a buffer stride of {stride} bytes does not work: use a multiple of 64 between 320 and 65,536"
+            ),
+            Self::NoMemory { buffers } => write!(f, "no memory for {buffers} packet buffers; use a smaller pool"),
+        }
+    }
+}
+
+impl std::error::Error for PoolError {}

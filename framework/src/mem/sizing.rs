@@ -1,0 +1,46 @@
+//! How many buffers a pool needs, as a sum whose every part has a name and a reason. A pool that is too small drops
+//! packets in a burst; one that is too large spills the cache and the hugepages. Either way the operator can read why.
+
+use core::fmt;
+
+/// An itemised number of buffers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizing {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    name: &'static str,
+    buffers: usize,
+    why: &'static str,
+}
+
+impl Sizing {
+    /// An empty sum.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a part: its name, its buffers, and the reason a stranger would ask for.
+    #[must_use]
+    pub fn part(mut self, name: &'static str, buffers: usize, why: &'static str) -> Self {
+        self.parts.push(Part { name, buffers, why });
+        self
+    }
+
+    /// The buffers in all.
+    pub fn total(&self) -> usize {
+        self.parts.iter().map(|part| part.buffers).sum()
+    }
+}
+
+impl fmt::Display for Sizing {
+    /// One line a part, then the sum.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            writeln!(f, "{:>8}  {:<14} {}", part.buffers, part.name, part.why)?;
+        }
+        write!(f, "{:>8}  buffers", self.total())
+    }
+}
