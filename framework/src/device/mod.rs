@@ -1,3 +1,242 @@
-//! Devices move frames.
+//! Devices move: frames between a NIC (or a file, or plain memory) and mbufs. This is the contract that all share.
+//!
+//! A [`Device`] is a port. It is opened by the main thread, takes [steering rules](steering), and hands out
+//! [`Queue`]s, one to each worker. On its own thread, with its own pool, the worker opens the queue and gets its two
+//! halves: an [`RxQueue`] that fills bursts and a [`TxQueue`] that takes frames.
+//!
+//! ```text
+//!  main thread                    worker thread
+//!  Device ──take_queue──▶ Queue ──open(pool, scope)──▶ RxQueue ──receive──▶ burst of mbufs
+//!     └─ steer, unsteer                              └▶ TxQueue ◀──post, ring_doorbell, reap
+//! ```
+//!
+//! What a device may never do: lose a frame without a counter of its own name, panic on what the NIC, the kernel or
+//! a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home. [`conformance`] checks it.
 
+pub mod conformance;
+pub mod memory;
 pub mod pcap;
+pub mod steering;
+
+use core::fmt;
+use core::num::NonZeroU16;
+
+use crate::counters::Scope;
+use crate::mem::{Burst, Mbuf, Pool};
+use crate::time::Instant;
+use steering::{Fields, Rule, RuleId, SteerError};
+
+/// A port: where queues come from and what decides which frames reach them. Set-up only, never on the data path.
+pub trait Device {
+    /// What a worker takes to its thread.
+    type Queue: Queue;
+
+    /// The name that the user knows it by: `eth1`, `mlx5_0`, `day.pcap`.
+    fn name(&self) -> &str;
+
+    /// What the device can do. Read it and ask for no more: a request beyond it is refused or counted, never
+    /// half done.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Takes queue `idx` out of the device. Each queue is taken once.
+    fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError>;
+
+    /// Sends the frames that `rule` names to queue `idx`. May be called while the queues run; no frame of another
+    /// rule is lost by it.
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError>;
+
+    /// Takes a rule back.
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError>;
+}
+
+/// One queue of a device on its way to a worker.
+pub trait Queue: Send {
+    /// The receiving half.
+    type Rx: RxQueue;
+    /// The sending half.
+    type Tx: TxQueue;
+
+    /// Opens the queue on the calling thread, which becomes its owner. `pool` is where received frames go, and its
+    /// region is registered with the device; counters are registered in `scope`.
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(Self::Rx, Self::Tx), DeviceError>;
+}
+
+/// The receiving half of a queue.
+pub trait RxQueue {
+    /// Appends up to `limit` received frames to `burst` (and never more than it has room for), oldest first, and
+    /// refills the ring from `pool`. Returns how many. No system call, allocation or lock unless the device says so
+    /// in its own documentation. A frame that cannot be delivered is counted by name; while the pool is empty frames
+    /// stay where they are as long as the device can hold them.
+    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize;
+
+    /// Whether more frames may come.
+    fn state(&self) -> RxState;
+}
+
+/// Whether a receiving queue is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RxState {
+    /// Frames may come at any time.
+    Open,
+    /// The link is down; it may come back.
+    LinkDown,
+    /// No frame will ever come again: the end of a capture, the peer is gone, the device was removed.
+    Ended,
+}
+
+/// The sending half of a queue. Post and doorbell are apart so that a burst costs one doorbell.
+pub trait TxQueue {
+    /// Takes a frame, linear or a chain of segments, with what it wants of the NIC beside it. A full ring gives the
+    /// mbuf back untouched. A frame that this device can never send (too long, too many segments, an offload it has
+    /// not) is taken and counted by name. The frame may leave at once or with the next doorbell.
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf>;
+
+    /// Tells the NIC about all that was posted.
+    fn ring_doorbell(&mut self, now: Instant);
+
+    /// Sends home the mbufs that the NIC is done with; returns how many frames that were. An mbuf that is also
+    /// [held](crate::mem::Held) stays with its holder.
+    fn reap(&mut self) -> usize;
+
+    /// Frames that [`TxQueue::post`] would take now. May be less than the truth, never more.
+    fn room(&self) -> usize;
+
+    /// Frames posted and not yet reaped.
+    fn in_flight(&self) -> usize;
+
+    /// When a frame that asked for it left the port: oldest first, each once. Devices without transmit timestamps
+    /// never have one.
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        None
+    }
+}
+
+/// What a frame wants of the NIC. The default wants nothing: the frame is complete as it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// Fill in the IPv4 header checksum; the mbuf's `l2_len` and `l3_len` say where.
+    pub ip_checksum: bool,
+    /// Fill in the UDP or TCP checksum; the field holds the pseudo-header's sum.
+    pub l4_checksum: bool,
+    /// Cut the TCP payload into segments of this many bytes.
+    pub segment_len: Option<NonZeroU16>,
+    /// Insert an 802.1Q tag with this tag control information.
+    pub vlan: Option<u16>,
+    /// Report when the frame left: [`TxQueue::take_timestamp`].
+    pub timestamp: bool,
+    /// Latency before throughput: BlueFlame instead of a doorbell, where the device has it.
+    pub urgent: bool,
+}
+
+/// When a frame left the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxTimestamp {
+    /// Which frame: the count of frames with [`Offload::timestamp`] before it on this queue.
+    pub sequence: u64,
+    /// When, by the device's clock, in ns.
+    pub at: Instant,
+}
+
+/// What a device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Queues that can be taken.
+    pub queues: u16,
+    /// Bytes of the longest frame, Ethernet header to last payload byte.
+    pub frame_len_max: usize,
+    /// Segments of a frame to send; 1 means linear frames only.
+    pub tx_segments_max: usize,
+    /// What is known about a received frame.
+    pub rx: RxOffloads,
+    /// What can be asked for a frame to send.
+    pub tx: TxOffloads,
+    /// Fields that a steering rule may match; [`Fields::NONE`] where the device cannot steer and delivers everything.
+    pub steering: Fields,
+    /// Rules at the same time.
+    pub rules_max: usize,
+}
+
+/// What the device finds out about received frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxOffloads {
+    /// Verdicts on IPv4 header checksums.
+    pub ip_checksum: bool,
+    /// Verdicts on UDP and TCP checksums.
+    pub l4_checksum: bool,
+    /// Arrival times.
+    pub timestamp: bool,
+    /// Receive-side-scaling hashes.
+    pub hash: bool,
+    /// Strips 802.1Q tags into the mbuf's metadata.
+    pub vlan: bool,
+    /// Tags frames by the rule that matched.
+    pub flow_tag: bool,
+}
+
+/// What the device does for frames to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxOffloads {
+    /// Fills in IPv4 header checksums.
+    pub ip_checksum: bool,
+    /// Fills in UDP and TCP checksums.
+    pub l4_checksum: bool,
+    /// Bytes of the longest TCP payload that it cuts into segments; 0 where it does not.
+    pub segmentation_len_max: usize,
+    /// Inserts 802.1Q tags.
+    pub vlan: bool,
+    /// Reports departure times.
+    pub timestamp: bool,
+}
+
+/// Why a device or queue cannot be had. Says what, where, and what to do next.
+#[derive(Debug)]
+pub enum DeviceError {
+    /// There is no such queue.
+    NoQueue {
+        /// The device.
+        device: String,
+        /// The queue asked for.
+        idx: u16,
+        /// How many there are.
+        queues: u16,
+    },
+    /// Another worker has the queue.
+    QueueTaken {
+        /// The device.
+        device: String,
+        /// The queue asked for.
+        idx: u16,
+    },
+    /// The pool's buffers are too small for the device's frames.
+    BuffersTooSmall {
+        /// The device.
+        device: String,
+        /// Bytes that a frame may have.
+        frame_len_max: usize,
+        /// Bytes that a buffer has.
+        data_room: usize,
+    },
+    /// What the device itself says, as one sentence with the next step in it.
+    Other(String),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoQueue { device, idx, queues } => {
+                write!(f, "{device} has no queue {idx}: it has {queues}, numbered from 0")
+            }
+            Self::QueueTaken { device, idx } => {
+                write!(f, "queue {idx} of {device} is taken: give each worker a queue of its own")
+            }
+            Self::BuffersTooSmall { device, frame_len_max, data_room } => write!(
+                f,
+                "frames of {device} have up to {frame_len_max} bytes, but the pool's buffers hold {data_room}: \
+                 make the pool with Layout::for_frames({frame_len_max})"
+            ),
+            Self::Other(sentence) => f.write_str(sentence),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}

@@ -1,0 +1,378 @@
+//! One suite that every device passes: the contract of [`super`] as facts that are tried, on a device in memory, on a
+//! wrapper around one, in a namespace, or on a lab's NIC. The suite makes frames, posts them on one side of a link and
+//! looks at what the other side receives; it reads no clock and draws frames from a fixed pattern, so a failure
+//! happens again.
+//!
+//! [`run`] tries each fact on a fresh [`Link`] and says which do not hold, and how. It panics nowhere on purpose, so a
+//! lab binary can print the whole list.
+
+use core::fmt::Write as _;
+
+use super::{Offload, RxQueue, RxState, TxQueue};
+use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
+use crate::time::{Duration, Instant};
+
+/// What the suite needs to know about a kind of device, and how it gets links of it.
+pub trait Rig {
+    /// A fresh link with at least `buffers` buffers in each pool: what is posted to `tx` arrives at `rx`.
+    fn link(&mut self, buffers: usize) -> Link;
+
+    /// Bytes of the longest frame.
+    fn frame_len_max(&self) -> usize;
+
+    /// Bytes of the shortest frame: Ethernet's 60 on a real port, where shorter ones are padded.
+    fn frame_len_min(&self) -> usize {
+        14
+    }
+
+    /// Frames after which the sender's ring is full while nobody receives; `None` where it never is (a file).
+    fn ring_len(&self) -> Option<usize>;
+
+    /// Segments of a frame that the device gathers.
+    fn tx_segments_max(&self) -> usize {
+        1
+    }
+
+    /// Whether it inserts VLAN tags.
+    fn inserts_vlan(&self) -> bool {
+        false
+    }
+}
+
+/// One direction between two queues.
+pub struct Link {
+    /// Where the suite posts.
+    pub tx: Box<dyn TxQueue>,
+    /// Buffers for what is posted.
+    pub tx_pool: Pool,
+    /// Where the suite receives.
+    pub rx: Box<dyn RxQueue>,
+    /// Buffers for what is received.
+    pub rx_pool: Pool,
+    /// Frames that both sides dropped by name so far.
+    pub dropped: Box<dyn Fn() -> u64>,
+}
+
+/// A fact that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The fact, as the suite names it.
+    pub fact: &'static str,
+    /// What was seen instead.
+    pub seen: String,
+}
+
+type Fact = fn(&mut dyn Rig) -> Result<(), String>;
+
+/// The facts, in the order in which they are tried.
+const FACTS: &[(&str, Fact)] = &[
+    ("frames of every length arrive unchanged", every_length_arrives_unchanged),
+    ("frames arrive in the order of posting", order_is_kept),
+    ("a burst never exceeds its limit or its room", limits_are_kept),
+    ("a full ring gives the mbuf back untouched, and takes it later", full_ring_gives_the_mbuf_back),
+    ("every posted mbuf comes home", posted_mbufs_come_home),
+    ("a held mbuf stays with its holder after it was sent", held_mbuf_stays),
+    ("an empty pool loses no frame without a name", empty_pool_loses_nothing_unnamed),
+    ("a frame that is too long is dropped by name", too_long_is_named),
+    ("a chain is gathered in order", chain_is_gathered),
+    ("a VLAN tag is inserted behind the addresses", vlan_is_inserted),
+    ("a quiet link gives no frame and stays sound", quiet_link_gives_nothing),
+];
+
+/// Tries every fact on `rig`; the failures, none where the device conforms.
+pub fn run(rig: &mut dyn Rig) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    for &(fact, check) in FACTS {
+        if let Err(seen) = check(rig) {
+            failures.push(Failure { fact, seen });
+        }
+    }
+    failures
+}
+
+/// Panics with all failures as one readable list: for a device's own test.
+pub fn assert_conforms(rig: &mut dyn Rig) {
+    let failures = run(rig);
+    let mut list = String::new();
+    for Failure { fact, seen } in &failures {
+        // Writing to a String does not fail.
+        let _ = write!(list, "\n  {fact}: {seen}");
+    }
+    assert!(failures.is_empty(), "the device does not conform:{list}");
+}
+
+/// Polls without a frame after which a link counts as dry: a real NIC needs some turns to move a frame.
+const DRY_POLLS: usize = 1_000;
+
+impl Link {
+    fn now(&self) -> Instant {
+        Instant::ZERO + Duration::from_secs(1)
+    }
+
+    /// Posts one linear frame; the mbuf comes back where the ring is full.
+    fn post(&mut self, frame: &[u8]) -> Result<(), Mbuf> {
+        let mbuf = self.tx_pool.alloc_copy(frame).expect("the rig's pools are as large as was asked");
+        self.tx.post(mbuf, Offload::default())
+    }
+
+    /// Posts all frames, which the ring must take.
+    fn post_all(&mut self, frames: &[Vec<u8>]) -> Result<(), String> {
+        for (idx, frame) in frames.iter().enumerate() {
+            if let Err(mbuf) = self.post(frame) {
+                mbuf.free();
+                return Err(format!("the ring was full at frame {idx}"));
+            }
+        }
+        self.tx.ring_doorbell(self.now());
+        Ok(())
+    }
+
+    /// Receives until the link is dry, `limit` frames a burst.
+    fn drain(&mut self, limit: usize) -> Result<Vec<Vec<u8>>, String> {
+        let mut frames = Vec::new();
+        let mut dry = 0;
+        while dry < DRY_POLLS && self.rx.state() != RxState::Ended {
+            let mut burst = Burst::new();
+            let now = self.now();
+            let count = self.rx.receive(&mut burst, limit, &self.rx_pool, now);
+            if count != burst.len() || count > limit {
+                return Err(format!("said {count}, gave {}, limit {limit}", burst.len()));
+            }
+            dry = if count == 0 { dry + 1 } else { 0 };
+            for mbuf in burst.drain(..) {
+                frames.push(mbuf.segments().flatten().copied().collect());
+                mbuf.free();
+            }
+            self.tx.reap();
+        }
+        Ok(frames)
+    }
+
+    /// Sends all frames in portions that fit the ring, and receives them.
+    fn transfer(&mut self, frames: &[Vec<u8>], limit: usize, ring_len: Option<usize>) -> Result<Vec<Vec<u8>>, String> {
+        let portion = ring_len.unwrap_or(frames.len()).clamp(1, BURST_MAX);
+        let mut received = Vec::new();
+        if ring_len.is_none() {
+            self.post_all(frames)?;
+            return self.drain(limit);
+        }
+        for portion in frames.chunks(portion) {
+            self.post_all(portion)?;
+            received.extend(self.drain(limit)?);
+        }
+        Ok(received)
+    }
+
+    /// Both pools as they were, and nothing dropped without a name.
+    fn nothing_leaks(&self, frames_kept_in_rings: usize) -> Result<(), String> {
+        let in_use = self.tx_pool.in_use();
+        if in_use > frames_kept_in_rings {
+            return Err(format!("{in_use} posted mbufs did not come home"));
+        }
+        match self.tx_pool.unnamed() + self.rx_pool.unnamed() {
+            0 => Ok(()),
+            unnamed => Err(format!("{unnamed} mbufs were dropped without a name")),
+        }
+    }
+}
+
+/// A frame of `len` bytes between two locally administered addresses, with a pattern that depends on `seed`. Its
+/// EtherType is the first one for experiments (0x88b5), so no stack on the way answers it.
+fn frame(len: usize, seed: usize) -> Vec<u8> {
+    let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    frame.extend((frame.len()..len).map(|at| (at * 7 + seed * 13) as u8));
+    frame.truncate(len);
+    frame
+}
+
+fn frames(count: usize, len: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|seed| frame(len, seed)).collect()
+}
+
+fn same(sent: &[Vec<u8>], received: &[Vec<u8>]) -> Result<(), String> {
+    if sent.len() != received.len() {
+        return Err(format!("{} frames were sent, {} received", sent.len(), received.len()));
+    }
+    match sent.iter().zip(received).position(|(sent, received)| sent != received) {
+        None => Ok(()),
+        Some(idx) => Err(format!("frame {idx} of {} bytes is not what was sent", sent[idx].len())),
+    }
+}
+
+fn every_length_arrives_unchanged(rig: &mut dyn Rig) -> Result<(), String> {
+    let (min, max) = (rig.frame_len_min(), rig.frame_len_max());
+    let lens = (min..min + 200).chain((min + 200..max).step_by(97)).chain(max - 2..=max).filter(|&len| len <= max);
+    let sent: Vec<_> = lens.enumerate().map(|(seed, len)| frame(len, seed)).collect();
+    let mut link = rig.link(sent.len() + BURST_MAX);
+    let received = link.transfer(&sent, 32, rig.ring_len())?;
+    same(&sent, &received)?;
+    link.nothing_leaks(0)
+}
+
+fn order_is_kept(rig: &mut dyn Rig) -> Result<(), String> {
+    let sent = frames(3_000, rig.frame_len_min().max(64));
+    let mut link = rig.link(sent.len() + BURST_MAX);
+    same(&sent, &link.transfer(&sent, 32, rig.ring_len())?)
+}
+
+fn limits_are_kept(rig: &mut dyn Rig) -> Result<(), String> {
+    for limit in [1, 2, 31, 32, BURST_MAX] {
+        let sent = frames(100, rig.frame_len_min().max(64));
+        let mut link = rig.link(sent.len() + BURST_MAX);
+        same(&sent, &link.transfer(&sent, limit, rig.ring_len())?).map_err(|seen| format!("limit {limit}: {seen}"))?;
+    }
+    let mut link = rig.link(BURST_MAX * 2);
+    link.post_all(&frames(1, 64))?;
+    let mut burst = Burst::new();
+    while !burst.is_full() {
+        burst.push(link.rx_pool.alloc().ok_or("the rig's pool is too small")?);
+    }
+    let now = link.now();
+    let count = (0..DRY_POLLS).map(|_| link.rx.receive(&mut burst, 32, &link.rx_pool, now)).sum::<usize>();
+    burst.drain(..).for_each(Mbuf::free);
+    if count == 0 { Ok(()) } else { Err(format!("{count} frames came into a full burst")) }
+}
+
+fn full_ring_gives_the_mbuf_back(rig: &mut dyn Rig) -> Result<(), String> {
+    let Some(ring_len) = rig.ring_len() else { return Ok(()) };
+    let len = rig.frame_len_min().max(64);
+    let mut link = rig.link(ring_len + 2 * BURST_MAX);
+    let mut sent = Vec::new();
+    let refused = loop {
+        if sent.len() > ring_len {
+            return Err(format!("{} frames went into a ring of {ring_len}", sent.len()));
+        }
+        let next = frame(len, sent.len());
+        match link.post(&next) {
+            Ok(()) => sent.push(next),
+            Err(mbuf) => break mbuf,
+        }
+    };
+    let untouched = refused.bytes() == frame(len, sent.len());
+    link.tx.ring_doorbell(link.now());
+    same(&sent, &link.drain(32)?)?;
+    let later = link.tx.post(refused, Offload::default());
+    link.tx.ring_doorbell(link.now());
+    match (untouched, later) {
+        (false, _) => Err("the refused mbuf was changed".into()),
+        (_, Err(mbuf)) => {
+            mbuf.free();
+            Err("the ring did not take the frame after it was drained".into())
+        }
+        (true, Ok(())) => same(&[frame(len, sent.len())], &link.drain(32)?),
+    }
+}
+
+fn posted_mbufs_come_home(rig: &mut dyn Rig) -> Result<(), String> {
+    let sent = frames(500, rig.frame_len_min().max(64));
+    let mut link = rig.link(sent.len() + BURST_MAX);
+    link.transfer(&sent, 32, rig.ring_len())?;
+    (0..DRY_POLLS).for_each(|_| _ = link.tx.reap());
+    match link.tx.in_flight() {
+        0 => link.nothing_leaks(0),
+        in_flight => Err(format!("{in_flight} frames are still in flight")),
+    }
+}
+
+fn held_mbuf_stays(rig: &mut dyn Rig) -> Result<(), String> {
+    let sent = frame(100, 3);
+    let mut link = rig.link(BURST_MAX);
+    let mbuf = link.tx_pool.alloc_copy(&sent).ok_or("the rig's pool is too small")?;
+    let held = mbuf.hold();
+    link.tx.post(mbuf, Offload::default()).map_err(|mbuf| {
+        mbuf.free();
+        "the ring was full at once"
+    })?;
+    link.tx.ring_doorbell(link.now());
+    same(core::slice::from_ref(&sent), &link.drain(32)?)?;
+    (0..DRY_POLLS).for_each(|_| _ = link.tx.reap());
+    match held.into_mbuf() {
+        Ok(mbuf) => {
+            let kept = mbuf.bytes() == sent;
+            mbuf.free();
+            if kept { link.nothing_leaks(0) } else { Err("the held bytes changed".into()) }
+        }
+        Err(_) => Err("the device still holds a frame that was sent".into()),
+    }
+}
+
+fn empty_pool_loses_nothing_unnamed(rig: &mut dyn Rig) -> Result<(), String> {
+    let sent = frames(BURST_MAX.min(rig.ring_len().unwrap_or(BURST_MAX)), rig.frame_len_min().max(64));
+    let mut link = rig.link(sent.len() + BURST_MAX);
+    let hoard: Vec<_> = core::iter::from_fn(|| link.rx_pool.alloc()).collect();
+    link.post_all(&sent)?;
+    let starved = link.drain(32)?;
+    hoard.into_iter().for_each(Mbuf::free);
+    let fed = link.drain(32)?;
+    let (received, dropped) = ((starved.len() + fed.len()) as u64, (link.dropped)());
+    if received + dropped == sent.len() as u64 {
+        return link.nothing_leaks(0);
+    }
+    Err(format!("{} sent, {received} received, {dropped} dropped by name", sent.len()))
+}
+
+fn too_long_is_named(rig: &mut dyn Rig) -> Result<(), String> {
+    let len = rig.frame_len_max() + 1;
+    let mut link = rig.link(BURST_MAX);
+    let Some(mbuf) = link.tx_pool.alloc_copy(&frame(len, 0)) else {
+        return Ok(()); // No buffer holds so much, so no such frame can be made.
+    };
+    if let Err(mbuf) = link.tx.post(mbuf, Offload::default()) {
+        mbuf.free();
+        return Err("it was given back as if the ring were full".into());
+    }
+    link.tx.ring_doorbell(link.now());
+    match (link.drain(32)?.len(), (link.dropped)()) {
+        (0, 1) => link.nothing_leaks(0),
+        (received, dropped) => Err(format!("{received} received, {dropped} dropped by name")),
+    }
+}
+
+fn chain_is_gathered(rig: &mut dyn Rig) -> Result<(), String> {
+    if rig.tx_segments_max() < 3 {
+        return Ok(());
+    }
+    let whole = frame(300, 5);
+    let mut link = rig.link(BURST_MAX);
+    let part = |range: core::ops::Range<usize>| link.tx_pool.alloc_copy(&whole[range]).ok_or("the pool is too small");
+    let (mut head, mut middle, payload) = (part(0..60)?, part(60..200)?, part(200..300)?);
+    // The last segment shows the bytes of an mbuf that somebody else keeps, as a retransmission does.
+    let held = payload.hold();
+    payload.free();
+    middle.attach(link.tx_pool.view(held).map_err(|_| "the pool is too small")?);
+    head.attach(middle);
+    link.tx.post(head, Offload::default()).map_err(|mbuf| {
+        mbuf.free();
+        "the ring was full at once"
+    })?;
+    link.tx.ring_doorbell(link.now());
+    same(core::slice::from_ref(&whole), &link.drain(32)?)?;
+    (0..DRY_POLLS).for_each(|_| _ = link.tx.reap());
+    link.nothing_leaks(0)
+}
+
+fn vlan_is_inserted(rig: &mut dyn Rig) -> Result<(), String> {
+    if !rig.inserts_vlan() {
+        return Ok(());
+    }
+    let plain = frame(100, 1);
+    let mut link = rig.link(BURST_MAX);
+    let mbuf = link.tx_pool.alloc_copy(&plain).ok_or("the rig's pool is too small")?;
+    let offload = Offload { vlan: Some(0x6123), ..Offload::default() };
+    link.tx.post(mbuf, offload).map_err(|mbuf| {
+        mbuf.free();
+        "the ring was full at once"
+    })?;
+    link.tx.ring_doorbell(link.now());
+    let tagged = [&plain[..12], &[0x81, 0x00, 0x61, 0x23], &plain[12..]].concat();
+    same(&[tagged], &link.drain(32)?)
+}
+
+fn quiet_link_gives_nothing(rig: &mut dyn Rig) -> Result<(), String> {
+    let mut link = rig.link(BURST_MAX);
+    link.tx.ring_doorbell(link.now());
+    match link.drain(32)?.len() {
+        0 => link.nothing_leaks(0),
+        frames => Err(format!("{frames} frames came from nowhere")),
+    }
+}

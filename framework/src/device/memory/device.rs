@@ -1,0 +1,181 @@
+//! The two ports of the wire, their rules, and the queue that a worker takes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::ring::{Consumer, Producer, ring};
+use super::rx::MemoryRx;
+use super::tx::MemoryTx;
+use crate::counters::Scope;
+use crate::device::steering::{Fields, Rule, RuleId, SteerError};
+use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
+use crate::mem::Pool;
+
+/// How large the wire is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// Frames that each direction holds; rounded up to a power of two. More slots take longer bursts and more cache.
+    pub slots: u32,
+    /// Bytes of the longest frame, Ethernet header to last payload byte.
+    pub frame_len_max: usize,
+}
+
+impl Default for MemoryConfig {
+    /// 256 frames of an MTU of 1500 with two VLAN tags: 400 KiB a direction, which stays in the L2 cache.
+    fn default() -> Self {
+        Self { slots: 256, frame_len_max: 1500 + 14 + 8 }
+    }
+}
+
+/// Rules at the same time. They are matched one after the other for each frame: this is a test device.
+const RULES_MAX: usize = 1024;
+
+/// Makes two ports joined by a wire, named `<name>.0` and `<name>.1`.
+pub fn pair(name: &str, config: MemoryConfig) -> (MemoryDevice, MemoryDevice) {
+    let slots = config.slots.max(2).next_power_of_two();
+    let (tx0, rx1) = ring(slots, config.frame_len_max);
+    let (tx1, rx0) = ring(slots, config.frame_len_max);
+    let port = |idx, tx, rx| {
+        let rules = Arc::new(Rules::default());
+        let ends = Some(Ends { tx, rx });
+        MemoryDevice { name: format!("{name}.{idx}"), frame_len_max: config.frame_len_max, ends, rules }
+    };
+    (port(0, tx0, rx0), port(1, tx1, rx1))
+}
+
+/// One port of the wire. It has one queue.
+pub struct MemoryDevice {
+    name: String,
+    frame_len_max: usize,
+    ends: Option<Ends>,
+    rules: Arc<Rules>,
+}
+
+/// This port's ends of the two rings.
+struct Ends {
+    tx: Producer,
+    rx: Consumer,
+}
+
+/// The port's queue, on its way to a worker.
+pub struct MemoryQueue {
+    name: String,
+    frame_len_max: usize,
+    ends: Ends,
+    rules: Arc<Rules>,
+}
+
+impl Device for MemoryDevice {
+    type Queue = MemoryQueue;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            queues: 1,
+            frame_len_max: self.frame_len_max,
+            tx_segments_max: usize::MAX,
+            rx: RxOffloads { flow_tag: true, ..RxOffloads::default() },
+            tx: TxOffloads { vlan: true, ..TxOffloads::default() },
+            steering: Fields::ALL,
+            rules_max: RULES_MAX,
+        }
+    }
+
+    fn take_queue(&mut self, idx: u16) -> Result<MemoryQueue, DeviceError> {
+        if idx != 0 {
+            return Err(DeviceError::NoQueue { device: self.name.clone(), idx, queues: 1 });
+        }
+        let Some(ends) = self.ends.take() else {
+            return Err(DeviceError::QueueTaken { device: self.name.clone(), idx });
+        };
+        Ok(MemoryQueue {
+            name: self.name.clone(),
+            frame_len_max: self.frame_len_max,
+            ends,
+            rules: Arc::clone(&self.rules),
+        })
+    }
+
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        rule.check()?;
+        if idx != 0 {
+            return Err(SteerError::NoQueue { idx });
+        }
+        self.rules.add(*rule)
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        self.rules.remove(id)
+    }
+}
+
+impl Queue for MemoryQueue {
+    type Rx = MemoryRx;
+    type Tx = MemoryTx;
+
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(MemoryRx, MemoryTx), DeviceError> {
+        let data_room = pool.layout().data_room();
+        if data_room < self.frame_len_max {
+            return Err(DeviceError::BuffersTooSmall {
+                device: self.name,
+                frame_len_max: self.frame_len_max,
+                data_room,
+            });
+        }
+        let rx = MemoryRx::new(self.ends.rx, self.rules, scope);
+        Ok((rx, MemoryTx::new(self.ends.tx, self.frame_len_max, scope)))
+    }
+}
+
+/// The rules of a port, shared by the device, which changes them, and the queue, which copies them when they changed.
+#[derive(Default)]
+pub(super) struct Rules {
+    /// Raised after each change, so that the queue looks at one word per burst.
+    version: AtomicU64,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    rules: Vec<(RuleId, Rule)>,
+    next_id: u32,
+}
+
+impl Rules {
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The rules as they are now. Locks and allocates: once per change.
+    pub(super) fn copy(&self) -> Vec<Rule> {
+        self.table().rules.iter().map(|&(_, rule)| rule).collect()
+    }
+
+    fn add(&self, rule: Rule) -> Result<RuleId, SteerError> {
+        let mut table = self.table();
+        if table.rules.len() >= RULES_MAX {
+            return Err(SteerError::TableFull { rules_max: RULES_MAX });
+        }
+        let id = RuleId(table.next_id);
+        table.next_id += 1;
+        table.rules.push((id, rule));
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(id)
+    }
+
+    fn remove(&self, id: RuleId) -> Result<(), SteerError> {
+        let mut table = self.table();
+        let place = table.rules.iter().position(|&(other, _)| other == id).ok_or(SteerError::NoRule { id })?;
+        table.rules.remove(place);
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        // The table is whole after every statement, so a thread that panicked with the lock left it usable.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,19 @@
+//! A device of plain memory: two ports joined by a wire that is two rings of frame slots. What one end posts, the
+//! other receives, by copying the bytes as a NIC would by DMA. For tests, benches, simulation and demos; it makes no
+//! system call, and its two ends may live on different threads with different pools.
+//!
+//! Frames stay in the ring while the receiver has no buffer for them; a full ring gives the sender its mbuf back.
+//! Without steering rules everything is delivered; with rules, what none of them names is counted and dropped.
+
+mod device;
+#[allow(unsafe_code)]
+mod ring;
+mod rx;
+mod tx;
+
+pub use device::{MemoryConfig, MemoryDevice, MemoryQueue, pair};
+pub use rx::{MemoryRx, MemoryRxDrop};
+pub use tx::{MemoryTx, MemoryTxDrop};
+
+#[cfg(test)]
+mod tests;

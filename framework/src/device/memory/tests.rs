@@ -1,0 +1,194 @@
+use std::thread;
+
+use super::*;
+use crate::counters::Block;
+use crate::device::conformance::{Link, Rig, assert_conforms};
+use crate::device::steering::{Rule, SteerError};
+use crate::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
+use crate::mem::{Burst, Pool};
+use crate::time::Instant;
+
+const SLOTS: u32 = 64;
+
+fn config() -> MemoryConfig {
+    MemoryConfig { slots: SLOTS, ..MemoryConfig::default() }
+}
+
+struct MemoryRig;
+
+impl Rig for MemoryRig {
+    fn link(&mut self, buffers: usize) -> Link {
+        let block = Block::heap();
+        let (mut near, mut far) = pair("wire", config());
+        let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
+        let (near_rx, tx) = near.take_queue(0).unwrap().open(&tx_pool, &block.scope("near")).unwrap();
+        let (rx, far_tx) = far.take_queue(0).unwrap().open(&rx_pool, &block.scope("far")).unwrap();
+        let dropped = Box::new(move || {
+            let _open = (&near_rx, &far_tx);
+            let snapshot = block.snapshot();
+            ["near/tx/drop/too_long", "near/tx/drop/offload_unsupported", "far/rx/drop/not_steered"]
+                .iter()
+                .map(|name| snapshot.count(name).unwrap())
+                .sum()
+        });
+        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
+    }
+
+    fn frame_len_max(&self) -> usize {
+        config().frame_len_max
+    }
+
+    fn ring_len(&self) -> Option<usize> {
+        Some(SLOTS as usize)
+    }
+
+    fn tx_segments_max(&self) -> usize {
+        usize::MAX
+    }
+
+    fn inserts_vlan(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn memory_device_conforms() {
+    assert_conforms(&mut MemoryRig);
+}
+
+/// Two ports, opened on this thread with one pool.
+struct Wire {
+    pool: Pool,
+    block: Block,
+    near: (MemoryRx, MemoryTx),
+    far: (MemoryRx, MemoryTx),
+    far_device: MemoryDevice,
+}
+
+fn wire() -> Wire {
+    let block = Block::heap();
+    let pool = Pool::heap(256).unwrap();
+    let (mut near, mut far) = pair("wire", config());
+    let near = near.take_queue(0).unwrap().open(&pool, &block.scope("near")).unwrap();
+    let far_queue = far.take_queue(0).unwrap().open(&pool, &block.scope("far")).unwrap();
+    Wire { pool, block, near, far: far_queue, far_device: far }
+}
+
+impl Wire {
+    fn send(&mut self, frame: &[u8]) {
+        self.near.1.post(self.pool.alloc_copy(frame).unwrap(), Offload::default()).unwrap();
+        self.near.1.ring_doorbell(Instant::ZERO);
+    }
+
+    /// The flow tags of all frames that arrive.
+    fn received_tags(&mut self) -> Vec<Option<u32>> {
+        let mut burst = Burst::new();
+        self.far.0.receive(&mut burst, 64, &self.pool, Instant::ZERO);
+        burst.drain(..).map(|mbuf| (mbuf.flow_tag(), mbuf.free()).0).collect()
+    }
+}
+
+const ARP_FRAME: [u8; 14] = [255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x08, 0x06];
+const OTHER_FRAME: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+
+#[test]
+fn rules_change_while_it_runs_and_the_rest_is_counted() {
+    let mut wire = wire();
+    wire.send(&OTHER_FRAME);
+    assert_eq!(wire.received_tags(), [None]);
+
+    let id = wire.far_device.steer(&Rule::arp().tagged(7), 0).unwrap();
+    wire.send(&ARP_FRAME);
+    wire.send(&OTHER_FRAME);
+    assert_eq!(wire.received_tags(), [Some(7)]);
+    assert_eq!(wire.block.snapshot().count("far/rx/drop/not_steered"), Some(1));
+
+    wire.far_device.unsteer(id).unwrap();
+    wire.send(&OTHER_FRAME);
+    assert_eq!(wire.received_tags(), [None]);
+    assert_eq!(wire.far_device.unsteer(id), Err(SteerError::NoRule { id }));
+}
+
+#[test]
+fn ring_is_full_on_request() {
+    let mut wire = wire();
+    wire.near.1.set_refusing(true);
+    let mbuf = wire.near.1.post(wire.pool.alloc_copy(&OTHER_FRAME).unwrap(), Offload::default()).unwrap_err();
+    assert_eq!((wire.near.1.room(), wire.block.snapshot().count("near/tx/ring_full")), (0, Some(1)));
+    wire.near.1.set_refusing(false);
+    assert!(wire.near.1.post(mbuf, Offload::default()).is_ok());
+}
+
+#[test]
+fn offload_that_it_has_not_is_a_named_drop() {
+    let mut wire = wire();
+    let offload = Offload { l4_checksum: true, ..Offload::default() };
+    assert!(wire.near.1.post(wire.pool.alloc_copy(&OTHER_FRAME).unwrap(), offload).is_ok());
+    assert_eq!(wire.block.snapshot().count("near/tx/drop/offload_unsupported"), Some(1));
+    assert_eq!(wire.pool.in_use(), 0);
+}
+
+#[test]
+fn peer_that_is_gone_ends_the_queue_after_its_last_frame() {
+    let mut wire = wire();
+    wire.send(&OTHER_FRAME);
+    drop(wire.near);
+    assert_eq!(wire.far.0.state(), RxState::Open);
+    let mut burst = Burst::new();
+    wire.far.0.receive(&mut burst, 64, &wire.pool, Instant::ZERO);
+    burst.drain(..).for_each(crate::mem::Mbuf::free);
+    assert_eq!(wire.far.0.state(), RxState::Ended);
+}
+
+#[test]
+fn queue_is_taken_once_and_must_exist() {
+    let (mut near, _far) = pair("wire", config());
+    assert!(matches!(near.take_queue(1), Err(DeviceError::NoQueue { queues: 1, .. })));
+    assert!(near.take_queue(0).is_ok());
+    assert!(matches!(near.take_queue(0), Err(DeviceError::QueueTaken { .. })));
+}
+
+#[test]
+fn pool_with_small_buffers_is_refused_at_open() {
+    let config = MemoryConfig { slots: 8, frame_len_max: 9_000 };
+    let (mut near, _far) = pair("wire", config);
+    let pool = Pool::heap(8).unwrap();
+    let opened = near.take_queue(0).unwrap().open(&pool, &Block::heap().scope("near"));
+    assert!(matches!(opened, Err(DeviceError::BuffersTooSmall { frame_len_max: 9_000, .. })));
+}
+
+#[test]
+fn ends_on_two_threads_lose_nothing() {
+    let frames: u32 = if cfg!(miri) { 200 } else { 50_000 };
+    let (mut near, mut far) = pair("wire", config());
+    let (near, far) = (near.take_queue(0).unwrap(), far.take_queue(0).unwrap());
+    let sender = thread::spawn(move || {
+        let pool = Pool::heap(64).unwrap();
+        let (_rx, mut tx) = near.open(&pool, &Block::heap().scope("near")).unwrap();
+        for number in 0..frames {
+            let mut mbuf = pool.alloc_copy(&number.to_be_bytes().repeat(16)).unwrap();
+            while let Err(back) = tx.post(mbuf, Offload::default()) {
+                mbuf = back;
+                tx.ring_doorbell(Instant::ZERO);
+                thread::yield_now();
+            }
+        }
+        tx.ring_doorbell(Instant::ZERO);
+    });
+    let pool = Pool::heap(64).unwrap();
+    let (mut rx, _tx) = far.open(&pool, &Block::heap().scope("far")).unwrap();
+    let mut expected: u32 = 0;
+    while rx.state() != RxState::Ended {
+        let mut burst = Burst::new();
+        if rx.receive(&mut burst, 32, &pool, Instant::ZERO) == 0 {
+            thread::yield_now();
+        }
+        for mbuf in burst.drain(..) {
+            assert_eq!(mbuf.bytes(), expected.to_be_bytes().repeat(16));
+            expected += 1;
+            mbuf.free();
+        }
+    }
+    sender.join().unwrap();
+    assert_eq!(expected, frames);
+}
