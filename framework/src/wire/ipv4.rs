@@ -173,7 +173,7 @@ impl Ipv4Header {
     /// A whole packet's header in front of `options`, which its lengths and its checksum cover.
     #[inline]
     pub fn with_options(fields: &Ipv4Fields, options: &[u8]) -> Result<Self, EmitError> {
-        if options.len() > OPTIONS_LEN_MAX || options.len() % 4 != 0 {
+        if options.len() > OPTIONS_LEN_MAX || !options.len().is_multiple_of(4) {
             return Err(EmitError::Options);
         }
         let header_len = HEADER_LEN + options.len();
@@ -363,7 +363,7 @@ impl Ipv4Header {
     pub fn set_fragment(&mut self, offset: u16, more_fragments: bool) {
         let old = self.flags_offset.get();
         let more = if more_fragments { MORE_FRAGMENTS } else { 0 };
-        let new = old & (RESERVED | DONT_FRAGMENT) | more | offset / 8;
+        let new = old & (RESERVED | DONT_FRAGMENT) | more | (offset / 8);
         self.checksum = U16::new(checksum::update_u16(self.checksum.get(), old, new));
         self.flags_offset = U16::new(new);
     }
