@@ -9,15 +9,23 @@
 #[macro_use]
 mod reason;
 
+pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod field;
+pub mod icmpv4;
+pub mod igmp;
 pub mod ipv4;
+pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
-pub use ethernet::{EthernetError, EthernetFrame, EthernetHeader};
+pub use arp::{ArpError, ArpFields, ArpOperation, ArpPacket};
+pub use ethernet::{EthernetError, EthernetFields, EthernetFrame, EthernetHeader};
 pub use field::{EmitError, EtherType, MacAddr, MacAddrError, Protocol};
+pub use icmpv4::{Icmpv4Error, Icmpv4Message};
+pub use igmp::{IgmpError, IgmpMessage, IgmpQuery, IgmpVersion};
 pub use ipv4::{Ipv4Error, Ipv4Fields, Ipv4Header, Ipv4Packet};
+pub use tcp::{TcpError, TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, TcpSegment};
 pub use udp::{UdpError, UdpFields, UdpHeader};
 pub use vlan::{VlanTag, VlanTags};
