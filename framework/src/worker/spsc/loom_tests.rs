@@ -20,7 +20,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn loom_lossless_hands_items_over_in_order() {
     check(|| {
-        let (mut producer, mut consumer) = lossless::ring_starting_at(2, usize::MAX).ok().unwrap();
+        let (mut producer, mut consumer) = lossless::ring_starting_at(2, usize::MAX).unwrap();
         let writer = thread::spawn(move || {
             for item in 1..=3_u64 {
                 while producer.push(Box::new(item)).is_err() {
@@ -45,7 +45,7 @@ fn loom_lossless_hands_items_over_in_order() {
 #[test]
 fn loom_lossless_bursts_are_whole() {
     check(|| {
-        let (mut producer, mut consumer) = lossless::ring_starting_at(2, usize::MAX - 1).ok().unwrap();
+        let (mut producer, mut consumer) = lossless::ring_starting_at(2, usize::MAX - 1).unwrap();
         let writer = thread::spawn(move || {
             let items = [1_u64, 2, 3, 4];
             let mut sent = 0;
@@ -74,7 +74,7 @@ fn loom_lossless_bursts_are_whole() {
 fn loom_lossless_leftovers_are_dropped_whichever_end_goes_last() {
     check(|| {
         let item = Arc::new(());
-        let (mut producer, mut consumer) = lossless::ring_starting_at(2, usize::MAX).ok().unwrap();
+        let (mut producer, mut consumer) = lossless::ring_starting_at(2, usize::MAX).unwrap();
         let pushed = [item.clone(), item.clone()];
         let writer = thread::spawn(move || pushed.map(|item| producer.push(item).is_ok()));
         drop(consumer.pop());
@@ -87,8 +87,8 @@ fn loom_lossless_leftovers_are_dropped_whichever_end_goes_last() {
 #[test]
 fn loom_lossless_drained_means_that_nothing_is_left() {
     check(|| {
-        let (mut producer, mut consumer) = lossless::ring_starting_at(2, 0).ok().unwrap();
-        let writer = thread::spawn(move || producer.push(7_u64).ok().unwrap());
+        let (mut producer, mut consumer) = lossless::ring_starting_at(2, 0).unwrap();
+        let writer = thread::spawn(move || producer.push(7_u64).unwrap());
         let mut popped = 0;
         while !consumer.is_drained() {
             match consumer.pop() {
@@ -105,7 +105,7 @@ fn loom_lossless_drained_means_that_nothing_is_left() {
 #[test]
 fn loom_lossy_reads_are_never_torn_and_accounts_are_exact() {
     check(|| {
-        let mut writer = lossy::ring_starting_at::<[u64; 2]>(2, u64::MAX).ok().unwrap();
+        let mut writer = lossy::ring_starting_at::<[u64; 2]>(2, u64::MAX).unwrap();
         let mut reader = writer.reader();
         let writing = thread::spawn(move || {
             for n in 1..=3 {

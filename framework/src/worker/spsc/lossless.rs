@@ -313,7 +313,8 @@ fn touch<T>(slot: &Slot<T>) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::thread;
 
@@ -324,20 +325,20 @@ mod tests {
 
     #[test]
     fn full_ring_gives_the_item_back() {
-        let (mut producer, _consumer) = ring_starting_at(2, NEAR_THE_WRAP).ok().unwrap();
+        let (mut producer, _consumer) = ring_starting_at(2, NEAR_THE_WRAP).unwrap();
         assert_eq!([producer.push(1), producer.push(2), producer.push(3)], [Ok(()), Ok(()), Err(3)]);
     }
 
     #[test]
     fn empty_ring_gives_nothing() {
-        let (_producer, mut consumer) = ring::<u8>(4).ok().unwrap();
+        let (_producer, mut consumer) = ring::<u8>(4).unwrap();
         let mut burst = ArrayVec::<u8, 4>::new();
         assert_eq!((consumer.pop(), consumer.pop_burst(&mut burst), burst.len()), (None, 0, 0));
     }
 
     #[test]
     fn burst_that_does_not_fit_is_accepted_in_part() {
-        let (mut producer, mut consumer) = ring(4).ok().unwrap();
+        let (mut producer, mut consumer) = ring(4).unwrap();
         assert_eq!(producer.push_burst(&[1, 2, 3]), 3);
         assert_eq!(producer.push_burst(&[4, 5, 6]), 1);
         assert_eq!(producer.push_burst(&[7]), 0);
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn pop_takes_no_more_than_there_is_room_for() {
-        let (mut producer, mut consumer) = ring(8).ok().unwrap();
+        let (mut producer, mut consumer) = ring(8).unwrap();
         producer.push_burst(&[1, 2, 3, 4, 5]);
         let mut burst = ArrayVec::<i32, 3>::new();
         assert_eq!((consumer.pop_burst(&mut burst), consumer.pop_burst(&mut burst)), (3, 0));
@@ -357,7 +358,7 @@ mod tests {
 
     #[test]
     fn order_survives_the_wrap_of_positions() {
-        let (mut producer, mut consumer) = ring_starting_at(4, NEAR_THE_WRAP).ok().unwrap();
+        let (mut producer, mut consumer) = ring_starting_at(4, NEAR_THE_WRAP).unwrap();
         for lap in 0..8 {
             let items = [lap, lap + 100, lap + 200];
             assert_eq!(producer.push_burst(&items), 3);
@@ -369,7 +370,7 @@ mod tests {
 
     #[test]
     fn dropped_producer_is_seen_and_leaves_its_items() {
-        let (mut producer, mut consumer) = ring(4).ok().unwrap();
+        let (mut producer, mut consumer) = ring(4).unwrap();
         producer.push(7).unwrap();
         assert!(!consumer.is_closed());
         drop(producer);
@@ -379,7 +380,7 @@ mod tests {
 
     #[test]
     fn dropped_consumer_is_seen() {
-        let (producer, consumer) = ring::<u8>(4).ok().unwrap();
+        let (producer, consumer) = ring::<u8>(4).unwrap();
         assert!(!producer.is_closed());
         drop(consumer);
         assert!(producer.is_closed());
@@ -388,9 +389,9 @@ mod tests {
     #[test]
     fn items_left_in_the_ring_are_dropped_once() {
         let item = Arc::new(());
-        let (mut producer, mut consumer) = ring_starting_at(4, usize::MAX - 1).ok().unwrap();
+        let (mut producer, mut consumer) = ring_starting_at(4, usize::MAX - 1).unwrap();
         for _ in 0..4 {
-            producer.push(item.clone()).ok().unwrap();
+            producer.push(item.clone()).unwrap();
         }
         drop(consumer.pop());
         assert_eq!(Arc::strong_count(&item), 4);
@@ -400,7 +401,7 @@ mod tests {
 
     #[test]
     fn item_whose_consumer_panicked_is_not_read_again() {
-        let (mut producer, mut consumer) = ring(4).ok().unwrap();
+        let (mut producer, mut consumer) = ring(4).unwrap();
         producer.push_burst(&[1, 2, 3]);
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             consumer.pop_each(3, |item| assert_ne!(item, 2, "thrown on purpose"));
@@ -411,7 +412,7 @@ mod tests {
 
     #[test]
     fn items_without_size_are_counted() {
-        let (mut producer, mut consumer) = ring(2).ok().unwrap();
+        let (mut producer, mut consumer) = ring(2).unwrap();
         assert_eq!(producer.push_burst(&[(), (), ()]), 2);
         assert_eq!(consumer.pop_each(9, |()| ()), 2);
     }
@@ -419,7 +420,7 @@ mod tests {
     #[test]
     fn two_threads_lose_and_reorder_nothing() {
         let count: u64 = if cfg!(miri) { 300 } else { 300_000 };
-        let (mut producer, mut consumer) = ring_starting_at(64, usize::MAX - 1000).ok().unwrap();
+        let (mut producer, mut consumer) = ring_starting_at(64, usize::MAX - 1000).unwrap();
         let writer = thread::spawn(move || {
             let mut next = 0;
             while next < count {
@@ -449,6 +450,6 @@ mod tests {
     #[test]
     fn ends_may_move_to_another_thread_with_items_that_may_not_be_shared() {
         fn is_send<T: Send>(_: T) {}
-        is_send(ring::<std::cell::Cell<u8>>(2).ok().unwrap());
+        is_send(ring::<std::cell::Cell<u8>>(2).unwrap());
     }
 }

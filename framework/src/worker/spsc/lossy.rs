@@ -301,7 +301,8 @@ fn load<T: Event>(words: &[AtomicU64]) -> T {
     event
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::thread;
 
@@ -311,7 +312,7 @@ mod tests {
     const NEAR_THE_WRAP: u64 = u64::MAX - 9;
 
     fn ring_of_4(start: u64) -> (Writer<u32>, Reader<u32>) {
-        let writer = ring_starting_at(4, start).ok().unwrap();
+        let writer = ring_starting_at(4, start).unwrap();
         let reader = writer.reader();
         (writer, reader)
     }
@@ -390,7 +391,7 @@ mod tests {
     #[test]
     fn events_of_any_length_come_out_as_they_went_in() {
         fn check<const LEN: usize>() {
-            let mut writer = ring::<[u8; LEN]>(2).ok().unwrap();
+            let mut writer = ring::<[u8; LEN]>(2).unwrap();
             let mut reader = writer.reader();
             let event = core::array::from_fn(|idx| idx as u8 ^ 0xa5);
             writer.push(&event);
@@ -408,7 +409,7 @@ mod tests {
 
     #[test]
     fn slot_of_up_to_a_line_does_not_straddle_two() {
-        let writer = ring::<[u64; 3]>(8).ok().unwrap();
+        let writer = ring::<[u64; 3]>(8).unwrap();
         for event in 0..8 {
             let (stamp, words) = writer.ring.slot::<[u64; 3]>(event);
             let line = |word: &AtomicU64| core::ptr::from_ref(word) as usize / 64;
@@ -430,7 +431,7 @@ mod tests {
     #[test]
     fn written_is_read_plus_lost_for_each_reader_and_nothing_is_torn() {
         let count: u64 = if cfg!(miri) { 200 } else { 200_000 };
-        let mut writer = ring_starting_at::<[u64; 5]>(16, u64::MAX - 100).ok().unwrap();
+        let mut writer = ring_starting_at::<[u64; 5]>(16, u64::MAX - 100).unwrap();
         let readers: Vec<_> = [1, 8]
             .map(|pace| {
                 let reader = writer.reader();

@@ -18,5 +18,6 @@ mod sync;
 
 pub use capacity::{CAPACITY_MAX, CAPACITY_MIN, CapacityError};
 
-#[cfg(all(loom, test))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
