@@ -224,6 +224,8 @@ pub struct Status {
     pub symbol: Symbol,
     /// The feed's own letter (`T` trades, `H` halted, `P` paused, `Q` quotes only …).
     pub state: u8,
+    /// It is this venue's own state, not the market's: trading may go on elsewhere.
+    pub operational: bool,
 }
 
 /// See [`Event::System`].
@@ -233,6 +235,11 @@ pub struct System {
     pub at_ns: u64,
     /// The feed's own letter (`O` start of messages … `C` end of messages).
     pub code: u8,
+}
+
+impl System {
+    /// The code of the last message of a day, for all feeds.
+    pub const END_OF_MESSAGES: u8 = b'C';
 }
 
 /// See [`Event::Clear`].

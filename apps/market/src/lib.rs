@@ -1,7 +1,7 @@
 //! Market data as pure functions and machines: bytes in, normalised events and books out.
 //!
 //! ```text
-//!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 tops16 deep10 pitch) ─ event ─ book
+//!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex pitch) ─ event ─ book
 //! ```
 //!
 //! Nothing here reads a clock, opens a file or knows the framework: time is an argument in nanoseconds, memory is
@@ -11,12 +11,19 @@
 pub mod units;
 
 pub mod framing;
+pub mod sequence;
 
 pub mod codec;
 pub mod event;
+pub mod iex;
 pub mod itch50;
+pub mod pitch;
 
 pub use codec::{Codec, MessageCounts, MessageError};
 pub use event::Event;
 pub use framing::{Framing, FramingError, Header, PacketKind, PacketWriter};
+pub use iex::{Deep10, Tops16, deep10, tops16};
+pub use itch50::Itch50;
+pub use pitch::Pitch;
+pub use sequence::{Action, Channels, Gap, Sequence, Verdict};
 pub use units::{Locate, OrderRef, Price, Side, Symbol};

@@ -110,8 +110,8 @@ fn event(message: Message<'_>) -> Event {
             symbol: m.stock,
             round_lot: m.round_lot.get(),
         }),
-        Message::TradingAction(m) => status(&m.head, m.stock, m.state),
-        Message::OperationalHalt(m) => status(&m.head, m.stock, m.action),
+        Message::TradingAction(m) => status(&m.head, m.stock, m.state, false),
+        Message::OperationalHalt(m) => status(&m.head, m.stock, m.action, true),
         Message::SystemEvent(m) => Event::System(event::System { at_ns: m.head.at_ns(), code: m.event }),
         Message::RegSho(RegSho { head, .. })
         | Message::ParticipantPosition(ParticipantPosition { head, .. })
@@ -128,8 +128,8 @@ fn event(message: Message<'_>) -> Event {
 }
 
 #[inline]
-fn status(head: &Head, symbol: Symbol, state: u8) -> Event {
-    Event::Status(event::Status { at_ns: head.at_ns(), locate: head.locate(), symbol, state })
+fn status(head: &Head, symbol: Symbol, state: u8, operational: bool) -> Event {
+    Event::Status(event::Status { at_ns: head.at_ns(), locate: head.locate(), symbol, state, operational })
 }
 
 #[inline]

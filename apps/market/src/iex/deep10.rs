@@ -1,0 +1,110 @@
+//! DEEP 1.0: the total at each price, trades.
+
+use zerocopy::little_endian::{I64, U32};
+
+use super::messages::*;
+use crate::codec::{Codec, MessageError, message_set};
+use crate::event::{self, Event};
+use crate::units::{Price, Side, Symbol};
+
+message_set! {
+    kind at 0;
+    SystemEvent SecurityDirectory TradingStatus OperationalHalt ShortSaleTest RetailLiquidity SecurityEvent
+    PriceLevelBuy PriceLevelSell Trade TradeBreak OfficialPrice AuctionInfo
+}
+
+/// The decoder. It remembers nothing: the messages carry their time and their instrument.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deep10;
+
+impl Codec for Deep10 {
+    const NAME: &'static str = "deep10";
+
+    #[inline]
+    fn kind(message: &[u8]) -> Option<u8> {
+        message.first().copied()
+    }
+
+    #[inline]
+    fn decode(&mut self, message: &[u8]) -> Result<Event, MessageError> {
+        Ok(event(Message::parse(message)?))
+    }
+}
+
+#[inline]
+fn event(message: Message<'_>) -> Event {
+    match message {
+        Message::PriceLevelBuy(m) => level(&m.head, m.symbol, Side::Buy, (m.qty, m.price)),
+        Message::PriceLevelSell(m) => level(&m.head, m.symbol, Side::Sell, (m.qty, m.price)),
+        Message::Trade(m) => trade(m),
+        Message::TradeBreak(m) => trade_break(m),
+        Message::SystemEvent(m) => system_event(m),
+        Message::SecurityDirectory(m) => directory(m),
+        Message::TradingStatus(m) => status(&m.head, m.symbol, false),
+        Message::OperationalHalt(m) => status(&m.head, m.symbol, true),
+        Message::ShortSaleTest(ShortSaleTest { head, .. })
+        | Message::RetailLiquidity(RetailLiquidity { head, .. })
+        | Message::SecurityEvent(SecurityEvent { head, .. })
+        | Message::OfficialPrice(OfficialPrice { head, .. })
+        | Message::AuctionInfo(AuctionInfo { head, .. }) => other(head),
+    }
+}
+
+#[inline]
+fn level(head: &Head, symbol: Symbol, side: Side, (qty, price): (U32, I64)) -> Event {
+    Event::PriceLevel(event::PriceLevel {
+        at_ns: head.at_ns(),
+        symbol,
+        side,
+        qty: qty.get(),
+        price: Price(price.get()),
+        complete: head.detail & 1 != 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From the specification, written down a second time on purpose.
+    const SPECIFIED: &[(u8, usize)] = &[
+        (b'S', 10),
+        (b'D', 31),
+        (b'H', 22),
+        (b'O', 18),
+        (b'P', 19),
+        (b'I', 18),
+        (b'E', 18),
+        (b'8', 30),
+        (b'5', 30),
+        (b'T', 38),
+        (b'B', 38),
+        (b'X', 26),
+        (b'A', 80),
+    ];
+
+    #[test]
+    fn lengths_are_those_of_the_specification() {
+        assert_eq!(Message::LENGTHS, SPECIFIED);
+    }
+
+    #[test]
+    fn quote_update_belongs_to_tops_only() {
+        assert_eq!(Deep10.decode(&[b'Q'; 42]), Err(MessageError::Unknown { kind: b'Q' }));
+    }
+
+    #[test]
+    fn level_in_transition_is_not_complete() {
+        let mut level = PriceLevelSell {
+            head: Head::new(PriceLevelSell::KIND, 0, 7),
+            symbol: Symbol::NONE,
+            qty: 5.into(),
+            price: 10_000.into(),
+        };
+        for (flags, complete) in [(0, false), (1, true), (0xfe, false)] {
+            level.head.detail = flags;
+            let Ok(Event::PriceLevel(event)) = Deep10.decode(Message::from(&level).as_bytes()) else { panic!() };
+            assert_eq!((event.side, event.complete), (Side::Sell, complete));
+        }
+    }
+}

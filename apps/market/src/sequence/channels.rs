@@ -1,0 +1,85 @@
+//! One [`Sequence`] for each channel of a feed, in a table of fixed size.
+
+use super::{Policy, Sequence};
+use crate::framing::Header;
+
+/// What makes a sequence its own: where the packet came from, and the channel it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelKey {
+    /// The group that carried the packet, numbered by the caller. Groups of one feed may share a channel's number
+    /// and not its sequence, as the gap-response group of a Cboe unit does.
+    pub group: u32,
+    /// The channel in the packet's header.
+    pub channel: u32,
+}
+
+impl ChannelKey {
+    /// The key of a packet that came over `group`.
+    pub const fn of(group: u32, header: &Header) -> Self {
+        Self { group, channel: header.channel }
+    }
+}
+
+/// The table. Channels appear with their first packet and stay; memory is taken at construction.
+#[derive(Clone, Debug)]
+pub struct Channels {
+    policy: Policy,
+    entries: Vec<(ChannelKey, Sequence)>,
+    channels_max: usize,
+    idx_last: usize,
+    refused: u64,
+}
+
+impl Channels {
+    /// A table for at most `channels_max` channels, each under `policy`.
+    pub fn new(policy: Policy, channels_max: usize) -> Self {
+        Self { policy, entries: Vec::with_capacity(channels_max), channels_max, idx_last: 0, refused: 0 }
+    }
+
+    /// The channel's machine. `None`, and counted, where the table is full. One compare for a run of packets of the
+    /// same channel, a walk over the table otherwise.
+    pub fn get(&mut self, key: ChannelKey) -> Option<&mut Sequence> {
+        let is_last = self.entries.get(self.idx_last).is_some_and(|(last, _)| *last == key);
+        if !is_last {
+            self.idx_last = self.find_or_insert(key)?;
+        }
+        self.entries.get_mut(self.idx_last).map(|(_, sequence)| sequence)
+    }
+
+    /// All channels in the order of their first packets.
+    pub fn iter(&self) -> impl Iterator<Item = (ChannelKey, &Sequence)> {
+        self.entries.iter().map(|(key, sequence)| (*key, sequence))
+    }
+
+    /// Packets that found the table full.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn find_or_insert(&mut self, key: ChannelKey) -> Option<usize> {
+        if let Some(idx) = self.entries.iter().position(|(known, _)| *known == key) {
+            return Some(idx);
+        }
+        if self.entries.len() == self.channels_max {
+            self.refused += 1;
+            return None;
+        }
+        self.entries.push((key, Sequence::new(self.policy)));
+        Some(self.entries.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_table_refuses_a_new_channel_and_keeps_the_old() {
+        let mut channels = Channels::new(Policy::default(), 1);
+        let known = ChannelKey { group: 0, channel: 1 };
+        assert!(channels.get(known).is_some());
+        assert!(channels.get(ChannelKey { group: 1, channel: 1 }).is_none());
+        assert!(channels.get(known).is_some());
+        assert_eq!((channels.refused(), channels.iter().count()), (1, 1));
+    }
+}

@@ -1,0 +1,188 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn data(seq: u64, count: u32) -> Header {
+    Header { channel: 0, session: Session(1), seq, count, kind: PacketKind::Data, sent_ns: 0 }
+}
+
+fn heartbeat(seq: u64) -> Header {
+    Header { kind: PacketKind::Heartbeat, ..data(seq, 0) }
+}
+
+/// Plays packets and writes what came of each: `R` restart, `G1-2` gap, `+k` deliver from message k, `=` duplicate,
+/// `h` heartbeat, `.` end.
+fn play(policy: Policy, packets: &[Header]) -> (String, SequenceCounts) {
+    let mut sequence = Sequence::new(policy);
+    let mut story = Vec::new();
+    for packet in packets {
+        let verdict = sequence.offer(packet);
+        if verdict.restart {
+            story.push("R".to_owned());
+        }
+        if let Some(Gap { from, to }) = verdict.gap {
+            story.push(format!("G{from}-{to}"));
+        }
+        story.push(match verdict.action {
+            Action::Deliver { skip } => format!("+{skip}"),
+            Action::Duplicate => "=".to_owned(),
+            Action::Heartbeat => "h".to_owned(),
+            Action::EndOfSession => ".".to_owned(),
+        });
+    }
+    (story.join(" "), *sequence.counts())
+}
+
+fn check(packets: &[Header], story: &str) -> SequenceCounts {
+    let (played, counts) = play(Policy::default(), packets);
+    assert_eq!(played, story);
+    counts
+}
+
+#[test]
+fn first_packet_after_one_is_a_gap_from_one() {
+    let counts = check(&[data(3, 2)], "G1-2 +0");
+    assert_eq!((counts.gaps, counts.missing, counts.delivered), (1, 2, 2));
+}
+
+#[test]
+fn first_packet_anywhere_is_no_gap_when_joining_late() {
+    let policy = Policy { first: First::Anywhere, ..Policy::default() };
+    assert_eq!(play(policy, &[data(500, 2), data(502, 1)]).0, "+0 +0");
+}
+
+#[test]
+fn duplicate_twice_is_a_duplicate_twice() {
+    let counts = check(&[data(1, 3), data(1, 3), data(2, 2)], "+0 = =");
+    assert_eq!((counts.delivered, counts.duplicates), (3, 5));
+}
+
+#[test]
+fn overlap_is_delivered_from_the_first_new_message() {
+    let counts = check(&[data(1, 3), data(2, 4)], "+0 +2");
+    assert_eq!((counts.delivered, counts.duplicates), (5, 2));
+}
+
+#[test]
+fn heartbeat_ahead_reveals_a_lost_tail() {
+    check(&[data(1, 2), heartbeat(5), data(5, 1)], "+0 G3-4 h +0");
+}
+
+#[test]
+fn message_that_comes_after_its_gap_is_late_not_duplicate() {
+    let counts = check(&[data(1, 1), data(3, 1), data(2, 1), data(2, 2)], "+0 G2-2 +0 = =");
+    assert_eq!((counts.late, counts.duplicates), (2, 1));
+}
+
+#[test]
+fn heartbeat_without_a_number_says_nothing() {
+    check(&[data(1, 9), heartbeat(0), heartbeat(0), heartbeat(0), data(10, 1)], "+0 h h h +0");
+}
+
+#[test]
+fn end_of_session_reveals_a_lost_tail() {
+    check(&[data(1, 2), Header { kind: PacketKind::EndOfSession, ..data(4, 0) }], "+0 G3-3 .");
+}
+
+#[test]
+fn new_session_restarts_and_its_stragglers_do_not() {
+    let new = |seq| Header { session: Session(2), ..data(seq, 1) };
+    check(&[data(1, 5), new(1), data(6, 1), new(2)], "+0 R +0 = +0");
+}
+
+#[test]
+fn new_session_that_begins_after_one_is_a_gap() {
+    check(&[data(1, 5), Header { session: Session(2), ..data(3, 1) }], "+0 R G1-2 +0");
+}
+
+#[test]
+fn session_that_goes_on_after_a_foreign_packet_is_found_again() {
+    let mut sequence = Sequence::new(Policy::default());
+    sequence.offer(&data(1, 1));
+    sequence.offer(&Header { session: Session(9), ..data(1, 1) });
+    let mut offered = 0;
+    while !sequence.offer(&data(2 + offered, 1)).restart {
+        offered += 1;
+        assert!(offered < 100, "the true session stays locked out");
+    }
+}
+
+#[test]
+fn late_heartbeat_with_number_one_is_no_restart() {
+    check(&[data(1, 50), heartbeat(1), data(51, 1), heartbeat(1), heartbeat(52)], "+0 h +0 h h");
+}
+
+#[test]
+fn heartbeat_that_keeps_saying_one_is_a_restart() {
+    check(&[data(1, 50), heartbeat(1), heartbeat(1), heartbeat(1), data(1, 2)], "+0 h h R h +0");
+}
+
+#[test]
+fn far_jump_back_is_a_restart() {
+    let packets = [data(1, 200_000), data(99_999, 2), data(1, 2)];
+    check(&packets, "+0 = R +0");
+}
+
+#[test]
+fn send_time_tells_a_restart_from_a_late_packet() {
+    let at = |ms: u64, header| Header { sent_ns: 1_000_000_000_000 + ms * 1_000_000, ..header };
+    check(
+        &[
+            at(0, data(1, 5)),
+            at(0, heartbeat(1)),    // late
+            at(2000, heartbeat(1)), // the feed stood still and began anew
+            at(1, data(6, 2)),      // from before
+            at(2100, data(1, 1)),
+            at(2101, heartbeat(2)),
+        ],
+        "+0 h R h = +0 h",
+    );
+}
+
+#[test]
+fn clock_that_stays_behind_the_restart_is_believed_in_the_end() {
+    let sent = |sent_ns, header| Header { sent_ns, ..header };
+    let mut sequence = Sequence::new(Policy::default());
+    sequence.offer(&sent(10_000_000_000, data(1, 5)));
+    assert!(sequence.offer(&sent(20_000_000_000, data(1, 1))).restart);
+    let mut offered = 0;
+    while !sequence.offer(&sent(5_000_000_000, data(1, 1))).restart {
+        offered += 1;
+        assert!(offered < 100, "a clock that was set back locks the feed out");
+    }
+}
+
+#[test]
+fn largest_number_does_not_overflow() {
+    check(&[data(u64::MAX - 1, 5), data(u64::MAX, u32::MAX)], &format!("G1-{} +0 =", u64::MAX - 2));
+}
+
+fn any_header() -> impl Strategy<Value = Header> {
+    let kind = prop_oneof![
+        8 => Just(PacketKind::Data),
+        1 => Just(PacketKind::Heartbeat),
+        1 => Just(PacketKind::EndOfSession),
+        1 => Just(PacketKind::Unsequenced)
+    ];
+    let seq = prop_oneof![9 => 0_u64..60, 1 => any::<u64>()];
+    (0_u128..2, seq, 1_u32..20, kind, 0_u64..4).prop_map(|(session, seq, count, kind, seconds)| Header {
+        channel: 0,
+        session: Session(session),
+        seq,
+        count: if matches!(kind, PacketKind::Data | PacketKind::Unsequenced) { count } else { 0 },
+        kind,
+        sent_ns: seconds * 1_000_000_000,
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_message_is_delivered_or_seen_or_late(packets in proptest::collection::vec(any_header(), 1..80)) {
+        let (_, counts) = play(Policy::default(), &packets);
+        let offered: u64 = packets.iter().map(|header| u64::from(header.count)).sum();
+        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late, offered);
+        let empty = packets.iter().filter(|header| header.count == 0).count() as u64;
+        prop_assert_eq!(counts.heartbeats + counts.ends, empty);
+        prop_assert_eq!(counts.packets + empty, packets.len() as u64);
+    }
+}
