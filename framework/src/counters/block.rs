@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::counter::{Counter, Gauge};
 use super::drops::{DropReason, Drops};
@@ -65,13 +64,14 @@ impl Block {
         check_app(app)?;
         let (publication, words) = Publication::create(directory, app, |file| {
             let words = Held::mapped(file, word_count(capacity))?;
-            store_header(&words, app, capacity);
+            store_header(&words, app, publish::since_epoch_ns(), capacity);
             Ok(words)
         })?;
         Ok(Self::over(words, capacity, Some(publication)))
     }
 
-    /// A block in the process's own memory: tests, simulations, machines without `/dev/shm`.
+    /// A block in the process's own memory: tests, simulations, machines without `/dev/shm`. No system call but
+    /// for memory, and no clock: its start time is the epoch.
     pub fn heap() -> Self {
         Self::heap_of(Capacity::default())
     }
@@ -79,7 +79,7 @@ impl Block {
     /// [`Block::heap`] with a capacity of the caller's choice.
     pub fn heap_of(capacity: Capacity) -> Self {
         let words = Held::heap(word_count(capacity));
-        store_header(&words, "heap", capacity);
+        store_header(&words, "heap", 0, capacity);
         Self::over(words, capacity, None)
     }
 
@@ -279,15 +279,14 @@ fn word_count(capacity: Capacity) -> usize {
     values_start(capacity) + capacity.values
 }
 
-fn store_header(words: &[AtomicU64], app: &str, capacity: Capacity) {
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+fn store_header(words: &[AtomicU64], app: &str, started_ns: u64, capacity: Capacity) {
     let fields = [
         (header::MAGIC, layout::MAGIC),
         (header::VERSION, layout::VERSION),
         (header::ENTRIES_CAPACITY, capacity.entries as u64),
         (header::VALUES_CAPACITY, capacity.values as u64),
         (header::PID, u64::from(std::process::id())),
-        (header::STARTED, started),
+        (header::STARTED, started_ns),
         (header::APP_LEN, app.len() as u64),
     ];
     for (word, value) in fields {
@@ -371,7 +370,8 @@ impl fmt::Display for SetupError {
             ),
             Self::File { path, error } => write!(
                 f,
-                "cannot share counters in {}: {error}; make it writable, or set WIREPATH_SHM to a directory on a tmpfs",
+                "cannot share counters in {}: {error}; make it writable and give it room, or set WIREPATH_SHM to a \
+                 directory on another tmpfs",
                 path.display()
             ),
             Self::NameTooLong { path } => write!(

@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::block::SetupError;
 
@@ -15,6 +16,10 @@ use super::block::SetupError;
 const DIRECTORY: &str = "/dev/shm/wirepath";
 /// The end of a file's name. It begins with `application.pid`.
 const SUFFIX: &str = ".counters";
+/// The end of a file's name while it is being made. It begins with a dot.
+const HIDDEN_SUFFIX: &str = ".new";
+/// Files of one application and pid. More are a mistake.
+const NAMES_MAX: usize = 64;
 
 /// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`.
 pub fn default_directory() -> PathBuf {
@@ -39,23 +44,18 @@ impl Publication {
         fill: impl FnOnce(&File) -> io::Result<T>,
     ) -> Result<(Self, T), SetupError> {
         make_directory(directory).map_err(|error| SetupError::file(directory, &error))?;
-        remove_stale(directory, Some(app)).map_err(|error| SetupError::file(directory, &error))?;
+        remove_stale_of(directory, app).map_err(|error| SetupError::file(directory, &error))?;
 
-        let stem = format!("{app}.{}", std::process::id());
-        let hidden = directory.join(format!(".{stem}"));
-        let path = directory.join(stem + SUFFIX);
+        let hidden = directory.join(format!(".{app}.{}.{}{HIDDEN_SUFFIX}", std::process::id(), since_epoch_ns()));
         let publish = || {
-            let _ = fs::remove_file(&hidden);
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
-            let filled = fill(&file)?;
             file.lock()?;
-            // A link, unlike a rename, does not replace a second block of the same name in this process.
-            fs::hard_link(&hidden, &path)?;
-            Ok((file, filled))
+            let filled = fill(&file)?;
+            Ok((link_free_name(&hidden, directory, app)?, file, filled))
         };
         let published = publish();
         let _ = fs::remove_file(&hidden);
-        let (file, filled) = published.map_err(|error: io::Error| SetupError::file(&path, &error))?;
+        let (path, file, filled) = published.map_err(|error: io::Error| SetupError::file(directory, &error))?;
         Ok((Self { path, _locked: file }, filled))
     }
 
@@ -71,8 +71,34 @@ impl Drop for Publication {
     }
 }
 
+/// Nanoseconds since the Unix epoch, for the header and for names that nobody else has.
+pub(super) fn since_epoch_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Links a whole file to the first name of `app` and this process that is free. A second block takes the second name,
+/// and so does a process in another container that has the same pid and shares the directory.
+fn link_free_name(hidden: &Path, directory: &Path, app: &str) -> io::Result<PathBuf> {
+    let pid = std::process::id();
+    let mut path = directory.join(format!("{app}.{pid}{SUFFIX}"));
+    let mut count = 1;
+    loop {
+        // A link, unlike a rename, does not replace what is there.
+        match fs::hard_link(hidden, &path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && count < NAMES_MAX => count += 1,
+            Err(error) => return Err(error),
+        }
+        path = directory.join(format!("{app}.{pid}-{count}{SUFFIX}"));
+    }
+}
+
 /// The shared files of a directory, by name. A directory that is not there has none.
 pub(super) fn shared_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    files(directory, |name| name.ends_with(SUFFIX) && !name.starts_with('.'))
+}
+
+fn files(directory: &Path, wanted: fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -80,10 +106,9 @@ pub(super) fn shared_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     };
     let mut files = Vec::new();
     for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.ends_with(SUFFIX) && !name.starts_with('.') {
-            files.push(path);
+        let entry = entry?;
+        if wanted(&entry.file_name().to_string_lossy()) {
+            files.push(entry.path());
         }
     }
     files.sort();
@@ -111,20 +136,30 @@ pub(super) fn is_stale(file: &File) -> bool {
     }
 }
 
-/// Removes the files of dead processes, those of `app` or all, and says which. A file that somebody else owns and
-/// we may not remove stays, without a word.
-pub(super) fn remove_stale(directory: &Path, app: Option<&str>) -> io::Result<Vec<PathBuf>> {
-    let mut removed = Vec::new();
+/// Removes the files that dead processes of `app` left.
+fn remove_stale_of(directory: &Path, app: &str) -> io::Result<()> {
     for path in shared_files(directory)? {
-        if app.is_some_and(|app| app_of(&path) != Some(app)) {
-            continue;
-        }
-        let Ok(file) = open_foreign(&path) else { continue };
-        if is_stale(&file) && fs::remove_file(&path).is_ok() {
-            removed.push(path);
+        if app_of(&path) == Some(app) {
+            remove_if_stale(&path);
         }
     }
-    Ok(removed)
+    Ok(())
+}
+
+/// Removes the files of dead processes, also those that were never finished, and says which.
+pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = files(directory, |name| name.starts_with('.') && name.ends_with(HIDDEN_SUFFIX))?;
+    paths.append(&mut shared_files(directory)?);
+    paths.retain(|path| remove_if_stale(path));
+    Ok(paths)
+}
+
+/// Whether the file was stale and has gone. One that belongs to somebody else and that we may not remove stays.
+fn remove_if_stale(path: &Path) -> bool {
+    match open_foreign(path) {
+        Ok(file) => is_stale(&file) && fs::remove_file(path).is_ok(),
+        Err(_) => false,
+    }
 }
 
 /// The application in a file's name, `application.pid.counters`.

@@ -115,7 +115,7 @@ impl Snapshot {
     /// # Errors
     /// The directory cannot be listed.
     pub fn clean(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
-        publish::remove_stale(directory, None)
+        publish::remove_stale(directory)
             .map_err(|error| ReadError { path: directory.to_owned(), fault: Fault::Io(error) })
     }
 

@@ -142,13 +142,11 @@ fn file_goes_with_its_block_and_the_counter_counts_on() {
 }
 
 #[test]
-fn second_block_of_the_same_name_is_refused() {
+fn second_block_of_the_same_name_stands_beside_the_first() {
     let directory = directory();
-    let first = block_in(directory.path());
-    let second = Block::create_in(directory.path(), "app", CAPACITY);
-    assert!(matches!(second.map(|_| ()), Err(SetupError::File { .. })));
-    assert_eq!(Snapshot::list(directory.path()).unwrap().running.len(), 1);
-    drop(first);
+    let (first, second) = (block_in(directory.path()), block_in(directory.path()));
+    assert_ne!(first.path(), second.path());
+    assert_eq!(Snapshot::list(directory.path()).unwrap().running.len(), 2);
 }
 
 #[test]
@@ -176,7 +174,9 @@ fn unlocked_file_is_stale_and_goes_when_its_application_starts_again() {
 fn clean_removes_stale_files_and_no_live_one() {
     let (directory, stale) = damaged(|_| {});
     let live = block_in(directory.path());
-    assert_eq!(Snapshot::clean(directory.path()).unwrap(), [stale]);
+    let unfinished = directory.path().join(".app.1.2.new");
+    fs::write(&unfinished, "").unwrap();
+    assert_eq!(Snapshot::clean(directory.path()).unwrap(), [unfinished, stale]);
     assert!(live.path().unwrap().exists());
 }
 
@@ -190,7 +190,7 @@ fn directory_that_is_not_there_has_nobody() {
 fn directory_that_cannot_be_made_is_one_sentence() {
     let error = Block::create_in(Path::new("/proc/wirepath"), "app", CAPACITY).map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with("cannot share counters in /proc/wirepath: "), "{error}");
-    assert!(error.ends_with("set WIREPATH_SHM to a directory on a tmpfs"), "{error}");
+    assert!(error.ends_with("set WIREPATH_SHM to a directory on another tmpfs"), "{error}");
 }
 
 #[test]
