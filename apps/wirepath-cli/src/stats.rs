@@ -148,7 +148,7 @@ fn warn_of(listing: &Listing) {
     }
     if !listing.stale.is_empty() {
         let count = listing.stale.len();
-        eprintln!("wirepath: {count} left by dead processes; `wirepath stats --clean` removes them");
+        eprintln!("wirepath: files of dead processes: {count}; `wirepath stats --clean` removes them");
     }
 }
 

@@ -163,7 +163,7 @@ fn killed_process_is_stale_until_cleaned() {
 
     let output = stats(directory.path(), &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("1 left by dead processes"), "{}", err(&output));
+    assert!(err(&output).contains("files of dead processes: 1;"), "{}", err(&output));
 
     let cleaned = stats(directory.path(), &["--clean"]);
     assert!(cleaned.status.success());
