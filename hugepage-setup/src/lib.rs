@@ -14,18 +14,28 @@
 //! [`Mapping`]: it has neither hugepages nor `mbind`.
 #![deny(unsafe_code)]
 
+mod cgroup;
 #[allow(unsafe_code)]
 mod mapping;
 mod numa;
+mod persist;
+mod plan;
 mod request;
+mod reserve;
 mod size;
 mod sysfs;
+#[cfg(test)]
+mod testing;
 
+pub use cgroup::CgroupLimit;
 pub use mapping::{Mapping, lock_all};
 pub use numa::{Node, node_of_cpu, node_of_interface};
+pub use persist::Persistence;
+pub use plan::{Bound, Step, Target, decide, memory_kept};
 pub use request::{
     Fallback, LockAllError, LockWarning, MapError, MapRequest, PageChoice, Shortage, ShortageCause, Transparent,
 };
+pub use reserve::{Advice, Outcome, ReserveError, boot_parameters, reserve};
 pub use size::{SizeError, format_size, parse_size};
 pub use sysfs::{Limit, Machine, Memory, Mount, Pool, Roots, SysfsError, TransparentMode};
 

@@ -45,7 +45,8 @@ enum Lock {
 }
 
 impl Mapping {
-    /// Maps what `request` says. Takes about 0.1 s for each GiB, because the kernel zeroes the pages.
+    /// Maps what `request` says. The kernel zeroes the pages, which takes 0.1 s for each GiB, and seconds where a hypervisor
+    /// has to find the memory first.
     ///
     /// Hugepages are always touched here, also without `populate`: on a node, in a cpuset or under a cgroup's limit the
     /// reservation that `mmap` makes does not bind, and the first touch would end the process with SIGBUS.
@@ -194,7 +195,7 @@ pub fn lock_all() -> Result<(), LockAllError> {
 
 /// Refuses what would bring the out-of-memory killer: it ends somebody else's process rather than fail ours.
 fn check_memory(wanted: u64, node: Option<u32>, machine: &Machine) -> Result<(), MapError> {
-    let memory = node.and_then(|id| machine.node(id)).map_or(machine.memory, |node| node.memory);
+    let memory = machine.memory_of(node);
     if memory.total > 0 && wanted > memory.available {
         return Err(MapError::Memory { wanted, memory, node });
     }

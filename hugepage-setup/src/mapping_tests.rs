@@ -39,6 +39,22 @@ fn more_hugepages_than_memory_are_a_shortage() {
 }
 
 #[test]
+fn touch_that_would_raise_sigbus_is_an_error() {
+    // Without a reservation mmap promises more pages than the kernel has; the first touch beyond them raises SIGBUS. A
+    // node's or a cgroup's limit has the same effect on reserved pages, and this one needs no other machine.
+    let machine = Machine::discover(&Roots::default()).unwrap();
+    let Some(pool) = machine.pool(TWO_MIB, None) else {
+        println!("SKIPPED touch_that_would_raise_sigbus_is_an_error: this kernel has no hugepages");
+        return;
+    };
+    let len = (pool.total + 64) * TWO_MIB;
+    let pages = Pages::map(len as usize, huge_flags(TWO_MIB) | libc::MAP_NORESERVE).unwrap();
+    let why = pages.populate().unwrap_err();
+    assert!(matches!(why.raw_os_error(), Some(libc::EFAULT | libc::ENOMEM)), "{why}");
+    assert!(pages.populate_by_lock().is_err(), "the way of old kernels reports it too");
+}
+
+#[test]
 fn small_pages_are_zeroed_and_writable() {
     let mut mapping = Mapping::map(&request(PageChoice::Small, 5000)).unwrap();
     assert_eq!((mapping.len(), mapping.page_size(), mapping.locked()), (8192, 4096, false));

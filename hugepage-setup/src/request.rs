@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io;
 
+use crate::plan::{Bound, Target};
 use crate::sysfs::{Limit, Machine, Memory, TransparentMode};
-use crate::{ONE_GIB, TWO_MIB, format_size};
+use crate::{ONE_GIB, format_size};
 
 /// A wish for memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,14 +169,7 @@ impl Shortage {
             ShortageCause::TooFew => self.total + self.wanted.saturating_sub(self.available),
             ShortageCause::NoSuchSize | ShortageCause::Refused(_) => return "hugepage-setup plan".to_owned(),
         };
-        let mut command = format!("hugepage-setup apply --pages {pages}");
-        if self.page_size != TWO_MIB {
-            command += &format!(" --page-size {}", format_size(self.page_size).replace(" ", "").replace("iB", ""));
-        }
-        if let Some(node) = self.node {
-            command += &format!(" --node {node}");
-        }
-        command
+        Target { page_size: self.page_size, node: self.node, pages, bound: Bound::AtLeast }.command()
     }
 }
 
@@ -309,6 +303,7 @@ fn advice(limit: Limit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TWO_MIB;
     use crate::sysfs::Pool;
 
     fn machine(total: u64, free: u64) -> Machine {

@@ -41,6 +41,11 @@ pub fn format_size(bytes: u64) -> String {
     format!("{:.1} {unit}", bytes as f64 / scale as f64)
 }
 
+/// Writes a page size as an option of this tool, of the kernel and of its file names: `2M`, `1G`, `64K`.
+pub(crate) fn format_option(page_size: u64) -> String {
+    format_size(page_size).replace(' ', "").replace("iB", "")
+}
+
 /// A size that could not be read, with the text as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeError {

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::cgroup::{self, CgroupLimit};
 use crate::numa::{self, Node};
 
 /// Where the machine's files hang. [`Roots::default`] is this machine; tests hang a made-up one below a directory.
@@ -50,6 +51,8 @@ pub struct Machine {
     pub memlock: Limit,
     /// Mounted hugetlbfs file systems. Anonymous mappings, as [`crate::Mapping`] makes them, need none.
     pub mounts: Vec<Mount>,
+    /// Limits on hugepages by the control groups this process is in.
+    pub cgroup: Vec<CgroupLimit>,
     /// What the kernel does with `MADV_HUGEPAGE`.
     pub transparent: TransparentMode,
 }
@@ -64,8 +67,10 @@ impl Machine {
         let limits = read_if_present(&roots.proc.join("self/limits"))?.unwrap_or_default();
         let mounts = read_if_present(&roots.proc.join("self/mounts"))?.unwrap_or_default();
         let transparent = read_if_present(&roots.sys.join("kernel/mm/transparent_hugepage/enabled"))?;
+        let pools = read_pools(&roots.sys.join("kernel/mm/hugepages"))?;
+        let page_sizes: Vec<u64> = pools.iter().map(|pool| pool.page_size).collect();
         Ok(Self {
-            pools: read_pools(&roots.sys.join("kernel/mm/hugepages"))?,
+            pools,
             nodes: numa::read_nodes(&roots.sys.join("devices/system/node"))?,
             default_page_size: meminfo_bytes(&meminfo, "Hugepagesize:"),
             memory: Memory {
@@ -74,6 +79,7 @@ impl Machine {
             },
             memlock: parse_memlock(&limits),
             mounts: mounts.lines().filter_map(parse_mount).collect(),
+            cgroup: cgroup::read_limits(roots, &page_sizes)?,
             transparent: parse_transparent(transparent.as_deref()),
         })
     }
@@ -90,6 +96,15 @@ impl Machine {
     /// The node numbered `id`.
     pub fn node(&self, id: u32) -> Option<&Node> {
         self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// The memory of one node, or of the whole machine. Where one node is the whole machine, the kernel's own reckoning of
+    /// what is available holds for both; it is the better one, and hypervisors that add memory late only keep that up.
+    pub fn memory_of(&self, node: Option<u32>) -> Memory {
+        match node.and_then(|id| self.node(id)) {
+            Some(node) if self.nodes.len() > 1 => node.memory,
+            _ => self.memory,
+        }
     }
 }
 
@@ -289,3 +304,7 @@ fn parse_transparent(enabled: Option<&str>) -> TransparentMode {
         Some(_) => TransparentMode::Never,
     }
 }
+
+#[cfg(test)]
+#[path = "sysfs_tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+//! What a person reads: the machine, the table, and what came of it.
+
+use std::fmt::Write;
+
+use hugepages::{
+    Limit, Machine, Memory, Node, Outcome, Persistence, Pool, ReserveError, Step, Target, TransparentMode, format_size,
+};
+
+/// The step and the target it leads to, or why there is none.
+type Decision<'a> = (&'a Target, &'a Result<Step, ReserveError>);
+
+/// What the machine has beside its pools, one line a subject.
+pub(crate) fn machine(machine: &Machine) -> String {
+    let mut text = String::new();
+    let mut line = |subject: String, words: String| {
+        let _ = writeln!(text, "{subject:<16}{words}");
+    };
+    for node in &machine.nodes {
+        line(format!("NUMA node {}", node.id), describe_node(machine, node));
+    }
+    if machine.nodes.is_empty() {
+        line("memory".to_owned(), describe_memory(machine.memory));
+    }
+    line("memory limit".to_owned(), describe_limit(machine.memlock));
+    for limit in &machine.cgroup {
+        let (max, size) = (format_size(limit.max), format_size(limit.page_size));
+        line("cgroup limit".to_owned(), format!("{max} in pages of {size} ({})", limit.path.display()));
+    }
+    if machine.cgroup.is_empty() {
+        line("cgroup limit".to_owned(), "none in sight".to_owned());
+    }
+    for mount in &machine.mounts {
+        let size = mount.page_size.or(machine.default_page_size).map_or_else(String::new, format_size);
+        line("hugetlbfs".to_owned(), format!("{} {size}", mount.path.display()));
+    }
+    if machine.mounts.is_empty() {
+        line("hugetlbfs".to_owned(), "not mounted; anonymous mappings need no mount".to_owned());
+    }
+    line("transparent".to_owned(), describe_transparent(machine.transparent).to_owned());
+    text.push('\n');
+    text
+}
+
+/// One row for each page size and node: what is, what should be, what to do. "All" is the whole machine.
+pub(crate) fn table(machine: &Machine, decision: Option<Decision<'_>>) -> String {
+    let mut rows = vec![
+        ["page size", "node", "pages", "free", "in use", "surplus", "should be", "to do"].map(str::to_owned).to_vec(),
+    ];
+    for pool in &machine.pools {
+        rows.push(row(pool, None, decision));
+        for node in &machine.nodes {
+            if let Some(pool) = machine.pool(pool.page_size, Some(node.id)) {
+                rows.push(row(pool, Some(node.id), decision));
+            }
+        }
+    }
+    if machine.pools.is_empty() {
+        return "This kernel has no hugepages.\n\n".to_owned();
+    }
+    align(&rows) + "\n"
+}
+
+fn row(pool: &Pool, node: Option<u32>, decision: Option<Decision<'_>>) -> Vec<String> {
+    let here = decision.filter(|(target, _)| target.page_size == pool.page_size);
+    let (should, step) = match here {
+        Some((target, step)) if target.node == node => (target.pages.to_string(), describe_step(target, step)),
+        Some((Target { node: None, .. }, Ok(Step::Raise(_)))) => ("-".to_owned(), "takes its share".to_owned()),
+        _ => ("-".to_owned(), "-".to_owned()),
+    };
+    vec![
+        format_size(pool.page_size),
+        node.map_or_else(|| "all".to_owned(), |node| node.to_string()),
+        pool.total.to_string(),
+        pool.available().to_string(),
+        pool.in_use().to_string(),
+        pool.surplus.to_string(),
+        should,
+        step,
+    ]
+}
+
+fn describe_step(target: &Target, step: &Result<Step, ReserveError>) -> String {
+    match step {
+        Ok(step @ (Step::Raise(pages) | Step::Lower(pages))) => {
+            format!("{step} ({})", format_size(pages.saturating_mul(target.page_size)))
+        }
+        Ok(Step::Nothing) => Step::Nothing.to_string(),
+        Err(_) => "refused, see below".to_owned(),
+    }
+}
+
+/// Numbers to the right, words to the left; the last column is words.
+fn align(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> =
+        (0..columns).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "{cell:<width$}"),
+                last if last + 1 == columns => write!(text, "  {cell}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// What came of apply.
+pub(crate) fn outcome(target: &Target, outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Unchanged { total } => {
+            format!("Nothing to do: {total} reserved, {target} asked for.\n")
+        }
+        Outcome::Done { before, now } => {
+            format!("Done: {target} asked for; there were {before}, there are {now}.\n")
+        }
+        Outcome::Partial { asked, before, granted, advice } => {
+            let mut text = format!(
+                "The kernel gave {} of the {} missing pages: there were {before}, there are {granted}; asked for: {target}.\n\
+                 It found no more memory in one piece. What may help, best first:\n",
+                granted.saturating_sub(*before),
+                asked.saturating_sub(*before),
+            );
+            for (number, advice) in advice.iter().enumerate() {
+                let _ = writeln!(text, "  {}. {advice}", number + 1);
+            }
+            text
+        }
+    }
+}
+
+/// How the reservation outlives a reboot; `wrote` is the verb, "wrote" or "would write".
+pub(crate) fn persistence(persistence: &Persistence, wrote: &str) -> String {
+    match persistence {
+        Persistence::KernelCommandLine(words) => format!(
+            "To outlive a reboot, add to the kernel command line (GRUB: GRUB_CMDLINE_LINUX in /etc/default/grub): {words}\n"
+        ),
+        Persistence::File { path, text, rivals, .. } => {
+            let mut report = format!("To outlive a reboot, {wrote} {}:\n", path.display());
+            for line in text.lines() {
+                let _ = writeln!(report, "  {line}");
+            }
+            for rival in rivals {
+                let _ = writeln!(report, "Note: {} sets the same value; the last in name order wins.", rival.display());
+            }
+            report
+        }
+    }
+}
+
+/// What a passed check has seen.
+pub(crate) fn checked(target: &Target, pool: &Pool) -> String {
+    let (total, free) = (pool.total, pool.available());
+    let mut text = format!("ok: {target} asked for, {total} reserved, {free} free; one was mapped and touched\n");
+    if free < target.pages {
+        let _ = writeln!(text, "note: {} are in use already, so a new program gets at most {free}", pool.in_use());
+    }
+    text
+}
+
+fn describe_node(machine: &Machine, node: &Node) -> String {
+    let cpus = match node.cpus.is_empty() {
+        true => "no CPUs".to_owned(),
+        false => format!("CPUs {}", ranges(&node.cpus)),
+    };
+    format!("{cpus}, {}", describe_memory(machine.memory_of(Some(node.id))))
+}
+
+fn describe_memory(memory: Memory) -> String {
+    format!("{} of memory, {} available", format_size(memory.total), format_size(memory.available))
+}
+
+fn describe_limit(limit: Limit) -> String {
+    match limit.soft {
+        None => "unlimited (ulimit -l)".to_owned(),
+        Some(bytes) => format!("{} may be locked (ulimit -l); hugepages do not count", format_size(bytes)),
+    }
+}
+
+fn describe_transparent(mode: TransparentMode) -> &'static str {
+    match mode {
+        TransparentMode::Always => "always",
+        TransparentMode::OnAdvice => "where a program asks (madvise)",
+        TransparentMode::Never => "off",
+        TransparentMode::Absent => "not in this kernel",
+    }
+}
+
+/// `0-3,8` for sorted CPU numbers.
+fn ranges(cpus: &[u32]) -> String {
+    let runs = cpus.chunk_by(|cpu, next| cpu + 1 == *next).map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        [only] => only.to_string(),
+        [] => String::new(),
+    });
+    runs.collect::<Vec<_>>().join(",")
+}

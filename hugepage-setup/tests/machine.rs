@@ -1,0 +1,233 @@
+//! The library and the binary on this machine's real hugepages. Needs root to reserve; says so where it is not.
+//!
+//! Others use the machine: at most 16 pages are reserved beyond what is there, and they are given back afterwards only if
+//! the count is still ours and nobody uses any.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use hugepages::{
+    Bound, Machine, MapError, MapRequest, Mapping, ONE_GIB, Outcome, PageChoice, ReserveError, Roots, ShortageCause,
+    TWO_MIB, Target,
+};
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_hugepage-setup");
+const NOBODY: u32 = 65534;
+
+/// So many more free pages than there were; given back on drop. Only one test at a time has one, across processes too.
+struct Reservation {
+    before: u64,
+    now: u64,
+    _turn: File,
+}
+
+impl Reservation {
+    /// `None` after saying why.
+    fn take(test: &str, pages: u64) -> Option<Self> {
+        assert!(pages <= 16, "others use this machine");
+        let path = std::env::temp_dir().join("hugepages-tests.lock");
+        let turn = File::options().create(true).append(true).open(path).unwrap();
+        turn.lock().unwrap();
+        let before = pool().persistent();
+        let why: Box<dyn Display> = match hugepages::reserve(&Roots::default(), &target(before + pages, Bound::AtLeast))
+        {
+            Ok(Outcome::Done { now, .. }) => return Some(Self { before, now, _turn: turn }),
+            Ok(other) => Box::new(format!("no {pages} more hugepages: {other:?}")),
+            Err(why @ (ReserveError::NotRoot(_) | ReserveError::ReadOnly(_) | ReserveError::NoSuchPageSize { .. })) => {
+                Box::new(why)
+            }
+            Err(why) => panic!("{why}"),
+        };
+        println!("SKIPPED {test}: {why}");
+        None
+    }
+
+    /// Maps reserved pages. `None` after saying that another process was faster to take them.
+    fn map(&self, test: &str, request: &MapRequest) -> Option<Mapping> {
+        match Mapping::map(&MapRequest { page: PageChoice::TwoMiB, ..request.clone() }) {
+            Ok(mapping) => Some(mapping),
+            Err(MapError::Shortage(shortage)) => {
+                println!("SKIPPED {test}: somebody else took the pages: {shortage}");
+                None
+            }
+            Err(why) => panic!("{why}"),
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if pool().persistent() != self.now {
+            println!("hugepages are left as they are: somebody else changed their number meanwhile");
+            return;
+        }
+        if let Err(why) = hugepages::reserve(&Roots::default(), &target(self.before, Bound::Exactly)) {
+            println!("hugepages are not given back: {why}");
+        }
+    }
+}
+
+fn target(pages: u64, bound: Bound) -> Target {
+    Target { page_size: TWO_MIB, node: None, pages, bound }
+}
+
+fn pool() -> hugepages::Pool {
+    Machine::discover(&Roots::default()).unwrap().pool(TWO_MIB, None).copied().unwrap_or_default()
+}
+
+fn request(page: PageChoice, len: u64) -> MapRequest {
+    MapRequest { page, ..MapRequest::new(len as usize) }
+}
+
+#[test]
+fn mapped_hugepages_are_huge_zeroed_bound_and_locked() {
+    let test = "mapped_hugepages_are_huge_zeroed_bound_and_locked";
+    let Some(reservation) = Reservation::take(test, 8) else { return };
+    let request = MapRequest { node: Some(0), lock: true, ..MapRequest::new(3 * TWO_MIB as usize - 5) };
+    let Some(mut mapping) = reservation.map(test, &request) else { return };
+    assert_eq!((mapping.len() as u64, mapping.page_size() as u64), (3 * TWO_MIB, TWO_MIB));
+    assert_eq!((mapping.node(), mapping.locked()), (Some(0), true));
+    assert!(mapping.fallback().is_none() && mapping.lock_warning().is_none());
+    assert!(mapping.as_ptr().addr().get().is_multiple_of(TWO_MIB as usize));
+    assert!(mapping.as_mut_slice().iter().all(|byte| *byte == 0));
+    mapping.as_mut_slice().fill(7);
+    // What the kernel says of this range: three huge pages, bound to node 0, all there.
+    let numa_maps = fs::read_to_string("/proc/self/numa_maps").unwrap();
+    let line = numa_maps.lines().find(|line| line.starts_with(&format!("{:x} ", mapping.as_ptr().addr()))).unwrap();
+    assert!(line.contains("bind:0") && line.contains(" huge ") && line.contains("N0=3"), "{line}");
+}
+
+#[test]
+fn best_takes_hugepages_where_there_are_some() {
+    let test = "best_takes_hugepages_where_there_are_some";
+    let Some(_reservation) = Reservation::take(test, 8) else { return };
+    let mapping = Mapping::map(&request(PageChoice::Best, 1)).unwrap();
+    match mapping.fallback() {
+        Some(fallback) => println!("SKIPPED {test}: somebody else took the pages: {fallback}"),
+        None => assert_eq!(mapping.page_size() as u64, TWO_MIB),
+    }
+}
+
+#[test]
+fn pages_in_use_cannot_be_given_back() {
+    let test = "pages_in_use_cannot_be_given_back";
+    let Some(reservation) = Reservation::take(test, 4) else { return };
+    let Some(_mapping) = reservation.map(test, &MapRequest::new(1)) else { return };
+    let result = hugepages::reserve(&Roots::default(), &target(reservation.before, Bound::Exactly));
+    assert!(matches!(result, Err(ReserveError::InUse { .. })), "{result:?}");
+    assert_eq!(pool().persistent(), reservation.now);
+}
+
+#[test]
+fn missing_hugepages_fall_back_loudly() {
+    // More than there are altogether, whoever gives some back or takes some meanwhile.
+    let wanted = pool().total + 32;
+    let len = wanted * TWO_MIB;
+    if len > ONE_GIB / 2 {
+        println!("SKIPPED missing_hugepages_fall_back_loudly: so many hugepages that the fallback would be too large");
+        return;
+    }
+    let Err(MapError::Shortage(shortage)) = Mapping::map(&request(PageChoice::TwoMiB, len)) else {
+        panic!("there are not that many");
+    };
+    assert_eq!((shortage.wanted, shortage.cause), (wanted, ShortageCause::TooFew));
+    let mapping = Mapping::map(&request(PageChoice::Best, len)).unwrap();
+    let fallback = mapping.fallback().unwrap();
+    println!("{fallback}");
+    assert_eq!((mapping.page_size(), mapping.len() as u64), (4096, len));
+    assert!(fallback.to_string().contains("hugepage-setup apply --pages"), "{fallback}");
+}
+
+#[test]
+fn check_passes_where_a_page_can_be_mapped_and_apply_is_idempotent() {
+    let test = "check_passes_where_a_page_can_be_mapped_and_apply_is_idempotent";
+    let Some(reservation) = Reservation::take(test, 4) else { return };
+    let pages = reservation.now.to_string();
+    for (verb, words) in [("check", "one was mapped and touched"), ("apply", "Nothing to do")] {
+        let output = Command::new(BINARY).args([verb, "--pages", &pages, "--node", "0"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains(words), "{output:?}");
+    }
+}
+
+#[test]
+fn check_fails_where_pages_are_missing() {
+    let pages = (pool().total + 1_000_000).to_string();
+    let output = Command::new(BINARY).args(["check", "--pages", &pages]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn child_process_does_not_inherit_the_mapping() {
+    let mapping = Mapping::map(&request(PageChoice::Small, 1 << 20)).unwrap();
+    let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let start = format!("{:x}-", mapping.as_ptr().addr());
+    let flags = smaps.lines().skip_while(|line| !line.starts_with(&start)).find(|line| line.starts_with("VmFlags:"));
+    assert!(flags.unwrap().contains(" dc "), "the kernel's mark for \"do not copy on fork\": {flags:?}");
+}
+
+/// Runs the test `name` of this file again as nobody, who has a limit on locked memory.
+fn again_as_nobody(name: &str) {
+    let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("machine");
+    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let mut command = Command::new(copy);
+    command.args(["--exact", name, "--nocapture"]).env("AS_NOBODY", "1").current_dir("/").uid(NOBODY).gid(NOBODY);
+    match command.output() {
+        Err(why) if why.kind() == ErrorKind::PermissionDenied => {
+            println!("SKIPPED {name}: cannot become another user ({why})");
+        }
+        output => {
+            let output = output.unwrap();
+            let words = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && words.contains("1 passed"), "{words}");
+            print!("{}", words.lines().filter(|line| line.starts_with("SKIPPED")).collect::<String>());
+        }
+    }
+}
+
+#[test]
+fn refused_lock_is_a_warning_with_the_limit() {
+    if std::env::var_os("AS_NOBODY").is_none() {
+        again_as_nobody("refused_lock_is_a_warning_with_the_limit");
+        return;
+    }
+    let Some(limit) = Machine::discover(&Roots::default()).unwrap().memlock.soft.filter(|limit| *limit < 1 << 28)
+    else {
+        println!("SKIPPED refused_lock_is_a_warning_with_the_limit: memory may be locked without a limit here");
+        return;
+    };
+    let mapping = Mapping::map(&MapRequest { lock: true, ..request(PageChoice::Small, limit + 4096) }).unwrap();
+    let warning = mapping.lock_warning().unwrap().to_string();
+    assert!(!mapping.locked());
+    for part in ["RLIMIT_MEMLOCK", "ulimit -l", "/etc/security/limits.conf", "LimitMEMLOCK"] {
+        assert!(warning.contains(part), "{part} is not in: {warning}");
+    }
+    // A single page can be locked, so it was the limit.
+    let mapping = Mapping::map(&MapRequest { lock: true, ..request(PageChoice::Small, 4096) }).unwrap();
+    assert!(mapping.locked());
+}
+
+#[test]
+fn lock_all_names_the_limit_when_refused() {
+    if std::env::var_os("AS_NOBODY").is_none() {
+        again_as_nobody("lock_all_names_the_limit_when_refused");
+        return;
+    }
+    // More memory than may be locked, so that the kernel has to refuse.
+    let limit = Machine::discover(&Roots::default()).unwrap().memlock.soft;
+    let Some(limit) = limit.filter(|limit| *limit < 1 << 28) else {
+        println!("SKIPPED lock_all_names_the_limit_when_refused: memory may be locked without a limit here");
+        return;
+    };
+    let _beyond = Mapping::map(&request(PageChoice::Small, limit + 4096)).unwrap();
+    let error = hugepages::lock_all().unwrap_err();
+    assert!(error.to_string().contains("mlockall"), "{error}");
+}
