@@ -9,9 +9,13 @@ mod slab;
 mod table;
 
 pub mod demux;
+pub mod fragmentation;
+pub mod reassembly;
 pub mod source_filter;
 
 pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash, Subscriber};
+pub use fragmentation::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError};
 pub use hash::HashSeed;
 pub use ids::{ConsumerId, FilterId, InterfaceId};
+pub use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released};
 pub use source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};

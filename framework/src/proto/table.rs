@@ -9,7 +9,7 @@
 //! stands in the next one with room, so a bucket with room ends every search. Removal moves such entries back:
 //! there are no tombstones, and a table that has seen a million changes is as fast as a new one.
 //!
-//! Keys are inserted by us, never by a packet, so the hash needs to spread well, not to resist an adversary.
+//! Each key brings its hash: a fast one where we insert the keys, one that resists an adversary where packets do.
 
 use super::hash::HashSeed;
 

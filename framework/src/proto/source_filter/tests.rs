@@ -210,7 +210,8 @@ proptest! {
                     prop_assert_eq!(filters.accepts(filter, PORT0, source), expected);
                 }
                 // The interface receives a source exactly where one of its consumers wants it.
-                let passes = state.as_ref().is_some_and(|(mode, list)| list.contains(&source) == (*mode == FilterMode::Include));
+                let passes = state.as_ref()
+                    .is_some_and(|(mode, list)| list.contains(&source) == (*mode == FilterMode::Include));
                 prop_assert_eq!(passes, wanted(&source));
             }
             prop_assert_eq!(filters.sources(), model.values().map(|(_, list)| list.len()).sum::<usize>());
