@@ -1,0 +1,119 @@
+//! The day as a capture: each departure as an Ethernet frame in a pcap with nanoseconds.
+//!
+//! Frames are what a tap in front of the receiver sees: multicast MAC addresses, IPv4 with DF and right checksums, UDP
+//! with a checksum, no VLAN tag. Nothing is ever fragmented, as the packetiser cuts at the MTU.
+
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use wirepath::device::pcap::Writer;
+use wirepath::wire::ethernet::{self, EthernetFields};
+use wirepath::wire::udp::UdpFields;
+use wirepath::wire::{EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpHeader, ipv4, udp};
+
+use crate::error::{Error, check_directory};
+use crate::feed::Feed;
+use crate::line::Departure;
+use crate::settings::Settings;
+use crate::truth::Truth;
+
+const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
+
+/// Midnight in New York of Monday, 2026-01-05, in nanoseconds since 1970: a day with a session and no clock change.
+const MIDNIGHT_NS: u64 = 1_767_589_200 * 1_000_000_000;
+/// The exchange's two servers, from blocks kept for documentation (RFC 5737), for receivers that filter by source.
+const SOURCES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(203, 0, 113, 1)];
+/// Their locally administered addresses.
+const SOURCE_MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 0x0a]), MacAddr([2, 0, 0, 0, 0, 0x0b])];
+
+/// Writes the capture and, beside it, its truth. One million messages take about a second.
+pub fn generate(settings: &Settings, path: &Path) -> Result<Truth, Error> {
+    settings.check()?;
+    check_directory(path)?;
+    let truth = write(settings, Writer::create(path).map_err(Error::Capture)?)?;
+    truth.write(&Truth::path_beside(path))?;
+    Ok(truth)
+}
+
+/// Writes the capture into anything.
+pub fn write_capture(settings: &Settings, sink: impl Write) -> Result<Truth, Error> {
+    write(settings, Writer::new(sink))
+}
+
+fn write<W: Write>(settings: &Settings, writer: Writer<W>) -> Result<Truth, Error> {
+    let mut feed = Feed::new(settings)?;
+    let mut capture = Capture::new(settings, writer);
+    for departure in &mut feed {
+        capture.write(&departure);
+    }
+    capture.writer.finish().map_err(Error::Capture)?;
+    Ok(feed.finish())
+}
+
+/// Departures in, records out.
+struct Capture<W: Write> {
+    writer: Writer<W>,
+    lines: [LineHeaders; 2],
+}
+
+/// What all frames of a line have in common.
+struct LineHeaders {
+    ethernet: EthernetHeader,
+    source: Ipv4Addr,
+    group: Ipv4Addr,
+    port: u16,
+    ttl: u8,
+}
+
+impl<W: Write> Capture<W> {
+    fn new(settings: &Settings, writer: Writer<W>) -> Self {
+        let lines = [0, 1].map(|idx: usize| {
+            let group = settings.lines[idx].group.address();
+            let fields = EthernetFields {
+                dst: MacAddr::multicast_ipv4(group),
+                src: SOURCE_MACS[idx],
+                ethertype: EtherType::IPV4,
+            };
+            LineHeaders {
+                ethernet: EthernetHeader::new(fields),
+                source: SOURCES[idx],
+                group,
+                port: settings.port,
+                ttl: settings.ttl,
+            }
+        });
+        Self { writer, lines }
+    }
+
+    fn write(&mut self, departure: &Departure) {
+        let payload = &departure.packet.payload;
+        let headers = self.lines[departure.line_idx].emit(departure.packet.idx as u16, payload);
+        self.writer.write_gather(MIDNIGHT_NS + departure.time_ns, &[&headers, payload]);
+    }
+}
+
+impl LineHeaders {
+    /// The three headers in front of a payload.
+    fn emit(&self, identification: u16, payload: &[u8]) -> [u8; HEADERS_LEN] {
+        const ROOM: &str = "the settings bound the payload by the MTU, and the headers have room for themselves";
+        let fields = UdpFields { source_port: self.port, destination_port: self.port, payload_len: payload.len() };
+        let mut udp = UdpHeader::new(&fields).expect(ROOM);
+        udp.fill_checksum(self.source, self.group, payload);
+        let ipv4 = Ipv4Header::new(&Ipv4Fields {
+            source: self.source,
+            destination: self.group,
+            protocol: Protocol::UDP,
+            ttl: self.ttl,
+            tos: 0,
+            identification,
+            dont_fragment: true,
+            payload_len: udp::HEADER_LEN + payload.len(),
+        });
+        let mut headers = [0; HEADERS_LEN];
+        let mut len = self.ethernet.emit(&mut headers).expect(ROOM);
+        len += ipv4.and_then(|ipv4| ipv4.emit(&mut headers[len..])).expect(ROOM);
+        udp.emit(&mut headers[len..]).expect(ROOM);
+        headers
+    }
+}

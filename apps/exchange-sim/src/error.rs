@@ -1,0 +1,88 @@
+//! Why a run failed, in the words of the person who started it.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use wirepath::device::pcap;
+
+use crate::settings::SettingsError;
+
+/// A run that did not do what it was asked for.
+#[derive(Debug)]
+pub enum Error {
+    /// The settings make no day: a usage error.
+    Settings(SettingsError),
+    /// A file cannot be read or written.
+    File {
+        /// `read`, `write` or `create`.
+        verb: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The directory of an output does not exist.
+    NoDirectory {
+        /// The output.
+        path: PathBuf,
+        /// Its directory.
+        directory: PathBuf,
+    },
+    /// The capture cannot be written.
+    Capture(pcap::Error),
+    /// A truth file does not parse or does not add up.
+    Truth {
+        /// The file.
+        path: PathBuf,
+        /// Where it is wrong.
+        why: String,
+    },
+    /// A socket cannot be set up or does not send.
+    Socket {
+        /// What was tried.
+        what: String,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(verb: &'static str, path: &Path, error: io::Error) -> Self {
+        Self::File { verb, path: path.into(), error }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Settings(error) => error.fmt(f),
+            Self::File { verb, path, error } => write!(f, "cannot {verb} {}: {error}", path.display()),
+            Self::NoDirectory { path, directory } => write!(
+                f,
+                "cannot create {}: there is no directory {}; create it or choose another file",
+                path.display(),
+                directory.display()
+            ),
+            Self::Capture(error) => error.fmt(f),
+            Self::Truth { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Socket { what, error } => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<SettingsError> for Error {
+    fn from(error: SettingsError) -> Self {
+        Self::Settings(error)
+    }
+}
+
+/// An output whose directory is missing is told before the work, not after it.
+pub fn check_directory(path: &Path) -> Result<(), Error> {
+    let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) else { return Ok(()) };
+    if directory.is_dir() {
+        return Ok(());
+    }
+    Err(Error::NoDirectory { path: path.into(), directory: directory.into() })
+}

@@ -1,0 +1,122 @@
+//! The whole exchange: what both lines carry, in the order in which a receiver of both sees it.
+//!
+//! ```text
+//!   Session ─ messages ─> Packetiser ─ packets ─┬─> Line A ─┐
+//!                                               └─> Line B ─┴─ departures by time ─> a capture, or sockets
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+
+use crate::line::{Departure, Line};
+use crate::packetiser::{Kind, Packet, Packetiser};
+use crate::session::{START_NS, Session};
+use crate::settings::{Settings, SettingsError};
+use crate::truth::{LostOnBoth, Packets, Truth};
+
+/// An iterator over all departures of the day; [`Feed::finish`] gives the truth about them.
+#[derive(Debug)]
+pub struct Feed {
+    settings: Settings,
+    session: Session,
+    packetiser: Packetiser,
+    lines: [Line; 2],
+    made: Vec<Packet>,
+    /// What may still be overtaken. Bounded: no packet is held back for more than a fraction of a millisecond.
+    departing: BinaryHeap<Reverse<Departure>>,
+    /// Nothing departs any more before this time.
+    settled_ns: u64,
+    by_type: [u64; 256],
+    packets: Packets,
+    lost_on_both: LostOnBoth,
+}
+
+impl Feed {
+    /// Begins the day.
+    pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        Ok(Self {
+            session: Session::new(settings),
+            packetiser: Packetiser::new(settings, START_NS),
+            lines: [Line::new(settings, 0), Line::new(settings, 1)],
+            settings: settings.clone(),
+            made: Vec::new(),
+            departing: BinaryHeap::new(),
+            settled_ns: 0,
+            by_type: [0; 256],
+            packets: Packets::default(),
+            lost_on_both: LostOnBoth::default(),
+        })
+    }
+
+    /// The account of the day. What has not departed yet departs now.
+    pub fn finish(mut self) -> Truth {
+        while self.next().is_some() {}
+        let types = (0..=u8::MAX).zip(self.by_type).filter(|&(_, count)| count > 0);
+        let messages = self.by_type.iter().sum();
+        let truth = Truth {
+            messages,
+            by_type: types.map(|(kind, count)| (char::from(kind), count)).collect::<BTreeMap<_, _>>(),
+            first_sequence: 1,
+            last_sequence: messages,
+            packets: self.packets,
+            lines: self.lines.map(Line::into_truth),
+            receivable: messages - self.lost_on_both.messages,
+            lost_on_both: self.lost_on_both,
+            orders_resting: self.session.orders_resting(),
+            book_tops: self.session.book_tops(),
+            settings: self.settings,
+        };
+        debug_assert_eq!(truth.check(), Ok(()));
+        truth
+    }
+
+    /// Moves the exchange on by one message. False after the last one.
+    fn advance(&mut self) -> bool {
+        let message = self.session.next();
+        match &message {
+            Some(message) => {
+                self.by_type[usize::from(message.bytes()[0])] += 1;
+                self.packetiser.push(message, &mut self.made);
+            }
+            None => self.packetiser.finish(&mut self.made),
+        }
+        for packet in std::mem::take(&mut self.made) {
+            self.carry(packet);
+        }
+        message.is_some()
+    }
+
+    fn carry(&mut self, packet: Packet) {
+        self.packets.count(&packet);
+        self.settled_ns = packet.time_ns;
+        let packet = Rc::new(packet);
+        let departing = &mut self.departing;
+        let lost =
+            self.lines.each_mut().map(|line| line.carry(&packet, |departure| departing.push(Reverse(departure))));
+        if lost == [true, true] && packet.kind == Kind::Data {
+            self.lost_on_both.count(&packet);
+        }
+    }
+}
+
+impl Iterator for Feed {
+    type Item = Departure;
+
+    fn next(&mut self) -> Option<Departure> {
+        loop {
+            if self.departing.peek().is_some_and(|Reverse(first)| first.time_ns <= self.settled_ns) {
+                let Reverse(departure) = self.departing.pop()?;
+                self.lines[departure.line_idx].arrive(&departure);
+                return Some(departure);
+            }
+            if self.settled_ns == u64::MAX {
+                return None;
+            }
+            if !self.advance() {
+                self.settled_ns = u64::MAX;
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! A believable ITCH 5.0 day from a seed, on two lines, and the truth about it.
+//!
+//! ```text
+//!   settings ─> session ─> packetiser ─> line A, line B ─> feed ─┬─> capture (a file, or any writer)
+
+//!                                                               └─> truth   (what a receiver must find)
+//! ```
+//!
+//! The binary `exchange-sim` is the two sinks behind flags. The library is for tests and tools that want the day or
+//! its [`Truth`]: the same settings give the same bytes on every machine.
+#![forbid(unsafe_code)]
+
+mod settings;
+
+mod random;
+mod session;
+
+mod line;
+mod packetiser;
+
+mod feed;
+mod truth;
+
+mod capture;
+
+mod error;
+
+pub use capture::{generate, write_capture};
+pub use error::{Error, check_directory};
+pub use feed::Feed;
+pub use line::{Departure, REORDER_DELAY_NS_MAX};
+pub use packetiser::{Kind, Packet};
+pub use session::{Session, TimedMessage};
+pub use settings::{Burst, Group, LineSettings, Probability, SessionName, Settings, SettingsError, parse_count};
+pub use truth::{BookTop, LineTruth, LostOnBoth, Packets, PriceLevel, SequenceRange, Truth};

@@ -1,0 +1,155 @@
+//! One line: what happens to packets between the exchange and the receiver.
+//!
+//! A packet is lost, or it departs after the line's latency, perhaps held back so that others overtake it, perhaps
+//! twice. Each line has its own stream of chance and draws the same for each packet, used or not, so that changing
+//! the loss of one line leaves all else as it was.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use crate::packetiser::Packet;
+use crate::random::Random;
+use crate::settings::{LineSettings, Settings};
+use crate::truth::{LineTruth, Packets};
+
+/// A packet that is held back is so for at least this time …
+const REORDER_DELAY_NS_MIN: u64 = 10_000;
+/// … and less than this one. Handlers that wait longer for a hole to close never take a late packet for a lost one.
+pub const REORDER_DELAY_NS_MAX: u64 = 100_000;
+/// A second copy follows the first one within this time.
+const DUPLICATE_DELAY_NS_MAX: u64 = 5_000;
+/// From the exchange to the receiver: line B takes the longer way.
+const LATENCY_NS: [u64; 2] = [1_000, 3_000];
+/// The latency varies by less than this.
+const JITTER_NS: u64 = 2_000;
+/// On the wire beside the payload: preamble, Ethernet, IPv4 and UDP headers, check sequence and gap.
+const WIRE_OVERHEAD_LEN: u64 = 8 + 14 + 20 + 8 + 4 + 12;
+
+/// A packet on its way to the receiver. Departures are ordered by time and, at the same time, as they were made.
+#[derive(Clone, Debug)]
+pub struct Departure {
+    /// When the receiver sees it, in nanoseconds since midnight New York.
+    pub time_ns: u64,
+    /// 0 for line A, 1 for line B.
+    pub line_idx: usize,
+    /// What it carries.
+    pub packet: Rc<Packet>,
+    /// The packet has departed before.
+    is_copy: bool,
+    /// Position among the departures of its line: breaks ties, so that the order is the same in every run.
+    number: u64,
+}
+
+/// Draws the fate of packets and keeps the account.
+#[derive(Debug)]
+pub(crate) struct Line {
+    idx: usize,
+    settings: LineSettings,
+    random: Random,
+    /// The wire carries one packet after the other, at 10 Gb/s.
+    free_ns: u64,
+    departures: u64,
+    /// Highest packet that has arrived.
+    arrived_idx: Option<u64>,
+    truth: LineTruth,
+}
+
+impl Line {
+    /// Line A (0) or B (1).
+    pub(crate) fn new(settings: &Settings, idx: usize) -> Self {
+        Self {
+            idx,
+            settings: settings.lines[idx].clone(),
+            random: Random::new(settings.seed, 2 + idx as u64),
+            free_ns: 0,
+            departures: 0,
+            arrived_idx: None,
+            truth: LineTruth {
+                name: ['A', 'B'][idx],
+                lost: Packets::default(),
+                duplicated: Packets::default(),
+                delayed: 0,
+                reordered: 0,
+                sent: Packets::default(),
+            },
+        }
+    }
+
+    /// Takes a packet from the exchange and makes 0, 1 or 2 departures of it. True where it was lost.
+    pub(crate) fn carry(&mut self, packet: &Rc<Packet>, mut depart: impl FnMut(Departure)) -> bool {
+        let lost = self.random.chance(self.settings.loss.get());
+        let held_back = self.random.chance(self.settings.reorder.get());
+        let duplicated = self.random.chance(self.settings.duplicate.get());
+        let latency_ns = LATENCY_NS[self.idx] + self.random.below(JITTER_NS);
+        let hold_ns = REORDER_DELAY_NS_MIN + self.random.below(REORDER_DELAY_NS_MAX - REORDER_DELAY_NS_MIN);
+        let copy_ns = self.random.below(DUPLICATE_DELAY_NS_MAX);
+        if lost {
+            self.truth.lost.count(packet);
+            return true;
+        }
+        let mut time_ns = self.transmit(packet, packet.time_ns + latency_ns);
+        if held_back {
+            self.truth.delayed += 1;
+            time_ns += hold_ns;
+        }
+        depart(self.departure(packet, time_ns, false));
+        if duplicated {
+            self.truth.duplicated.count(packet);
+            depart(self.departure(packet, time_ns + copy_ns, true));
+        }
+        false
+    }
+
+    /// The receiver sees a departure. Called in the order of their times.
+    pub(crate) fn arrive(&mut self, departure: &Departure) {
+        self.truth.sent.count(&departure.packet);
+        let overtaken = self.arrived_idx > Some(departure.packet.idx);
+        if overtaken && !departure.is_copy {
+            self.truth.reordered += 1;
+        }
+        self.arrived_idx = self.arrived_idx.max(Some(departure.packet.idx));
+    }
+
+    /// The account so far.
+    pub(crate) fn into_truth(self) -> LineTruth {
+        self.truth
+    }
+
+    /// When a packet that is ready at `ready_ns` is through: 0.8 ns a byte after the one before it.
+    fn transmit(&mut self, packet: &Packet, ready_ns: u64) -> u64 {
+        let wire_len = packet.payload.len() as u64 + WIRE_OVERHEAD_LEN;
+        self.free_ns = self.free_ns.max(ready_ns) + wire_len * 8 / 10;
+        self.free_ns
+    }
+
+    fn departure(&mut self, packet: &Rc<Packet>, time_ns: u64, is_copy: bool) -> Departure {
+        self.departures += 1;
+        Departure { time_ns, line_idx: self.idx, packet: Rc::clone(packet), is_copy, number: self.departures }
+    }
+}
+
+impl Departure {
+    fn key(&self) -> (u64, usize, u64) {
+        (self.time_ns, self.line_idx, self.number)
+    }
+}
+
+impl Ord for Departure {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Departure {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Departure {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Departure {}

@@ -1,0 +1,221 @@
+//! Puts messages into MoldUDP64 packets: cut at the MTU, sent when they have waited long enough, with heartbeats where
+//! nothing is said.
+//!
+//! Both lines carry the same packets, so this happens once. Time is that of the messages; a packet leaves when it is
+//! full or when its first message has waited for [`WAIT_NS`], and packets leave in the order of their numbers.
+
+use market::Framing;
+use market::framing::MoldUdp64;
+use market::framing::mold_udp64::MoldHeader;
+
+use crate::session::TimedMessage;
+use crate::settings::Settings;
+
+/// How long a message waits for company. Long enough for bursts to fill packets, short against the time that a
+/// receiver waits for the other line.
+const WAIT_NS: u64 = 5_000;
+/// A line that has said nothing for so long says so (MoldUDP64 1.00: "once a second").
+const HEARTBEAT_NS: u64 = 1_000_000_000;
+/// The end of the session is told so often, a heartbeat's time apart, since any of them may be lost.
+const ENDS_OF_SESSION: u32 = 3;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Messages.
+    Data,
+    /// Nothing but the next sequence number.
+    Heartbeat,
+    /// No more messages.
+    EndOfSession,
+}
+
+/// One packet as the exchange sends it to both lines.
+#[derive(Debug)]
+pub struct Packet {
+    /// When it leaves, in nanoseconds since midnight New York.
+    pub time_ns: u64,
+    /// Position among all packets of the day, from 0.
+    pub idx: u64,
+    /// What it is for.
+    pub kind: Kind,
+    /// Number of its first message, or the next number where it has none.
+    pub sequence: u64,
+    /// Messages in it.
+    pub count: u16,
+    /// The UDP payload.
+    pub payload: Box<[u8]>,
+}
+
+/// Messages in, packets out.
+#[derive(Debug)]
+pub(crate) struct Packetiser {
+    session: [u8; 10],
+    payload_max: usize,
+    /// Header and blocks of the packet that is being filled.
+    open: Vec<u8>,
+    count: u16,
+    /// When the first message of the open packet came.
+    opened_ns: u64,
+    next_sequence: u64,
+    last_packet_ns: u64,
+    packets: u64,
+}
+
+impl Packetiser {
+    /// A line that begins at `start_ns` with a heartbeat, so that receivers know the first number.
+    pub(crate) fn new(settings: &Settings, start_ns: u64) -> Self {
+        Self {
+            session: settings.session.bytes(),
+            payload_max: settings.payload_max(),
+            open: vec![0; MoldUdp64::HEADER_LEN],
+            count: 0,
+            opened_ns: 0,
+            next_sequence: 1,
+            last_packet_ns: start_ns - HEARTBEAT_NS,
+            packets: 0,
+        }
+    }
+
+    /// Takes the next message, after the packets that leave before it.
+    pub(crate) fn push(&mut self, message: &TimedMessage, out: &mut Vec<Packet>) {
+        self.pass_time(message.time_ns, out);
+        let bytes = message.bytes();
+        let block_len = MoldUdp64::PREFIX_LEN + bytes.len();
+        if self.open.len() + block_len > self.payload_max {
+            self.close(message.time_ns, out);
+        }
+        if self.count == 0 {
+            self.opened_ns = message.time_ns;
+        }
+        let start = self.open.len();
+        self.open.resize(start + block_len, 0);
+        let (prefix, block) = self.open[start..].split_at_mut(MoldUdp64::PREFIX_LEN);
+        MoldUdp64::emit_prefix(bytes.len(), prefix);
+        block.copy_from_slice(bytes);
+        self.count += 1;
+    }
+
+    /// Sends what waits, and the end of the session.
+    pub(crate) fn finish(&mut self, out: &mut Vec<Packet>) {
+        if self.count > 0 {
+            self.close(self.opened_ns + WAIT_NS, out);
+        }
+        for _ in 0..ENDS_OF_SESSION {
+            let payload = MoldHeader::emit_end_of_session(self.session, self.next_sequence);
+            self.send(self.last_packet_ns + HEARTBEAT_NS, Kind::EndOfSession, &payload, out);
+        }
+    }
+
+    /// Sends the open packet if it has waited long enough by `now_ns`, and the heartbeats that were due until then.
+    fn pass_time(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
+        if self.count > 0 {
+            if now_ns <= self.opened_ns + WAIT_NS {
+                return;
+            }
+            self.close(self.opened_ns + WAIT_NS, out);
+        }
+        while self.last_packet_ns + HEARTBEAT_NS <= now_ns {
+            let mut payload = [0; MoldUdp64::HEADER_LEN];
+            MoldUdp64::emit_raw(&MoldHeader::new(self.session, self.next_sequence), 0, 0, &mut payload);
+            self.send(self.last_packet_ns + HEARTBEAT_NS, Kind::Heartbeat, &payload, out);
+        }
+    }
+
+    fn close(&mut self, time_ns: u64, out: &mut Vec<Packet>) {
+        let mut payload = std::mem::take(&mut self.open);
+        let body_len = payload.len() - MoldUdp64::HEADER_LEN;
+        let header = MoldHeader::new(self.session, self.next_sequence);
+        MoldUdp64::emit_raw(&header, self.count.into(), body_len, &mut payload);
+        self.send(time_ns, Kind::Data, &payload, out);
+        self.next_sequence += u64::from(self.count);
+        self.count = 0;
+        payload.truncate(MoldUdp64::HEADER_LEN);
+        self.open = payload;
+    }
+
+    fn send(&mut self, time_ns: u64, kind: Kind, payload: &[u8], out: &mut Vec<Packet>) {
+        let count = if kind == Kind::Data { self.count } else { 0 };
+        let (idx, sequence) = (self.packets, self.next_sequence);
+        out.push(Packet { time_ns, idx, kind, sequence, count, payload: payload.into() });
+        self.packets += 1;
+        self.last_packet_ns = time_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Session;
+    use market::framing::PacketKind;
+
+    const MESSAGES: u64 = 20_000;
+
+    fn settings(mtu: u16) -> Settings {
+        Settings { symbols: 20, messages: MESSAGES, mtu, ..Settings::default() }
+    }
+
+    fn packets(settings: &Settings) -> Vec<Packet> {
+        let mut packetiser = Packetiser::new(settings, crate::session::START_NS);
+        let mut out = Vec::new();
+        for message in Session::new(settings) {
+            packetiser.push(&message, &mut out);
+        }
+        packetiser.finish(&mut out);
+        out
+    }
+
+    #[test]
+    fn packets_never_pass_the_mtu_and_bursts_fill_them() {
+        for mtu in [94, 576, 1500, 9000] {
+            let settings = settings(mtu);
+            let packets = packets(&settings);
+            let largest = packets.iter().map(|packet| packet.payload.len()).max().unwrap();
+            assert!(largest <= settings.payload_max(), "mtu {mtu}: {largest}");
+            assert!(mtu > 1500 || largest + 46 > settings.payload_max(), "mtu {mtu}: {largest}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_times_follow_each_other() {
+        let packets = packets(&settings(1500));
+        let mut next = 1;
+        for packet in &packets {
+            assert_eq!(packet.sequence, next);
+            next += u64::from(packet.count);
+        }
+        assert_eq!(next, MESSAGES + 1);
+        assert!(packets.is_sorted_by(|a, b| a.time_ns <= b.time_ns && a.idx + 1 == b.idx));
+    }
+
+    #[test]
+    fn payloads_parse_to_what_the_packet_says() {
+        for packet in packets(&settings(1500)) {
+            let parsed = MoldUdp64::parse(&packet.payload).unwrap();
+            assert_eq!((parsed.header.seq, parsed.header.count), (packet.sequence, packet.count.into()));
+            let kind = match packet.kind {
+                Kind::Data => PacketKind::Data,
+                Kind::Heartbeat => PacketKind::Heartbeat,
+                Kind::EndOfSession => PacketKind::EndOfSession,
+            };
+            assert_eq!(parsed.header.kind, kind);
+            assert_eq!(&parsed.raw.session, b"SIM0000001");
+        }
+    }
+
+    #[test]
+    fn line_is_never_silent_for_more_than_a_second() {
+        let packets = packets(&settings(1500));
+        assert!(packets.windows(2).all(|pair| pair[1].time_ns - pair[0].time_ns <= HEARTBEAT_NS));
+        assert_eq!(packets[0].kind, Kind::Heartbeat);
+        assert!(packets.iter().filter(|packet| packet.kind == Kind::Heartbeat).count() > 3);
+    }
+
+    #[test]
+    fn session_ends_three_times_and_nothing_follows() {
+        let packets = packets(&settings(1500));
+        let ends = packets.iter().position(|packet| packet.kind == Kind::EndOfSession).unwrap();
+        assert_eq!(packets.len() - ends, 3);
+        assert!(packets[ends..].iter().all(|packet| packet.kind == Kind::EndOfSession));
+    }
+}

@@ -1,0 +1,485 @@
+//! What a day is made of: everything that, together with the seed, decides each byte.
+//!
+//! The command line fills [`Settings`], tests build them from `default()`, and the truth file carries them, so that
+//! any capture can be made again. Flags are read by the `FromStr` of their type; what only shows when two settings
+//! are seen together is found by [`Settings::check`].
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Ethernet's payload less the IPv4 and UDP headers is what a packet of the feed may hold.
+pub(crate) const IPV4_AND_UDP_LEN: usize = 20 + 8;
+/// MoldUDP64 downstream header.
+pub(crate) const MOLD_HEADER_LEN: usize = 20;
+/// Room for the headers and one block of the longest message that the day sends (44 bytes and their length).
+const MTU_MIN: u16 = (IPV4_AND_UDP_LEN + MOLD_HEADER_LEN + 2 + 44) as u16;
+/// The largest frame that common switches carry.
+const MTU_MAX: u16 = 9216;
+/// A locate code for each symbol must fit, and the directory must be sent before the day begins.
+const SYMBOLS_MAX: u16 = 10_000;
+/// Per symbol: directory, trading action, opening and closing cross and the two executions of the opening cross.
+const FRAME_PER_SYMBOL: u64 = 6;
+/// The six system events of a day.
+const FRAME_FIXED: u64 = 6;
+/// The market opens at 09:30 and the clock of ITCH ends at midnight.
+const SPAN_MAX_S: u64 = 14 * 3600;
+/// Faster than any port; beyond it all gaps would round to 0 ns.
+const RATE_MAX: u64 = 100_000_000;
+
+/// One day of one exchange on two lines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The same seed and settings give the same bytes.
+    pub seed: u64,
+    /// Listed symbols.
+    pub symbols: u16,
+    /// ITCH messages of the whole day, system events and directory included.
+    pub messages: u64,
+    /// Messages a second while the market is open, on average.
+    pub rate: u64,
+    /// Microbursts, inside `rate`.
+    pub burst: Burst,
+    /// MoldUDP64 session, 1 to 10 characters.
+    pub session: SessionName,
+    /// UDP destination port of both lines.
+    pub port: u16,
+    /// Longest IPv4 packet in bytes.
+    pub mtu: u16,
+    /// IPv4 time to live.
+    pub ttl: u8,
+    /// Line A and line B.
+    pub lines: [LineSettings; 2],
+}
+
+/// Where one line goes and what is done to it on the way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LineSettings {
+    /// Multicast group.
+    pub group: Group,
+    /// A packet does not arrive.
+    pub loss: Probability,
+    /// A packet is held back for up to [`crate::REORDER_DELAY_NS_MAX`], so that later ones overtake it.
+    pub reorder: Probability,
+    /// A packet arrives twice.
+    pub duplicate: Probability,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let line = |group| LineSettings {
+            group,
+            loss: Probability::default(),
+            reorder: Probability::default(),
+            duplicate: Probability::default(),
+        };
+        Self {
+            seed: 1,
+            symbols: 300,
+            messages: 1_000_000,
+            rate: 100_000,
+            burst: Burst::of_rate(100_000),
+            session: SessionName::default(),
+            port: 26477,
+            mtu: 1500,
+            ttl: 1,
+            // MCAST-TEST-NET (RFC 6676): never a group of somebody's network.
+            lines: [line(Group(Ipv4Addr::new(233, 252, 0, 1))), line(Group(Ipv4Addr::new(233, 252, 0, 2)))],
+        }
+    }
+}
+
+impl Settings {
+    /// Payload bytes that a packet may hold.
+    pub fn payload_max(&self) -> usize {
+        usize::from(self.mtu) - IPV4_AND_UDP_LEN
+    }
+
+    /// Finds what no flag shows alone.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if !(1..=SYMBOLS_MAX).contains(&self.symbols) {
+            return Err(SettingsError::Symbols(self.symbols));
+        }
+        let messages_min = FRAME_FIXED + FRAME_PER_SYMBOL * u64::from(self.symbols);
+        if self.messages < messages_min {
+            return Err(SettingsError::FewMessages { messages: self.messages, messages_min, symbols: self.symbols });
+        }
+        if !(1..=RATE_MAX).contains(&self.rate) {
+            return Err(SettingsError::Rate(self.rate));
+        }
+        if self.messages / self.rate > SPAN_MAX_S {
+            let rate_min = self.messages / SPAN_MAX_S + 1;
+            return Err(SettingsError::LongDay { messages: self.messages, rate: self.rate, rate_min });
+        }
+        if self.burst.messages_per_second() > self.rate as f64 {
+            return Err(SettingsError::Burst { burst: self.burst, rate: self.rate });
+        }
+        if !(MTU_MIN..=MTU_MAX).contains(&self.mtu) {
+            return Err(SettingsError::Mtu(self.mtu));
+        }
+        if self.port == 0 {
+            return Err(SettingsError::Port);
+        }
+        if self.ttl == 0 {
+            return Err(SettingsError::Ttl);
+        }
+        if self.lines[0].group == self.lines[1].group {
+            return Err(SettingsError::SameGroup(self.lines[0].group));
+        }
+        Ok(())
+    }
+}
+
+/// Settings that do not make a day.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SettingsError {
+    /// No symbol, or more than locate codes are given to.
+    Symbols(u16),
+    /// Fewer messages than open and close the day.
+    FewMessages {
+        /// Asked for.
+        messages: u64,
+        /// Needed.
+        messages_min: u64,
+        /// For so many symbols.
+        symbols: u16,
+    },
+    /// No message a second, or more than nanoseconds can tell apart.
+    Rate(u64),
+    /// The day would run past midnight.
+    LongDay {
+        /// Asked for.
+        messages: u64,
+        /// Asked for.
+        rate: u64,
+        /// The slowest rate that ends in time.
+        rate_min: u64,
+    },
+    /// More messages in bursts than in all.
+    Burst {
+        /// Asked for.
+        burst: Burst,
+        /// Asked for.
+        rate: u64,
+    },
+    /// Too small for one message, or larger than a jumbo frame.
+    Mtu(u16),
+    /// UDP port 0.
+    Port,
+    /// A packet with TTL 0 is never sent.
+    Ttl,
+    /// Both lines in one group: nobody could tell them apart.
+    SameGroup(Group),
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Symbols(symbols) => {
+                write!(f, "--symbols {symbols} is out of range: use 1 to {SYMBOLS_MAX}")
+            }
+            Self::FewMessages { messages, messages_min, symbols } => write!(
+                f,
+                "--messages {messages} cannot open and close a day of {symbols} symbols: use {messages_min} or more, \
+                 or fewer --symbols"
+            ),
+            Self::Rate(rate) => write!(f, "--rate {rate} is out of range: use 1 to {RATE_MAX} messages a second"),
+            Self::LongDay { messages, rate, rate_min } => write!(
+                f,
+                "--messages {messages} at --rate {rate} would run past midnight: use a rate of {rate_min} or more, \
+                 or fewer messages"
+            ),
+            Self::Burst { burst, rate } => write!(
+                f,
+                "--burst {burst} alone is {} messages a second, above --rate {rate}: use smaller or fewer bursts",
+                burst.messages_per_second()
+            ),
+            Self::Mtu(mtu) => write!(f, "--mtu {mtu} is out of range: use {MTU_MIN} to {MTU_MAX} bytes"),
+            Self::Port => write!(f, "--port 0 is no port: use 1 to 65535"),
+            Self::Ttl => write!(f, "--ttl 0 never leaves the host: use 1 to 255"),
+            Self::SameGroup(group) => {
+                write!(f, "--group-a and --group-b are both {group}: give each line its own group")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+/// An IPv4 multicast group that a feed may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Group(Ipv4Addr);
+
+impl Group {
+    /// The address.
+    pub fn address(self) -> Ipv4Addr {
+        self.0
+    }
+}
+
+impl FromStr for Group {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const RANGE: &str = "use 224.0.1.0 to 239.255.255.255, for example 233.252.0.1";
+        let address: Ipv4Addr = text.parse().map_err(|_| format!("not an IPv4 address; {RANGE}"))?;
+        if !address.is_multicast() {
+            return Err(format!("not a multicast address; {RANGE}"));
+        }
+        // RFC 5771 section 4: routers speak to each other there.
+        if address.octets()[..3] == [224, 0, 0] {
+            return Err(format!("224.0.0.0/24 is kept for routing protocols; {RANGE}"));
+        }
+        Ok(Self(address))
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Something that happens to a packet by chance: `0.001` and `0.1%` are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Probability(f64);
+
+impl Probability {
+    /// From 0.0 to 1.0.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Probability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, scale) = match text.strip_suffix('%') {
+            Some(percent) => (percent, 100.0),
+            None => (text, 1.0),
+        };
+        let value: f64 = number.trim().parse().map_err(|_| format!("not a number; {PROBABILITY_FORM}"))?;
+        Self::try_from(value / scale)
+    }
+}
+
+const PROBABILITY_FORM: &str = "use a probability from 0 to 1 such as 0.001, or a percentage such as 0.1%";
+
+impl TryFrom<f64> for Probability {
+    type Error = String;
+
+    fn try_from(value: f64) -> Result<Self, String> {
+        if !(0.0..=1.0).contains(&value) {
+            return Err(format!("outside of 0 to 1; {PROBABILITY_FORM}"));
+        }
+        Ok(Self(value))
+    }
+}
+
+/// Microbursts: `500@20` is 500 messages about a microsecond apart, 20 times a second on average.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Burst {
+    /// Messages in one burst.
+    pub size: u32,
+    /// Bursts a second, on average; they come as a Poisson process.
+    pub per_second: f64,
+}
+
+impl Burst {
+    /// None at all.
+    pub const NONE: Self = Self { size: 0, per_second: 0.0 };
+
+    /// What a day of `rate` messages a second has where nothing else is asked for: a tenth of its messages come in
+    /// bursts of 200, which fill half a dozen packets each.
+    pub fn of_rate(rate: u64) -> Self {
+        Self { size: 200, per_second: rate as f64 / 2000.0 }
+    }
+
+    /// Messages a second that come in bursts.
+    pub fn messages_per_second(self) -> f64 {
+        f64::from(self.size) * self.per_second
+    }
+}
+
+impl FromStr for Burst {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORM: &str = "use SIZE@PER_SECOND such as 500@20, or none";
+        if text == "none" {
+            return Ok(Self::NONE);
+        }
+        let (size, per_second) = text.split_once('@').ok_or_else(|| format!("no '@' in it; {FORM}"))?;
+        let size = size.parse().map_err(|_| format!("'{size}' is not a count of messages; {FORM}"))?;
+        let per_second: f64 =
+            per_second.parse().map_err(|_| format!("'{per_second}' is not a number of bursts a second; {FORM}"))?;
+        if !(0.0..=1e6).contains(&per_second) {
+            return Err(format!("{per_second} bursts a second is outside of 0 to 1000000; {FORM}"));
+        }
+        Ok(Self { size, per_second })
+    }
+}
+
+impl fmt::Display for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.size, self.per_second)
+    }
+}
+
+/// A MoldUDP64 session name: 1 to 10 visible ASCII characters, padded with spaces on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionName(String);
+
+impl SessionName {
+    /// As it stands in the header.
+    pub fn bytes(&self) -> [u8; 10] {
+        let mut bytes = [b' '; 10];
+        bytes[..self.0.len()].copy_from_slice(self.0.as_bytes());
+        bytes
+    }
+}
+
+impl Default for SessionName {
+    fn default() -> Self {
+        Self("SIM0000001".into())
+    }
+}
+
+impl FromStr for SessionName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !(1..=10).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a session is 1 to 10 visible ASCII characters, for example SIM0000001".into());
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A count with an optional k, M or G: `250k` is 250000.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    let (digits, scale) = match text.as_bytes().last() {
+        Some(b'k') => (&text[..text.len() - 1], 1_000),
+        Some(b'M') => (&text[..text.len() - 1], 1_000_000),
+        Some(b'G') => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let count: u64 = digits.parse().map_err(|_| "use a whole number such as 250000, 250k or 1M")?;
+    count.checked_mul(scale).ok_or_else(|| "larger than 64 bits hold".into())
+}
+
+/// The text form is also the form in the truth file.
+macro_rules! serde_as_text {
+    ($($name:ident),*) => {$(
+        impl TryFrom<String> for $name {
+            type Error = String;
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.to_string()
+            }
+        }
+    )*};
+}
+serde_as_text!(Group, Burst, SessionName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused<T: FromStr<Err = String>>(text: &str, because: &str) {
+        let error = text.parse::<T>().err().unwrap_or_else(|| panic!("'{text}' was accepted"));
+        assert!(error.contains(because), "'{text}': {error}");
+    }
+
+    fn wrong(change: impl FnOnce(&mut Settings)) -> SettingsError {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        settings.check().unwrap_err()
+    }
+
+    #[test]
+    fn group_that_is_not_multicast_is_refused() {
+        refused::<Group>("10.0.0.1", "not a multicast");
+        refused::<Group>("240.0.0.1", "not a multicast");
+        refused::<Group>("224.0.0.18", "routing protocols");
+        refused::<Group>("ff02::1", "not an IPv4");
+        assert!("224.0.1.0".parse::<Group>().is_ok());
+        assert!("239.255.255.255".parse::<Group>().is_ok());
+    }
+
+    #[test]
+    fn probability_reads_fractions_and_percentages() {
+        assert_eq!("0.1%".parse::<Probability>().unwrap(), "0.001".parse().unwrap());
+        assert_eq!("100%".parse::<Probability>().unwrap().get(), 1.0);
+        refused::<Probability>("1.5", "outside");
+        refused::<Probability>("101%", "outside");
+        refused::<Probability>("-1%", "outside");
+        refused::<Probability>("nan", "outside");
+        refused::<Probability>("few", "not a number");
+        refused::<Probability>("%", "not a number");
+    }
+
+    #[test]
+    fn burst_reads_size_and_frequency() {
+        assert_eq!("500@20".parse::<Burst>().unwrap(), Burst { size: 500, per_second: 20.0 });
+        assert_eq!("none".parse::<Burst>().unwrap(), Burst::NONE);
+        refused::<Burst>("500", "no '@'");
+        refused::<Burst>("x@2", "count of messages");
+        refused::<Burst>("5@", "bursts a second");
+        refused::<Burst>("5@-1", "outside");
+        refused::<Burst>("5@inf", "outside");
+    }
+
+    #[test]
+    fn session_is_one_to_ten_visible_characters() {
+        refused::<SessionName>("", "1 to 10");
+        refused::<SessionName>("ELEVENCHARS", "1 to 10");
+        refused::<SessionName>("A B", "visible");
+        refused::<SessionName>("é", "visible");
+        assert_eq!(&"DAY1".parse::<SessionName>().unwrap().bytes(), b"DAY1      ");
+    }
+
+    #[test]
+    fn count_reads_its_suffix() {
+        assert_eq!(parse_count("250k"), Ok(250_000));
+        assert_eq!(parse_count("1M"), Ok(1_000_000));
+        assert!(parse_count("").is_err());
+        assert!(parse_count("M").is_err());
+        assert!(parse_count("-1").is_err());
+        assert!(parse_count("99999999999G").is_err());
+    }
+
+    #[test]
+    fn settings_that_make_no_day_are_named() {
+        assert_eq!(wrong(|s| s.symbols = 0), SettingsError::Symbols(0));
+        assert_eq!(
+            wrong(|s| s.messages = 1805),
+            SettingsError::FewMessages { messages: 1805, messages_min: 1806, symbols: 300 }
+        );
+        assert_eq!(wrong(|s| s.rate = 0), SettingsError::Rate(0));
+        assert!(matches!(wrong(|s| s.rate = 1), SettingsError::LongDay { rate_min: 20, .. }));
+        assert!(matches!(wrong(|s| s.burst.size = 2001), SettingsError::Burst { .. }));
+        assert_eq!(wrong(|s| s.mtu = 93), SettingsError::Mtu(93));
+        assert_eq!(wrong(|s| s.port = 0), SettingsError::Port);
+        assert_eq!(wrong(|s| s.ttl = 0), SettingsError::Ttl);
+        assert!(matches!(wrong(|s| s.lines[1].group = s.lines[0].group), SettingsError::SameGroup(_)));
+        assert_eq!(Settings::default().check(), Ok(()));
+    }
+}
