@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   settings ─> session ─> packetiser ─> line A, line B ─> feed ─┬─> capture (a file, or any writer)
-
+//!                                                               ├─> publish (kernel UDP sockets)
 //!                                                               └─> truth   (what a receiver must find)
 //! ```
 //!
@@ -22,6 +22,7 @@ mod feed;
 mod truth;
 
 mod capture;
+mod publish;
 
 mod error;
 
@@ -30,6 +31,7 @@ pub use error::{Error, check_directory};
 pub use feed::Feed;
 pub use line::{Departure, REORDER_DELAY_NS_MAX};
 pub use packetiser::{Kind, Packet};
+pub use publish::{Interface, Outlet, Published, publish};
 pub use session::{Session, TimedMessage};
 pub use settings::{Burst, Group, LineSettings, Probability, SessionName, Settings, SettingsError, parse_count};
 pub use truth::{BookTop, LineTruth, LostOnBoth, Packets, PriceLevel, SequenceRange, Truth};

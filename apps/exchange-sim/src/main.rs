@@ -1,3 +1,223 @@
-//! Stub.
+//! `exchange-sim`: the day into a capture, or onto the network.
+//!
+//! Exit codes: 0 done, 1 it failed, 2 the command line makes no sense.
 
-fn main() {}
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use exchange_sim::{
+    Burst, Error, Group, Interface, LineSettings, Outlet, Probability, SessionName, Settings, Truth, parse_count,
+};
+
+/// A believable ITCH 5.0 day from a seed, as MoldUDP64 on an A and a B line.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the day into a capture (pcap with nanoseconds), and the truth about it beside it.
+    Generate {
+        /// The capture; the truth goes to the same name with .truth.json added.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        #[command(flatten)]
+        day: Day,
+    },
+    /// Send the day through kernel UDP sockets, each packet at its time.
+    Publish {
+        /// Send from the interface that has this address.
+        #[arg(long, value_name = "ADDRESS", default_value_t = Interface::LOOPBACK)]
+        interface: Interface,
+        /// Receivers on this host do not hear it (on the loopback interface they always do).
+        #[arg(long)]
+        no_loopback: bool,
+        /// Write the truth about the day here, once it is over.
+        #[arg(long, value_name = "FILE")]
+        truth: Option<PathBuf>,
+        #[command(flatten)]
+        day: Day,
+    },
+}
+
+/// The flags that make a day.
+#[derive(Args)]
+struct Day {
+    /// The same seed and flags give the same bytes.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Listed symbols.
+    #[arg(long, default_value_t = 300)]
+    symbols: u16,
+    /// ITCH messages of the whole day; k, M and G are understood.
+    #[arg(long, default_value = "1M", value_parser = parse_count)]
+    messages: u64,
+    /// Messages a second while the market is open, on average; k, M and G are understood.
+    #[arg(long, default_value = "100k", value_parser = parse_count)]
+    rate: u64,
+    /// Microbursts within the rate: messages in one, and how many a second; or none [default: a tenth of the rate, in
+    /// bursts of 200].
+    #[arg(long, value_name = "SIZE@PER_SECOND")]
+    burst: Option<Burst>,
+    /// MoldUDP64 session, 1 to 10 characters.
+    #[arg(long, default_value_t)]
+    session: SessionName,
+    /// Multicast group of line A.
+    #[arg(long, default_value_t = Settings::default().lines[0].group)]
+    group_a: Group,
+    /// Multicast group of line B.
+    #[arg(long, default_value_t = Settings::default().lines[1].group)]
+    group_b: Group,
+    /// UDP port of both groups.
+    #[arg(long, default_value_t = 26477)]
+    port: u16,
+    /// Longest IPv4 packet in bytes.
+    #[arg(long, default_value_t = 1500)]
+    mtu: u16,
+    /// IPv4 time to live.
+    #[arg(long, default_value_t = 1)]
+    ttl: u8,
+    #[command(flatten)]
+    injected: Injected,
+}
+
+/// What is done to packets: a probability such as 0.001, or a percentage such as 0.1%.
+#[derive(Args)]
+#[command(next_help_heading = "Injected faults, as a probability (0.001) or a percentage (0.1%)")]
+struct Injected {
+    /// A packet is lost, on either line.
+    #[arg(long, value_name = "P")]
+    loss: Option<Probability>,
+    /// A packet is lost on line A.
+    #[arg(long, value_name = "P", conflicts_with = "loss")]
+    loss_a: Option<Probability>,
+    /// A packet is lost on line B.
+    #[arg(long, value_name = "P", conflicts_with = "loss")]
+    loss_b: Option<Probability>,
+    /// A packet is held back for 10 to 100 us, on either line, so that those close behind overtake it.
+    #[arg(long, value_name = "P")]
+    reorder: Option<Probability>,
+    /// A packet is held back on line A.
+    #[arg(long, value_name = "P", conflicts_with = "reorder")]
+    reorder_a: Option<Probability>,
+    /// A packet is held back on line B.
+    #[arg(long, value_name = "P", conflicts_with = "reorder")]
+    reorder_b: Option<Probability>,
+    /// A packet comes twice, on either line.
+    #[arg(long, value_name = "P")]
+    duplicate: Option<Probability>,
+    /// A packet comes twice on line A.
+    #[arg(long, value_name = "P", conflicts_with = "duplicate")]
+    duplicate_a: Option<Probability>,
+    /// A packet comes twice on line B.
+    #[arg(long, value_name = "P", conflicts_with = "duplicate")]
+    duplicate_b: Option<Probability>,
+}
+
+impl Day {
+    fn settings(self) -> Settings {
+        let faults = &self.injected;
+        let either = |both: Option<Probability>, one: Option<Probability>| both.or(one).unwrap_or_default();
+        let line_a = LineSettings {
+            group: self.group_a,
+            loss: either(faults.loss, faults.loss_a),
+            reorder: either(faults.reorder, faults.reorder_a),
+            duplicate: either(faults.duplicate, faults.duplicate_a),
+        };
+        let line_b = LineSettings {
+            group: self.group_b,
+            loss: either(faults.loss, faults.loss_b),
+            reorder: either(faults.reorder, faults.reorder_b),
+            duplicate: either(faults.duplicate, faults.duplicate_b),
+        };
+        Settings {
+            seed: self.seed,
+            symbols: self.symbols,
+            messages: self.messages,
+            rate: self.rate,
+            burst: self.burst.unwrap_or(Burst::of_rate(self.rate)),
+            session: self.session,
+            port: self.port,
+            mtu: self.mtu,
+            ttl: self.ttl,
+            lines: [line_a, line_b],
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Generate { out, day } => generate(&out, day),
+        Command::Publish { interface, no_loopback, truth, day } => {
+            publish(Outlet { interface, loopback: !no_loopback }, truth, day)
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // Clap prints it with the usage and leaves with code 2.
+        Err(Error::Settings(error)) => Cli::command().error(ErrorKind::ValueValidation, error).exit(),
+        Err(error) => {
+            eprintln!("exchange-sim: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn generate(out: &Path, day: Day) -> Result<(), Error> {
+    let started = Instant::now();
+    let truth = exchange_sim::generate(&day.settings(), out)?;
+    println!("{} and {}", out.display(), Truth::path_beside(out).display());
+    print_account(&truth);
+    println!("  in {:.2} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn publish(outlet: Outlet, truth_path: Option<PathBuf>, day: Day) -> Result<(), Error> {
+    let settings = day.settings();
+    settings.check()?;
+    if let Some(path) = &truth_path {
+        exchange_sim::check_directory(path)?;
+    }
+    let seconds = settings.messages / settings.rate;
+    println!("publishing from {} for {seconds} s of open market and some ten more", outlet.interface);
+    let published = exchange_sim::publish(&settings, &outlet)?;
+    print_account(&published.truth);
+    let (elapsed, late_max) = (published.elapsed.as_secs_f64(), published.late_max.as_secs_f64() * 1e6);
+    println!("  in {elapsed:.2} s; the latest packet left {late_max:.0} us after its time");
+    match truth_path {
+        Some(path) => published.truth.write(&path),
+        None => Ok(()),
+    }
+}
+
+/// The account in a few lines; the truth file has all of it.
+fn print_account(truth: &Truth) {
+    let by_type: Vec<String> = truth.by_type.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    println!("  {} messages ({}) on {} symbols", truth.messages, by_type.join(", "), truth.book_tops.len());
+    for (line, settings) in truth.lines.iter().zip(&truth.settings.lines) {
+        println!(
+            "  line {} {}:{}: {} packets = {} made - {} lost + {} duplicated; {} reordered",
+            line.name,
+            settings.group,
+            truth.settings.port,
+            line.sent.total,
+            truth.packets.total,
+            line.lost.total,
+            line.duplicated.total,
+            line.reordered
+        );
+    }
+    println!(
+        "  {} messages receivable = {} sent - {} lost on both lines in {} ranges",
+        truth.receivable,
+        truth.messages,
+        truth.lost_on_both.messages,
+        truth.lost_on_both.ranges.len()
+    );
+}

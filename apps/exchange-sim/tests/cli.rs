@@ -1,0 +1,155 @@
+//! The command line as a person meets it: what is refused, with which words and which exit code.
+#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use exchange_sim::Truth;
+use tempfile::tempdir;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_exchange-sim")).args(arguments).output().unwrap()
+}
+
+/// Runs `generate` with `flags` added, expects the exit code, and that the error says all of `words`.
+fn refused(flags: &[&str], code: i32, words: &[&str]) {
+    let directory = tempdir().unwrap();
+    let out = directory.path().join("day.pcap");
+    let mut arguments = vec!["generate", "--out", out.to_str().unwrap()];
+    arguments.extend(flags);
+    let output = run(&arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{flags:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{flags:?} should say '{word}': {error}");
+    }
+    assert!(!out.exists(), "{flags:?} left a file");
+}
+
+#[test]
+fn bad_flags_are_usage_errors_that_say_what_to_do() {
+    refused(&["--group-a", "10.0.0.1"], 2, &["--group-a", "not a multicast address", "for example"]);
+    refused(&["--group-b", "224.0.0.1"], 2, &["--group-b", "routing protocols"]);
+    refused(&["--group-a", "239.1.1.1", "--group-b", "239.1.1.1"], 2, &["both 239.1.1.1", "its own group"]);
+    refused(&["--loss", "120%"], 2, &["--loss", "outside of 0 to 1", "0.1%"]);
+    refused(&["--loss-a", "some"], 2, &["--loss-a", "not a number"]);
+    refused(&["--loss", "1%", "--loss-b", "1%"], 2, &["cannot be used with"]);
+    refused(&["--messages", "100"], 2, &["--messages 100", "1806 or more"]);
+    refused(&["--messages", "many"], 2, &["--messages", "whole number"]);
+    refused(&["--symbols", "0"], 2, &["--symbols 0", "1 to 10000"]);
+    refused(&["--rate", "0"], 2, &["--rate 0"]);
+    refused(&["--rate", "1"], 2, &["midnight", "rate of 20"]);
+    refused(&["--burst", "1000@1000"], 2, &["--burst 1000@1000", "above --rate 100000"]);
+    refused(&["--burst", "big"], 2, &["SIZE@PER_SECOND"]);
+    refused(&["--session", "MUCH TOO LONG"], 2, &["1 to 10 visible"]);
+    refused(&["--port", "0"], 2, &["--port 0"]);
+    refused(&["--port", "70000"], 2, &["--port"]);
+    refused(&["--mtu", "60"], 2, &["--mtu 60", "94 to 9216"]);
+    refused(&["--ttl", "0"], 2, &["--ttl 0"]);
+    refused(&["--sede", "1"], 2, &["--seed"]);
+}
+
+#[test]
+fn no_command_and_no_output_are_usage_errors() {
+    assert_eq!(run(&[]).status.code(), Some(2));
+    assert_eq!(run(&["generate"]).status.code(), Some(2));
+    assert_eq!(run(&["publish", "--interface", "0.0.0.0"]).status.code(), Some(2));
+}
+
+#[test]
+fn missing_directory_is_a_failure_that_names_it() {
+    let output = run(&["generate", "--messages", "2000", "--out", "/nowhere/at/all/day.pcap"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("no directory /nowhere/at/all") && error.contains("create it"), "{error}");
+}
+
+#[test]
+fn output_that_is_a_directory_is_a_failure() {
+    let directory = tempdir().unwrap();
+    let output = run(&["generate", "--messages", "2000", "--out", directory.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn full_disk_is_a_failure() {
+    if !Path::new("/dev/full").exists() {
+        println!("SKIPPED full_disk_is_a_failure: there is no /dev/full");
+        return;
+    }
+    let output = run(&["generate", "--messages", "2000", "--out", "/dev/full"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("/dev/full"), "{error}");
+    assert!(!Path::new("/dev/full.truth.json").exists());
+}
+
+#[test]
+fn capture_and_its_truth_lie_side_by_side() {
+    let directory = tempdir().unwrap();
+    let out = directory.path().join("day.pcap");
+    let flags = ["--messages", "5k", "--symbols", "20", "--loss", "10%", "--seed", "7"];
+    let output = run(&[&["generate", "--out", out.to_str().unwrap()], &flags[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let truth = Truth::read(&Truth::path_beside(&out)).unwrap();
+    assert_eq!((truth.messages, truth.settings.seed), (5000, 7));
+    assert!(std::fs::metadata(&out).unwrap().len() > 24);
+}
+
+#[test]
+fn truth_that_is_missing_or_damaged_is_told() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("x.truth.json");
+    assert!(Truth::read(&path).unwrap_err().to_string().contains("cannot read"));
+    std::fs::write(&path, "{}").unwrap();
+    assert!(Truth::read(&path).unwrap_err().to_string().contains("not a truth file"));
+}
+
+/// Joins a group of the loopback interface.
+fn listen(group: Ipv4Addr, port: u16) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((group, port))?;
+    socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST)?;
+    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+    Ok(socket)
+}
+
+/// Messages of all packets until the end of the session.
+fn receive(socket: &UdpSocket) -> u64 {
+    let mut buffer = [0; 2048];
+    let mut messages = 0;
+    loop {
+        let len = socket.recv(&mut buffer).expect("the session ends before the line falls silent");
+        assert!(len >= 20);
+        match u16::from_be_bytes([buffer[18], buffer[19]]) {
+            0xffff => return messages,
+            count => messages += u64::from(count),
+        }
+    }
+}
+
+#[test]
+fn published_day_arrives_on_loopback() {
+    let groups = [Ipv4Addr::new(233, 252, 0, 77), Ipv4Addr::new(233, 252, 0, 78)];
+    let sockets = match [listen(groups[0], 26478), listen(groups[1], 26478)] {
+        [Ok(a), Ok(b)] => [a, b],
+        [Err(error), _] | [_, Err(error)] => {
+            println!("SKIPPED published_day_arrives_on_loopback: cannot join a group on loopback: {error}");
+            return;
+        }
+    };
+    let directory = tempdir().unwrap();
+    let truth_path = directory.path().join("live.truth.json");
+    let receivers = sockets.map(|socket| std::thread::spawn(move || receive(&socket)));
+    let [group_a, group_b] = groups.map(|group| group.to_string());
+    let flags = ["--messages", "1000", "--symbols", "10", "--rate", "5k", "--loss-b", "20%", "--port", "26478"];
+    let lines = ["--group-a", &group_a, "--group-b", &group_b, "--truth", truth_path.to_str().unwrap()];
+    let output = run(&[&["publish"], &flags[..], &lines[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let truth = Truth::read(&truth_path).unwrap();
+    let received = receivers.map(|receiver| receiver.join().unwrap());
+    assert_eq!(received, [truth.lines[0].sent.messages, truth.lines[1].sent.messages]);
+    assert_eq!(received[0], 1000);
+    assert!(received[1] < 1000);
+}
