@@ -372,6 +372,6 @@ fn parse_range(line: &str) -> Option<(usize, usize)> {
     Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 #[path = "mapping_tests.rs"]
 mod tests;

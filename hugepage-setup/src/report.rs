@@ -198,3 +198,33 @@ fn ranges(cpus: &[u32]) -> String {
     });
     runs.collect::<Vec<_>>().join(",")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hugepages::{Advice, Bound, TWO_MIB};
+
+    #[test]
+    fn half_granted_reservation_is_told_with_numbers_and_advice() {
+        let target = Target { page_size: TWO_MIB, node: Some(1), pages: 512, bound: Bound::AtLeast };
+        let advice = vec![Advice::DropCaches, Advice::Compact];
+        let words = outcome(&target, &Outcome::Partial { asked: 512, before: 3, granted: 100, advice });
+        for part in
+            ["gave 97 of the 509 missing", "there are 100", "512 pages of 2 MiB on node 1", "  2. compact memory"]
+        {
+            assert!(words.contains(part), "\"{part}\" is not in:\n{words}");
+        }
+    }
+
+    #[test]
+    fn passed_check_warns_when_pages_are_taken() {
+        let target = Target { page_size: TWO_MIB, node: None, pages: 8, bound: Bound::AtLeast };
+        let pool = Pool { page_size: TWO_MIB, total: 8, free: 3, reserved: 0, surplus: 0 };
+        assert!(checked(&target, &pool).contains("note: 5 are in use already"));
+    }
+
+    #[test]
+    fn cpus_are_written_as_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 8, 10, 11]), "0-2,8,10-11");
+    }
+}

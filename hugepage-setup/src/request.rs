@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::plan::{Bound, Target};
-use crate::sysfs::{Limit, Machine, Memory, TransparentMode};
+use crate::sysfs::{Limit, Machine, Memory, Pool, TransparentMode};
 use crate::{ONE_GIB, format_size};
 
 /// A wish for memory.
@@ -154,10 +154,12 @@ impl Shortage {
     /// Looks up the counters that explain why the kernel refused with `why`.
     pub(crate) fn explain(machine: &Machine, page_size: u64, node: Option<u32>, wanted: u64, why: &io::Error) -> Self {
         let pool = machine.pool(page_size, node).copied();
-        let (available, total) = pool.map_or((0, 0), |pool| (pool.available(), pool.total));
+        // A node counts pages as free that are promised somewhere on the machine.
+        let anywhere = machine.pool(page_size, None).map_or(u64::MAX, Pool::available);
+        let (available, total) = pool.map_or((0, 0), |pool| (pool.available().min(anywhere), pool.total));
         let cause = match pool {
             None => ShortageCause::NoSuchSize,
-            Some(pool) if pool.available() >= wanted => ShortageCause::Refused(why.raw_os_error().unwrap_or(0)),
+            Some(_) if available >= wanted => ShortageCause::Refused(why.raw_os_error().unwrap_or(0)),
             Some(_) => ShortageCause::TooFew,
         };
         Self { page_size, node, wanted, available, total, cause }
@@ -178,20 +180,16 @@ impl fmt::Display for Shortage {
         let (wanted, size) = (self.wanted, format_size(self.page_size));
         let pages = if wanted == 1 { "hugepage" } else { "hugepages" };
         let (available, total, place, command) = (self.available, self.total, place(self.node), self.command());
+        write!(f, "needed {wanted} {pages} of {size}, ")?;
         match self.cause {
-            ShortageCause::TooFew => write!(
-                f,
-                "{wanted} {pages} of {size} were wanted and {place} has {available} free of {total}; \
-                 reserve them with: {command}"
-            ),
-            ShortageCause::NoSuchSize => write!(
-                f,
-                "{wanted} {pages} of {size} were wanted and {place} has none of that size; see what it has with: {command}"
-            ),
+            ShortageCause::TooFew => {
+                write!(f, "{place} has {available} free of {total}; reserve them with: {command}")
+            }
+            ShortageCause::NoSuchSize => write!(f, "{place} has none of that size; see what it has with: {command}"),
             ShortageCause::Refused(errno) => write!(
                 f,
-                "{wanted} {pages} of {size} were wanted, {place} has {available} free of {total}, and the kernel refused \
-                 all the same ({}), as it does at the limit of a cgroup or cpuset; see the limits with: {command}",
+                "{place} has {available} free of {total}, and the kernel refused all the same ({}), as it does at the \
+                 limit of a cgroup or cpuset; see the limits with: {command}",
                 io::Error::from_raw_os_error(errno)
             ),
         }
@@ -304,7 +302,7 @@ fn advice(limit: Limit) -> String {
 mod tests {
     use super::*;
     use crate::TWO_MIB;
-    use crate::sysfs::Pool;
+    use crate::numa::Node;
 
     fn machine(total: u64, free: u64) -> Machine {
         Machine { pools: vec![Pool { page_size: TWO_MIB, total, free, ..Pool::default() }], ..Machine::default() }
@@ -329,6 +327,16 @@ mod tests {
     #[test]
     fn refusal_with_enough_free_pages_is_not_called_too_few() {
         assert_eq!(explain(&machine(12, 12), TWO_MIB).cause, ShortageCause::Refused(libc::ENOMEM));
+    }
+
+    #[test]
+    fn pages_promised_elsewhere_are_not_free_on_a_node() {
+        let pool = |free, reserved| Pool { page_size: TWO_MIB, total: 20, free, reserved, surplus: 0 };
+        let node = Node { id: 1, cpus: vec![], memory: Memory::default(), pools: vec![pool(10, 0)] };
+        let machine = Machine { pools: vec![pool(10, 10)], nodes: vec![node], ..Machine::default() };
+        let shortage = Shortage::explain(&machine, TWO_MIB, Some(1), 8, &io::ErrorKind::OutOfMemory.into());
+        assert_eq!((shortage.available, shortage.cause), (0, ShortageCause::TooFew));
+        assert_eq!(shortage.command(), "hugepage-setup apply --pages 28 --node 1");
     }
 
     #[test]

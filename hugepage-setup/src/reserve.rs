@@ -225,7 +225,7 @@ impl fmt::Display for ReserveError {
             }
             Self::Memory { target, wanted, available, kept } => write!(
                 f,
-                "{target} need {} more and {} is available, of which {} must stay for everything else; ask for at most {} more pages",
+                "{target} take {} more, and of the {} available {} must stay for everything else; ask for at most {} more pages",
                 format_size(*wanted),
                 format_size(*available),
                 format_size(*kept),
@@ -233,7 +233,7 @@ impl fmt::Display for ReserveError {
             ),
             Self::InUse { target, total, in_use } => write!(
                 f,
-                "{in_use} of {total} pages of {} are in use, so none is given back; stop their user first (grep -l huge /proc/*/numa_maps)",
+                "somebody uses {in_use} of {total} pages of {}, so none is given back; stop their user first (grep -l huge /proc/*/numa_maps)",
                 format_size(target.page_size)
             ),
             Self::NotRoot(path) => write!(f, "writing {} needs root", path.display()),

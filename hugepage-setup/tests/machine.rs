@@ -31,8 +31,11 @@ impl Reservation {
     /// `None` after saying why.
     fn take(test: &str, pages: u64) -> Option<Self> {
         assert!(pages <= 16, "others use this machine");
-        let path = std::env::temp_dir().join("hugepages-tests.lock");
-        let turn = File::options().create(true).append(true).open(path).unwrap();
+        // A lock on the kernel's folder leaves nothing behind; reserve() itself locks a file inside.
+        let Ok(turn) = File::open("/sys/kernel/mm/hugepages") else {
+            println!("SKIPPED {test}: this kernel has no hugepages");
+            return None;
+        };
         turn.lock().unwrap();
         let before = pool().persistent();
         let why: Box<dyn Display> = match hugepages::reserve(&Roots::default(), &target(before + pages, Bound::AtLeast))
@@ -172,15 +175,21 @@ fn child_process_does_not_inherit_the_mapping() {
     assert!(flags.unwrap().contains(" dc "), "the kernel's mark for \"do not copy on fork\": {flags:?}");
 }
 
-/// Runs the test `name` of this file again as nobody, who has a limit on locked memory.
-fn again_as_nobody(name: &str) {
+/// True in the process that [`again`] started.
+fn is_again() -> bool {
+    std::env::var_os("AGAIN").is_some()
+}
+
+/// Runs the test `name` of this file in a process of its own, which `change` may give another user.
+fn again(name: &str, change: impl FnOnce(&mut Command) -> &mut Command) {
     let folder = TempDir::new().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("machine");
-    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    // By a process of its own: while we hold a file open for writing, a test that forks beside us makes it "busy" to execute.
+    assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap().success());
     let mut command = Command::new(copy);
-    command.args(["--exact", name, "--nocapture"]).env("AS_NOBODY", "1").current_dir("/").uid(NOBODY).gid(NOBODY);
-    match command.output() {
+    command.args(["--exact", name, "--nocapture"]).env("AGAIN", "1").current_dir("/");
+    match change(&mut command).output() {
         Err(why) if why.kind() == ErrorKind::PermissionDenied => {
             println!("SKIPPED {name}: cannot become another user ({why})");
         }
@@ -188,16 +197,22 @@ fn again_as_nobody(name: &str) {
             let output = output.unwrap();
             let words = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && words.contains("1 passed"), "{words}");
-            print!("{}", words.lines().filter(|line| line.starts_with("SKIPPED")).collect::<String>());
+            for line in words.lines().filter(|line| line.contains("SKIPPED")) {
+                println!("{line}");
+            }
         }
     }
 }
 
+/// A user with a limit on locked memory, and without the right to pass it.
+fn as_nobody(command: &mut Command) -> &mut Command {
+    command.uid(NOBODY).gid(NOBODY)
+}
+
 #[test]
 fn refused_lock_is_a_warning_with_the_limit() {
-    if std::env::var_os("AS_NOBODY").is_none() {
-        again_as_nobody("refused_lock_is_a_warning_with_the_limit");
-        return;
+    if !is_again() {
+        return again("refused_lock_is_a_warning_with_the_limit", as_nobody);
     }
     let Some(limit) = Machine::discover(&Roots::default()).unwrap().memlock.soft.filter(|limit| *limit < 1 << 28)
     else {
@@ -217,9 +232,8 @@ fn refused_lock_is_a_warning_with_the_limit() {
 
 #[test]
 fn lock_all_names_the_limit_when_refused() {
-    if std::env::var_os("AS_NOBODY").is_none() {
-        again_as_nobody("lock_all_names_the_limit_when_refused");
-        return;
+    if !is_again() {
+        return again("lock_all_names_the_limit_when_refused", as_nobody);
     }
     // More memory than may be locked, so that the kernel has to refuse.
     let limit = Machine::discover(&Roots::default()).unwrap().memlock.soft;
@@ -230,4 +244,39 @@ fn lock_all_names_the_limit_when_refused() {
     let _beyond = Mapping::map(&request(PageChoice::Small, limit + 4096)).unwrap();
     let error = hugepages::lock_all().unwrap_err();
     assert!(error.to_string().contains("mlockall"), "{error}");
+}
+
+#[test]
+fn lock_all_locks_what_comes_later_too() {
+    if !is_again() {
+        return again("lock_all_locks_what_comes_later_too", |command| command);
+    }
+    if let Err(why) = hugepages::lock_all() {
+        println!("SKIPPED lock_all_locks_what_comes_later_too: {why}");
+        return;
+    }
+    let locked_kilobytes = || -> u64 {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmLck:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let before = locked_kilobytes();
+    let _mapping = Mapping::map(&request(PageChoice::Small, 8 << 20)).unwrap();
+    assert!(before > 0 && locked_kilobytes() >= before + 8192, "{before} kB, then {} kB", locked_kilobytes());
+}
+
+#[test]
+fn reservation_without_root_is_refused_as_such() {
+    if !is_again() {
+        return again("reservation_without_root_is_refused_as_such", as_nobody);
+    }
+    let pages = pool().persistent() + 1;
+    let result = hugepages::reserve(&Roots::default(), &target(pages, Bound::AtLeast));
+    match result {
+        Err(ReserveError::NotRoot(_)) => {}
+        Err(why @ (ReserveError::ReadOnly(_) | ReserveError::NoSuchPageSize { .. })) => {
+            println!("SKIPPED reservation_without_root_is_refused_as_such: {why}");
+        }
+        other => panic!("nobody may not reserve: {other:?}"),
+    }
 }
