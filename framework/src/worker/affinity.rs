@@ -1,0 +1,165 @@
+//! Pins the calling thread to one core, and makes sure that it is there.
+//!
+//! A pin that silently did nothing is the worst kind: everything works, and the tail of the latency is a scheduler's.
+//! So the mask is read back from the kernel, and a refusal says which cores could be had and who decides on that.
+
+use core::fmt;
+use std::io;
+
+use core_affinity::CoreId;
+
+use super::topology::{CpuList, Machine};
+
+/// Pins the calling thread to `core` and reads the mask back. Set-up only: several system calls.
+///
+/// The kernel moves the thread before its call returns, so from here on it runs on `core` and nowhere else.
+pub fn pin(core: usize) -> Result<(), PinError> {
+    let machine = Machine::here();
+    let online = machine.online();
+    if core >= MASK_CORES || online.as_ref().is_some_and(|online| !online.contains(core)) {
+        return Err(PinError::NoSuchCore { core, online });
+    }
+    if !core_affinity::set_for_current(CoreId { id: core }) {
+        let source = io::Error::last_os_error();
+        return Err(PinError::Refused { core, allowed: machine.allowed(), source });
+    }
+    match current() {
+        Some(cores) if cores.count() == 1 && cores.contains(core) => Ok(()),
+        cores => Err(PinError::NoEffect { core, cores }),
+    }
+}
+
+/// The cores on which the calling thread may run; `None` if the kernel does not say (more than 1024 CPUs).
+pub fn current() -> Option<CpuList> {
+    let cores = core_affinity::get_core_ids()?;
+    Some(cores.into_iter().map(|core| core.id).collect())
+}
+
+/// Bits of the C library's `cpu_set_t`. core_affinity indexes it without a check.
+const MASK_CORES: usize = 1024;
+
+/// Why a thread is not where it should be.
+#[derive(Debug)]
+pub enum PinError {
+    /// The machine has no such core, or it is off line.
+    NoSuchCore {
+        /// The core that was asked for.
+        core: usize,
+        /// The cores there are, if /sys told.
+        online: Option<CpuList>,
+    },
+    /// The kernel said no: the cgroup of this process does not include the core, or a sandbox forbids the call.
+    Refused {
+        /// The core that was asked for.
+        core: usize,
+        /// The cores that the cgroup and the affinity of this process allow, if /proc told.
+        allowed: Option<CpuList>,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// The kernel said yes and the thread may run elsewhere all the same.
+    NoEffect {
+        /// The core that was asked for.
+        core: usize,
+        /// Where the thread may run, if the kernel told.
+        cores: Option<CpuList>,
+    },
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchCore { core, online } => write!(
+                f,
+                "cannot pin to core {core}: this machine has cores {} on line; choose one of them (`lscpu --extended` \
+                 shows them) or bring it up with `echo 1 > /sys/devices/system/cpu/cpu{core}/online`",
+                Known(online)
+            ),
+            Self::Refused { core, allowed, source } => write!(
+                f,
+                "cannot pin to core {core}: {source}; this process is allowed cores {} by its cgroup or taskset; choose \
+                 one of them, or start it with `systemd-run --scope -p AllowedCPUs={core} COMMAND` (in a container: \
+                 `docker run --cpuset-cpus={core}`)",
+                Known(allowed)
+            ),
+            Self::NoEffect { core, cores } => write!(
+                f,
+                "pinning to core {core} had no effect: the thread may still run on cores {}; look for a program that \
+                 changes affinities (`ps -e | grep -E 'numad|tuned|cpuset'`) and for a sandbox that fakes the call",
+                Known(cores)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PinError {}
+
+/// A list, or the admission that nobody told.
+struct Known<'a>(&'a Option<CpuList>);
+
+impl fmt::Display for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(list) => list.fmt(f),
+            None => f.write_str("(unknown)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn core_that_does_not_exist_is_refused_with_those_that_do() {
+        for core in [1023, 1024, 8192, usize::MAX] {
+            let message = pin(core).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("cannot pin to core {core}: this machine has cores ")), "{message}");
+            assert!(message.contains("lscpu"), "{message}");
+        }
+    }
+
+    #[test]
+    fn refusal_names_core_allowed_cores_and_command() {
+        let allowed = Some(CpuList::parse("0-1").unwrap());
+        let message = PinError::Refused { core: 3, allowed, source: io::Error::from_raw_os_error(22) }.to_string();
+        for part in ["core 3", "cores 0-1", "AllowedCPUs=3", "Invalid argument"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn pinned_thread_runs_on_its_core_only() {
+        let allowed = current().unwrap();
+        for core in allowed.iter() {
+            thread::spawn(move || {
+                pin(core).unwrap();
+                assert_eq!(current().unwrap().iter().collect::<Vec<_>>(), [core]);
+                assert_eq!(core_of_this_thread(), Some(core));
+            })
+            .join()
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn thread_may_be_pinned_again() {
+        thread::spawn(|| {
+            for core in current().unwrap().iter() {
+                pin(core).unwrap();
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// Field 39 of /proc/thread-self/stat, proc_pid_stat(5): the CPU the thread last ran on. The command's name, field 2,
+    /// stands in parentheses and may hold spaces.
+    fn core_of_this_thread() -> Option<usize> {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
+        let (_, after_name) = stat.rsplit_once(')')?;
+        after_name.split_whitespace().nth(39 - 3)?.parse().ok()
+    }
+}

@@ -1,0 +1,82 @@
+//! Findings about a machine, in words for the person who runs it.
+
+use core::fmt;
+
+/// How much a finding matters, from least to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// As it should be.
+    Good,
+    /// Worth knowing; cannot be mended from here, or costs little.
+    Note,
+    /// Runs, and will cost latency now and then.
+    Warning,
+    /// The worker cannot start like this.
+    Fault,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Good => "good",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Fault => "fault",
+        })
+    }
+}
+
+/// One fact, what follows from it, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// One sentence: what is, and what that costs.
+    pub what: String,
+    /// What mends it, a command where there is one; `None` where nothing is to be done.
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<8} {}", self.severity, self.what)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All that was found, in the order in which it was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The findings.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// The worst severity; `Good` if nothing was found.
+    pub fn worst(&self) -> Severity {
+        self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Good)
+    }
+
+    /// The findings of at least this severity.
+    pub fn at_least(&self, severity: Severity) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(move |finding| finding.severity >= severity)
+    }
+
+    pub(super) fn good(&mut self, what: String) {
+        self.findings.push(Finding { severity: Severity::Good, what, remedy: None });
+    }
+
+    pub(super) fn add(&mut self, severity: Severity, what: String, remedy: String) {
+        self.findings.push(Finding { severity, what, remedy: Some(remedy) });
+    }
+}
+
+impl fmt::Display for Report {
+    /// One line per finding.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
+    }
+}
