@@ -10,6 +10,7 @@
 
 pub mod units;
 
+pub mod arbitration;
 pub mod framing;
 pub mod sequence;
 
@@ -19,6 +20,7 @@ pub mod iex;
 pub mod itch50;
 pub mod pitch;
 
+pub use arbitration::{Arbiter, Fate, Line, Output, Slots, Window};
 pub use codec::{Codec, MessageCounts, MessageError};
 pub use event::Event;
 pub use framing::{Framing, FramingError, Header, PacketKind, PacketWriter};

@@ -1,0 +1,80 @@
+//! What one line does: its share of first arrivals, its losses, its silence.
+
+use crate::framing::Header;
+use crate::sequence::{First, Policy, Sequence};
+
+/// A line of a channel by its number: A is 0, B is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line(pub usize);
+
+impl Line {
+    /// The first line.
+    pub const A: Self = Self(0);
+    /// The second line.
+    pub const B: Self = Self(1);
+}
+
+/// What one line did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineCounts {
+    /// Packets with messages.
+    pub packets: u64,
+    /// Packets without messages.
+    pub heartbeats: u64,
+    /// Messages in its packets.
+    pub messages: u64,
+    /// Messages that it brought first; its share of the delivered ones tells which line is faster.
+    pub first: u64,
+    /// Messages that it brought into a hole another line had revealed.
+    pub healed: u64,
+    /// Numbers that it skipped and did not bring later: its own loss, whatever the other lines did.
+    pub lost: u64,
+    /// When it was last heard, ns. A line that is silent for seconds is dead, although nothing is missing yet.
+    pub heard_ns: u64,
+}
+
+impl LineCounts {
+    /// Messages that another line had brought before, or that came too late.
+    pub const fn redundant(&self) -> u64 {
+        self.messages.saturating_sub(self.first)
+    }
+}
+
+/// The counters of a line and its own view of the numbers.
+#[derive(Clone, Debug)]
+pub(super) struct LineState {
+    sequence: Sequence,
+    messages: u64,
+    pub(super) first: u64,
+    pub(super) healed: u64,
+    heard_ns: u64,
+}
+
+impl Default for LineState {
+    fn default() -> Self {
+        // What was sent before the line was first heard is the channel's loss, not the line's.
+        let policy = Policy { first: First::Anywhere, ..Policy::default() };
+        Self { sequence: Sequence::new(policy), messages: 0, first: 0, healed: 0, heard_ns: 0 }
+    }
+}
+
+impl LineState {
+    pub(super) fn hear(&mut self, header: &Header, now_ns: u64) {
+        self.sequence.offer(header);
+        self.messages += u64::from(header.count);
+        self.heard_ns = now_ns;
+    }
+
+    pub(super) fn counts(&self) -> LineCounts {
+        let own = self.sequence.counts();
+        LineCounts {
+            packets: own.packets,
+            heartbeats: own.heartbeats + own.ends,
+            messages: self.messages,
+            first: self.first,
+            healed: self.healed,
+            lost: own.missing.saturating_sub(own.late),
+            heard_ns: self.heard_ns,
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Arbitration of the lines (A and B) that carry one channel: each message once, in order, from whichever line has
+//! it first.
+//!
+//! ```text
+//!   line A ─┐            ┌─ Deliver: process now       ┌─ Deliver (kept packets, in order), Discard
+//!           ├─ offer ────┼─ Keep: hand over with keep ─┤
+//!   line B ─┘            └─ Discard: free it           └─ Gap, Restart, EndOfSession       <── poll, until None
+//! ```
+//!
+//! Lines may cut the same messages into different packets, so numbers are compared, never packets. A packet behind a
+//! hole is kept until the hole is filled, by the other line or by a late packet of the same one, or until the
+//! [`Window`] ends: too many packets wait, or the oldest has waited too long. Then the hole is a gap.
+//!
+//! A kept packet is an opaque handle of the caller: a buffer it owns, or a copy in [`Slots`]. Each handle given to
+//! [`Arbiter::keep`] comes back exactly once. Memory is taken at construction; time is an argument in nanoseconds.
+
+use std::collections::VecDeque;
+
+use crate::framing::{Header, PacketKind};
+use crate::sequence::{Action, Gap, Place, Policy, Sequence, SequenceCounts};
+
+mod line;
+mod slots;
+
+pub use line::{Line, LineCounts};
+pub use slots::{Slot, Slots};
+
+use line::LineState;
+
+/// How long a hole may stay open. Both limits apply; the first one reached makes it a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Packets that wait behind a hole, and no more. They hold buffers of the pool, so count them there. 0 makes
+    /// each hole a gap at once.
+    pub packets: usize,
+    /// Longest wait. Lines at the same site differ by tens of microseconds; too short declares gaps that the other
+    /// line would have healed, too long delays every message behind a true loss.
+    pub wait_ns: u64,
+}
+
+impl Default for Window {
+    /// 64 packets, one millisecond.
+    fn default() -> Self {
+        Self { packets: 64, wait_ns: 1_000_000 }
+    }
+}
+
+/// What to do with the packet that was just offered. Whatever it is, call [`Arbiter::poll`] afterwards.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Process its messages now, but the first `skip`.
+    Deliver {
+        /// Messages to leave out.
+        skip: u32,
+    },
+    /// Hand it over with [`Arbiter::keep`]. Who cannot drops it, and it is lost unless another line brings it.
+    Keep,
+    /// It holds nothing new. Free it.
+    Discard,
+}
+
+/// What happens next, in order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output<H> {
+    /// A kept packet's turn has come: process its messages but the first `skip`.
+    Deliver {
+        /// The packet.
+        handle: H,
+        /// Messages to leave out.
+        skip: u32,
+    },
+    /// A kept packet turned out to hold nothing new. Free it.
+    Discard {
+        /// The packet.
+        handle: H,
+    },
+    /// Numbers that no line brought in time.
+    Gap(Gap),
+    /// The feed begins anew: books of the channel are void.
+    Restart,
+    /// No more messages in this session.
+    EndOfSession,
+}
+
+/// What happened to the holes. A hole that is filled in its middle counts as two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoleCounts {
+    /// Holes that a packet or a heartbeat revealed.
+    pub opened: u64,
+    /// Closed by another line than the one that revealed them: lost on one line, healed by the other.
+    pub healed: u64,
+    /// Closed by the line that revealed them: packets had changed places on the way.
+    pub reordered: u64,
+    /// Became a gap because too many packets waited.
+    pub given_up_full: u64,
+    /// Became a gap because the wait was over.
+    pub given_up_late: u64,
+    /// Became a gap because the feed began anew.
+    pub given_up_restart: u64,
+    /// Most packets that ever waited at once.
+    pub depth_max: usize,
+}
+
+/// The machine for one channel. `H` is what the caller keeps packets by.
+#[derive(Debug)]
+pub struct Arbiter<H> {
+    sequence: Sequence,
+    window: Window,
+    lines: Vec<LineState>,
+    /// Packets that wait, by their first number.
+    kept: VecDeque<(Arrival, H)>,
+    /// The packet that [`Fate::Keep`] was answered for.
+    offered: Option<Arrival>,
+    /// The packet that reaches farthest. While it ends above the expected number, something is missing.
+    horizon: Option<Arrival>,
+    hole: Option<Hole>,
+    /// A restart that waits until the packets of before are out: what began it, and its handle if it was kept.
+    restarting: Option<(Arrival, Option<H>)>,
+    session_end: SessionEnd,
+    holes: HoleCounts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    line: Line,
+    header: Header,
+    now_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    /// The line that revealed it.
+    revealed_by: Line,
+    /// The line that last brought a part of it.
+    filled_by: Line,
+    since_ns: u64,
+}
+
+/// A publisher repeats the end of its session every second; the consumer hears of it once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SessionEnd {
+    Open,
+    /// The end is known and its last messages are not here yet.
+    Announced {
+        seq: u64,
+    },
+    Told,
+}
+
+impl<H> Arbiter<H> {
+    /// A channel carried by `lines_count` lines. Takes the memory for the packets of the window.
+    pub fn new(lines_count: usize, policy: Policy, window: Window) -> Self {
+        Self {
+            sequence: Sequence::new(policy),
+            window,
+            lines: vec![LineState::default(); lines_count],
+            // One more than may wait: the packet that makes the window overflow is kept, then the hole is given up.
+            kept: VecDeque::with_capacity(window.packets + 1),
+            offered: None,
+            horizon: None,
+            hole: None,
+            restarting: None,
+            session_end: SessionEnd::Open,
+            holes: HoleCounts::default(),
+        }
+    }
+
+    /// Judges a packet that `line` brought. The slower line's copy costs one compare.
+    ///
+    /// Panics where the caller has not drained [`Arbiter::poll`] since the last packet, or names a line that this
+    /// arbiter does not have.
+    pub fn offer(&mut self, line: Line, header: &Header, now_ns: u64) -> Fate {
+        assert!(self.restarting.is_none(), "poll until it gives None before the next packet is offered");
+        self.offered = None;
+        self.lines[line.0].hear(header, now_ns);
+        let arrival = Arrival { line, header: *header, now_ns };
+        match self.sequence.place(header) {
+            Place::Straggler | Place::Behind => self.refuse(header),
+            Place::Here => self.take(arrival),
+            Place::Ahead => self.wait(arrival),
+            Place::Restart => self.begin_restart(arrival),
+        }
+    }
+
+    /// Hands over the packet for which [`Fate::Keep`] was answered. Gives it back where that was not so. Costs a move
+    /// of the kept packets behind it, at most [`Window::packets`].
+    pub fn keep(&mut self, handle: H) -> Result<(), H> {
+        let Some(arrival) = self.offered.take() else { return Err(handle) };
+        match &mut self.restarting {
+            Some((_, first)) => *first = Some(handle),
+            None => self.insert(arrival, handle),
+        }
+        Ok(())
+    }
+
+    /// What happens next; `None` where there is nothing to do until a packet or [`Arbiter::deadline_ns`] comes. Call
+    /// it until then after each offer, and once a turn of the loop for the time.
+    pub fn poll(&mut self, now_ns: u64) -> Option<Output<H>> {
+        if let Some(output) = self.poll_kept() {
+            return Some(output);
+        }
+        self.update_hole();
+        if let Some(gap) = self.poll_gap(now_ns) {
+            return Some(Output::Gap(gap));
+        }
+        if let SessionEnd::Announced { seq } = self.session_end
+            && seq <= self.sequence.next()
+        {
+            self.session_end = SessionEnd::Told;
+            return Some(Output::EndOfSession);
+        }
+        let (arrival, first) = self.restarting.take()?;
+        self.finish_restart(arrival, first);
+        Some(Output::Restart)
+    }
+
+    /// When the open hole becomes a gap, if there is one.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.hole.map(|hole| hole.since_ns.saturating_add(self.window.wait_ns))
+    }
+
+    /// Messages delivered, duplicates and gaps of the channel. A packet that waits is counted when its turn comes.
+    pub const fn counts(&self) -> &SequenceCounts {
+        self.sequence.counts()
+    }
+
+    /// What happened to the holes.
+    pub const fn holes(&self) -> &HoleCounts {
+        &self.holes
+    }
+
+    /// What each line did, in the order of their numbers.
+    pub fn lines(&self) -> impl Iterator<Item = LineCounts> + '_ {
+        self.lines.iter().map(LineState::counts)
+    }
+
+    /// Packets that wait now.
+    pub fn kept_count(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// The next expected number.
+    pub const fn next_seq(&self) -> u64 {
+        self.sequence.next()
+    }
+
+    fn refuse(&mut self, header: &Header) -> Fate {
+        self.sequence.refuse(header);
+        Fate::Discard
+    }
+
+    /// The expected number is in this packet, or it has none.
+    fn take(&mut self, arrival: Arrival) -> Fate {
+        let Action::Deliver { skip } = self.accept(&arrival) else { return Fate::Discard };
+        if let Some(hole) = &mut self.hole {
+            hole.filled_by = arrival.line;
+            if hole.revealed_by != arrival.line {
+                self.lines[arrival.line.0].healed += u64::from(arrival.header.count - skip);
+            }
+        }
+        Fate::Deliver { skip }
+    }
+
+    /// Messages before this packet are missing.
+    fn wait(&mut self, arrival: Arrival) -> Fate {
+        if self.horizon.is_none_or(|horizon| horizon.header.end() < arrival.header.end()) {
+            self.horizon = Some(arrival);
+        }
+        if arrival.header.count == 0 {
+            self.accept(&arrival);
+            return Fate::Discard;
+        }
+        if self.is_kept(&arrival.header) {
+            return self.refuse(&arrival.header);
+        }
+        self.offered = Some(arrival);
+        Fate::Keep
+    }
+
+    fn begin_restart(&mut self, arrival: Arrival) -> Fate {
+        self.restarting = Some((arrival, None));
+        if arrival.header.count == 0 {
+            return self.refuse(&arrival.header);
+        }
+        self.offered = Some(arrival);
+        Fate::Keep
+    }
+
+    fn finish_restart(&mut self, arrival: Arrival, first: Option<H>) {
+        self.sequence.restart(&arrival.header);
+        self.session_end = SessionEnd::Open;
+        self.horizon = Some(arrival);
+        self.hear_end(&arrival.header);
+        if let Some(handle) = first {
+            self.insert(arrival, handle);
+        }
+    }
+
+    fn accept(&mut self, arrival: &Arrival) -> Action {
+        self.hear_end(&arrival.header);
+        let action = self.sequence.accept(&arrival.header);
+        if let Action::Deliver { skip } = action {
+            self.lines[arrival.line.0].first += u64::from(arrival.header.count - skip);
+        }
+        action
+    }
+
+    fn hear_end(&mut self, header: &Header) {
+        if header.kind == PacketKind::EndOfSession && self.session_end == SessionEnd::Open {
+            self.session_end = SessionEnd::Announced { seq: header.seq };
+        }
+    }
+
+    /// All of its messages wait already. A walk over the kept packets.
+    fn is_kept(&self, header: &Header) -> bool {
+        self.kept.iter().any(|(kept, _)| kept.header.seq <= header.seq && header.end() <= kept.header.end())
+    }
+
+    fn insert(&mut self, arrival: Arrival, handle: H) {
+        assert!(self.kept.len() <= self.window.packets, "poll until it gives None before the next packet is kept");
+        let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= arrival.header.seq);
+        self.kept.insert(idx, (arrival, handle));
+        self.holes.depth_max = self.holes.depth_max.max(self.kept.len());
+    }
+
+    /// The first kept packet, once nothing is missing before it.
+    fn poll_kept(&mut self) -> Option<Output<H>> {
+        if self.kept.front()?.0.header.seq > self.sequence.next() {
+            return None;
+        }
+        self.close_hole();
+        let (arrival, handle) = self.kept.pop_front()?;
+        match self.accept(&arrival) {
+            Action::Deliver { skip } => Some(Output::Deliver { handle, skip }),
+            Action::Duplicate | Action::Heartbeat | Action::EndOfSession => Some(Output::Discard { handle }),
+        }
+    }
+
+    /// Opens the hole before the first kept packet, or before the horizon; closes it where there is none any more.
+    fn update_hole(&mut self) {
+        let Some(horizon) = self.horizon else { return };
+        if horizon.header.end() <= self.sequence.next() {
+            self.close_hole();
+            self.horizon = None;
+            return;
+        }
+        if self.hole.is_some() {
+            return;
+        }
+        let earliest = self.kept.iter().map(|(kept, _)| *kept).min_by_key(|kept| kept.now_ns).unwrap_or(horizon);
+        self.hole = Some(Hole { revealed_by: earliest.line, filled_by: earliest.line, since_ns: earliest.now_ns });
+        self.holes.opened += 1;
+    }
+
+    fn close_hole(&mut self) {
+        let Some(hole) = self.hole.take() else { return };
+        if hole.filled_by == hole.revealed_by {
+            self.holes.reordered += 1;
+        } else {
+            self.holes.healed += 1;
+        }
+    }
+
+    /// Gives up the hole where its time or its room is over.
+    fn poll_gap(&mut self, now_ns: u64) -> Option<Gap> {
+        let deadline_ns = self.deadline_ns()?;
+        if self.restarting.is_some() {
+            self.holes.given_up_restart += 1;
+        } else if self.kept.len() > self.window.packets {
+            self.holes.given_up_full += 1;
+        } else if now_ns >= deadline_ns {
+            self.holes.given_up_late += 1;
+        } else {
+            return None;
+        }
+        self.hole = None;
+        let horizon = self.horizon?.header.end();
+        self.sequence.give_up(self.kept.front().map_or(horizon, |(kept, _)| kept.header.seq))
+    }
+}
+
+#[cfg(test)]
+mod tests;

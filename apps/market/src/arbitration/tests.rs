@@ -1,0 +1,248 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::framing::Session;
+
+/// A packet as tests write it: where it came in, when, and what it covers.
+fn data(seq: u64, count: u32) -> Header {
+    Header { channel: 0, session: Session(1), seq, count, kind: PacketKind::Data, sent_ns: 0 }
+}
+
+fn heartbeat(seq: u64) -> Header {
+    Header { kind: PacketKind::Heartbeat, ..data(seq, 0) }
+}
+
+const WINDOW: Window = Window { packets: 2, wait_ns: 100 };
+
+/// Plays packets and writes what came of each: `1-3` delivered numbers, `=` freed, `k` kept, `G1-2` gap, `R` restart,
+/// `.` end. The handle of a packet is its range.
+struct Play {
+    arbiter: Arbiter<(u64, u64)>,
+    story: Vec<String>,
+    now_ns: u64,
+}
+
+impl Play {
+    fn new(window: Window) -> Self {
+        Self { arbiter: Arbiter::new(2, Policy::default(), window), story: Vec::new(), now_ns: 0 }
+    }
+
+    fn offer(&mut self, line: Line, header: Header) -> &mut Self {
+        match self.arbiter.offer(line, &header, self.now_ns) {
+            Fate::Deliver { skip } => self.tell_range(header.seq + u64::from(skip), header.end()),
+            Fate::Discard => self.story.push("=".to_owned()),
+            Fate::Keep => {
+                self.story.push("k".to_owned());
+                self.arbiter.keep((header.seq, header.end())).unwrap();
+            }
+        }
+        self.wait(0)
+    }
+
+    fn wait(&mut self, ns: u64) -> &mut Self {
+        self.now_ns += ns;
+        while let Some(output) = self.arbiter.poll(self.now_ns) {
+            match output {
+                Output::Deliver { handle: (seq, end), skip } => self.tell_range(seq + u64::from(skip), end),
+                Output::Discard { .. } => self.story.push("=".to_owned()),
+                Output::Gap(Gap { from, to }) => self.story.push(format!("G{from}-{to}")),
+                Output::Restart => self.story.push("R".to_owned()),
+                Output::EndOfSession => self.story.push(".".to_owned()),
+            }
+        }
+        self
+    }
+
+    fn tell_range(&mut self, seq: u64, end: u64) {
+        self.story.push(format!("{seq}-{}", end - 1));
+    }
+
+    #[track_caller]
+    fn check(&self, story: &str) {
+        assert_eq!(self.story.join(" "), story);
+    }
+
+    fn line(&self, line: Line) -> LineCounts {
+        self.arbiter.lines().nth(line.0).unwrap()
+    }
+}
+
+#[test]
+fn keep_without_a_packet_gives_the_handle_back() {
+    assert_eq!(Arbiter::new(1, Policy::default(), WINDOW).keep("mine"), Err("mine"));
+}
+
+#[test]
+fn slower_line_is_redundant_even_when_cut_differently() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(1, 4)).offer(Line::B, data(1, 2)).offer(Line::B, data(3, 4)).offer(Line::A, data(5, 2));
+    play.check("1-4 = 5-6 =");
+    assert_eq!((play.line(Line::A).first, play.line(Line::B).first), (4, 2));
+    assert_eq!((play.line(Line::A).redundant(), play.line(Line::B).redundant()), (2, 4));
+}
+
+#[test]
+fn loss_on_one_line_is_healed_by_the_other() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(1, 1)).offer(Line::A, data(3, 1)).offer(Line::B, data(1, 2)).offer(Line::B, data(3, 1));
+    play.check("1-1 k 2-2 3-3 =");
+    let holes = play.arbiter.holes();
+    assert_eq!((holes.opened, holes.healed, holes.reordered), (1, 1, 0));
+    assert_eq!((play.line(Line::B).healed, play.line(Line::A).lost, play.line(Line::B).lost), (1, 1, 0));
+    assert_eq!(play.arbiter.counts().gaps, 0);
+}
+
+#[test]
+fn packets_that_changed_places_are_put_in_order() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(3, 2)).offer(Line::A, data(2, 1)).offer(Line::A, data(1, 1));
+    play.check("k k 1-1 2-2 3-4");
+    assert_eq!((play.arbiter.holes().opened, play.arbiter.holes().reordered), (1, 1));
+    assert_eq!(play.line(Line::A).lost, 0);
+}
+
+#[test]
+fn hole_is_a_gap_when_its_time_is_over() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(1, 1)).offer(Line::A, data(4, 1)).wait(99);
+    assert_eq!(play.arbiter.deadline_ns(), Some(100));
+    play.check("1-1 k");
+    play.wait(1).check("1-1 k G2-3 4-4");
+    assert_eq!(play.arbiter.deadline_ns(), None);
+    assert_eq!(play.arbiter.holes().given_up_late, 1);
+}
+
+#[test]
+fn hole_is_a_gap_when_too_many_packets_wait() {
+    let mut play = Play::new(WINDOW);
+    for seq in [2, 3, 4] {
+        play.offer(Line::A, data(seq, 1));
+    }
+    play.check("k k k G1-1 2-2 3-3 4-4");
+    assert_eq!((play.arbiter.holes().given_up_full, play.arbiter.holes().depth_max), (1, 3));
+}
+
+#[test]
+fn second_hole_waits_from_its_own_beginning() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(2, 1)).wait(60).offer(Line::A, data(4, 1)).wait(40);
+    play.check("k k G1-1 2-2");
+    play.wait(59).check("k k G1-1 2-2");
+    play.wait(1).check("k k G1-1 2-2 G3-3 4-4");
+}
+
+#[test]
+fn heartbeat_ahead_reveals_a_lost_tail_after_the_wait() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(1, 1)).offer(Line::A, heartbeat(3)).wait(100);
+    play.check("1-1 = G2-2");
+}
+
+#[test]
+fn lost_tail_that_the_other_line_brings_is_healed() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, heartbeat(2)).offer(Line::B, data(1, 1)).wait(1000);
+    play.check("= 1-1");
+    assert_eq!(play.arbiter.holes().healed, 1);
+}
+
+#[test]
+fn packet_that_waits_already_is_not_kept_twice() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(2, 3)).offer(Line::B, data(3, 1)).offer(Line::B, data(1, 1));
+    play.check("k = 1-1 2-4");
+}
+
+#[test]
+fn kept_packets_that_overlap_are_delivered_once() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(3, 3)).offer(Line::B, data(2, 3)).offer(Line::B, data(1, 1));
+    play.check("k k 1-1 2-4 5-5");
+}
+
+#[test]
+fn packet_that_could_not_be_kept_becomes_a_gap() {
+    let mut arbiter = Arbiter::<()>::new(1, Policy::default(), WINDOW);
+    assert_eq!(arbiter.offer(Line::A, &data(2, 2), 0), Fate::Keep);
+    assert_eq!(arbiter.poll(0), None);
+    assert_eq!(arbiter.poll(100), Some(Output::Gap(Gap { from: 1, to: 3 })));
+}
+
+#[test]
+fn restart_gives_out_what_waits_before_it_begins_anew() {
+    let mut play = Play::new(WINDOW);
+    let new = |seq, count| Header { session: Session(2), ..data(seq, count) };
+    play.offer(Line::A, data(2, 1)).offer(Line::A, new(1, 2)).offer(Line::B, data(1, 1)).offer(Line::B, new(1, 3));
+    play.check("k k G1-1 2-2 R 1-2 = 3-3");
+    assert_eq!(play.arbiter.holes().given_up_restart, 1);
+}
+
+#[test]
+fn heartbeat_of_a_new_session_restarts_and_reveals_what_was_lost() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(1, 5)).offer(Line::A, Header { session: Session(2), ..heartbeat(3) }).wait(100);
+    play.check("1-5 = R G1-2");
+}
+
+#[test]
+fn end_of_session_is_told_once_and_after_its_last_message() {
+    let mut play = Play::new(WINDOW);
+    let end = Header { kind: PacketKind::EndOfSession, ..data(3, 0) };
+    play.offer(Line::A, data(1, 1)).offer(Line::A, end).offer(Line::B, data(2, 1)).offer(Line::B, end);
+    play.check("1-1 = 2-2 . =");
+}
+
+/// Cuts `total` messages into packets at random, loses and moves some.
+fn any_line(total: u64) -> impl Strategy<Value = Vec<(u64, Header)>> {
+    proptest::collection::vec((1_u32..8, 0_u64..12, 0_u8..10), total as usize).prop_map(move |cuts| {
+        let mut packets = Vec::new();
+        let mut seq = 1;
+        for (tick, (count, late, fortune)) in (0_u64..).zip(cuts) {
+            let count = count.min((total + 1 - seq) as u32);
+            if count == 0 {
+                break;
+            }
+            if fortune > 1 {
+                packets.push((tick + late, data(seq, count)));
+            }
+            seq += u64::from(count);
+        }
+        packets.push((total + 20, heartbeat(total + 1)));
+        packets
+    })
+}
+
+proptest! {
+    #[test]
+    fn each_number_is_delivered_once_in_order_or_is_in_a_gap(
+        a in any_line(120), b in any_line(120), packets in 0_usize..8, wait_ns in 0_u64..20,
+    ) {
+        let mut arrivals: Vec<_> = a.into_iter().map(|(at, header)| (at, Line::A, header)).collect();
+        arrivals.extend(b.into_iter().map(|(at, header)| (at, Line::B, header)));
+        arrivals.sort_by_key(|(at, line, _)| (*at, *line));
+        let offered: u64 = arrivals.iter().map(|(_, _, header)| u64::from(header.count)).sum();
+
+        let mut play = Play::new(Window { packets, wait_ns });
+        for (at, line, header) in arrivals {
+            let ns = at - play.now_ns;
+            play.wait(ns).offer(line, header);
+        }
+        play.wait(1000);
+
+        let mut next = 1;
+        for range in play.story.iter().map(|entry| entry.trim_start_matches('G')).filter(|e| e.contains('-')) {
+            let (from, to) = range.split_once('-').unwrap();
+            prop_assert_eq!(from.parse::<u64>().unwrap(), next);
+            next = to.parse::<u64>().unwrap() + 1;
+        }
+        prop_assert_eq!(next, 121);
+        prop_assert_eq!(play.arbiter.kept_count(), 0);
+        let counts = play.arbiter.counts();
+        prop_assert_eq!(counts.delivered + counts.missing, 120);
+        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late, offered);
+        let holes = play.arbiter.holes();
+        let closed = holes.healed + holes.reordered + holes.given_up_full + holes.given_up_late;
+        prop_assert_eq!(holes.opened, closed);
+        prop_assert_eq!(counts.delivered, play.line(Line::A).first + play.line(Line::B).first);
+    }
+}
