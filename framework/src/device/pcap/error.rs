@@ -91,6 +91,8 @@ pub enum Problem {
     UnknownInterface(u32),
     /// More interfaces in one section than any machine has.
     TooManyInterfaces,
+    /// More bytes of frames than were allowed to be held in memory.
+    TooLarge(usize),
 }
 
 impl Error {
@@ -135,6 +137,12 @@ impl fmt::Display for Error {
                     f,
                     "{name} holds packets of link type {number}{}; only Ethernet (1) can be read, so record on one Ethernet interface",
                     link_type_name(*number)
+                )
+            }
+            Problem::TooLarge(len_max) => {
+                write!(
+                    f,
+                    "{name} holds more than the {len_max} bytes that may be preloaded; stream it, or allow more memory"
                 )
             }
             damaged => {

@@ -1,26 +1,39 @@
-//! Captures: files of frames with the time at which each was seen.
+//! Captures: files of frames with the time at which each was seen, and a device that replays and records them.
 //!
 //! [`Reader`] takes classic pcap (microseconds or nanoseconds, either byte order) and pcapng, plain or gzip, and lends
 //! one [`Record`] after the other from a buffer that it fills again and again. [`Writer`] writes classic pcap with
-//! nanoseconds. Both are plain file formats: they know nothing of mbufs and queues.
+//! nanoseconds. Both are plain file formats: they know nothing of mbufs and queues. [`PcapDevice`] does.
 //!
 //! Only Ethernet is read, as the pipeline begins with an Ethernet header; a file of another link type is refused by
 //! name. A file that ends in mid-packet gives every whole record before the cut and then says where it was cut.
 
 mod classic;
+mod device;
 mod error;
 mod input;
+mod outcome;
+mod pace;
 mod pcapng;
 mod reader;
+mod rx;
+mod source;
+mod tx;
 mod writer;
 
+pub use device::{Loading, PcapConfig, PcapDevice, PcapQueue};
 pub use error::{Cut, End, Error, Problem, Truncation};
+pub use outcome::{Outcome, Recorded};
+pub use pace::Pace;
 pub use reader::{Reader, Record};
+pub use rx::{PcapRx, PcapRxDrop};
+pub use tx::{PcapTx, PcapTxDrop};
 pub use writer::Writer;
 
 /// The longest packet a record may hold, in bytes: the snaplen of tcpdump and Wireshark, and the limit that libpcap
 /// puts on Ethernet captures. A longer one in a file is a damaged or hostile length.
 pub const RECORD_LEN_MAX: usize = 262_144;
 
+#[cfg(test)]
+mod device_tests;
 #[cfg(test)]
 mod tests;

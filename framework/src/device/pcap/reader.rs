@@ -69,7 +69,7 @@ enum State {
     Failed,
 }
 
-/// A record by its place in the window, before it is lent out.
+/// A record by its place in the buffer, before it is lent out.
 pub(super) struct Found {
     pub(super) timestamp_ns: u64,
     pub(super) original_len: u32,
@@ -148,6 +148,17 @@ impl<R: Read> Reader<R> {
     )]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+        let found = self.find()?;
+        Ok(found.map(|found| Record {
+            timestamp_ns: found.timestamp_ns,
+            original_len: found.original_len,
+            bytes: self.bytes(&found),
+        }))
+    }
+
+    /// The place of the next record. It holds until the next call.
+    #[inline]
+    pub(super) fn find(&mut self) -> Result<Option<Found>, Error> {
         if !matches!(self.state, State::Reading) {
             return Ok(None);
         }
@@ -156,9 +167,7 @@ impl<R: Read> Reader<R> {
             Format::PcapNg(pcapng) => pcapng.next(&mut self.input),
         };
         match found {
-            Ok(Some(Found { timestamp_ns, original_len, range })) => {
-                Ok(Some(Record { timestamp_ns, original_len, bytes: self.input.bytes(range) }))
-            }
+            Ok(Some(found)) => Ok(Some(found)),
             Ok(None) => {
                 let cut = self.input.cut_short().then(|| Truncation { offset: self.input.offset(), what: Cut::Gzip });
                 self.state = State::Ended(End { truncated: cut });
@@ -166,6 +175,12 @@ impl<R: Read> Reader<R> {
             }
             Err(stop) => self.stop(stop).map(|()| None),
         }
+    }
+
+    /// The bytes of the record that [`Reader::find`] found last.
+    #[inline]
+    pub(super) fn bytes(&self, found: &Found) -> &[u8] {
+        self.input.bytes(found.range.clone())
     }
 
     /// How the capture ended: `None` while records may follow, and after an error.

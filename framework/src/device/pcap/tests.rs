@@ -525,7 +525,7 @@ proptest! {
 }
 
 /// A capture of the shared folder, or why its test does not run.
-fn shared(test: &str, file: &str) -> Option<PathBuf> {
+pub(super) fn shared(test: &str, file: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(file);
     if path.exists() {
         return Some(path);

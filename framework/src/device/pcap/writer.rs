@@ -17,6 +17,10 @@ const BUFFER_LEN: usize = 262_144;
 const FILE_HEADER: [u32; 6] = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, RECORD_LEN_MAX as u32, 1];
 const RECORD_HEADER_LEN: usize = 16;
 
+/// Destination and source, behind which a tag stands, and the tag (IEEE 802.1Q 9.3).
+const ADDRESSES_LEN: usize = 12;
+const TAG_LEN: usize = 4;
+
 /// A capture being written. Dropping it writes what is buffered but has nobody to tell about errors: call
 /// [`Writer::finish`].
 pub struct Writer<W: Write = File> {
@@ -65,26 +69,54 @@ impl<W: Write> Writer<W> {
 
     /// Adds a frame that lies in several pieces. What passes [`RECORD_LEN_MAX`] is cut, and the record says so.
     pub fn write_gather(&mut self, timestamp_ns: u64, pieces: &[&[u8]]) {
+        self.write_segments(timestamp_ns, None, pieces.iter().copied());
+    }
+
+    /// Adds a frame segment by segment, with the VLAN tag that a NIC took off or will put in, if any, at its place.
+    pub fn write_segments<'a>(
+        &mut self,
+        timestamp_ns: u64,
+        vlan: Option<u16>,
+        segments: impl Iterator<Item = &'a [u8]>,
+    ) {
         if self.broken {
             self.lost += 1;
             return;
         }
-        let original_len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut room = original_len.min(RECORD_LEN_MAX);
-        let seconds = u32::try_from(timestamp_ns / 1_000_000_000).unwrap_or(u32::MAX);
-        let header = [seconds, (timestamp_ns % 1_000_000_000) as u32, room as u32, original_len as u32];
-        for word in header {
-            self.buffer.extend_from_slice(&word.to_le_bytes());
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&[0; RECORD_HEADER_LEN]);
+        let mut original_len = 0;
+        for segment in segments {
+            let room = RECORD_LEN_MAX.saturating_sub(original_len);
+            self.buffer.extend_from_slice(&segment[..segment.len().min(room)]);
+            original_len += segment.len();
         }
-        for piece in pieces {
-            let kept = &piece[..piece.len().min(room)];
-            self.buffer.extend_from_slice(kept);
-            room -= kept.len();
+        if let Some(tci) = vlan {
+            original_len += self.insert_tag(start + RECORD_HEADER_LEN, tci);
+        }
+        let kept = self.buffer.len() - start - RECORD_HEADER_LEN;
+        let seconds = u32::try_from(timestamp_ns / 1_000_000_000).unwrap_or(u32::MAX);
+        let header = [seconds, (timestamp_ns % 1_000_000_000) as u32, kept as u32, original_len as u32];
+        for (field, word) in self.buffer[start..].chunks_exact_mut(4).zip(header) {
+            field.copy_from_slice(&word.to_le_bytes());
         }
         self.records += 1;
         if self.buffer.len() >= BUFFER_LEN {
             self.flush();
         }
+    }
+
+    /// Puts an 802.1Q tag behind the two addresses of the frame that ends the buffer. Returns the bytes that the frame
+    /// grew by: none where it has no room for addresses or for the tag.
+    fn insert_tag(&mut self, frame: usize, tci: u16) -> usize {
+        let len = self.buffer.len() - frame;
+        if !(ADDRESSES_LEN..=RECORD_LEN_MAX - TAG_LEN).contains(&len) {
+            return 0;
+        }
+        let at = frame + ADDRESSES_LEN;
+        let [high, low] = tci.to_be_bytes();
+        self.buffer.splice(at..at, [0x81, 0x00, high, low]);
+        TAG_LEN
     }
 
     /// Writes what is buffered and tells about the first error of the whole capture. To be called once at the end;
@@ -100,6 +132,11 @@ impl<W: Write> Writer<W> {
     /// Records taken so far; those in the buffer when a write failed are among them.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// Whether a write has failed, so that records are refused.
+    pub fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Records refused because an earlier write failed.

@@ -1,0 +1,181 @@
+//! A port made of files: what it receives comes from a capture, what it sends goes into another.
+
+use std::path::{Path, PathBuf};
+
+use super::outcome::{Outcome, Recorded};
+use super::pace::{Pace, Pacer};
+use super::rx::PcapRx;
+use super::source::{Arena, Source};
+use super::tx::PcapTx;
+use super::{End, Error, Reader, Writer};
+use crate::counters::Scope;
+use crate::device::steering::{Fields, Rule, RuleId, SteerError};
+use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
+use crate::mem::Pool;
+
+/// Which files, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PcapConfig {
+    /// The capture to receive from; without one, receiving has [ended](crate::device::RxState::Ended) from the start.
+    pub replay: Option<PathBuf>,
+    /// How fast it is replayed.
+    pub pace: Pace,
+    /// When it is read.
+    pub loading: Loading,
+    /// Where sent frames are written; without a file they are counted and go home.
+    pub record: Option<PathBuf>,
+    /// Unix time in ns at the origin of the worker's clock, added to `now` for the times in the recording; 0 writes
+    /// `now` as it is.
+    pub epoch_ns: u64,
+    /// Bytes of the longest frame, Ethernet header to last payload byte; longer ones are counted and dropped.
+    pub frame_len_max: usize,
+}
+
+/// When the capture is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loading {
+    /// While it is replayed: a poll that finds the buffer empty makes a read(2) of up to 512 KiB, and decompresses
+    /// where the file is gzip. Any length of file.
+    #[default]
+    Stream,
+    /// Before the start, decompressed, into memory of its own: a poll then makes no system call and no allocation.
+    Preload {
+        /// Bytes of frames that may be held; a longer capture is refused by [`PcapDevice::open`].
+        len_max: usize,
+    },
+}
+
+impl Default for PcapConfig {
+    /// No files, full speed, and frames of an MTU of 1500 with two VLAN tags.
+    fn default() -> Self {
+        Self {
+            replay: None,
+            pace: Pace::default(),
+            loading: Loading::default(),
+            record: None,
+            epoch_ns: 0,
+            frame_len_max: 1500 + 14 + 8,
+        }
+    }
+}
+
+/// A port made of files. It has one queue, steers nothing, and delivers all.
+pub struct PcapDevice {
+    name: String,
+    frame_len_max: usize,
+    queue: Option<PcapQueue>,
+    replayed: Outcome<End>,
+    recorded: Outcome<Recorded>,
+}
+
+/// The port's queue, on its way to a worker.
+pub struct PcapQueue {
+    name: String,
+    frame_len_max: usize,
+    epoch_ns: u64,
+    source: Option<Source>,
+    pacer: Pacer,
+    writer: Option<Writer>,
+    replayed: Outcome<End>,
+    recorded: Outcome<Recorded>,
+}
+
+impl PcapDevice {
+    /// Opens the files. A capture that is none, a folder that is missing and a pace of zero are told here.
+    pub fn open(config: &PcapConfig) -> Result<Self, DeviceError> {
+        if let Pace::Times(factor) = config.pace
+            && !(factor.is_finite() && factor > 0.0)
+        {
+            return Err(DeviceError::Other(format!(
+                "a capture cannot be replayed at {factor} times its pace: use a number above 0"
+            )));
+        }
+        let sentence = |error: Error| DeviceError::Other(error.to_string());
+        let source =
+            config.replay.as_deref().map(|path| open_source(path, config.loading)).transpose().map_err(sentence)?;
+        let writer = config.record.as_deref().map(Writer::create).transpose().map_err(sentence)?;
+        let (replayed, recorded) = (Outcome::new(), Outcome::new());
+        let path = config.replay.as_ref().or(config.record.as_ref());
+        let name = path.map_or_else(|| "pcap".to_string(), |path| path.display().to_string());
+        let queue = PcapQueue {
+            name: name.clone(),
+            frame_len_max: config.frame_len_max,
+            epoch_ns: config.epoch_ns,
+            source,
+            pacer: Pacer::new(config.pace),
+            writer,
+            replayed: replayed.clone(),
+            recorded: recorded.clone(),
+        };
+        Ok(Self { name, frame_len_max: config.frame_len_max, queue: Some(queue), replayed, recorded })
+    }
+
+    /// How the replay ends: to be asked when the queue is [ended](crate::device::RxState::Ended). Tells of a
+    /// truncation and of damage in the file.
+    pub fn replayed(&self) -> Outcome<End> {
+        self.replayed.clone()
+    }
+
+    /// How the recording ends: to be asked when the worker has dropped the sending half. Tells of a full disk.
+    pub fn recorded(&self) -> Outcome<Recorded> {
+        self.recorded.clone()
+    }
+}
+
+fn open_source(path: &Path, loading: Loading) -> Result<Source, Error> {
+    let reader = Reader::open(path)?;
+    match loading {
+        Loading::Stream => Ok(Source::Stream(reader)),
+        Loading::Preload { len_max } => Arena::load(reader, len_max).map(Source::Arena),
+    }
+}
+
+impl Device for PcapDevice {
+    type Queue = PcapQueue;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            queues: 1,
+            frame_len_max: self.frame_len_max,
+            tx_segments_max: usize::MAX,
+            rx: RxOffloads { timestamp: true, ..RxOffloads::default() },
+            tx: TxOffloads { vlan: true, ..TxOffloads::default() },
+            steering: Fields::NONE,
+            rules_max: 0,
+        }
+    }
+
+    fn take_queue(&mut self, idx: u16) -> Result<PcapQueue, DeviceError> {
+        if idx != 0 {
+            return Err(DeviceError::NoQueue { device: self.name.clone(), idx, queues: 1 });
+        }
+        self.queue.take().ok_or_else(|| DeviceError::QueueTaken { device: self.name.clone(), idx })
+    }
+
+    fn steer(&mut self, rule: &Rule, _idx: u16) -> Result<RuleId, SteerError> {
+        rule.check()?;
+        Err(SteerError::Unsupported { fields: rule.fields() })
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        Err(SteerError::NoRule { id })
+    }
+}
+
+impl Queue for PcapQueue {
+    type Rx = PcapRx;
+    type Tx = PcapTx;
+
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(PcapRx, PcapTx), DeviceError> {
+        let (frame_len_max, data_room) = (self.frame_len_max, pool.layout().data_room());
+        if data_room < frame_len_max {
+            return Err(DeviceError::BuffersTooSmall { device: self.name, frame_len_max, data_room });
+        }
+        let rx = PcapRx::new(self.source, self.pacer, frame_len_max, self.replayed, scope);
+        Ok((rx, PcapTx::new(self.writer, self.epoch_ns, frame_len_max, self.recorded, scope)))
+    }
+}

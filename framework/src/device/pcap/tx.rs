@@ -1,0 +1,140 @@
+//! The sending half: frames wait for the doorbell, which brings the time, and are written down.
+
+use arrayvec::ArrayVec;
+
+use super::Writer;
+use super::outcome::{Outcome, Recorded};
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::{Offload, TxQueue};
+use crate::mem::Mbuf;
+use crate::time::Instant;
+
+crate::drop_reasons! {
+    /// Why a posted frame is not recorded.
+    pub enum PcapTxDrop {
+        /// Longer than the port's frames.
+        TooLong => "too_long",
+        /// Asks for a checksum, segmentation or a timestamp, which this device does not do.
+        OffloadUnsupported => "offload_unsupported",
+        /// An earlier write failed, a full disk for one: [`PcapDevice::recorded`](super::PcapDevice::recorded) tells.
+        WriteFailed => "write_failed",
+    }
+}
+
+/// Frames that wait for a doorbell. One more is written at once, with the time of the doorbell before.
+const POSTED_MAX: usize = 256;
+
+/// Bytes of an 802.1Q tag.
+const TAG_LEN: usize = 4;
+
+/// The sending half of a pcap port. A frame costs a copy, and 256 KiB of frames a write(2) in the doorbell. Its ring
+/// is never full. Dropping it closes the file.
+pub struct PcapTx {
+    writer: Option<Writer>,
+    epoch_ns: u64,
+    frame_len_max: usize,
+    posted: ArrayVec<(Mbuf, Option<u16>), POSTED_MAX>,
+    /// Frames written since the last reap; their mbufs are at home already.
+    written: usize,
+    /// Time of the last doorbell.
+    now: Instant,
+    outcome: Outcome<Recorded>,
+    frames: Counter,
+    bytes: Counter,
+    drops: Drops<PcapTxDrop>,
+}
+
+impl PcapTx {
+    pub(super) fn new(
+        writer: Option<Writer>,
+        epoch_ns: u64,
+        frame_len_max: usize,
+        outcome: Outcome<Recorded>,
+        scope: &Scope,
+    ) -> Self {
+        let scope = scope.scope("tx");
+        Self {
+            writer,
+            epoch_ns,
+            frame_len_max,
+            posted: ArrayVec::new(),
+            written: 0,
+            now: Instant::ZERO,
+            outcome,
+            frames: scope.counter("frames", Unit::Frames),
+            bytes: scope.counter("bytes", Unit::Bytes),
+            drops: scope.drops(),
+        }
+    }
+
+    /// Writes what is posted and lets the mbufs go home.
+    fn write_posted(&mut self) {
+        let timestamp_ns = self.now.as_nanos().saturating_add(self.epoch_ns);
+        self.written += self.posted.len();
+        for (mbuf, vlan) in self.posted.drain(..) {
+            let len = mbuf.len() + vlan.map_or(0, |_| TAG_LEN);
+            match &mut self.writer {
+                Some(writer) if writer.is_broken() => self.drops.count(PcapTxDrop::WriteFailed),
+                writer => {
+                    if let Some(writer) = writer {
+                        writer.write_segments(timestamp_ns, vlan, mbuf.segments());
+                    }
+                    self.frames.inc();
+                    self.bytes.add(len as u64);
+                }
+            }
+            mbuf.free();
+        }
+    }
+
+    /// Ends a frame that can never be sent.
+    fn refuse(&mut self, mbuf: Mbuf, reason: PcapTxDrop) {
+        self.drops.count(reason);
+        mbuf.free();
+    }
+}
+
+impl TxQueue for PcapTx {
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if mbuf.len() + offload.vlan.map_or(0, |_| TAG_LEN) > self.frame_len_max {
+            self.refuse(mbuf, PcapTxDrop::TooLong);
+            return Ok(());
+        }
+        let plain = Offload { vlan: offload.vlan, urgent: offload.urgent, ..Offload::default() };
+        if offload != plain {
+            self.refuse(mbuf, PcapTxDrop::OffloadUnsupported);
+            return Ok(());
+        }
+        if self.posted.is_full() {
+            self.write_posted();
+        }
+        self.posted.push((mbuf, offload.vlan));
+        Ok(())
+    }
+
+    fn ring_doorbell(&mut self, now: Instant) {
+        self.now = now;
+        self.write_posted();
+    }
+
+    fn reap(&mut self) -> usize {
+        core::mem::take(&mut self.written)
+    }
+
+    fn room(&self) -> usize {
+        POSTED_MAX
+    }
+
+    fn in_flight(&self) -> usize {
+        self.posted.len() + self.written
+    }
+}
+
+impl Drop for PcapTx {
+    fn drop(&mut self) {
+        self.write_posted();
+        if let Some(mut writer) = self.writer.take() {
+            self.outcome.set(writer.finish().map(|()| Recorded { frames: writer.records() }));
+        }
+    }
+}
