@@ -3,7 +3,8 @@
 //! Frames are what a tap in front of the receiver sees: multicast MAC addresses, IPv4 with DF and right checksums, UDP
 //! with a checksum, no VLAN tag. Nothing is ever fragmented, as the packetiser cuts at the MTU.
 
-use std::io::Write;
+use std::fs;
+use std::io::{ErrorKind, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -27,12 +28,18 @@ const SOURCES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(20
 /// Their locally administered addresses.
 const SOURCE_MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 0x0a]), MacAddr([2, 0, 0, 0, 0, 0x0b])];
 
-/// Writes the capture and, beside it, its truth. One million messages take about a second.
+/// Writes the capture and, beside it, its truth. One million messages take some 0.3 s.
 pub fn generate(settings: &Settings, path: &Path) -> Result<Truth, Error> {
     settings.check()?;
     check_directory(path)?;
+    let truth_path = Truth::path_beside(path);
+    // The truth of an older capture must not stand beside this one if it fails half-way.
+    match fs::remove_file(&truth_path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io("replace", &truth_path, error)),
+        _ => {}
+    }
     let truth = write(settings, Writer::create(path).map_err(Error::Capture)?)?;
-    truth.write(&Truth::path_beside(path))?;
+    truth.write(&truth_path)?;
     Ok(truth)
 }
 

@@ -14,7 +14,7 @@ pub enum Error {
     Settings(SettingsError),
     /// A file cannot be read or written.
     File {
-        /// `read`, `write` or `create`.
+        /// `read`, `write` or `replace`.
         verb: &'static str,
         /// The file.
         path: PathBuf,

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 it failed, 2 the command line makes no sense.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -172,9 +173,9 @@ fn main() -> ExitCode {
 fn generate(out: &Path, day: Day) -> Result<(), Error> {
     let started = Instant::now();
     let truth = exchange_sim::generate(&day.settings(), out)?;
-    println!("{} and {}", out.display(), Truth::path_beside(out).display());
-    print_account(&truth);
-    println!("  in {:.2} s", started.elapsed().as_secs_f64());
+    let seconds = started.elapsed().as_secs_f64();
+    let beside = Truth::path_beside(out);
+    print(&format!("{} and {}, in {seconds:.2} s\n{}", out.display(), beside.display(), account(&truth)));
     Ok(())
 }
 
@@ -185,24 +186,25 @@ fn publish(outlet: Outlet, truth_path: Option<PathBuf>, day: Day) -> Result<(), 
         exchange_sim::check_directory(path)?;
     }
     let seconds = settings.messages / settings.rate;
-    println!("publishing from {} for {seconds} s of open market and some ten more", outlet.interface);
+    print(&format!("publishing from {}: {seconds} s of open market and some ten more\n", outlet.interface));
     let published = exchange_sim::publish(&settings, &outlet)?;
-    print_account(&published.truth);
-    let (elapsed, late_max) = (published.elapsed.as_secs_f64(), published.late_max.as_secs_f64() * 1e6);
-    println!("  in {elapsed:.2} s; the latest packet left {late_max:.0} us after its time");
-    match truth_path {
-        Some(path) => published.truth.write(&path),
-        None => Ok(()),
+    if let Some(path) = truth_path {
+        published.truth.write(&path)?;
     }
+    let (elapsed, late_max) = (published.elapsed.as_secs_f64(), published.late_max.as_secs_f64() * 1e6);
+    let pace = format!("published in {elapsed:.2} s; the latest packet left {late_max:.0} us after its time\n");
+    print(&(pace + &account(&published.truth)));
+    Ok(())
 }
 
 /// The account in a few lines; the truth file has all of it.
-fn print_account(truth: &Truth) {
+fn account(truth: &Truth) -> String {
     let by_type: Vec<String> = truth.by_type.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    println!("  {} messages ({}) on {} symbols", truth.messages, by_type.join(", "), truth.book_tops.len());
+    let mut text =
+        format!("  {} messages on {} symbols: {}\n", truth.messages, truth.book_tops.len(), by_type.join(", "));
     for (line, settings) in truth.lines.iter().zip(&truth.settings.lines) {
-        println!(
-            "  line {} {}:{}: {} packets = {} made - {} lost + {} duplicated; {} reordered",
+        text += &format!(
+            "  line {} {}:{}: {} packets = {} made - {} lost + {} duplicated; {} reordered\n",
             line.name,
             settings.group,
             truth.settings.port,
@@ -213,11 +215,19 @@ fn print_account(truth: &Truth) {
             line.reordered
         );
     }
-    println!(
-        "  {} messages receivable = {} sent - {} lost on both lines in {} ranges",
+    let lost = &truth.lost_on_both;
+    text += &format!(
+        "  {} messages receivable = {} sent - {} lost on both lines in {} ranges\n",
         truth.receivable,
         truth.messages,
-        truth.lost_on_both.messages,
-        truth.lost_on_both.ranges.len()
+        lost.messages,
+        lost.ranges.len()
     );
+    text
+}
+
+/// A reader that has gone (`| head`) is no reason to fail: the work is done.
+fn print(text: &str) {
+    let mut stdout = io::stdout();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

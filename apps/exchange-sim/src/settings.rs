@@ -26,8 +26,9 @@ const FRAME_PER_SYMBOL: u64 = 6;
 const FRAME_FIXED: u64 = 6;
 /// The market opens at 09:30 and the clock of ITCH ends at midnight.
 const SPAN_MAX_S: u64 = 14 * 3600;
-/// Faster than any port; beyond it all gaps would round to 0 ns.
-const RATE_MAX: u64 = 100_000_000;
+/// The opening is some eight times as dense as the average and then fills the lines' 10 Gb/s: faster, and packets only
+/// pile up in memory.
+const RATE_MAX: u64 = 4_000_000;
 
 /// One day of one exchange on two lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -146,7 +147,7 @@ pub enum SettingsError {
         /// For so many symbols.
         symbols: u16,
     },
-    /// No message a second, or more than nanoseconds can tell apart.
+    /// No message a second, or more than a line carries.
     Rate(u64),
     /// The day would run past midnight.
     LongDay {
@@ -474,6 +475,7 @@ mod tests {
             SettingsError::FewMessages { messages: 1805, messages_min: 1806, symbols: 300 }
         );
         assert_eq!(wrong(|s| s.rate = 0), SettingsError::Rate(0));
+        assert_eq!(wrong(|s| s.rate = 4_000_001), SettingsError::Rate(4_000_001));
         assert!(matches!(wrong(|s| s.rate = 1), SettingsError::LongDay { rate_min: 20, .. }));
         assert!(matches!(wrong(|s| s.burst.size = 2001), SettingsError::Burst { .. }));
         assert_eq!(wrong(|s| s.mtu = 93), SettingsError::Mtu(93));

@@ -99,6 +99,17 @@ fn capture_and_its_truth_lie_side_by_side() {
 }
 
 #[test]
+fn failed_run_leaves_no_older_truth() {
+    let directory = tempdir().unwrap();
+    // A directory cannot be overwritten by a capture.
+    let out = directory.path().join("day.pcap");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(Truth::path_beside(&out), "old").unwrap();
+    assert_eq!(run(&["generate", "--messages", "2000", "--out", out.to_str().unwrap()]).status.code(), Some(1));
+    assert!(!Truth::path_beside(&out).exists());
+}
+
+#[test]
 fn truth_that_is_missing_or_damaged_is_told() {
     let directory = tempdir().unwrap();
     let path = directory.path().join("x.truth.json");

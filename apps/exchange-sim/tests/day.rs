@@ -133,6 +133,15 @@ fn quiet_day_has_heartbeats_in_its_quiet_seconds() {
 }
 
 #[test]
+fn truth_reads_back_as_it_was_written() {
+    let truth = day(&faulty("20%", "0.3%", "1.7%")).1;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("day.truth.json");
+    truth.write(&path).unwrap();
+    assert_eq!(Truth::read(&path).unwrap(), truth);
+}
+
+#[test]
 fn truth_that_was_edited_does_not_add_up() {
     let truth = day(&faulty("20%", "1%", "1%")).1;
     let edits: [fn(&mut Truth); 8] = [
