@@ -4,7 +4,8 @@
 //! summed piece by piece. Sums are kept in the byte order of the machine: the one's complement sum does not care
 //! (RFC 1071 2(B)), and what enters or leaves as a number is in host order.
 //!
-//! Cost on the development machine without any target flags: see `sum_bytes` and `verify_ipv4_header`.
+//! Measured on an EPYC without target flags: a 20-byte header is verified in 1 ns, 64 bytes are summed in 3 ns, 1460 in
+//! 27 ns.
 
 use core::net::Ipv4Addr;
 
@@ -169,8 +170,8 @@ pub fn update_bytes(checksum: u16, patch: Patch<'_>) -> u16 {
 /// The sum of all 16-bit words in machine order, modulo 0xffff; a last single byte counts as the first of its word.
 ///
 /// Two chains of 64-bit words with their carries in a second register. 1460 bytes take 27 ns, 64 bytes 2.8 ns, on an
-/// EPYC without target flags, two loads a cycle; lanes of 32-bit words, which the compiler turns into SSE2, took 26 to
-/// 29 ns there and, with AVX-512 allowed, between 23 and 65.
+/// EPYC without target flags, which is near two loads a cycle. Lanes of 32-bit words, which the compiler turns into SSE2,
+/// took 26 to 29 ns there; built for that very CPU they took between 23 and 65 ns, depending on the number of lanes.
 #[inline]
 fn sum_bytes(bytes: &[u8]) -> u32 {
     let (blocks, rest) = bytes.as_chunks::<32>();
@@ -225,6 +226,8 @@ fn fold_u32(sum: u32) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// RFC 1071 word by word: what everything here must equal.
@@ -263,6 +266,77 @@ mod tests {
         for start in 0..8 {
             for end in start..bytes.len() {
                 assert_eq!(checksum(&bytes[start..end]), reference(&bytes[start..end]), "{start}..{end}");
+            }
+        }
+    }
+    /// The checksum of a pseudo header in its wire form, which RFC 9293 3.1 draws.
+    fn pseudo_reference(pseudo: PseudoHeader) -> u16 {
+        let [high, low] = pseudo.len.to_be_bytes();
+        let tail = [0, pseudo.protocol.0, high, low];
+        reference(&[&pseudo.source.octets()[..], &pseudo.destination.octets(), &tail].concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_equal_the_reference(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+            prop_assert_eq!(checksum(&bytes), reference(&bytes));
+        }
+
+        #[test]
+        fn pieces_sum_like_the_whole(bytes: Vec<u8>, cuts: [prop::sample::Index; 2], field: u16) {
+            let mut cuts = cuts.map(|cut| cut.index(bytes.len() + 1));
+            cuts.sort_unstable();
+            let [first, second] = cuts;
+            let (a, b, c) = (&bytes[..first], &bytes[first..second], &bytes[second..]);
+            let appended = Sum::of(a).append(b).append(c);
+            prop_assert_eq!(appended.finish(), reference(&bytes));
+            let combined = Sum::of(a).combine(Sum::of(b).combine(Sum::of(c)));
+            prop_assert_eq!(combined.finish(), reference(&bytes));
+            let with_field = [&field.to_be_bytes()[..], &bytes].concat();
+            prop_assert_eq!(appended.add_u16(field).finish(), reference(&with_field));
+        }
+
+        #[test]
+        fn pseudo_header_sums_like_its_bytes(source: u32, destination: u32, protocol: u8, len: u16) {
+            let (source, destination) = (source.into(), destination.into());
+            let pseudo = PseudoHeader { source, destination, protocol: Protocol(protocol), len };
+            prop_assert_eq!(pseudo.sum().finish(), pseudo_reference(pseudo));
+        }
+
+        #[test]
+        fn header_verdict_equals_the_reference(mut header: [u8; 20], fix: bool) {
+            if fix {
+                header[10..12].fill(0);
+                let checksum = ipv4_header(&header);
+                prop_assert_eq!(checksum, reference(&header));
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
+            }
+            prop_assert_eq!(verify_ipv4_header(&header), reference(&header) == 0);
+            prop_assert!(!fix || verify_ipv4_header(&header));
+        }
+
+        #[test]
+        fn patched_bytes_update_to_the_full_checksum(
+            bytes in prop::collection::vec(any::<u8>(), 8..100),
+            new: [u8; 8],
+            start: prop::sample::Index,
+            len in 0usize..=8,
+        ) {
+            let offset = start.index(bytes.len() - 7);
+            let mut after = bytes.clone();
+            after[offset..offset + len].copy_from_slice(&new[..len]);
+            // All zeros have two checksums; no header is that.
+            prop_assume!(bytes.iter().any(|&byte| byte != 0) && after.iter().any(|&byte| byte != 0));
+            let (old, new) = (&bytes[offset..offset + len], &new[..len]);
+            let updated = update_bytes(checksum(&bytes), Patch { offset, old, new });
+            prop_assert_eq!(updated, checksum(&after));
+            if let (Ok(old), Ok(new), 0) = (old.try_into(), new.try_into(), offset % 2) {
+                let (old, new) = (u32::from_be_bytes(old), u32::from_be_bytes(new));
+                prop_assert_eq!(update_u32(checksum(&bytes), old, new), updated);
+            }
+            if let (Ok(old), Ok(new), 0) = (old.try_into(), new.try_into(), offset % 2) {
+                let (old, new) = (u16::from_be_bytes(old), u16::from_be_bytes(new));
+                prop_assert_eq!(update_u16(checksum(&bytes), old, new), updated);
             }
         }
     }

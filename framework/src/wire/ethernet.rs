@@ -157,6 +157,8 @@ reasons! {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::wire::vlan::VlanTag;
 
@@ -217,5 +219,24 @@ mod tests {
         }
         assert_eq!((outer.vid(), outer.pcp(), outer.dei()), (4095, 5, true));
         assert_eq!((inner.vid(), inner.pcp(), inner.dei()), (7, 3, false));
+    }
+    proptest! {
+        #[test]
+        fn any_bytes_parse_or_are_refused(mut bytes: Vec<u8>, types: [prop::sample::Index; 3]) {
+            const TYPES: [[u8; 2]; 4] = [[0x81, 0x00], [0x88, 0xa8], [0x08, 0x00], [0x00, 0x2e]];
+            for (at, ethertype) in [12, 16, 20].into_iter().zip(types) {
+                if let Some(bytes) = bytes.get_mut(at..at + 2) {
+                    bytes.copy_from_slice(&TYPES[ethertype.index(TYPES.len())]);
+                }
+            }
+            if let Ok(frame) = EthernetFrame::parse(&bytes) {
+                prop_assert_eq!(frame.header_len() + frame.payload.len(), bytes.len());
+                prop_assert!(!frame.ethertype.is_vlan() && !frame.ethertype.is_length());
+                let fields = EthernetFields { dst: frame.header.dst(), src: frame.header.src(), ethertype: frame.ethertype };
+                let mut written = vec![0; frame.header_len()];
+                EthernetHeader::new(fields).emit_tagged(&frame.tags, &mut written).unwrap();
+                prop_assert_eq!(&written, &bytes[..frame.header_len()]);
+            }
+        }
     }
 }

@@ -438,6 +438,8 @@ reasons! {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// A TCP packet of four bytes between 172.16.10.99 and 172.16.10.12, with a correct checksum.
@@ -487,5 +489,131 @@ mod tests {
         let mut kind_alone = Ipv4Options { rest: &[1, 7] };
         assert_eq!(kind_alone.next(), Some(Err(Ipv4Error::Option)));
         assert_eq!(Ipv4Options { rest: &[0, 7, 0, 0] }.next(), None);
+    }
+    #[test]
+    fn options_that_cannot_be_are_refused() {
+        let fields = fields(0);
+        assert_eq!(Ipv4Header::with_options(&fields, &[0; 44]), Err(EmitError::Options));
+        assert_eq!(Ipv4Header::with_options(&fields, &[0; 3]), Err(EmitError::Options));
+        let header = Ipv4Header::with_options(&fields, &ROUTER_ALERT).unwrap();
+        assert_eq!(header.emit_with_options(&[], &mut [0; 60]), Err(EmitError::Options));
+        assert_eq!(header.emit_with_options(&ROUTER_ALERT, &mut [0; 23]), Err(EmitError::NoRoom));
+    }
+
+    #[test]
+    fn payload_beyond_16_bits_is_refused() {
+        assert!(Ipv4Header::new(&fields(65515)).is_ok());
+        assert_eq!(Ipv4Header::new(&fields(65516)), Err(EmitError::TooLong));
+        assert_eq!(Ipv4Header::new(&fields(usize::MAX)), Err(EmitError::TooLong));
+    }
+
+    #[test]
+    fn router_alert_is_found_among_options() {
+        let options = [1, 7, 3, 4, 148, 4, 0, 0];
+        let mut bytes = [0; 28];
+        Ipv4Header::with_options(&fields(0), &options).unwrap().emit_with_options(&options, &mut bytes).unwrap();
+        let packet = Ipv4Packet::parse(&bytes).unwrap();
+        assert!(packet.has_router_alert());
+        assert_eq!(packet.verify_checksum(), Ok(()));
+        let copied: Vec<_> = packet.options().map(|option| option.unwrap().is_copied()).collect();
+        assert_eq!(copied, [false, true]);
+        assert!(!Ipv4Packet::parse(&PACKET).unwrap().has_router_alert());
+    }
+
+    #[test]
+    fn last_hop_is_not_taken() {
+        for ttl in [0, 1] {
+            let mut header = Ipv4Header::new(&Ipv4Fields { ttl, ..fields(0) }).unwrap();
+            let before = header;
+            assert!(!header.decrement_ttl());
+            assert_eq!(header, before);
+        }
+    }
+
+    fn fields(payload_len: usize) -> Ipv4Fields {
+        Ipv4Fields {
+            source: Ipv4Addr::new(10, 0, 0, 1),
+            destination: Ipv4Addr::new(224, 0, 0, 22),
+            protocol: Protocol::IGMP,
+            ttl: 1,
+            tos: 0xc0,
+            identification: 0,
+            dont_fragment: true,
+            payload_len,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_parse_or_are_refused(mut bytes: Vec<u8>, version_ihl in 0x43u8..0x52) {
+            if let Some(first) = bytes.first_mut() {
+                *first = version_ihl;
+            }
+            if bytes.len() > 3 {
+                bytes[2] = 0;
+            }
+            for packet in [Ipv4Packet::parse(&bytes), Ipv4Packet::parse_quoted(&bytes)].into_iter().flatten() {
+                prop_assert!(packet.total_len() <= bytes.len());
+                prop_assert!(packet.options().count() <= OPTIONS_LEN_MAX);
+                let _ = packet.verify_checksum();
+            }
+        }
+
+        #[test]
+        fn written_headers_read_the_same(
+            addresses: [u32; 2],
+            (protocol, ttl, tos) in any::<(u8, u8, u8)>(),
+            identification: u16,
+            dont_fragment: bool,
+            options in prop::collection::vec(any::<[u8; 4]>(), 0..=10),
+            payload in prop::collection::vec(any::<u8>(), 0..50),
+        ) {
+            let options = options.concat();
+            let fields = Ipv4Fields {
+                source: addresses[0].into(),
+                destination: addresses[1].into(),
+                protocol: Protocol(protocol),
+                ttl,
+                tos,
+                identification,
+                dont_fragment,
+                payload_len: payload.len(),
+            };
+            let mut bytes = [0xee; 110];
+            let header = Ipv4Header::with_options(&fields, &options).unwrap();
+            let len = header.emit_with_options(&options, &mut bytes).unwrap();
+            bytes[len..len + payload.len()].copy_from_slice(&payload);
+            let packet = Ipv4Packet::parse(&bytes).unwrap();
+            prop_assert_eq!(packet.verify_checksum(), Ok(()));
+            prop_assert_eq!((packet.options, packet.payload, packet.header_len()), (&options[..], &payload[..], len));
+            let read = Ipv4Fields {
+                source: packet.header.source(),
+                destination: packet.header.destination(),
+                protocol: packet.header.protocol(),
+                ttl: packet.header.ttl(),
+                tos: packet.header.dscp() << 2 | packet.header.ecn(),
+                identification: packet.header.identification(),
+                dont_fragment: packet.header.dont_fragment(),
+                payload_len: packet.payload.len(),
+            };
+            prop_assert_eq!(read, fields);
+            prop_assert!(!packet.header.is_fragment());
+        }
+
+        #[test]
+        fn patched_headers_keep_a_right_checksum(total_len: u16, identification: u16, offset in 0u16..8192, more: bool, ttl in 2u8..) {
+            let mut header = Ipv4Header::new(&Ipv4Fields { ttl, ..fields(100) }).unwrap();
+            header.set_total_len(total_len);
+            header.set_identification(identification);
+            header.set_fragment(offset * 8, more);
+            prop_assert!(header.decrement_ttl());
+            let mut fresh = header;
+            fresh.fill_checksum(&[]);
+            prop_assert_eq!(header, fresh);
+            prop_assert_eq!((header.total_len(), header.identification(), header.ttl()), (total_len, identification, ttl - 1));
+            prop_assert_eq!((header.fragment_offset(), header.more_fragments()), (offset * 8, more));
+            prop_assert_eq!(header.is_fragment(), more || offset != 0);
+            prop_assert!(header.dont_fragment());
+        }
     }
 }

@@ -20,6 +20,9 @@ pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
+#[cfg(test)]
+mod tests;
+
 pub use arp::{ArpError, ArpFields, ArpOperation, ArpPacket};
 pub use ethernet::{EthernetError, EthernetFields, EthernetFrame, EthernetHeader};
 pub use field::{EmitError, EtherType, MacAddr, MacAddrError, Protocol};

@@ -122,6 +122,14 @@ impl<'a> TcpSegment<'a> {
         if sum.is_valid() { Ok(()) } else { Err(TcpError::Checksum) }
     }
 
+    /// True where the field holds the sum of the pseudo header alone, because the sender's NIC had not finished it: see
+    /// `UdpHeader::has_partial_checksum`.
+    #[inline]
+    pub fn has_partial_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+        let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.len() as u16 };
+        self.header.checksum() == pseudo.sum().fold()
+    }
+
     /// The options, one by one.
     #[inline]
     pub fn options(&self) -> TcpOptions<'a> {
@@ -488,6 +496,8 @@ reasons! {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -556,5 +566,62 @@ mod tests {
         assert!((TcpFlags::SYN | TcpFlags::ACK).contains(TcpFlags::SYN));
         assert!(!TcpFlags::SYN.contains(TcpFlags::SYN | TcpFlags::ACK));
         assert!(TcpFlags::SYN.intersects(TcpFlags::SYN | TcpFlags::ACK));
+    }
+    const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const DESTINATION: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+    fn any_option(kind: u8, a: u32, b: u32, blocks: &[SackBlock]) -> TcpOption<'_> {
+        match kind {
+            0 => TcpOption::MaximumSegmentSize(a as u16),
+            1 => TcpOption::WindowScale(a as u8),
+            2 => TcpOption::SackPermitted,
+            3 => TcpOption::Sack(blocks),
+            _ => TcpOption::Timestamps(Timestamps { value: a, echo_reply: b }),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_parse_or_are_refused(bytes: Vec<u8>) {
+            if let Ok(segment) = TcpSegment::parse(&bytes) {
+                let _ = segment.verify_checksum(SOURCE, DESTINATION);
+                let _ = segment.aligned_timestamps();
+                prop_assert!(segment.options().count() <= OPTIONS_LEN_MAX);
+            }
+            prop_assert!(TcpOptions::new(&bytes).count() <= bytes.len());
+        }
+
+        #[test]
+        fn written_segments_read_the_same(
+            (source_port, destination_port, window, urgent_pointer) in any::<(u16, u16, u16, u16)>(),
+            (seq, ack, flags) in any::<(u32, u32, u8)>(),
+            wanted in prop::collection::vec((0u8..5, any::<u32>(), any::<u32>()), 0..8),
+            edges in prop::collection::vec(any::<[u32; 2]>(), 1..=4),
+            payload: Vec<u8>,
+        ) {
+            let blocks: Vec<_> = edges.into_iter().map(SackBlock::new).collect();
+            let mut list = TcpOptionList::EMPTY;
+            let options = wanted.into_iter().map(|(kind, a, b)| any_option(kind, a, b, &blocks));
+            let options: Vec<_> = options.filter(|&option| list.push(option).is_ok()).collect();
+
+            let flags = TcpFlags(flags);
+            let fields = TcpFields { source_port, destination_port, seq, ack, flags, window, urgent_pointer };
+            let mut header = TcpHeader::new(&fields, list.as_bytes()).unwrap();
+            let len = (header.header_len() + payload.len()) as u16;
+            let pseudo = PseudoHeader { source: SOURCE, destination: DESTINATION, protocol: Protocol::TCP, len };
+            header.fill_checksum(pseudo.sum().append(list.as_bytes()).append(&payload));
+            let mut bytes = vec![0; header.header_len()];
+            prop_assert_eq!(header.emit(list.as_bytes(), &mut bytes), Ok(header.header_len()));
+            bytes.extend_from_slice(&payload);
+
+            let segment = TcpSegment::parse(&bytes).unwrap();
+            prop_assert_eq!(segment.verify_checksum(SOURCE, DESTINATION), Ok(()));
+            prop_assert_eq!((segment.header.fields(), segment.payload), (fields, &payload[..]));
+            let read: Vec<_> = segment.options().map(|option| option.unwrap()).collect();
+            if let [TcpOption::Timestamps(timestamps)] = read[..] {
+                prop_assert_eq!(segment.aligned_timestamps(), Some(timestamps));
+            }
+            prop_assert_eq!(read, options);
+        }
     }
 }
