@@ -14,6 +14,7 @@
 //! a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home. [`conformance`] checks it.
 
 pub mod conformance;
+pub mod fault;
 pub mod memory;
 pub mod pcap;
 pub mod steering;

@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-use super::Writer;
 use super::outcome::{Outcome, Recorded};
+use super::writer::{ADDRESSES_LEN, TAG_LEN, Writer};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
@@ -14,7 +14,8 @@ crate::drop_reasons! {
     pub enum PcapTxDrop {
         /// Longer than the port's frames.
         TooLong => "too_long",
-        /// Asks for a checksum, segmentation or a timestamp, which this device does not do.
+        /// Asks for a checksum or for segmentation, which this device does not do, or for a tag in a frame that ends
+        /// before the place of the tag.
         OffloadUnsupported => "offload_unsupported",
         /// An earlier write failed, a full disk for one: [`PcapDevice::recorded`](super::PcapDevice::recorded) tells.
         WriteFailed => "write_failed",
@@ -23,9 +24,6 @@ crate::drop_reasons! {
 
 /// Frames that wait for a doorbell. One more is written at once, with the time of the doorbell before.
 const POSTED_MAX: usize = 256;
-
-/// Bytes of an 802.1Q tag.
-const TAG_LEN: usize = 4;
 
 /// The sending half of a pcap port. A frame costs a copy, and 256 KiB of frames a write(2) in the doorbell. Its ring
 /// is never full. Dropping it closes the file.
@@ -100,8 +98,8 @@ impl TxQueue for PcapTx {
             self.refuse(mbuf, PcapTxDrop::TooLong);
             return Ok(());
         }
-        let plain = Offload { vlan: offload.vlan, urgent: offload.urgent, ..Offload::default() };
-        if offload != plain {
+        let tag_fits = offload.vlan.is_none() || mbuf.len() >= ADDRESSES_LEN;
+        if !tag_fits || offload.ip_checksum || offload.l4_checksum || offload.segment_len.is_some() {
             self.refuse(mbuf, PcapTxDrop::OffloadUnsupported);
             return Ok(());
         }

@@ -18,8 +18,8 @@ const FILE_HEADER: [u32; 6] = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, RECORD_LEN_MAX as
 const RECORD_HEADER_LEN: usize = 16;
 
 /// Destination and source, behind which a tag stands, and the tag (IEEE 802.1Q 9.3).
-const ADDRESSES_LEN: usize = 12;
-const TAG_LEN: usize = 4;
+pub(super) const ADDRESSES_LEN: usize = 12;
+pub(super) const TAG_LEN: usize = 4;
 
 /// A capture being written. Dropping it writes what is buffered but has nobody to tell about errors: call
 /// [`Writer::finish`].

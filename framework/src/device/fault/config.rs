@@ -1,0 +1,85 @@
+//! How bad the network is.
+
+use crate::device::DeviceError;
+use crate::time::Duration;
+
+/// The seed and the faults of both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultConfig {
+    /// Print it where a test fails: the same seed gives the same faults.
+    pub seed: u64,
+    /// Faults of received frames.
+    pub rx: Faults,
+    /// Faults of sent frames.
+    pub tx: Faults,
+}
+
+/// The faults of one direction. Probabilities are from 0 to 1 and per frame; the default has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Faults {
+    /// The frame is gone.
+    pub loss: f64,
+    /// The frame comes twice.
+    pub duplication: f64,
+    /// One bit of the frame's first segment is flipped.
+    pub corruption: f64,
+    /// The frame is overtaken by some of those after it.
+    pub reordering: f64,
+    /// Frames that overtake it: from 1 to this many.
+    pub reorder_frames_max: u32,
+    /// The frame comes later.
+    pub delay: f64,
+    /// How much later: from 0 to this much. Also the longest that a reordered frame waits for others to overtake it.
+    pub delay_max: Duration,
+    /// A ring runs full. Receiving, this frame and some after it are lost, as behind a worker that slept. Sending,
+    /// from the next doorbell on the ring takes nothing for some turns.
+    pub ring_full: f64,
+    /// Frames that a full ring loses, or turns (calls of `reap`) for which it takes none: from 1 to this many.
+    pub ring_full_max: u32,
+}
+
+impl Faults {
+    /// A perfect network. The lengths are what a fault has where only its probability is set: overtaken by up to four,
+    /// delayed up to a millisecond, a ring that is full for up to 32 frames.
+    pub const NONE: Self = Self {
+        loss: 0.0,
+        duplication: 0.0,
+        corruption: 0.0,
+        reordering: 0.0,
+        reorder_frames_max: 4,
+        delay: 0.0,
+        delay_max: Duration::from_millis(1),
+        ring_full: 0.0,
+        ring_full_max: 32,
+    };
+
+    /// Checks the probabilities and lengths; `direction` is for the sentence.
+    pub(super) fn check(&self, direction: &str) -> Result<(), DeviceError> {
+        for (name, value) in [
+            ("loss", self.loss),
+            ("duplication", self.duplication),
+            ("corruption", self.corruption),
+            ("reordering", self.reordering),
+            ("delay", self.delay),
+            ("ring_full", self.ring_full),
+        ] {
+            if !(0.0..=1.0).contains(&value) {
+                let sentence = format!("the fault probability {direction}.{name} is {value}: use a number from 0 to 1");
+                return Err(DeviceError::Other(sentence));
+            }
+        }
+        for (name, value) in [("reorder_frames_max", self.reorder_frames_max), ("ring_full_max", self.ring_full_max)] {
+            if value == 0 {
+                let sentence = format!("the fault length {direction}.{name} is 0: use 1 or more");
+                return Err(DeviceError::Other(sentence));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self::NONE
+    }
+}

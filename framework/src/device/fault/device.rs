@@ -1,0 +1,80 @@
+//! The wrapper around a device and its queues.
+
+use std::rc::Rc;
+
+use super::config::FaultConfig;
+use super::damage::Stock;
+use super::fate::Fates;
+use super::rx::FaultRx;
+use super::tx::FaultTx;
+use crate::counters::Scope;
+use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::device::{Capabilities, Device, DeviceError, Queue};
+use crate::mem::Pool;
+
+/// A device whose queues have faults.
+pub struct FaultDevice<D> {
+    inner: D,
+    config: FaultConfig,
+}
+
+/// A queue with faults, on its way to a worker.
+pub struct FaultQueue<Q> {
+    inner: Q,
+    idx: u16,
+    config: FaultConfig,
+}
+
+impl<D> FaultDevice<D> {
+    /// Wraps `inner`. A probability that is none, or a length of zero, is refused.
+    pub fn new(inner: D, config: FaultConfig) -> Result<Self, DeviceError> {
+        config.rx.check("rx")?;
+        config.tx.check("tx")?;
+        Ok(Self { inner, config })
+    }
+
+    /// The device within.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+}
+
+impl<D: Device> Device for FaultDevice<D> {
+    type Queue = FaultQueue<D::Queue>;
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError> {
+        Ok(FaultQueue { inner: self.inner.take_queue(idx)?, idx, config: self.config })
+    }
+
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        self.inner.steer(rule, idx)
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        self.inner.unsteer(id)
+    }
+}
+
+impl<Q: Queue> Queue for FaultQueue<Q> {
+    type Rx = FaultRx<Q::Rx>;
+    type Tx = FaultTx<Q::Tx>;
+
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(Self::Rx, Self::Tx), DeviceError> {
+        let FaultConfig { seed, rx, tx } = self.config;
+        let stream = u64::from(self.idx) << 1;
+        let stock = Rc::new(Stock::new(tx.duplication > 0.0));
+        stock.fill(pool);
+        let (inner_rx, inner_tx) = self.inner.open(pool, scope)?;
+        let scope = scope.scope("fault");
+        let rx = FaultRx::new(inner_rx, Fates::new(seed, stream, rx), Rc::clone(&stock), &scope);
+        Ok((rx, FaultTx::new(inner_tx, Fates::new(seed, stream | 1, tx), stock, &scope)))
+    }
+}

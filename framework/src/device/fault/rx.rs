@@ -1,0 +1,169 @@
+//! The receiving half with faults: what comes from the inner device meets its fate on the way to the worker.
+
+use std::rc::Rc;
+
+use super::damage::{Flip, Stock, copy, forget_verdicts};
+use super::fate::{Fates, Hold};
+use super::holdback::Holdback;
+use super::tally::Tally;
+use crate::counters::{Drops, Scope};
+use crate::device::{RxQueue, RxState};
+use crate::mem::{Burst, Mbuf, Pool};
+use crate::time::Instant;
+
+crate::drop_reasons! {
+    /// How a fault ends a received frame.
+    pub enum FaultRxDrop {
+        /// Lost on the way.
+        Loss => "loss",
+        /// Lost behind a ring that was full.
+        RingFull => "ring_full",
+    }
+}
+
+/// The receiving half of a queue with faults.
+pub struct FaultRx<R> {
+    inner: R,
+    fates: Fates,
+    /// Frames that met their fate.
+    seen: u64,
+    /// Frames that the full ring still loses.
+    overflow_left: u32,
+    /// Received from the inner device and not looked at yet, the oldest last.
+    incoming: Burst,
+    held_back: Holdback<Mbuf>,
+    stock: Rc<Stock>,
+    tally: Tally,
+    drops: Drops<FaultRxDrop>,
+}
+
+impl<R: RxQueue> FaultRx<R> {
+    pub(super) fn new(inner: R, fates: Fates, stock: Rc<Stock>, scope: &Scope) -> Self {
+        let scope = scope.scope("rx");
+        Self {
+            inner,
+            fates,
+            seen: 0,
+            overflow_left: 0,
+            incoming: Burst::new(),
+            held_back: Holdback::new(),
+            stock,
+            tally: Tally::new(&scope),
+            drops: scope.drops(),
+        }
+    }
+
+    /// The receiving half within.
+    pub fn inner(&self) -> &R {
+        &self.inner
+    }
+
+    /// No frame will come any more to overtake one that waits.
+    fn is_dry(&self) -> bool {
+        self.incoming.is_empty() && self.inner.state() == RxState::Ended
+    }
+
+    /// A frame meets its fate: it comes out, or is kept, or has ended.
+    fn meet_fate(&mut self, mut mbuf: Mbuf, pool: &Pool, now: Instant) -> Option<Mbuf> {
+        let fate = self.fates.of(self.seen);
+        self.seen += 1;
+        self.overflow_left = self.overflow_left.max(fate.ring_full.unwrap_or(0));
+        if self.overflow_left > 0 {
+            self.overflow_left -= 1;
+            return self.end(mbuf, FaultRxDrop::RingFull);
+        }
+        if fate.loss {
+            return self.end(mbuf, FaultRxDrop::Loss);
+        }
+        if fate.duplication {
+            let done = self.duplicate(&mbuf, pool, now);
+            self.tally.count(&self.tally.duplicated, done);
+        }
+        if let Some(number) = fate.corruption {
+            let done = Flip::apply(&mut mbuf, number).is_some();
+            forget_verdicts(&mut mbuf);
+            self.tally.count(&self.tally.corrupted, done);
+        }
+        self.pass_or_hold(mbuf, fate.hold, now)
+    }
+
+    fn end(&mut self, mbuf: Mbuf, reason: FaultRxDrop) -> Option<Mbuf> {
+        self.drops.count(reason);
+        mbuf.free();
+        None
+    }
+
+    /// Keeps a copy that comes out right behind the frame.
+    fn duplicate(&mut self, mbuf: &Mbuf, pool: &Pool, now: Instant) -> bool {
+        if self.held_back.is_full() || pool.available() == 0 {
+            return false;
+        }
+        let Some(fresh) = pool.alloc() else { return false };
+        match copy(mbuf, fresh) {
+            Ok(twin) => {
+                self.held_back.push(twin, Hold::No, now, self.seen, self.fates.faults().delay_max);
+                true
+            }
+            Err(fresh) => {
+                fresh.free();
+                false
+            }
+        }
+    }
+
+    fn pass_or_hold(&mut self, mbuf: Mbuf, hold: Hold, now: Instant) -> Option<Mbuf> {
+        let counter = match hold {
+            Hold::No => return Some(mbuf),
+            Hold::For(_) => &self.tally.delayed,
+            Hold::Behind(_) => &self.tally.reordered,
+        };
+        let done = !self.held_back.is_full();
+        self.tally.count(counter, done);
+        if !done {
+            return Some(mbuf);
+        }
+        self.held_back.push(mbuf, hold, now, self.seen, self.fates.faults().delay_max);
+        None
+    }
+}
+
+impl<R: RxQueue> RxQueue for FaultRx<R> {
+    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
+        let limit = limit.min(burst.remaining_capacity());
+        if self.incoming.is_empty() {
+            self.inner.receive(&mut self.incoming, limit, pool, now);
+            self.incoming.reverse();
+        }
+        let mut received = 0;
+        while received < limit {
+            let mbuf = match self.held_back.take_due(now, self.seen, self.is_dry()) {
+                Some(mbuf) => mbuf,
+                None => {
+                    let Some(mbuf) = self.incoming.pop() else { break };
+                    let Some(mbuf) = self.meet_fate(mbuf, pool, now) else { continue };
+                    mbuf
+                }
+            };
+            burst.push(mbuf);
+            received += 1;
+        }
+        self.stock.fill(pool);
+        received
+    }
+
+    fn state(&self) -> RxState {
+        match self.inner.state() {
+            RxState::Ended if !self.incoming.is_empty() || !self.held_back.is_empty() => RxState::Open,
+            state => state,
+        }
+    }
+}
+
+impl<R> Drop for FaultRx<R> {
+    fn drop(&mut self) {
+        self.incoming.drain(..).for_each(Mbuf::free);
+        while let Some(mbuf) = self.held_back.pop() {
+            mbuf.free();
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The faults that were done to frames that still arrive. Those that end a frame are drop reasons of `rx` and `tx`.
+
+use crate::counters::{Counter, Scope, Unit};
+
+pub(super) struct Tally {
+    pub(super) duplicated: Counter,
+    pub(super) corrupted: Counter,
+    pub(super) reordered: Counter,
+    pub(super) delayed: Counter,
+    /// Faults that were drawn and could not be done: no spare buffer, bytes that somebody else holds, too many frames
+    /// held back already.
+    pub(super) not_done: Counter,
+}
+
+impl Tally {
+    pub(super) fn new(scope: &Scope) -> Self {
+        let counter = |name| scope.counter(name, Unit::Frames);
+        Self {
+            duplicated: counter("duplicated"),
+            corrupted: counter("corrupted"),
+            reordered: counter("reordered"),
+            delayed: counter("delayed"),
+            not_done: counter("not_done"),
+        }
+    }
+
+    /// Counts one that was `done`, or that could not be.
+    pub(super) fn count(&self, counter: &Counter, done: bool) {
+        if done { counter.inc() } else { self.not_done.inc() }
+    }
+}

@@ -1,0 +1,232 @@
+//! The sending half with faults: what the worker posts meets its fate on the way to the inner device.
+//!
+//! Frames that are held back leave with a doorbell, so the doorbell is to be rung in every turn, as a worker does.
+//! They take places in the inner ring behind those that were posted meanwhile.
+
+use std::rc::Rc;
+
+use super::damage::{Flip, Stock, copy};
+use super::fate::{Fate, Fates, Hold};
+use super::holdback::{HELD_BACK_MAX, Holdback};
+use super::stamps::Stamps;
+use super::tally::Tally;
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::{Offload, TxQueue, TxTimestamp};
+use crate::mem::Mbuf;
+use crate::time::Instant;
+
+crate::drop_reasons! {
+    /// How a fault ends a sent frame.
+    pub enum FaultTxDrop {
+        /// Lost on the way.
+        Loss => "loss",
+    }
+}
+
+/// The sending half of a queue with faults.
+pub struct FaultTx<T> {
+    inner: T,
+    fates: Fates,
+    /// Frames that were taken from the worker.
+    taken: u64,
+    /// Calls of `reap` until the full ring takes frames again.
+    stalled: u32,
+    /// Becomes `stalled` with the next doorbell, so that `room` keeps its word until then.
+    stall_next: u32,
+    held_back: Holdback<Posted>,
+    stock: Rc<Stock>,
+    stamps: Stamps,
+    /// Time of the last doorbell.
+    now: Instant,
+    tally: Tally,
+    ring_full: Counter,
+    drops: Drops<FaultTxDrop>,
+}
+
+/// A frame on its way to the inner device.
+struct Posted {
+    mbuf: Mbuf,
+    offload: Offload,
+    /// The worker's number for its timestamp, where it asked for one.
+    stamp: Option<u64>,
+}
+
+impl<T: TxQueue> FaultTx<T> {
+    pub(super) fn new(inner: T, fates: Fates, stock: Rc<Stock>, scope: &Scope) -> Self {
+        let scope = scope.scope("tx");
+        Self {
+            inner,
+            fates,
+            taken: 0,
+            stalled: 0,
+            stall_next: 0,
+            held_back: Holdback::new(),
+            stock,
+            stamps: Stamps::new(),
+            now: Instant::ZERO,
+            tally: Tally::new(&scope),
+            ring_full: scope.counter("ring_full", Unit::Events),
+            drops: scope.drops(),
+        }
+    }
+
+    /// The sending half within.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// The frame is ours now, and its number is used up.
+    fn take(&mut self, fate: &Fate, offload: Offload) {
+        self.taken += 1;
+        self.stall_next = self.stall_next.max(fate.ring_full.unwrap_or(0));
+        if offload.timestamp {
+            self.stamps.ask();
+        }
+    }
+
+    /// A copy from the stock, where the frame's fate is to be sent twice.
+    fn twin(&self, fate: &Fate, mbuf: &Mbuf) -> Option<Mbuf> {
+        // It needs a place, and the frame itself another one should it be held back.
+        if !fate.duplication || self.held_back.len() + 2 > HELD_BACK_MAX {
+            return None;
+        }
+        match copy(mbuf, self.stock.take()?) {
+            Ok(twin) => Some(twin),
+            Err(spare) => {
+                self.stock.give_back(spare);
+                None
+            }
+        }
+    }
+
+    /// Damage, where it is the frame's fate. A frame whose checksum the NIC fills in is spared: the damage would get a
+    /// right checksum, which no network does.
+    fn flip(fate: &Fate, mbuf: &mut Mbuf, offload: Offload) -> Option<Flip> {
+        if offload.ip_checksum || offload.l4_checksum {
+            return None;
+        }
+        Flip::apply(mbuf, fate.corruption?)
+    }
+
+    /// Counts the faults of a frame that was taken: which were drawn, and which of them were done.
+    fn count(&self, fate: &Fate, twin: bool, flip: bool, held_back: bool) {
+        if fate.duplication {
+            self.tally.count(&self.tally.duplicated, twin);
+        }
+        if fate.corruption.is_some() {
+            self.tally.count(&self.tally.corrupted, flip);
+        }
+        match fate.hold {
+            Hold::No => {}
+            Hold::For(_) => self.tally.count(&self.tally.delayed, held_back),
+            Hold::Behind(_) => self.tally.count(&self.tally.reordered, held_back),
+        }
+    }
+
+    /// Posts the frame to the inner device, or holds it back.
+    fn forward(&mut self, posted: Posted, hold: Hold) -> Result<(), Posted> {
+        if hold != Hold::No && !self.held_back.is_full() {
+            self.held_back.push(posted, hold, self.now, self.taken + 1, self.fates.faults().delay_max);
+            return Ok(());
+        }
+        self.post_inner(posted)
+    }
+
+    fn post_inner(&mut self, posted: Posted) -> Result<(), Posted> {
+        let Posted { mbuf, offload, stamp } = posted;
+        self.inner.post(mbuf, offload).map_err(|mbuf| Posted { mbuf, offload, stamp })?;
+        if let Some(number) = stamp {
+            self.stamps.posted(number);
+        }
+        Ok(())
+    }
+
+    /// Sends what was held back and is due, as long as the inner ring takes it.
+    fn release(&mut self) {
+        while let Some(posted) = self.held_back.take_due(self.now, self.taken, false) {
+            if let Err(posted) = self.post_inner(posted) {
+                self.held_back.push(posted, Hold::No, self.now, self.taken, self.fates.faults().delay_max);
+                return;
+            }
+        }
+    }
+}
+
+impl<T: TxQueue> TxQueue for FaultTx<T> {
+    fn post(&mut self, mut mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if self.stalled > 0 {
+            self.ring_full.inc();
+            return Err(mbuf);
+        }
+        let fate = self.fates.of(self.taken);
+        if fate.loss {
+            self.take(&fate, offload);
+            self.drops.count(FaultTxDrop::Loss);
+            mbuf.free();
+            return Ok(());
+        }
+        let twin = self.twin(&fate, &mbuf);
+        let flip = Self::flip(&fate, &mut mbuf, offload);
+        let held_back = !self.held_back.is_full();
+        let stamp = offload.timestamp.then(|| self.stamps.next());
+        if let Err(Posted { mut mbuf, .. }) = self.forward(Posted { mbuf, offload, stamp }, fate.hold) {
+            // The worker gets its frame back as it was, and the frame keeps its number and fate.
+            if let Some(flip) = flip {
+                flip.toggle(&mut mbuf);
+            }
+            if let Some(twin) = twin {
+                self.stock.give_back(twin);
+            }
+            return Err(mbuf);
+        }
+        self.take(&fate, offload);
+        self.count(&fate, twin.is_some(), flip.is_some(), held_back);
+        if let Some(mbuf) = twin {
+            let offload = Offload { timestamp: false, ..offload };
+            let twin = Posted { mbuf, offload, stamp: None };
+            self.held_back.push(twin, Hold::No, self.now, self.taken, self.fates.faults().delay_max);
+        }
+        Ok(())
+    }
+
+    fn ring_doorbell(&mut self, now: Instant) {
+        self.now = now;
+        self.release();
+        self.inner.ring_doorbell(now);
+        if self.stall_next > 0 {
+            // The worker reaps before it posts: one more, so that the shortest stall is felt.
+            self.stalled = self.stall_next + 1;
+            self.stall_next = 0;
+        }
+    }
+
+    fn reap(&mut self) -> usize {
+        self.stalled = self.stalled.saturating_sub(1);
+        self.inner.reap()
+    }
+
+    fn room(&self) -> usize {
+        if self.stalled > 0 { 0 } else { self.inner.room() }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight() + self.held_back.len()
+    }
+
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        while let Some(TxTimestamp { sequence, at }) = self.inner.take_timestamp() {
+            if let Some(sequence) = self.stamps.translate(sequence) {
+                return Some(TxTimestamp { sequence, at });
+            }
+        }
+        None
+    }
+}
+
+impl<T> Drop for FaultTx<T> {
+    fn drop(&mut self) {
+        while let Some(posted) = self.held_back.pop() {
+            posted.mbuf.free();
+        }
+    }
+}
