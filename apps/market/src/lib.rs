@@ -20,7 +20,10 @@ pub mod iex;
 pub mod itch50;
 pub mod pitch;
 
+pub mod book;
+
 pub use arbitration::{Arbiter, Fate, Line, Output, Slots, Window};
+pub use book::{BookIdx, Books, LevelBooks, OrderBooks, Quotes, TopOfBook};
 pub use codec::{Codec, MessageCounts, MessageError};
 pub use event::Event;
 pub use framing::{Framing, FramingError, Header, PacketKind, PacketWriter};

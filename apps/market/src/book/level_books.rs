@@ -1,0 +1,174 @@
+//! Books built from totals at a price: DEEP.
+//!
+//! While an event of the exchange is being told in several messages, the top is in transition; what is published
+//! changes only with the message that completes it.
+
+use super::levels::{Ladder, Levels};
+use super::symbols::Symbols;
+use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
+use crate::event::{Event, PriceLevel};
+use crate::units::{Price, Side, Symbol};
+
+/// All books of one channel.
+#[derive(Clone, Debug)]
+pub struct LevelBooks {
+    symbols: Symbols,
+    books: Vec<Book>,
+    levels: Levels,
+    is_stale: bool,
+    counts: BookCounts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Book {
+    sides: [Ladder; 2],
+    published: TopOfBook,
+}
+
+const EMPTY: Book = Book {
+    sides: [Ladder::EMPTY; 2],
+    published: TopOfBook { bid_px: Price(0), bid_qty: 0, ask_px: Price(0), ask_qty: 0 },
+};
+
+impl Books for LevelBooks {
+    #[inline]
+    fn apply(&mut self, event: &Event) -> Option<Change> {
+        match event {
+            Event::PriceLevel(level) => self.update(level),
+            Event::Directory(directory) => {
+                self.book(directory.symbol);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn find(&self, symbol: Symbol) -> Option<BookIdx> {
+        self.symbols.find(symbol)
+    }
+
+    fn symbol(&self, book: BookIdx) -> Symbol {
+        self.symbols.name(book)
+    }
+
+    /// The top as of the last completed event.
+    fn top(&self, book: BookIdx) -> TopOfBook {
+        self.books[book.0 as usize].published
+    }
+
+    fn is_stale(&self, _book: BookIdx) -> bool {
+        self.is_stale
+    }
+
+    fn mark_stale(&mut self) {
+        self.is_stale = true;
+    }
+
+    fn clear(&mut self) {
+        self.levels.clear();
+        self.books.fill(EMPTY);
+        self.is_stale = false;
+    }
+
+    fn len(&self) -> usize {
+        self.symbols.len()
+    }
+
+    fn counts(&self) -> &BookCounts {
+        &self.counts
+    }
+}
+
+impl LevelBooks {
+    /// Empty books for at most `books_max` instruments and `levels_max` prices over all of them; takes all memory.
+    pub fn new(books_max: usize, levels_max: usize) -> Self {
+        Self {
+            symbols: Symbols::new(books_max),
+            books: vec![EMPTY; books_max],
+            levels: Levels::new(levels_max),
+            is_stale: false,
+            counts: BookCounts::default(),
+        }
+    }
+
+    /// Prices with shares now.
+    pub fn levels_count(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Price and shares of each level of a side, the best first, whether the event is complete or not.
+    pub fn depth(&self, book: BookIdx, side: Side) -> impl Iterator<Item = (Price, u64)> {
+        let ladder = &self.books[book.0 as usize].sides[side as usize];
+        self.levels.iter(ladder).map(|level| (level.price(), level.qty))
+    }
+
+    fn update(&mut self, update: &PriceLevel) -> Option<Change> {
+        let book = self.book(update.symbol)?;
+        let entry = &mut self.books[book.0 as usize];
+        let ladder = &mut entry.sides[update.side as usize];
+        let found = self.levels.find(ladder, update.side, update.price);
+        match (found, update.qty) {
+            (Some(idx), 0) => self.levels.remove(ladder, idx),
+            (Some(idx), qty) => self.levels.get_mut(idx).qty = qty.into(),
+            (None, 0) => {}
+            (None, qty) => match self.levels.insert(ladder, book.0, update.side, update.price) {
+                Some(idx) => self.levels.get_mut(idx).qty = qty.into(),
+                None => self.counts.levels_full += 1,
+            },
+        }
+        self.counts.applied += 1;
+        let published = entry.published;
+        if update.complete {
+            entry.published = self.levels.top(&entry.sides);
+        }
+        Some(Change { book, is_top: entry.published != published })
+    }
+
+    fn book(&mut self, symbol: Symbol) -> Option<BookIdx> {
+        let book = self.symbols.find_or_insert(symbol);
+        self.counts.books_full += u64::from(book.is_none());
+        book
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(side: Side, price: i64, qty: u32, complete: bool) -> Event {
+        let symbol = Symbol::new("ZIEXT").unwrap();
+        Event::PriceLevel(PriceLevel { at_ns: 0, symbol, side, qty, price: Price(price), complete })
+    }
+
+    fn top_after(events: &[Event]) -> (i64, u64, i64, u64) {
+        let mut books = LevelBooks::new(1, 4);
+        for event in events {
+            books.apply(event);
+        }
+        let TopOfBook { bid_px, bid_qty, ask_px, ask_qty } = books.top(BookIdx(0));
+        (bid_px.0, bid_qty, ask_px.0, ask_qty)
+    }
+
+    #[test]
+    fn top_in_transition_is_not_published() {
+        let before = [level(Side::Buy, 100, 5, true), level(Side::Sell, 101, 5, true)];
+        let moving = [level(Side::Sell, 101, 0, false), level(Side::Buy, 101, 3, false)];
+        assert_eq!(top_after(&[&before[..], &moving].concat()), (100, 5, 101, 5));
+        let done = [level(Side::Sell, 102, 7, true)];
+        assert_eq!(top_after(&[&before[..], &moving, &done].concat()), (101, 3, 102, 7));
+    }
+
+    #[test]
+    fn level_without_shares_is_gone_and_may_go_twice() {
+        let events = [level(Side::Buy, 100, 5, true), level(Side::Buy, 100, 0, true), level(Side::Buy, 100, 0, true)];
+        assert_eq!(top_after(&events), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn pool_without_a_level_left_counts_and_keeps_the_rest() {
+        let mut books = LevelBooks::new(1, 1);
+        books.apply(&level(Side::Buy, 100, 5, true));
+        books.apply(&level(Side::Buy, 101, 5, true));
+        assert_eq!((books.counts().levels_full, books.top(BookIdx(0)).bid_px), (1, Price(100)));
+    }
+}

@@ -1,0 +1,337 @@
+//! Price levels of all books in one pool: for each side of a book a balanced tree and a list from the best price on.
+//!
+//! A level keeps its place in the pool while it lives, so an order remembers its level by index. The tree is a
+//! treap: its shape follows from priorities that a generator draws, not from the prices that a feed sends, so no
+//! order of arrival makes it deep. Left is better.
+
+use super::TopOfBook;
+use crate::units::{Price, Side};
+
+pub(super) const NONE: u32 = u32::MAX;
+
+/// One side of one book.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ladder {
+    root: u32,
+    best: u32,
+}
+
+impl Ladder {
+    pub(super) const EMPTY: Self = Self { root: NONE, best: NONE };
+
+    /// The level with the best price, or [`NONE`].
+    pub(super) const fn best(&self) -> u32 {
+        self.best
+    }
+}
+
+/// The total at one price.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    pub(super) qty: u64,
+    pub(super) orders: u32,
+    pub(super) book: u32,
+    /// Smaller is better, on both sides.
+    key: i64,
+    side: Side,
+    priority: u32,
+    left: u32,
+    right: u32,
+    better: u32,
+    worse: u32,
+}
+
+impl Level {
+    pub(super) const fn side(&self) -> Side {
+        self.side
+    }
+
+    pub(super) const fn price(&self) -> Price {
+        Price(key(self.side, Price(self.key)))
+    }
+}
+
+/// Turns bids around, so that on both sides a smaller key is a better price. It is its own inverse, and unlike a
+/// minus it cannot overflow.
+const fn key(side: Side, price: Price) -> i64 {
+    match side {
+        Side::Buy => !price.0,
+        Side::Sell => price.0,
+    }
+}
+
+/// The pool.
+#[derive(Clone, Debug)]
+pub(super) struct Levels {
+    pool: Vec<Level>,
+    /// First free level; the others follow by `worse`.
+    free: u32,
+    len: usize,
+    random: u32,
+}
+
+/// A place in the tree that holds an index.
+#[derive(Clone, Copy)]
+enum Link {
+    Root,
+    Left(u32),
+    Right(u32),
+}
+
+impl Levels {
+    /// Room for `capacity` levels of 56 bytes.
+    pub(super) fn new(capacity: usize) -> Self {
+        let unused = Level {
+            qty: 0,
+            orders: 0,
+            book: NONE,
+            key: 0,
+            side: Side::Buy,
+            priority: 0,
+            left: NONE,
+            right: NONE,
+            better: NONE,
+            worse: NONE,
+        };
+        let mut levels = Self { pool: vec![unused; capacity], free: NONE, len: 0, random: 0x9e37_79b9 };
+        levels.clear();
+        levels
+    }
+
+    pub(super) fn clear(&mut self) {
+        let count = self.pool.len() as u32;
+        for (idx, level) in (1..).zip(&mut self.pool) {
+            level.worse = if idx < count { idx } else { NONE };
+        }
+        self.free = if count == 0 { NONE } else { 0 };
+        self.len = 0;
+    }
+
+    #[inline]
+    pub(super) fn get(&self, idx: u32) -> &Level {
+        &self.pool[idx as usize]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, idx: u32) -> &mut Level {
+        &mut self.pool[idx as usize]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The level at `price`. Most updates are at the best price, so that is looked at first.
+    #[inline]
+    pub(super) fn find(&self, ladder: &Ladder, side: Side, price: Price) -> Option<u32> {
+        let key = key(side, price);
+        if ladder.best != NONE && self.get(ladder.best).key == key {
+            return Some(ladder.best);
+        }
+        let mut at = ladder.root;
+        while at != NONE {
+            let level = self.get(at);
+            if level.key == key {
+                return Some(at);
+            }
+            at = if key < level.key { level.left } else { level.right };
+        }
+        None
+    }
+
+    /// Makes a level at a `price` that [`Levels::find`] does not know, without shares. `None` where the pool is empty.
+    pub(super) fn insert(&mut self, ladder: &mut Ladder, book: u32, side: Side, price: Price) -> Option<u32> {
+        let new = self.free;
+        if new == NONE {
+            return None;
+        }
+        self.free = self.get(new).worse;
+        self.len += 1;
+        let (key, priority) = (key(side, price), self.draw_priority());
+
+        // The whole path to the place of `key` is walked; the last turn each way names the neighbours.
+        let (mut better, mut worse) = (NONE, NONE);
+        let (mut link, mut at) = (Link::Root, ladder.root);
+        while at != NONE && self.get(at).priority >= priority {
+            if key < self.get(at).key {
+                (worse, link, at) = (at, Link::Left(at), self.get(at).left);
+            } else {
+                (better, link, at) = (at, Link::Right(at), self.get(at).right);
+            }
+        }
+        self.set(ladder, link, new);
+        // What hangs below is of lower priority: it is split at `key` and hangs below the new level.
+        let (mut left, mut right) = (Link::Left(new), Link::Right(new));
+        while at != NONE {
+            if key < self.get(at).key {
+                self.set(ladder, right, at);
+                (worse, right, at) = (at, Link::Left(at), self.get(at).left);
+            } else {
+                self.set(ladder, left, at);
+                (better, left, at) = (at, Link::Right(at), self.get(at).right);
+            }
+        }
+        self.set(ladder, left, NONE);
+        self.set(ladder, right, NONE);
+
+        let level = self.get_mut(new);
+        (level.qty, level.orders, level.book) = (0, 0, book);
+        (level.key, level.side, level.priority) = (key, side, priority);
+        self.join(ladder, better, new);
+        self.join(ladder, new, worse);
+        Some(new)
+    }
+
+    /// Takes a level out of its ladder and gives it back to the pool.
+    pub(super) fn remove(&mut self, ladder: &mut Ladder, idx: u32) {
+        let Level { key, mut left, mut right, better, worse, .. } = *self.get(idx);
+        let (mut link, mut at) = (Link::Root, ladder.root);
+        while at != idx {
+            assert!(at != NONE, "a level is removed from the ladder it is in");
+            (link, at) = if key < self.get(at).key {
+                (Link::Left(at), self.get(at).left)
+            } else {
+                (Link::Right(at), self.get(at).right)
+            };
+        }
+        // Its two subtrees take its place, merged by priority.
+        while left != NONE && right != NONE {
+            if self.get(left).priority >= self.get(right).priority {
+                self.set(ladder, link, left);
+                (link, left) = (Link::Right(left), self.get(left).right);
+            } else {
+                self.set(ladder, link, right);
+                (link, right) = (Link::Left(right), self.get(right).left);
+            }
+        }
+        self.set(ladder, link, if left == NONE { right } else { left });
+        self.join(ladder, better, worse);
+
+        let free = self.free;
+        self.get_mut(idx).worse = free;
+        self.free = idx;
+        self.len -= 1;
+    }
+
+    /// Best bid and offer of a book's two sides, [`Side::Buy`] first.
+    #[inline]
+    pub(super) fn top(&self, [bids, asks]: &[Ladder; 2]) -> TopOfBook {
+        let best = |ladder: &Ladder| match ladder.best() {
+            NONE => (Price::default(), 0),
+            idx => (self.get(idx).price(), self.get(idx).qty),
+        };
+        let ((bid_px, bid_qty), (ask_px, ask_qty)) = (best(bids), best(asks));
+        TopOfBook { bid_px, bid_qty, ask_px, ask_qty }
+    }
+
+    /// The levels of a side, the best first.
+    pub(super) fn iter(&self, ladder: &Ladder) -> impl Iterator<Item = &Level> {
+        let mut at = ladder.best;
+        core::iter::from_fn(move || {
+            let level = self.pool.get(at as usize)?;
+            at = level.worse;
+            Some(level)
+        })
+    }
+
+    fn set(&mut self, ladder: &mut Ladder, link: Link, to: u32) {
+        match link {
+            Link::Root => ladder.root = to,
+            Link::Left(at) => self.get_mut(at).left = to,
+            Link::Right(at) => self.get_mut(at).right = to,
+        }
+    }
+
+    /// Makes two levels neighbours in the list; [`NONE`] as the better one makes the other the best.
+    fn join(&mut self, ladder: &mut Ladder, better: u32, worse: u32) {
+        if better == NONE {
+            ladder.best = worse;
+        } else {
+            self.get_mut(better).worse = worse;
+        }
+        if worse != NONE {
+            self.get_mut(worse).better = better;
+        }
+    }
+
+    /// Marsaglia's xorshift with 32 bits: never 0, period 2^32 - 1.
+    fn draw_priority(&mut self) -> u32 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        self.random
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn depth(levels: &Levels, at: u32) -> usize {
+        if at == NONE {
+            return 0;
+        }
+        1 + depth(levels, levels.get(at).left).max(depth(levels, levels.get(at).right))
+    }
+
+    #[test]
+    fn rising_prices_do_not_make_a_deep_tree() {
+        let mut levels = Levels::new(4096);
+        let mut ladder = Ladder::EMPTY;
+        for price in 0..4096 {
+            levels.insert(&mut ladder, 0, Side::Sell, Price(price)).unwrap();
+        }
+        // Twelve steps are the least for 4,096 levels; a treap needs about twice that.
+        assert!(depth(&levels, ladder.root) < 40);
+        assert_eq!(levels.insert(&mut ladder, 0, Side::Sell, Price(-1)), None);
+    }
+
+    #[test]
+    fn extreme_prices_are_ordered() {
+        let mut levels = Levels::new(3);
+        let mut ladder = Ladder::EMPTY;
+        for price in [i64::MIN, i64::MAX, 0] {
+            levels.insert(&mut ladder, 0, Side::Buy, Price(price)).unwrap();
+        }
+        let prices: Vec<_> = levels.iter(&ladder).map(|level| level.price().0).collect();
+        assert_eq!(prices, [i64::MAX, 0, i64::MIN]);
+    }
+
+    proptest! {
+        #[test]
+        fn ladder_agrees_with_a_sorted_map(
+            buy in any::<bool>(),
+            steps in proptest::collection::vec(-40_i64..40, 1..300),
+        ) {
+            let side = if buy { Side::Buy } else { Side::Sell };
+            let mut levels = Levels::new(24);
+            let mut ladder = Ladder::EMPTY;
+            let mut map = BTreeMap::new();
+            for price in steps {
+                match levels.find(&ladder, side, Price(price)) {
+                    Some(idx) => {
+                        prop_assert_eq!(map.remove(&price), Some(idx));
+                        levels.remove(&mut ladder, idx);
+                    }
+                    None => {
+                        prop_assert!(!map.contains_key(&price));
+                        let inserted = levels.insert(&mut ladder, 7, side, Price(price));
+                        prop_assert_eq!(inserted.is_some(), map.len() < 24);
+                        inserted.map(|idx| map.insert(price, idx));
+                    }
+                }
+                let mut prices: Vec<_> = map.keys().copied().collect();
+                if buy {
+                    prices.reverse();
+                }
+                let listed: Vec<_> = levels.iter(&ladder).map(|level| level.price().0).collect();
+                prop_assert_eq!(listed, prices);
+                prop_assert_eq!(levels.len(), map.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Books: events in, best bid and offer of each instrument out.
+//!
+//! ```text
+//!   Add Execute Cancel Delete Replace Modify ──> OrderBooks   orders ─> price levels ─> top      ITCH, PITCH
+//!   PriceLevel ────────────────────────────────> LevelBooks   price levels ─> top when complete  DEEP
+//!   Quote ─────────────────────────────────────> Quotes       top                                TOPS
+//! ```
+//!
+//! One value holds all instruments of one channel, because a gap or a clear strikes a whole channel. Memory is taken
+//! at construction; a table that is full refuses the newcomer and counts it. Nothing that a feed sends panics: unknown
+//! references, repeated references and executions beyond an order's size are counted and the book stays consistent.
+//!
+//! *Cost of an update.* Finding an order is one probe into a table at most half full; its level is an index away, so
+//! to shrink, execute or delete it touches a fixed number of entries however deep the book is. A new price, or the
+//! last order of one, walks a balanced tree: some ten steps for a thousand prices. The next best price is a link
+//! away. So an update stays flat, at the price of its cache misses.
+
+mod level_books;
+mod levels;
+mod order_books;
+mod orders;
+mod quotes;
+mod symbols;
+
+pub use level_books::LevelBooks;
+pub use order_books::{Capacity, OrderBooks};
+pub use quotes::Quotes;
+
+use crate::event::Event;
+use crate::units::{Price, Symbol};
+
+/// All books of one channel, whatever they are built from: what a feed handler needs to know.
+pub trait Books {
+    /// Applies an event. What is not for these books changes nothing and gives `None`.
+    fn apply(&mut self, event: &Event) -> Option<Change>;
+
+    /// The book of `symbol`, if the feed has mentioned it.
+    fn find(&self, symbol: Symbol) -> Option<BookIdx>;
+
+    /// The instrument of a book.
+    fn symbol(&self, book: BookIdx) -> Symbol;
+
+    /// Best bid and offer.
+    fn top(&self, book: BookIdx) -> TopOfBook;
+
+    /// The book may be wrong, as messages of its channel are missing.
+    fn is_stale(&self, book: BookIdx) -> bool;
+
+    /// Messages of the channel are missing: no book is to be trusted until it is made anew.
+    fn mark_stale(&mut self);
+
+    /// The feed begins anew: empties all books, keeps the instruments. Costs a walk over the whole memory.
+    fn clear(&mut self);
+
+    /// Books in use; their indices are all below this.
+    fn len(&self) -> usize;
+
+    /// No instrument has been mentioned.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What happened.
+    fn counts(&self) -> &BookCounts;
+}
+
+/// A book's index within its [`Books`], stable until they are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BookIdx(pub u32);
+
+/// What an event changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The book.
+    pub book: BookIdx,
+    /// Its best price or the quantity there may be another now. False is certain, true may repeat the same top.
+    pub is_top: bool,
+}
+
+/// Best bid and offer. A quantity of 0 means that the side is empty; its price then means nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TopOfBook {
+    /// Highest bid.
+    pub bid_px: Price,
+    /// Shares bid there.
+    pub bid_qty: u64,
+    /// Lowest offer.
+    pub ask_px: Price,
+    /// Shares offered there.
+    pub ask_qty: u64,
+}
+
+/// What happened to the books.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BookCounts {
+    /// Events that changed a book.
+    pub applied: u64,
+    /// Events about an order that is not known: a late join, a gap, or an order that was refused.
+    pub unknown_orders: u64,
+    /// Orders added under a reference that rests already. The newcomer is refused.
+    pub repeated_orders: u64,
+    /// Orders added without shares. They never rest.
+    pub empty_orders: u64,
+    /// Executions and cancels of more shares than the order had; it is gone. Or executions that would leave more than
+    /// it had; it stays as it was.
+    pub beyond_size: u64,
+    /// Orders refused as the order table is full.
+    pub orders_full: u64,
+    /// Orders or price levels refused as all levels are taken.
+    pub levels_full: u64,
+    /// Events refused as all books are taken.
+    pub books_full: u64,
+}

@@ -1,0 +1,275 @@
+//! Books built from single orders: ITCH and PITCH.
+//!
+//! Executions and cancels lower the resting size, and an order without shares is gone without a delete. A replaced
+//! order hands its side and instrument to its successor. Trades against hidden orders change nothing here. A clear
+//! empties all books of the value, so each Cboe unit needs its own.
+
+use super::levels::{Ladder, Levels, NONE};
+use super::orders::{Order, Orders, Position};
+use super::symbols::Symbols;
+use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
+use crate::event::{Add, Event, Execute, Modify, Replace};
+use crate::units::{Locate, OrderRef, Price, Side, Symbol};
+
+/// How much memory the books take, all of it at construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Instruments. Nasdaq lists some 9,000. About 60 bytes each.
+    pub books: usize,
+    /// Orders that rest at one time. Nasdaq's peak is a few millions. 32 to 64 bytes each.
+    pub orders: usize,
+    /// Prices with orders at one time, over all books. 56 bytes each.
+    pub levels: usize,
+}
+
+impl Default for Capacity {
+    /// A whole Nasdaq day: 16,384 books, 4 million orders, 1 million levels; some 190 MB.
+    fn default() -> Self {
+        Self { books: 16_384, orders: 1 << 22, levels: 1 << 20 }
+    }
+}
+
+/// All books of one channel.
+#[derive(Clone, Debug)]
+pub struct OrderBooks {
+    symbols: Symbols,
+    /// Book by locate, so that Nasdaq's messages need no look at the symbol's hash.
+    by_locate: Vec<u32>,
+    books: Vec<[Ladder; 2]>,
+    orders: Orders,
+    levels: Levels,
+    is_stale: bool,
+    counts: BookCounts,
+}
+
+impl Books for OrderBooks {
+    #[inline]
+    fn apply(&mut self, event: &Event) -> Option<Change> {
+        let change = match event {
+            Event::Add(add) => self.add(add),
+            Event::Execute(execute) => self.execute(execute),
+            Event::Cancel(cancel) => self.shrink(cancel.order, cancel.qty),
+            Event::Delete(delete) => self.delete(delete.order),
+            Event::Replace(replace) => self.replace(replace),
+            Event::Modify(modify) => self.modify(modify),
+            Event::Directory(directory) => {
+                self.book(directory.locate, directory.symbol);
+                return None;
+            }
+            Event::Clear(_) => {
+                self.clear();
+                return None;
+            }
+            _ => return None,
+        };
+        self.counts.applied += u64::from(change.is_some());
+        change
+    }
+
+    fn find(&self, symbol: Symbol) -> Option<BookIdx> {
+        self.symbols.find(symbol)
+    }
+
+    fn symbol(&self, book: BookIdx) -> Symbol {
+        self.symbols.name(book)
+    }
+
+    #[inline]
+    fn top(&self, book: BookIdx) -> TopOfBook {
+        self.levels.top(&self.books[book.0 as usize])
+    }
+
+    fn is_stale(&self, _book: BookIdx) -> bool {
+        self.is_stale
+    }
+
+    fn mark_stale(&mut self) {
+        self.is_stale = true;
+    }
+
+    fn clear(&mut self) {
+        self.orders.clear();
+        self.levels.clear();
+        self.books.fill([Ladder::EMPTY; 2]);
+        self.is_stale = false;
+    }
+
+    fn len(&self) -> usize {
+        self.symbols.len()
+    }
+
+    fn counts(&self) -> &BookCounts {
+        &self.counts
+    }
+}
+
+impl OrderBooks {
+    /// Empty books; takes all memory.
+    pub fn new(capacity: Capacity) -> Self {
+        Self {
+            symbols: Symbols::new(capacity.books),
+            by_locate: vec![NONE; usize::from(u16::MAX) + 1],
+            books: vec![[Ladder::EMPTY; 2]; capacity.books],
+            orders: Orders::new(capacity.orders),
+            levels: Levels::new(capacity.levels),
+            is_stale: false,
+            counts: BookCounts::default(),
+        }
+    }
+
+    /// Orders that rest now.
+    pub fn orders_count(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// Prices with orders now.
+    pub fn levels_count(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Price, shares and orders of each level of a side, the best first.
+    pub fn depth(&self, book: BookIdx, side: Side) -> impl Iterator<Item = (Price, u64, u32)> {
+        let ladder = &self.books[book.0 as usize][side as usize];
+        self.levels.iter(ladder).map(|level| (level.price(), level.qty, level.orders))
+    }
+
+    fn add(&mut self, add: &Add) -> Option<Change> {
+        let book = self.book(add.locate, add.symbol)?;
+        if self.orders.find(add.order).is_some() {
+            self.counts.repeated_orders += 1;
+            return None;
+        }
+        self.rest(add.order, add.qty, Place { book, side: add.side, price: add.price })
+    }
+
+    fn execute(&mut self, execute: &Execute) -> Option<Change> {
+        let Some(remaining) = execute.remaining else { return self.shrink(execute.order, execute.qty) };
+        let at = self.find_order(execute.order)?;
+        let qty = self.orders.get(at).qty;
+        if remaining > qty {
+            self.counts.beyond_size += 1;
+            return None;
+        }
+        Some(self.lower(at, qty - remaining))
+    }
+
+    fn shrink(&mut self, order: OrderRef, by: u32) -> Option<Change> {
+        let at = self.find_order(order)?;
+        Some(self.lower(at, by))
+    }
+
+    fn delete(&mut self, order: OrderRef) -> Option<Change> {
+        let at = self.find_order(order)?;
+        Some(self.remove(at).1)
+    }
+
+    fn replace(&mut self, replace: &Replace) -> Option<Change> {
+        let at = self.find_order(replace.old)?;
+        let (place, gone) = self.remove(at);
+        if self.orders.find(replace.new).is_some() {
+            self.counts.repeated_orders += 1;
+            return Some(gone);
+        }
+        let came = self.rest(replace.new, replace.qty, Place { price: replace.price, ..place });
+        Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
+    }
+
+    fn modify(&mut self, modify: &Modify) -> Option<Change> {
+        let at = self.find_order(modify.order)?;
+        let (place, gone) = self.remove(at);
+        if modify.qty == 0 {
+            return Some(gone);
+        }
+        let came = self.rest(modify.order, modify.qty, Place { price: modify.price, ..place });
+        Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
+    }
+
+    fn find_order(&mut self, order: OrderRef) -> Option<Position> {
+        let at = self.orders.find(order);
+        self.counts.unknown_orders += u64::from(at.is_none());
+        at
+    }
+
+    /// Takes shares off a resting order; one without shares is gone.
+    fn lower(&mut self, at: Position, by: u32) -> Change {
+        let order = self.orders.get(at);
+        if by >= order.qty {
+            self.counts.beyond_size += u64::from(by > order.qty);
+            return self.remove(at).1;
+        }
+        order.qty -= by;
+        let idx = order.level;
+        let level = self.levels.get_mut(idx);
+        level.qty -= u64::from(by);
+        let (book, side) = (level.book, level.side());
+        Change { book: BookIdx(book), is_top: self.books[book as usize][side as usize].best() == idx }
+    }
+
+    /// Takes an order off its level, and the level off the book where it was the last one.
+    fn remove(&mut self, at: Position) -> (Place, Change) {
+        let Order { qty, level: idx, .. } = *self.orders.get(at);
+        self.orders.remove(at);
+        let level = self.levels.get_mut(idx);
+        level.qty -= u64::from(qty);
+        level.orders -= 1;
+        let is_last = level.orders == 0;
+        let place = Place { book: BookIdx(level.book), side: level.side(), price: level.price() };
+        let ladder = &mut self.books[place.book.0 as usize][place.side as usize];
+        let is_top = ladder.best() == idx;
+        if is_last {
+            self.levels.remove(ladder, idx);
+        }
+        (place, Change { book: place.book, is_top })
+    }
+
+    /// Puts an order that is not known on its level.
+    fn rest(&mut self, order: OrderRef, qty: u32, place: Place) -> Option<Change> {
+        if qty == 0 {
+            self.counts.empty_orders += 1;
+            return None;
+        }
+        if self.orders.is_full() {
+            self.counts.orders_full += 1;
+            return None;
+        }
+        let Place { book, side, price } = place;
+        let ladder = &mut self.books[book.0 as usize][side as usize];
+        let found = self.levels.find(ladder, side, price);
+        let Some(idx) = found.or_else(|| self.levels.insert(ladder, book.0, side, price)) else {
+            self.counts.levels_full += 1;
+            return None;
+        };
+        let level = self.levels.get_mut(idx);
+        level.qty += u64::from(qty);
+        level.orders += 1;
+        self.orders.insert(Order { reference: order, qty, level: idx });
+        Some(Change { book, is_top: ladder.best() == idx })
+    }
+
+    /// The instrument's book. The locate is a shortcut that is believed only where the symbol agrees.
+    fn book(&mut self, locate: Locate, symbol: Symbol) -> Option<BookIdx> {
+        let known = self.by_locate[usize::from(locate.0)];
+        if known != NONE && self.symbols.name(BookIdx(known)) == symbol {
+            return Some(BookIdx(known));
+        }
+        let Some(book) = self.symbols.find_or_insert(symbol) else {
+            self.counts.books_full += 1;
+            return None;
+        };
+        if locate != Locate::default() {
+            self.by_locate[usize::from(locate.0)] = book.0;
+        }
+        Some(book)
+    }
+}
+
+/// Where an order rests.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    book: BookIdx,
+    side: Side,
+    price: Price,
+}
+
+#[cfg(test)]
+mod tests;
