@@ -5,17 +5,25 @@
 
 mod hash;
 mod ids;
+mod prefix;
 mod slab;
 mod table;
 
 pub mod demux;
 pub mod fragmentation;
+pub mod host;
+pub mod ports;
+pub mod rate_limit;
 pub mod reassembly;
 pub mod source_filter;
 
 pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash, Subscriber};
 pub use fragmentation::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError};
 pub use hash::HashSeed;
+pub use host::{Destination, Host, HostConfig, HostError, HostEvent, Resolution, Route};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
+pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
+pub use prefix::{Ipv4Prefix, PrefixError};
+pub use rate_limit::TokenBucket;
 pub use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released};
 pub use source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};

@@ -260,6 +260,46 @@ fn cost_of_a_lookup() {
     }
 }
 
+/// The other paths of a lookup, each with one entry: what they cost over the first.
+#[test]
+#[ignore = "prints timings; run it in a release build"]
+fn cost_of_each_path() {
+    let local = end(HOST, 5000);
+    let group = end(GROUP, 5000);
+    let mut demux = demux(8, 8, 16);
+    demux.bind(end(ANY, 6000), plain(1)).unwrap();
+    demux.connect(flow(local), ConsumerId(1)).unwrap();
+    for consumer in 0..4 {
+        demux.bind(group, plain(consumer)).unwrap();
+    }
+    demux.bind(end(GROUP, 5001), plain(1)).unwrap();
+    for (name, local) in [
+        ("one consumer", end(GROUP, 5001)),
+        ("connected", local),
+        ("fan of four", group),
+        ("wildcard", end(HOST, 6000)),
+        ("group nobody joined", end(GROUP, 5002)),
+        ("port nobody bound", end(HOST, 5002)),
+    ] {
+        let rounds = 1_000_000;
+        let start = std::time::Instant::now();
+        for _ in 0..rounds {
+            match demux.lookup(std::hint::black_box(flow(local))) {
+                Found::Nobody => {}
+                Found::One(one) => {
+                    std::hint::black_box(one);
+                }
+                Found::Many(mut cursor) => {
+                    while let Some(one) = demux.next(&mut cursor) {
+                        std::hint::black_box(one);
+                    }
+                }
+            }
+        }
+        println!("{name}: {:.2} ns", start.elapsed().as_nanos() as f64 / f64::from(rounds));
+    }
+}
+
 fn nth_group(idx: u32) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from_bits(0xe900_0000 + idx), 5000 + (idx & 7) as u16)
 }

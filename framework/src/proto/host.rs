@@ -1,0 +1,434 @@
+//! One interface as IPv4 sees it: our addresses, the routes out of it, and the neighbours on it.
+//!
+//! What enters are [`HostEvent`]s: from a configuration, from netlink, from ARP; the machine does not know which.
+//! What leaves are answers: is this packet for us, and to which MAC address does that one go? Learning neighbours
+//! and reporting groups are other machines, which turn their findings into events for this one.
+//!
+//! Routes are a short list, longest prefix first: a trading host has a handful, and a flow that sends often keeps
+//! its answer until [`Host::changes`] moves.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+
+use super::hash::HashSeed;
+use super::ids::InterfaceId;
+use super::prefix::Ipv4Prefix;
+use super::table::Table;
+use crate::time::Instant;
+use crate::wire::MacAddr;
+use crate::wire::vlan::VlanTags;
+
+/// What one interface is, and how much it holds. All memory is allocated at construction.
+#[derive(Clone, Copy, Debug)]
+pub struct HostConfig {
+    /// Its number, as in memberships and in the metadata of packets.
+    pub interface: InterfaceId,
+    /// Its MAC address.
+    pub mac: MacAddr,
+    /// The tags that its frames carry; [`VlanTags::NONE`] for none.
+    pub vlan: VlanTags,
+    /// Bytes of the largest IP packet.
+    pub mtu: usize,
+    /// Own addresses, 8 bytes each.
+    pub addresses_max: usize,
+    /// Routes, 28 bytes each; one is needed for each own address.
+    pub routes_max: usize,
+    /// Neighbours, 48 to 96 bytes each: as many as the local network may have stations that we talk to.
+    pub neighbours_max: usize,
+}
+
+impl HostConfig {
+    /// The bytes that [`Host::new`] takes: the sum of its three parts.
+    pub fn bytes(&self) -> usize {
+        self.addresses_max * size_of::<Ipv4Prefix>()
+            + self.routes_max * size_of::<Route>()
+            + Table::<u64, Neighbour>::bytes(self.neighbours_max)
+    }
+}
+
+/// Where packets to a network go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The network.
+    pub network: Ipv4Prefix,
+    /// The router; None where its hosts are on the link.
+    pub gateway: Option<Ipv4Addr>,
+    /// Which of our addresses to send from.
+    pub source: Ipv4Addr,
+    /// Of two routes to the same network the smaller number wins.
+    pub metric: u32,
+}
+
+/// What somebody learned about the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostEvent {
+    /// An address is ours, and its network is on the link: adds both. Repeating it changes nothing.
+    AddressAdded(Ipv4Prefix),
+    /// An address is ours no more: removes it, and the routes that send from it.
+    AddressRemoved(Ipv4Prefix),
+    /// A route is known. It replaces one with the same network and metric.
+    RouteAdded(Route),
+    /// A route is gone.
+    RouteRemoved {
+        /// Its network.
+        network: Ipv4Prefix,
+        /// Its metric.
+        metric: u32,
+    },
+    /// A neighbour was configured: it stays until it is removed, whatever ARP hears.
+    NeighbourSet {
+        /// Its address.
+        address: Ipv4Addr,
+        /// Its MAC address.
+        mac: MacAddr,
+    },
+    /// A neighbour was heard: it is believed until `until`. Does not touch one that was configured.
+    NeighbourLearned {
+        /// Its address.
+        address: Ipv4Addr,
+        /// Its MAC address.
+        mac: MacAddr,
+        /// When it has to be asked again.
+        until: Instant,
+    },
+    /// A neighbour is gone.
+    NeighbourRemoved(Ipv4Addr),
+    /// The largest IP packet changed.
+    Mtu(usize),
+    /// Our MAC address changed.
+    Mac(MacAddr),
+}
+
+/// Why an event was not taken. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostError {
+    /// No room for another address.
+    AddressesFull,
+    /// No room for another route.
+    RoutesFull,
+    /// No room for another neighbour.
+    NeighboursFull,
+    /// No host can have this address.
+    NotAHostAddress(Ipv4Addr),
+    /// No single station can have this MAC address.
+    NotAStation(MacAddr),
+    /// The gateway is not on the link of any of our networks.
+    GatewayUnreachable(Ipv4Addr),
+    /// IPv4 needs 68 bytes (RFC 791 3.2).
+    MtuTooSmall(usize),
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressesFull => f.write_str("no room for another address: raise addresses_max"),
+            Self::RoutesFull => f.write_str("no room for another route: raise routes_max"),
+            Self::NeighboursFull => f.write_str("no room for another neighbour: raise neighbours_max"),
+            Self::NotAHostAddress(address) => write!(f, "{address} cannot be the address of a host"),
+            Self::NotAStation(mac) => write!(f, "{mac} cannot be the MAC address of one station"),
+            Self::GatewayUnreachable(gateway) => {
+                write!(f, "gateway {gateway} is on none of the interface's networks: add its address first")
+            }
+            Self::MtuTooSmall(mtu) => write!(f, "an MTU of {mtu} is below the 68 bytes that IPv4 needs"),
+        }
+    }
+}
+
+impl core::error::Error for HostError {}
+
+/// To whom a received packet is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// One of our addresses.
+    Own,
+    /// A group; whether somebody joined it is for others to say.
+    Group,
+    /// All hosts: 255.255.255.255 or the broadcast address of one of our networks.
+    Broadcast,
+    /// Somebody else.
+    Other,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// To one station.
+    Station {
+        /// The MAC address of the destination or of the router to it.
+        mac: MacAddr,
+        /// The address to send from.
+        source: Ipv4Addr,
+    },
+    /// To a group or to all: no neighbour is needed.
+    Group {
+        /// The MAC address of the group, or the broadcast address.
+        mac: MacAddr,
+        /// The address to send from.
+        source: Ipv4Addr,
+    },
+    /// To ourselves: it does not belong on the wire.
+    Own,
+    /// The next hop is known, its MAC address is not, or not any more: ask for it.
+    NeighbourMissing {
+        /// Whom to ask for.
+        next_hop: Ipv4Addr,
+        /// The address to ask, and to send, from.
+        source: Ipv4Addr,
+    },
+    /// No route leads there.
+    NoRoute,
+}
+
+/// One interface.
+#[derive(Debug)]
+pub struct Host {
+    config: HostConfig,
+    addresses: Vec<Ipv4Prefix>,
+    /// Longest prefix first, then the smallest metric: the first that contains a destination is its route.
+    routes: Vec<Route>,
+    neighbours: Table<u64, Neighbour>,
+    changes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Neighbour {
+    mac: MacAddr,
+    /// [`Instant::MAX`] for one that was configured.
+    until: Instant,
+}
+
+impl Host {
+    /// An interface without addresses. Takes all memory (see [`HostConfig::bytes`]).
+    pub fn new(config: HostConfig, seed: HashSeed) -> Result<Self, HostError> {
+        check_station(config.mac)?;
+        check_mtu(config.mtu)?;
+        Ok(Self {
+            config,
+            addresses: Vec::with_capacity(config.addresses_max),
+            routes: Vec::with_capacity(config.routes_max),
+            neighbours: Table::new(config.neighbours_max, seed),
+            changes: 0,
+        })
+    }
+
+    /// To whom a received packet is addressed. About 1 ns for groups and for the first address.
+    #[inline]
+    pub fn classify(&self, destination: Ipv4Addr) -> Destination {
+        if destination.is_multicast() {
+            return Destination::Group;
+        }
+        if self.is_own(destination) {
+            return Destination::Own;
+        }
+        if self.is_broadcast(destination) { Destination::Broadcast } else { Destination::Other }
+    }
+
+    /// Where a packet to `destination` goes. A walk over the routes and one probe, 5 to 20 ns.
+    pub fn resolve(&self, destination: Ipv4Addr, now: Instant) -> Resolution {
+        match self.classify(destination) {
+            Destination::Own => return Resolution::Own,
+            Destination::Group => return self.to_all(destination, MacAddr::multicast_ipv4(destination)),
+            Destination::Broadcast => return self.to_all(destination, MacAddr::BROADCAST),
+            Destination::Other => {}
+        }
+        // Neither may appear on a wire as a destination (RFC 1122 3.2.1.3), and a default route contains both.
+        if destination.is_unspecified() || destination.is_loopback() {
+            return Resolution::NoRoute;
+        }
+        let Some(route) = self.route(destination) else { return Resolution::NoRoute };
+        let (next_hop, source) = (route.gateway.unwrap_or(destination), route.source);
+        match self.neighbours.get(neighbour_key(next_hop)) {
+            Some(neighbour) if now < neighbour.until || neighbour.until == Instant::MAX => {
+                Resolution::Station { mac: neighbour.mac, source }
+            }
+            _ => Resolution::NeighbourMissing { next_hop, source },
+        }
+    }
+
+    /// The route of a destination: the longest prefix, then the smallest metric.
+    pub fn route(&self, destination: Ipv4Addr) -> Option<&Route> {
+        self.routes.iter().find(|route| route.network.contains(destination))
+    }
+
+    /// Takes what somebody learned. On an error nothing has changed.
+    pub fn apply(&mut self, event: HostEvent) -> Result<(), HostError> {
+        match event {
+            HostEvent::AddressAdded(address) => self.add_address(address)?,
+            HostEvent::AddressRemoved(address) => self.remove_address(address),
+            HostEvent::RouteAdded(route) => self.add_route(route)?,
+            HostEvent::RouteRemoved { network, metric } => {
+                self.routes.retain(|route| (route.network, route.metric) != (network.network(), metric));
+            }
+            HostEvent::NeighbourSet { address, mac } => self.set_neighbour(address, mac, Instant::MAX)?,
+            HostEvent::NeighbourLearned { address, mac, until } => {
+                let held = self.neighbours.get(neighbour_key(address));
+                if held.is_none_or(|held| held.until != Instant::MAX) {
+                    self.set_neighbour(address, mac, until)?;
+                }
+            }
+            HostEvent::NeighbourRemoved(address) => {
+                self.neighbours.remove(neighbour_key(address));
+            }
+            HostEvent::Mtu(mtu) => {
+                check_mtu(mtu)?;
+                self.config.mtu = mtu;
+            }
+            HostEvent::Mac(mac) => {
+                check_station(mac)?;
+                self.config.mac = mac;
+            }
+        }
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// Moves with every event: an answer that was kept is good while this stays, and a neighbour's time lasts.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The interface's number.
+    pub fn interface(&self) -> InterfaceId {
+        self.config.interface
+    }
+
+    /// Our MAC address.
+    pub fn mac(&self) -> MacAddr {
+        self.config.mac
+    }
+
+    /// The tags of our frames.
+    pub fn vlan(&self) -> VlanTags {
+        self.config.vlan
+    }
+
+    /// Bytes of the largest IP packet.
+    pub fn mtu(&self) -> usize {
+        self.config.mtu
+    }
+
+    /// Our addresses, the first one first: it is the one we send from where no route says otherwise.
+    pub fn addresses(&self) -> &[Ipv4Prefix] {
+        &self.addresses
+    }
+
+    /// Whether an address is ours.
+    #[inline]
+    pub fn is_own(&self, address: Ipv4Addr) -> bool {
+        self.addresses.iter().any(|own| own.address() == address)
+    }
+
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        address.is_broadcast() || self.addresses.iter().any(|own| own.broadcast() == Some(address))
+    }
+
+    /// To several stations at once: from the address of the network meant, or of a route to the group, or from the
+    /// first one.
+    fn to_all(&self, destination: Ipv4Addr, mac: MacAddr) -> Resolution {
+        let first = self.addresses.first().map(|own| own.address());
+        let source = self.route(destination).map(|route| route.source).or(first);
+        source.map_or(Resolution::NoRoute, |source| Resolution::Group { mac, source })
+    }
+
+    fn remove_address(&mut self, removed: Ipv4Prefix) {
+        let network = removed.network();
+        let had_link_route = self.has_link_route(network);
+        self.addresses.retain(|own| *own != removed);
+        self.routes.retain(|route| self.addresses.iter().any(|own| own.address() == route.source));
+        if !had_link_route || self.has_link_route(network) {
+            return;
+        }
+        // Another address of the same network takes its route over, in the place that became free.
+        if let Some(heir) = self.addresses.iter().find(|own| own.network() == network) {
+            let route = Route { network, gateway: None, source: heir.address(), metric: 0 };
+            let taken = self.insert_route(route);
+            assert!(taken.is_ok(), "a route was removed just now");
+        }
+    }
+
+    fn add_address(&mut self, added: Ipv4Prefix) -> Result<(), HostError> {
+        let address = added.address();
+        check_host_address(address)?;
+        if Some(address) == added.broadcast() || (added.len() < 31 && address == added.network().address()) {
+            return Err(HostError::NotAHostAddress(address));
+        }
+        if self.addresses.contains(&added) {
+            return Ok(());
+        }
+        if self.addresses.len() == self.config.addresses_max {
+            return Err(HostError::AddressesFull);
+        }
+        let network = added.network();
+        if !self.has_link_route(network) {
+            self.insert_route(Route { network, gateway: None, source: address, metric: 0 })?;
+        }
+        self.addresses.push(added);
+        Ok(())
+    }
+
+    fn has_link_route(&self, network: Ipv4Prefix) -> bool {
+        self.routes.iter().any(|route| route.network == network && route.gateway.is_none())
+    }
+
+    fn add_route(&mut self, route: Route) -> Result<(), HostError> {
+        if !self.is_own(route.source) {
+            return Err(HostError::NotAHostAddress(route.source));
+        }
+        if let Some(gateway) = route.gateway {
+            check_host_address(gateway)?;
+            let on_link = self.route(gateway).is_some_and(|route| route.gateway.is_none());
+            if !on_link || self.is_own(gateway) {
+                return Err(HostError::GatewayUnreachable(gateway));
+            }
+        }
+        self.insert_route(Route { network: route.network.network(), ..route })
+    }
+
+    fn insert_route(&mut self, route: Route) -> Result<(), HostError> {
+        let same = |held: &Route| (held.network, held.metric) == (route.network, route.metric);
+        if let Some(held) = self.routes.iter_mut().find(|held| same(held)) {
+            *held = route;
+            return Ok(());
+        }
+        if self.routes.len() == self.config.routes_max {
+            return Err(HostError::RoutesFull);
+        }
+        let rank = |route: &Route| (32 - route.network.len(), route.metric);
+        let place = self.routes.partition_point(|held| rank(held) <= rank(&route));
+        self.routes.insert(place, route);
+        Ok(())
+    }
+
+    fn set_neighbour(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant) -> Result<(), HostError> {
+        check_host_address(address)?;
+        check_station(mac)?;
+        let neighbour = Neighbour { mac, until };
+        if let Some(held) = self.neighbours.get_mut(neighbour_key(address)) {
+            *held = neighbour;
+            return Ok(());
+        }
+        if self.neighbours.insert(neighbour_key(address), neighbour) { Ok(()) } else { Err(HostError::NeighboursFull) }
+    }
+}
+
+fn check_host_address(address: Ipv4Addr) -> Result<(), HostError> {
+    let nobody = address.is_unspecified() || address.is_multicast() || address.is_broadcast() || address.is_loopback();
+    if nobody { Err(HostError::NotAHostAddress(address)) } else { Ok(()) }
+}
+
+fn check_station(mac: MacAddr) -> Result<(), HostError> {
+    if mac.is_unicast() { Ok(()) } else { Err(HostError::NotAStation(mac)) }
+}
+
+fn check_mtu(mtu: usize) -> Result<(), HostError> {
+    const MTU_MIN: usize = 68;
+    if mtu < MTU_MIN { Err(HostError::MtuTooSmall(mtu)) } else { Ok(()) }
+}
+
+fn neighbour_key(address: Ipv4Addr) -> u64 {
+    // Not zero, which marks a free slot.
+    1 << 32 | u64::from(address.to_bits())
+}
+
+#[cfg(test)]
+mod tests;
