@@ -27,6 +27,8 @@ pub struct Writer<W: Write = File> {
     name: String,
     sink: W,
     buffer: Vec<u8>,
+    /// Where the last record begins in the buffer.
+    last: usize,
     written: u64,
     records: u64,
     lost: u64,
@@ -58,7 +60,7 @@ impl<W: Write> Writer<W> {
         for word in FILE_HEADER {
             buffer.extend_from_slice(&word.to_le_bytes());
         }
-        Self { name, sink, buffer, written: 0, records: 0, lost: 0, broken: false, failure: None }
+        Self { name, sink, buffer, last: 0, written: 0, records: 0, lost: 0, broken: false, failure: None }
     }
 
     /// Adds a frame seen `timestamp_ns` nanoseconds after 1970 (times after 2106 do not fit the format and become its
@@ -79,11 +81,16 @@ impl<W: Write> Writer<W> {
         vlan: Option<u16>,
         segments: impl Iterator<Item = &'a [u8]>,
     ) {
+        // Before the record and not behind it, so that the last one can still be retracted.
+        if self.buffer.len() >= BUFFER_LEN {
+            self.flush();
+        }
+        self.last = self.buffer.len();
         if self.broken {
             self.lost += 1;
             return;
         }
-        let start = self.buffer.len();
+        let start = self.last;
         self.buffer.extend_from_slice(&[0; RECORD_HEADER_LEN]);
         let mut original_len = 0;
         for segment in segments {
@@ -101,9 +108,18 @@ impl<W: Write> Writer<W> {
             field.copy_from_slice(&word.to_le_bytes());
         }
         self.records += 1;
-        if self.buffer.len() >= BUFFER_LEN {
-            self.flush();
+    }
+
+    /// Takes back the record that was written last, for a frame that was not sent after all. Follows its write
+    /// directly.
+    pub(in crate::device) fn retract(&mut self) {
+        if self.broken {
+            self.lost -= 1;
+            return;
         }
+        assert!(self.last < self.buffer.len(), "a record is retracted once, right after it was written");
+        self.buffer.truncate(self.last);
+        self.records -= 1;
     }
 
     /// Puts an 802.1Q tag behind the two addresses of the frame that ends the buffer. Returns the bytes that the frame

@@ -1,0 +1,143 @@
+//! The wrapper around a device and its queues.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::rx::CaptureRx;
+use super::tap::Tap;
+use super::tx::CaptureTx;
+use crate::counters::Scope;
+use crate::device::pcap::{Outcome, Recorded, Writer};
+use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::device::{Capabilities, Device, DeviceError, Queue};
+use crate::mem::Pool;
+
+/// What is captured, and where to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaptureConfig {
+    /// The file for queue 0. Queue 3 of `day.pcap` goes to `day.q3.pcap`: each worker writes its own.
+    pub path: PathBuf,
+    /// Which frames.
+    pub directions: Directions,
+    /// Unix time in ns at the origin of the worker's clock, added to `now` for frames that bring no time of their
+    /// own; 0 writes `now` as it is.
+    pub epoch_ns: u64,
+}
+
+/// Which frames are captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Directions {
+    /// Those received.
+    Rx,
+    /// Those sent.
+    Tx,
+    /// All, in the order in which the worker meets them.
+    #[default]
+    Both,
+}
+
+/// A device whose queues are tapped.
+pub struct CaptureDevice<D> {
+    inner: D,
+    config: CaptureConfig,
+    outcomes: Vec<(u16, Outcome<Recorded>)>,
+}
+
+/// A tapped queue, on its way to a worker.
+pub struct CaptureQueue<Q> {
+    inner: Q,
+    directions: Directions,
+    epoch_ns: u64,
+    writer: Writer,
+    outcome: Outcome<Recorded>,
+}
+
+impl<D> CaptureDevice<D> {
+    /// Wraps `inner`. Files are created as queues are taken.
+    pub fn new(inner: D, config: CaptureConfig) -> Self {
+        Self { inner, config, outcomes: Vec::new() }
+    }
+
+    /// The device within.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// How the capture of queue `idx` ends: to be asked when the worker has dropped both halves. `None` where the
+    /// queue was not taken.
+    pub fn recorded(&self, idx: u16) -> Option<Outcome<Recorded>> {
+        self.outcomes.iter().find(|(other, _)| *other == idx).map(|(_, outcome)| outcome.clone())
+    }
+}
+
+impl<D: Device> Device for CaptureDevice<D> {
+    type Queue = CaptureQueue<D::Queue>;
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError> {
+        let inner = self.inner.take_queue(idx)?;
+        let path = path_of_queue(&self.config.path, idx);
+        let writer = Writer::create(path).map_err(|error| DeviceError::Other(error.to_string()))?;
+        let outcome = Outcome::new();
+        self.outcomes.push((idx, outcome.clone()));
+        let CaptureConfig { directions, epoch_ns, .. } = self.config;
+        Ok(CaptureQueue { inner, directions, epoch_ns, writer, outcome })
+    }
+
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        self.inner.steer(rule, idx)
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        self.inner.unsteer(id)
+    }
+}
+
+impl<Q: Queue> Queue for CaptureQueue<Q> {
+    type Rx = CaptureRx<Q::Rx>;
+    type Tx = CaptureTx<Q::Tx>;
+
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(Self::Rx, Self::Tx), DeviceError> {
+        let (rx, tx) = self.inner.open(pool, scope)?;
+        let tap = Rc::new(RefCell::new(Tap::new(self.writer, self.epoch_ns, self.outcome, scope)));
+        let (records_rx, records_tx) = match self.directions {
+            Directions::Rx => (true, false),
+            Directions::Tx => (false, true),
+            Directions::Both => (true, true),
+        };
+        Ok((CaptureRx::new(rx, Rc::clone(&tap), records_rx), CaptureTx::new(tx, tap, records_tx)))
+    }
+}
+
+/// `day.pcap` for queue 0, `day.q3.pcap` for queue 3.
+fn path_of_queue(path: &Path, idx: u16) -> PathBuf {
+    if idx == 0 {
+        return path.to_owned();
+    }
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("q{idx}.{}", extension.display())),
+        None => path.with_extension(format!("q{idx}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_queue_has_its_own_file() {
+        let check =
+            |path: &str, idx, expected: &str| assert_eq!(path_of_queue(path.as_ref(), idx), Path::new(expected));
+        check("a/day.pcap", 0, "a/day.pcap");
+        check("a/day.pcap", 3, "a/day.q3.pcap");
+        check("a/day", 3, "a/day.q3");
+    }
+}

@@ -1,0 +1,44 @@
+//! The receiving half of a tapped queue.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::tap::Tap;
+use crate::device::{RxQueue, RxState};
+use crate::mem::{Burst, Pool};
+use crate::time::Instant;
+
+/// The receiving half of a tapped queue.
+pub struct CaptureRx<R> {
+    inner: R,
+    tap: Rc<RefCell<Tap>>,
+    records: bool,
+}
+
+impl<R: RxQueue> CaptureRx<R> {
+    pub(super) fn new(inner: R, tap: Rc<RefCell<Tap>>, records: bool) -> Self {
+        Self { inner, tap, records }
+    }
+
+    /// The receiving half within.
+    pub fn inner(&self) -> &R {
+        &self.inner
+    }
+}
+
+impl<R: RxQueue> RxQueue for CaptureRx<R> {
+    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
+        let before = burst.len();
+        let received = self.inner.receive(burst, limit, pool, now);
+        let mut tap = self.tap.borrow_mut();
+        tap.set_now(now);
+        if self.records {
+            burst[before..].iter().for_each(|mbuf| tap.record_received(mbuf));
+        }
+        received
+    }
+
+    fn state(&self) -> RxState {
+        self.inner.state()
+    }
+}

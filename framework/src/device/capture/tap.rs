@@ -1,0 +1,64 @@
+//! The capture file of one queue, shared by its two halves, which live on the same thread.
+
+use crate::counters::{Counter, Scope, Unit};
+use crate::device::pcap::{Outcome, Recorded, Writer};
+use crate::mem::Mbuf;
+use crate::time::Instant;
+
+pub(super) struct Tap {
+    writer: Writer,
+    epoch_ns: u64,
+    /// The latest time that either half was told: sent frames come without one.
+    now: Instant,
+    outcome: Outcome<Recorded>,
+    frames: Counter,
+    lost: Counter,
+}
+
+impl Tap {
+    pub(super) fn new(writer: Writer, epoch_ns: u64, outcome: Outcome<Recorded>, scope: &Scope) -> Self {
+        let scope = scope.scope("capture");
+        let (frames, lost) = (scope.counter("frames", Unit::Frames), scope.counter("lost", Unit::Frames));
+        Self { writer, epoch_ns, now: Instant::ZERO, outcome, frames, lost }
+    }
+
+    /// A turn of the worker began.
+    #[inline]
+    pub(super) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Records a received frame, with its arrival time where the device knows it and with the tag that the device
+    /// took off.
+    pub(super) fn record_received(&mut self, mbuf: &Mbuf) {
+        let timestamp_ns = mbuf.timestamp().map_or_else(|| self.present_ns(), Instant::as_nanos);
+        self.writer.write_segments(timestamp_ns, mbuf.vlan(), mbuf.segments());
+        self.keep();
+    }
+
+    /// Writes a frame that is about to be posted. [`Tap::keep`] or [`Tap::retract`] follows.
+    pub(super) fn offer(&mut self, mbuf: &Mbuf, vlan: Option<u16>) {
+        self.writer.write_segments(self.present_ns(), vlan, mbuf.segments());
+    }
+
+    /// The frame was taken: it counts.
+    pub(super) fn keep(&self) {
+        if self.writer.is_broken() { self.lost.inc() } else { self.frames.inc() }
+    }
+
+    /// The frame was not taken: it was never there.
+    pub(super) fn retract(&mut self) {
+        self.writer.retract();
+    }
+
+    fn present_ns(&self) -> u64 {
+        self.now.as_nanos().saturating_add(self.epoch_ns)
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        let finished = self.writer.finish();
+        self.outcome.set(finished.map(|()| Recorded { frames: self.writer.records() }));
+    }
+}

@@ -1,0 +1,67 @@
+//! The sending half of a tapped queue.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::tap::Tap;
+use crate::device::{Offload, TxQueue, TxTimestamp};
+use crate::mem::Mbuf;
+use crate::time::Instant;
+
+/// The sending half of a tapped queue. It records what the inner device takes, as it was posted: with the tag that
+/// the NIC will insert, but checksums that the NIC fills in are not filled in yet, and segmentation is not done. The
+/// time is that of the turn in which the frame was posted.
+pub struct CaptureTx<T> {
+    inner: T,
+    tap: Rc<RefCell<Tap>>,
+    records: bool,
+}
+
+impl<T: TxQueue> CaptureTx<T> {
+    pub(super) fn new(inner: T, tap: Rc<RefCell<Tap>>, records: bool) -> Self {
+        Self { inner, tap, records }
+    }
+
+    /// The sending half within.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: TxQueue> TxQueue for CaptureTx<T> {
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if !self.records {
+            return self.inner.post(mbuf, offload);
+        }
+        // Written before the frame is out of hand, and taken back where the ring is full.
+        let mut tap = self.tap.borrow_mut();
+        tap.offer(&mbuf, offload.vlan);
+        let posted = self.inner.post(mbuf, offload);
+        match &posted {
+            Ok(()) => tap.keep(),
+            Err(_) => tap.retract(),
+        }
+        posted
+    }
+
+    fn ring_doorbell(&mut self, now: Instant) {
+        self.tap.borrow_mut().set_now(now);
+        self.inner.ring_doorbell(now);
+    }
+
+    fn reap(&mut self) -> usize {
+        self.inner.reap()
+    }
+
+    fn room(&self) -> usize {
+        self.inner.room()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        self.inner.take_timestamp()
+    }
+}
