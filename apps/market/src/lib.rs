@@ -6,6 +6,36 @@
 //!
 //! Nothing here reads a clock, opens a file or knows the framework: time is an argument in nanoseconds, memory is
 //! taken when a machine is constructed, and whatever arrives from the network is counted, never a panic.
+//!
+//! A handler for one line, generic over the feed:
+//!
+//! ```
+//! use market::{Action, Books, Codec, Framing, FramingError, MessageCounts, Sequence};
+//!
+//! fn hear<F: Framing>(
+//!     datagram: &[u8],
+//!     sequence: &mut Sequence,
+//!     codec: &mut impl Codec,
+//!     counts: &mut MessageCounts,
+//!     books: &mut impl Books,
+//! ) -> Result<(), FramingError> {
+//!     let packet = F::parse(datagram)?;
+//!     let verdict = sequence.offer(&packet.header);
+//!     if verdict.restart {
+//!         books.clear();
+//!     }
+//!     if verdict.gap.is_some() {
+//!         books.mark_stale();
+//!     }
+//!     let Action::Deliver { skip } = verdict.action else { return Ok(()) };
+//!     for message in packet.messages().skip(skip as usize) {
+//!         if let Some(event) = codec.decode_counted(message, counts) {
+//!             books.apply(&event);
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod units;

@@ -246,3 +246,58 @@ proptest! {
         prop_assert_eq!(counts.delivered, play.line(Line::A).first + play.line(Line::B).first);
     }
 }
+
+fn any_header() -> impl Strategy<Value = Header> {
+    let kind = prop_oneof![
+        8 => Just(PacketKind::Data),
+        2 => Just(PacketKind::Heartbeat),
+        1 => Just(PacketKind::EndOfSession),
+        1 => Just(PacketKind::Unsequenced)
+    ];
+    let seq = prop_oneof![12 => 0_u64..40, 1 => any::<u64>()];
+    (0_u128..2, seq, 1_u32..6, kind, 0_u64..4).prop_map(|(session, seq, count, kind, seconds)| Header {
+        session: Session(session / 2 + u128::from(seconds == 3)),
+        count: if matches!(kind, PacketKind::Data | PacketKind::Unsequenced) { count } else { 0 },
+        kind,
+        sent_ns: seconds * 1_000_000_000,
+        ..data(seq, 0)
+    })
+}
+
+proptest! {
+    #[test]
+    fn hostile_headers_lose_no_handle(
+        arrivals in proptest::collection::vec((any_header(), 0_usize..2, any::<bool>(), 0_u64..60), 1..120),
+    ) {
+        let mut arbiter = Arbiter::new(2, Policy::default(), WINDOW);
+        let (mut kept, mut returned) = (0, Vec::new());
+        let (mut now_ns, mut offered) = (0, 0);
+        for (header, line, can_keep, ns) in arrivals {
+            now_ns += ns;
+            match arbiter.offer(Line(line), &header, now_ns) {
+                Fate::Keep if can_keep => {
+                    arbiter.keep(kept).unwrap();
+                    kept += 1;
+                    offered += u64::from(header.count);
+                }
+                Fate::Keep => {}
+                Fate::Deliver { .. } | Fate::Discard => offered += u64::from(header.count),
+            }
+            while let Some(output) = arbiter.poll(now_ns) {
+                if let Output::Deliver { handle, .. } | Output::Discard { handle } = output {
+                    returned.push(handle);
+                }
+            }
+            prop_assert!(arbiter.kept_count() <= WINDOW.packets);
+        }
+        while let Some(output) = arbiter.poll(u64::MAX) {
+            if let Output::Deliver { handle, .. } | Output::Discard { handle } = output {
+                returned.push(handle);
+            }
+        }
+        returned.sort_unstable();
+        prop_assert_eq!(returned, (0..kept).collect::<Vec<_>>());
+        let counts = arbiter.counts();
+        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late, offered);
+    }
+}
