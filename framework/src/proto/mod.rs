@@ -15,6 +15,7 @@ pub mod host;
 pub mod ports;
 pub mod rate_limit;
 pub mod reassembly;
+pub mod sockets;
 pub mod source_filter;
 
 pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash, Subscriber};
@@ -26,4 +27,5 @@ pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
 pub use rate_limit::TokenBucket;
 pub use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released};
+pub use sockets::{Group, Sharing, SocketCapacity, SocketError, UdpSockets};
 pub use source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};

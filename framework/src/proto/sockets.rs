@@ -1,0 +1,492 @@
+//! Who receives which datagrams: bind, connect, join and leave with the semantics of sockets, over the demultiplexing
+//! table, the source filters and the ports. What enters are the wishes of the application's consumers; what leaves are
+//! the two tables that the UDP node reads for each datagram. Rules of who may share an address are those of a socket:
+//! groups are shared freely, a unicast address has one owner unless all agree ([`Sharing`]).
+//!
+//! Everything is taken at construction. There is no limit of 20 groups; the limits are the capacities.
+
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use super::demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, Subscriber};
+use super::hash::HashSeed;
+use super::ids::{ConsumerId, FilterId, InterfaceId};
+use super::ports::{self, PortError, PortRange, Ports, PortsCapacity};
+use super::source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};
+
+/// How much the sockets of one worker hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketCapacity {
+    /// Different local ends: groups or addresses with a port.
+    pub locals: usize,
+    /// Bindings of all consumers together: one for each consumer at each local end and interface.
+    pub bindings: usize,
+    /// Connected flows.
+    pub connections: usize,
+    /// Sources in all filters together.
+    pub sources: usize,
+}
+
+impl Default for SocketCapacity {
+    /// A feed handler of a large venue: 2,048 groups, two consumers each, ten sources to a group. About 1 MiB.
+    fn default() -> Self {
+        Self { locals: 2_048, bindings: 4_096, connections: 1_024, sources: 20_480 }
+    }
+}
+
+/// Whether a unicast address may be bound a second time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody else may bind it.
+    Exclusive,
+    /// Others may bind it if they say so too; each gets every datagram.
+    Shared,
+}
+
+/// Which datagrams of a group a consumer wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The multicast address.
+    pub group: Ipv4Addr,
+    /// The UDP port.
+    pub port: u16,
+    /// The interface that they arrive on; [`InterfaceId::ANY`] for whichever.
+    pub interface: InterfaceId,
+}
+
+impl Group {
+    /// A group on whichever interface it arrives.
+    pub const fn new(group: Ipv4Addr, port: u16) -> Self {
+        Self { group, port, interface: InterfaceId::ANY }
+    }
+}
+
+/// The sockets of one worker.
+#[derive(Debug)]
+pub struct UdpSockets {
+    demux: Demux,
+    filters: SourceFilters,
+    /// Who owns which unicast address and port.
+    ports: Ports,
+    /// What each consumer has bound: read at set-up only, so a list is enough.
+    bindings: Vec<Binding>,
+    bindings_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Binding {
+    local: SocketAddrV4,
+    consumer: ConsumerId,
+    kind: BindingKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BindingKind {
+    Unicast,
+    Member { filter: FilterId, interface: InterfaceId },
+    Connected(SocketAddrV4),
+}
+
+impl UdpSockets {
+    /// Takes all memory.
+    pub fn new(capacity: SocketCapacity, seed: HashSeed) -> Self {
+        let demux = DemuxCapacity {
+            locals: capacity.locals,
+            connections: capacity.connections,
+            shared_subscribers: capacity.bindings,
+        };
+        let filters = SourceFilterCapacity { memberships: capacity.bindings, sources: capacity.sources };
+        let ports = PortsCapacity { bindings: capacity.bindings, connections: capacity.connections };
+        Self {
+            demux: Demux::new(demux, seed),
+            filters: SourceFilters::new(filters, seed),
+            ports: Ports::new(ports, PortRange::DYNAMIC, seed),
+            bindings: Vec::with_capacity(capacity.bindings),
+            bindings_max: capacity.bindings,
+        }
+    }
+
+    /// Who receives a datagram of this flow: 3 to 5 ns. Whether a subscriber wants its source is
+    /// [`UdpSockets::accepts`].
+    #[inline]
+    pub fn lookup(&self, flow: Flow) -> Found {
+        self.demux.lookup(flow)
+    }
+
+    /// The next of several subscribers.
+    #[inline]
+    pub fn next(&self, cursor: &mut Cursor) -> Option<Subscriber> {
+        self.demux.next(cursor)
+    }
+
+    /// Whether a subscriber's filter accepts a source that came in on `interface`: one compare for any-source.
+    #[inline]
+    pub fn accepts(&self, filter: FilterId, interface: InterfaceId, source: Ipv4Addr) -> bool {
+        filter.is_any() || self.filters.accepts(filter, interface, source)
+    }
+
+    /// Binds a unicast address, or [`Ipv4Addr::UNSPECIFIED`] for all of the host's, to a consumer. Port 0 asks for an
+    /// ephemeral one (RFC 6056); the answer says which. Groups are joined instead.
+    pub fn bind(
+        &mut self,
+        consumer: ConsumerId,
+        local: SocketAddrV4,
+        sharing: Sharing,
+    ) -> Result<SocketAddrV4, SocketError> {
+        if local.ip().is_multicast() {
+            return Err(SocketError::GroupIsJoined(*local.ip()));
+        }
+        self.check_room()?;
+        let wish = ports::Binding { local, owner: consumer, share: sharing == Sharing::Shared };
+        let local = self.ports.bind(wish)?;
+        if let Err(error) = self.demux.bind(local, Subscriber { consumer, filter: FilterId::ANY }) {
+            self.ports.release(local, consumer);
+            return Err(error.into());
+        }
+        self.bindings.push(Binding { local, consumer, kind: BindingKind::Unicast });
+        Ok(local)
+    }
+
+    /// Gives a consumer all datagrams of one flow, before anybody who bound its local end. Local port 0 asks for an
+    /// ephemeral one; the answer says which.
+    pub fn connect(&mut self, consumer: ConsumerId, flow: Flow) -> Result<Flow, SocketError> {
+        self.check_room()?;
+        let flow = self.ports.connect(flow, consumer)?;
+        if let Err(error) = self.demux.connect(flow, consumer) {
+            self.ports.disconnect(flow);
+            return Err(error.into());
+        }
+        self.bindings.push(Binding { local: flow.local, consumer, kind: BindingKind::Connected(flow.remote) });
+        Ok(flow)
+    }
+
+    /// Joins a group from any source. The same group may be joined by any number of consumers, and on several ports
+    /// by one of them.
+    pub fn join(&mut self, consumer: ConsumerId, group: Group) -> Result<(), SocketError> {
+        self.join_with(consumer, group, |filters, membership| filters.join(membership))
+    }
+
+    /// Joins a group for one more source (source-specific multicast). The first call joins, later ones add.
+    pub fn join_source(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
+        self.join_with(consumer, group, |filters, membership| filters.join_source(membership, source))
+    }
+
+    /// Sets the whole filter of a membership at once, joining where the consumer has not.
+    pub fn set_filter(
+        &mut self,
+        consumer: ConsumerId,
+        group: Group,
+        mode: FilterMode,
+        sources: &[Ipv4Addr],
+    ) -> Result<(), SocketError> {
+        self.join_with(consumer, group, |filters, membership| {
+            filters.set(membership, mode, sources)?;
+            filters.filter(membership).ok_or(FilterError::NotAMember)
+        })
+    }
+
+    /// Refuses one source of a group that was joined from any source.
+    pub fn block(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
+        Ok(self.filters.block(membership(consumer, group), source)?)
+    }
+
+    /// Takes a blocked source again.
+    pub fn unblock(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
+        Ok(self.filters.unblock(membership(consumer, group), source)?)
+    }
+
+    /// Leaves a group on one port and interface. The filter goes with the last port that used it.
+    pub fn leave(&mut self, consumer: ConsumerId, group: Group) -> Result<(), SocketError> {
+        let local = SocketAddrV4::new(group.group, group.port);
+        let place = self.bindings.iter().position(|other| other.is_member(consumer, local, group.interface));
+        match place {
+            Some(place) => {
+                self.remove(place);
+                Ok(())
+            }
+            None => Err(SocketError::Filter(FilterError::NotAMember)),
+        }
+    }
+
+    /// Ends everything that a consumer has bound, connected and joined. Returns how much that was.
+    pub fn close(&mut self, consumer: ConsumerId) -> usize {
+        let before = self.bindings.len();
+        while let Some(place) = self.bindings.iter().position(|binding| binding.consumer == consumer) {
+            self.remove(place);
+        }
+        before - self.bindings.len()
+    }
+
+    /// What all consumers together want of a group on an interface: what IGMP reports (RFC 3376 3.2).
+    pub fn merged(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<Merged<'_>> {
+        self.filters.merged(group, interface)
+    }
+
+    /// Local ends that somebody bound or joined.
+    pub fn locals(&self) -> usize {
+        self.demux.locals()
+    }
+
+    /// One filter serves all ports on which a consumer joined a group; each port is a local end of its own.
+    fn join_with(
+        &mut self,
+        consumer: ConsumerId,
+        group: Group,
+        join: impl FnOnce(&mut SourceFilters, Membership) -> Result<FilterId, FilterError>,
+    ) -> Result<(), SocketError> {
+        if group.port == 0 {
+            return Err(SocketError::Demux(DemuxError::NoPort));
+        }
+        let membership = membership(consumer, group);
+        let local = SocketAddrV4::new(group.group, group.port);
+        let bound = self.bindings.iter().any(|other| other.is_member(consumer, local, group.interface));
+        let known = self.filters.filter(membership);
+        if !bound {
+            self.check_room()?;
+        }
+        let filter = match join(&mut self.filters, membership) {
+            // The group was joined on another port: that is the same filter.
+            Err(FilterError::AlreadyAMember) if !bound => known.ok_or(FilterError::AlreadyAMember)?,
+            joined => joined?,
+        };
+        if bound {
+            return Ok(());
+        }
+        if let Err(error) = self.demux.bind(local, Subscriber { consumer, filter }) {
+            if known.is_none() {
+                self.filters.leave(membership)?;
+            }
+            return Err(error.into());
+        }
+        let kind = BindingKind::Member { filter, interface: group.interface };
+        self.bindings.push(Binding { local, consumer, kind });
+        Ok(())
+    }
+
+    fn remove(&mut self, place: usize) {
+        let Binding { local, consumer, kind } = self.bindings.swap_remove(place);
+        match kind {
+            BindingKind::Unicast => {
+                self.demux.unbind(local, Subscriber { consumer, filter: FilterId::ANY });
+                self.ports.release(local, consumer);
+            }
+            BindingKind::Connected(remote) => {
+                self.demux.disconnect(Flow { local, remote });
+                self.ports.disconnect(Flow { local, remote });
+            }
+            BindingKind::Member { filter, interface } => {
+                self.demux.unbind(local, Subscriber { consumer, filter });
+                let other_port = self
+                    .bindings
+                    .iter()
+                    .any(|other| matches!(other.kind, BindingKind::Member { filter: theirs, .. } if theirs == filter));
+                if !other_port {
+                    let gone = self.filters.leave(Membership { consumer, group: *local.ip(), interface });
+                    assert!(gone.is_ok(), "a member's binding has a filter");
+                }
+            }
+        }
+    }
+
+    fn check_room(&self) -> Result<(), SocketError> {
+        if self.bindings.len() < self.bindings_max { Ok(()) } else { Err(SocketError::Demux(DemuxError::Full)) }
+    }
+}
+
+impl Binding {
+    fn is_member(&self, consumer: ConsumerId, local: SocketAddrV4, interface: InterfaceId) -> bool {
+        let same_interface = matches!(self.kind, BindingKind::Member { interface: theirs, .. } if theirs == interface);
+        self.consumer == consumer && self.local == local && same_interface
+    }
+}
+
+fn membership(consumer: ConsumerId, group: Group) -> Membership {
+    Membership { consumer, group: group.group, interface: group.interface }
+}
+
+/// Why a socket call was refused. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketError {
+    /// A group cannot be bound as an address.
+    GroupIsJoined(Ipv4Addr),
+    /// Somebody has the address or the flow for himself, or no port is free.
+    Port(PortError),
+    /// The table of flows refused.
+    Demux(DemuxError),
+    /// The source filters refused.
+    Filter(FilterError),
+}
+
+impl From<DemuxError> for SocketError {
+    fn from(error: DemuxError) -> Self {
+        Self::Demux(error)
+    }
+}
+
+impl From<PortError> for SocketError {
+    fn from(error: PortError) -> Self {
+        Self::Port(error)
+    }
+}
+
+impl From<FilterError> for SocketError {
+    fn from(error: FilterError) -> Self {
+        Self::Filter(error)
+    }
+}
+
+impl fmt::Display for SocketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GroupIsJoined(group) => write!(f, "{group} is a multicast group: join it instead of binding it"),
+            Self::Port(error) => error.fmt(f),
+            Self::Demux(error) => error.fmt(f),
+            Self::Filter(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SocketError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+    const ANNE: ConsumerId = ConsumerId(1);
+    const BERT: ConsumerId = ConsumerId(2);
+    const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 8);
+
+    fn sockets(bindings: usize) -> UdpSockets {
+        let capacity = SocketCapacity { locals: bindings, bindings, connections: 4, sources: 64 };
+        UdpSockets::new(capacity, HashSeed::new(1, 2))
+    }
+
+    /// The consumers who get a datagram from `source` to `local`.
+    fn receivers(sockets: &UdpSockets, source: Ipv4Addr, local: SocketAddrV4) -> Vec<u32> {
+        let flow = Flow { local, remote: SocketAddrV4::new(source, 7_000) };
+        let mut subscribers = Vec::new();
+        match sockets.lookup(flow) {
+            Found::Nobody => (),
+            Found::One(subscriber) => subscribers.push(subscriber),
+            Found::Many(mut cursor) => subscribers.extend(core::iter::from_fn(|| sockets.next(&mut cursor))),
+        }
+        subscribers.retain(|subscriber| sockets.accepts(subscriber.filter, InterfaceId(0), source));
+        subscribers.iter().map(|subscriber| subscriber.consumer.0).collect()
+    }
+
+    fn at(port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(GROUP, port)
+    }
+
+    #[test]
+    fn group_reaches_everybody_who_joined_it() {
+        let mut sockets = sockets(8);
+        sockets.join(ANNE, Group::new(GROUP, 1)).unwrap();
+        sockets.join_source(BERT, Group::new(GROUP, 1), SENDER).unwrap();
+        assert_eq!(receivers(&sockets, SENDER, at(1)), [1, 2]);
+        assert_eq!(receivers(&sockets, OTHER, at(1)), [1]);
+        assert_eq!(receivers(&sockets, SENDER, at(2)), []);
+    }
+
+    #[test]
+    fn blocked_source_is_refused_until_unblocked() {
+        let mut sockets = sockets(8);
+        let group = Group::new(GROUP, 1);
+        sockets.join(ANNE, group).unwrap();
+        sockets.block(ANNE, group, SENDER).unwrap();
+        assert_eq!(receivers(&sockets, SENDER, at(1)), []);
+        assert_eq!(receivers(&sockets, OTHER, at(1)), [1]);
+        sockets.unblock(ANNE, group, SENDER).unwrap();
+        assert_eq!(receivers(&sockets, SENDER, at(1)), [1]);
+    }
+
+    #[test]
+    fn filter_is_set_whole_and_replaced_whole() {
+        let mut sockets = sockets(8);
+        let group = Group::new(GROUP, 1);
+        sockets.set_filter(ANNE, group, FilterMode::Include, &[SENDER]).unwrap();
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, OTHER, at(1))), (vec![1], vec![]));
+        sockets.set_filter(ANNE, group, FilterMode::Exclude, &[SENDER]).unwrap();
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, OTHER, at(1))), (vec![], vec![1]));
+    }
+
+    #[test]
+    fn one_consumer_joins_a_group_on_several_ports() {
+        let mut sockets = sockets(8);
+        sockets.join(ANNE, Group::new(GROUP, 1)).unwrap();
+        sockets.join(ANNE, Group::new(GROUP, 2)).unwrap();
+        sockets.leave(ANNE, Group::new(GROUP, 1)).unwrap();
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, SENDER, at(2))), (vec![], vec![1]));
+        sockets.leave(ANNE, Group::new(GROUP, 2)).unwrap();
+        assert!(sockets.merged(GROUP, InterfaceId::ANY).is_none());
+    }
+
+    #[test]
+    fn second_join_and_leave_without_join_are_refused() {
+        let mut sockets = sockets(8);
+        let group = Group::new(GROUP, 1);
+        sockets.join(ANNE, group).unwrap();
+        assert_eq!(sockets.join(ANNE, group), Err(SocketError::Filter(FilterError::AlreadyAMember)));
+        assert_eq!(sockets.leave(BERT, group), Err(SocketError::Filter(FilterError::NotAMember)));
+    }
+
+    #[test]
+    fn unicast_address_has_one_owner_unless_all_share() {
+        let mut sockets = sockets(8);
+        let local = SocketAddrV4::new(SENDER, 9);
+        sockets.bind(ANNE, local, Sharing::Shared).unwrap();
+        assert_eq!(
+            sockets.bind(BERT, local, Sharing::Exclusive),
+            Err(SocketError::Port(PortError::AddressInUse { owner: ANNE }))
+        );
+        sockets.bind(BERT, local, Sharing::Shared).unwrap();
+        assert_eq!(receivers(&sockets, OTHER, local), [1, 2]);
+        assert_eq!(sockets.bind(ANNE, at(9), Sharing::Shared), Err(SocketError::GroupIsJoined(GROUP)));
+    }
+
+    #[test]
+    fn port_zero_is_answered_with_an_ephemeral_one() {
+        let mut sockets = sockets(8);
+        let local = sockets.bind(ANNE, SocketAddrV4::new(SENDER, 0), Sharing::Exclusive).unwrap();
+        assert!(local.port() >= 49_152);
+        assert_eq!(receivers(&sockets, OTHER, local), [1]);
+        let flow = Flow { local: SocketAddrV4::new(SENDER, 0), remote: SocketAddrV4::new(OTHER, 7_000) };
+        let flow = sockets.connect(BERT, flow).unwrap();
+        assert_ne!(flow.local.port(), local.port());
+        assert_eq!(receivers(&sockets, OTHER, flow.local), [2]);
+    }
+
+    #[test]
+    fn connected_flow_comes_before_the_bound_address() {
+        let mut sockets = sockets(8);
+        let local = SocketAddrV4::new(SENDER, 9);
+        sockets.bind(ANNE, local, Sharing::Exclusive).unwrap();
+        sockets.connect(BERT, Flow { local, remote: SocketAddrV4::new(OTHER, 7_000) }).unwrap();
+        assert_eq!(receivers(&sockets, OTHER, local), [2]);
+        assert_eq!(receivers(&sockets, SENDER, local), [1]);
+    }
+
+    #[test]
+    fn closed_consumer_gets_nothing_and_leaves_room() {
+        let mut sockets = sockets(4);
+        for _ in 0..100 {
+            sockets.join(ANNE, Group::new(GROUP, 1)).unwrap();
+            sockets.bind(ANNE, SocketAddrV4::new(SENDER, 2), Sharing::Exclusive).unwrap();
+            let flow = Flow { local: SocketAddrV4::new(SENDER, 3), remote: SocketAddrV4::new(OTHER, 4) };
+            sockets.connect(ANNE, flow).unwrap();
+            assert_eq!(sockets.close(ANNE), 3);
+        }
+        assert_eq!(sockets.locals(), 0);
+    }
+
+    #[test]
+    fn full_tables_refuse_and_change_nothing() {
+        let mut sockets = sockets(1);
+        sockets.join(ANNE, Group::new(GROUP, 1)).unwrap();
+        assert_eq!(sockets.join(ANNE, Group::new(OTHER, 1)), Err(SocketError::Demux(DemuxError::Full)));
+        assert_eq!(sockets.join(BERT, Group::new(GROUP, 1)), Err(SocketError::Demux(DemuxError::Full)));
+        assert!(sockets.merged(OTHER, InterfaceId::ANY).is_none());
+    }
+}
