@@ -100,8 +100,8 @@ pub trait TxQueue {
     /// [held](crate::mem::Held) stays with its holder.
     fn reap(&mut self) -> usize;
 
-    /// Frames that [`TxQueue::post`] would take now. May be less than the truth, never more.
-    fn room(&self) -> usize;
+    /// Frames that [`TxQueue::post`] would take now. Looks at the ring anew, so that who waits for room sees it come.
+    fn room(&mut self) -> usize;
 
     /// Frames posted and not yet reaped.
     fn in_flight(&self) -> usize;

@@ -348,7 +348,7 @@ impl TxQueue for StampingTx {
         0
     }
 
-    fn room(&self) -> usize {
+    fn room(&mut self) -> usize {
         usize::MAX
     }
 

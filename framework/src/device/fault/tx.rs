@@ -205,7 +205,7 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         self.inner.reap()
     }
 
-    fn room(&self) -> usize {
+    fn room(&mut self) -> usize {
         if self.stalled > 0 { 0 } else { self.inner.room() }
     }
 

@@ -87,9 +87,10 @@ impl Producer {
         slots - self.posted.wrapping_sub(self.head)
     }
 
-    /// Slots that were free when the producer last looked.
-    pub(super) fn room_seen(&self) -> u32 {
-        self.ring.slots() - self.posted.wrapping_sub(self.head)
+    /// The same, with a fresh look at the consumer.
+    pub(super) fn refresh_room(&mut self) -> u32 {
+        self.head = self.ring.head.0.load(Ordering::Acquire);
+        self.room()
     }
 
     /// The next slot to fill, its whole length; `None` where the ring is full. It is posted by [`Producer::post`].

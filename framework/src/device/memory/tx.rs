@@ -92,8 +92,8 @@ impl TxQueue for MemoryTx {
         0
     }
 
-    fn room(&self) -> usize {
-        if self.refusing { 0 } else { self.producer.room_seen() as usize }
+    fn room(&mut self) -> usize {
+        if self.refusing { 0 } else { self.producer.refresh_room() as usize }
     }
 
     fn in_flight(&self) -> usize {

@@ -123,8 +123,8 @@ impl TxQueue for FileTx {
         self.0.borrow_mut().as_mut().map_or(0, TxQueue::reap)
     }
 
-    fn room(&self) -> usize {
-        self.0.borrow().as_ref().map_or(0, TxQueue::room)
+    fn room(&mut self) -> usize {
+        self.0.borrow_mut().as_mut().map_or(0, TxQueue::room)
     }
 
     fn in_flight(&self) -> usize {

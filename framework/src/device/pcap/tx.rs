@@ -119,7 +119,7 @@ impl TxQueue for PcapTx {
         core::mem::take(&mut self.written)
     }
 
-    fn room(&self) -> usize {
+    fn room(&mut self) -> usize {
         POSTED_MAX
     }
 

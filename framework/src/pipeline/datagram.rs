@@ -1,0 +1,40 @@
+//! A datagram in the hands of an app.
+
+use core::net::SocketAddrV4;
+
+use crate::mem::{Held, Mbuf};
+use crate::proto::{ConsumerId, InterfaceId};
+use crate::time::Instant;
+
+/// What a socket would have told with `recvmsg`: the payload, both ends, and how it came.
+#[derive(Debug)]
+pub struct Datagram<'a> {
+    /// Which of the app's consumers it is for. A datagram that several joined comes once for each.
+    pub consumer: ConsumerId,
+    /// Who sent it.
+    pub source: SocketAddrV4,
+    /// To whom it was sent: the group, for multicast.
+    pub destination: SocketAddrV4,
+    /// Where it arrived.
+    pub interface: InterfaceId,
+    /// When it arrived, by the NIC's or the capture's clock, in ns of the Unix epoch.
+    pub timestamp: Option<Instant>,
+    /// Hops that the packet had left.
+    pub ttl: u8,
+    /// Type of service: DSCP in the upper six bits, ECN in the lower two.
+    pub tos: u8,
+    /// Tag control information of the innermost VLAN tag: priority in the upper three bits.
+    pub vlan: Option<u16>,
+    /// The bytes, in one piece also where they came in fragments.
+    pub payload: &'a [u8],
+    pub(super) mbuf: &'a Mbuf,
+}
+
+impl Datagram<'_> {
+    /// Keeps the payload without copying it, for longer than the call. The buffer stays out of the pool until the
+    /// handle is dropped, so bound how many are kept.
+    #[inline]
+    pub fn hold(&self) -> Held {
+        self.mbuf.hold()
+    }
+}

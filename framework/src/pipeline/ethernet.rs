@@ -1,0 +1,138 @@
+//! The Ethernet node: is the frame for us, on a VLAN of ours, and which protocol does it carry? What enters begins
+//! with the destination address; what leaves begins behind the last tag.
+
+use super::node::{Cx, Node, discard};
+use super::outline::Outline;
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::mem::Mbuf;
+use crate::wire::{EtherType, EthernetError, EthernetFrame, MacAddr};
+
+crate::drop_reasons! {
+    /// Why the Ethernet node drops a frame.
+    pub enum EthernetDrop {
+        /// Fewer than 14 bytes.
+        TooShort => "too_short",
+        /// The frame ends inside a VLAN tag.
+        TagTruncated => "tag_truncated",
+        /// More than two VLAN tags.
+        TooManyTags => "too_many_tags",
+        /// An IEEE 802.3 length where the EtherType should be: spanning tree, CDP and their like.
+        NotEthernetII => "not_ethernet_ii",
+        /// A unicast frame to another station, flooded by a switch or seen in promiscuous mode.
+        OtherStation => "other_station",
+        /// A VLAN that is not ours, or none where we want one.
+        OtherVlan => "other_vlan",
+        /// An EtherType that no node takes.
+        UnknownEtherType => "unknown_ethertype",
+    }
+}
+
+impl From<EthernetError> for EthernetDrop {
+    fn from(error: EthernetError) -> Self {
+        match error {
+            EthernetError::Short => Self::TooShort,
+            EthernetError::TagTruncated => Self::TagTruncated,
+            EthernetError::TooManyTags => Self::TooManyTags,
+            EthernetError::NotEthernetII => Self::NotEthernetII,
+        }
+    }
+}
+
+/// Which VLANs a pipeline takes. The identifier of the innermost tag counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vlans {
+    /// Tagged or not, every VLAN: replays.
+    Any,
+    /// Untagged frames, and those with identifier 0, which carry a priority only.
+    Untagged,
+    /// One VLAN.
+    Only(u16),
+}
+
+impl Vlans {
+    #[inline]
+    fn accept(self, tci: Option<u16>) -> bool {
+        let vid = tci.map_or(0, |tci| tci & 0x0fff);
+        match self {
+            Self::Any => true,
+            Self::Untagged => vid == 0,
+            Self::Only(wanted) => vid == wanted,
+        }
+    }
+}
+
+/// Checks the Ethernet header and hands IPv4 and ARP on.
+pub struct Ethernet<I, R> {
+    /// Our station; `None` takes every frame, for replays.
+    station: Option<MacAddr>,
+    vlans: Vlans,
+    ipv4: I,
+    arp: R,
+    frames: Counter,
+    drops: Drops<EthernetDrop>,
+}
+
+impl<I, R> Ethernet<I, R> {
+    /// A node for frames to `station` (`None`: to anybody) on `vlans`, in front of `ipv4` and `arp`.
+    pub fn new(station: Option<MacAddr>, vlans: Vlans, ipv4: I, arp: R, scope: &Scope) -> Self {
+        let scope = scope.scope("ethernet");
+        Self { station, vlans, ipv4, arp, frames: scope.counter("frames", Unit::Frames), drops: scope.drops() }
+    }
+
+    /// Whether a frame to `dst` is for us: a group's frames are, because the tables behind know the groups.
+    #[inline]
+    fn is_for_us(&self, dst: MacAddr) -> bool {
+        dst.is_multicast() || self.station.is_none_or(|station| station == dst)
+    }
+
+    /// Checks the header and takes it off. Returns what follows it.
+    #[inline]
+    fn check(&self, mbuf: &mut Mbuf) -> Result<EtherType, EthernetDrop> {
+        let frame = EthernetFrame::parse(mbuf.bytes())?;
+        if !self.is_for_us(frame.header.dst()) {
+            return Err(EthernetDrop::OtherStation);
+        }
+        let (ethertype, header_len, inner) = (frame.ethertype, frame.header_len(), frame.tags.inner());
+        if let Some(tag) = inner {
+            mbuf.set_vlan(tag.tci());
+        }
+        if !self.vlans.accept(mbuf.vlan()) {
+            return Err(EthernetDrop::OtherVlan);
+        }
+        mbuf.set_l2_len(header_len);
+        mbuf.advance(header_len);
+        Ok(ethertype)
+    }
+}
+
+impl<A, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
+    #[inline]
+    fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        self.frames.inc();
+        match self.check(&mut mbuf) {
+            Ok(EtherType::IPV4) => self.ipv4.push(mbuf, app, cx),
+            Ok(EtherType::ARP) => self.arp.push(mbuf, app, cx),
+            Ok(_) => discard(mbuf, &mut self.drops, EthernetDrop::UnknownEtherType),
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
+        self.ipv4.tick(app, cx);
+        self.arp.tick(app, cx);
+    }
+
+    fn kept(&self) -> usize {
+        self.ipv4.kept() + self.arp.kept()
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        let station = self.station.map_or("any station".to_owned(), |mac| mac.to_string());
+        let says = format!("{station}, VLANs {:?}", self.vlans);
+        outline.node("ethernet", says, |outline| {
+            self.ipv4.outline(outline);
+            self.arp.outline(outline);
+        });
+    }
+}

@@ -1,0 +1,333 @@
+//! The IPv4 node: is the packet sound, is it for us, is it whole, and which protocol does it carry? What enters begins
+//! with the IPv4 header; what leaves begins behind it and ends with the payload (Ethernet's padding is gone), with the
+//! header still readable towards the headroom. Fragments wait in the reassembly machine until they are whole.
+
+use arrayvec::ArrayVec;
+
+use super::node::{Cx, Node, discard};
+use super::outline::Outline;
+use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
+use crate::mem::{Mbuf, Verdict};
+use crate::proto::reassembly::REASSEMBLY_TIMEOUT;
+use crate::proto::{
+    Destination, Fragment, FragmentKey, HashSeed, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released,
+};
+use crate::time::Duration;
+use crate::wire::{Ipv4Error, Ipv4Header, Ipv4Packet, Protocol};
+
+crate::drop_reasons! {
+    /// Why the IPv4 node drops a packet.
+    pub enum Ipv4Drop {
+        /// Fewer than 20 bytes.
+        TooShort => "too_short",
+        /// The version is not 4.
+        BadVersion => "bad_version",
+        /// The header length states fewer than 20 bytes.
+        BadHeaderLength => "bad_header_length",
+        /// The total length ends inside the header.
+        BadTotalLength => "bad_total_length",
+        /// The total length states more bytes than the frame carries.
+        Truncated => "truncated",
+        /// The header's checksum is wrong.
+        BadChecksum => "bad_checksum",
+        /// An option's length is wrong.
+        BadOption => "bad_option",
+        /// The options choose the route (RFC 791 3.1): refused, as every host does since RFC 7126 4.3.
+        SourceRouted => "source_routed",
+        /// The source is a group, a broadcast or ourselves (RFC 1122 3.2.1.3).
+        MartianSource => "martian_source",
+        /// A unicast packet to an address that is not ours.
+        OtherHost => "other_host",
+        /// A protocol that no node takes.
+        UnknownProtocol => "unknown_protocol",
+        /// A fragment that overlaps another or disagrees on where the datagram ends: the whole datagram goes (RFC 5722
+        /// in spirit).
+        FragmentOverlap => "fragment_overlap",
+        /// The same fragment again.
+        FragmentDuplicate => "fragment_duplicate",
+        /// Fragments of a datagram that made way for newer ones, or found no room.
+        FragmentNoRoom => "fragment_no_room",
+        /// Fragments of a datagram whose rest did not come in time.
+        FragmentTimeout => "fragment_timeout",
+        /// A fragment without payload, off the grid of 8 bytes, or past the end of the largest datagram.
+        FragmentMalformed => "fragment_malformed",
+    }
+}
+
+impl From<Ipv4Error> for Ipv4Drop {
+    fn from(error: Ipv4Error) -> Self {
+        match error {
+            Ipv4Error::Short => Self::TooShort,
+            Ipv4Error::Version => Self::BadVersion,
+            Ipv4Error::HeaderLength => Self::BadHeaderLength,
+            Ipv4Error::TotalLength => Self::BadTotalLength,
+            Ipv4Error::Truncated => Self::Truncated,
+            Ipv4Error::Checksum => Self::BadChecksum,
+            Ipv4Error::Option => Self::BadOption,
+        }
+    }
+}
+
+impl From<ReassemblyDrop> for Ipv4Drop {
+    fn from(reason: ReassemblyDrop) -> Self {
+        match reason {
+            ReassemblyDrop::Overlap | ReassemblyDrop::LengthConflict => Self::FragmentOverlap,
+            ReassemblyDrop::Duplicate => Self::FragmentDuplicate,
+            ReassemblyDrop::TooManyFragments | ReassemblyDrop::Evicted => Self::FragmentNoRoom,
+            ReassemblyDrop::Timeout => Self::FragmentTimeout,
+            ReassemblyDrop::Oversize | ReassemblyDrop::ZeroLength | ReassemblyDrop::NotMultipleOf8 => {
+                Self::FragmentMalformed
+            }
+        }
+    }
+}
+
+/// Which unicast destinations a pipeline takes. Groups and broadcasts always pass: the tables behind know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// Every destination: replays of other people's captures.
+    Any,
+    /// The host's own addresses.
+    Own,
+}
+
+/// What the IPv4 node needs to know at start.
+#[derive(Clone, Copy, Debug)]
+pub struct Ipv4Config {
+    /// Which unicast destinations to take.
+    pub accept: Accept,
+    /// How many fragments may wait. The pool needs that many buffers more.
+    pub reassembly: ReassemblyCapacity,
+    /// How long fragments wait for the rest.
+    pub reassembly_timeout: Duration,
+    /// The secret of the reassembly table.
+    pub seed: HashSeed,
+}
+
+impl Ipv4Config {
+    /// The host's own addresses, and room for 64 datagrams of 256 fragments together: four of the largest that UDP
+    /// sends over an MTU of 1500.
+    pub const fn new(seed: HashSeed) -> Self {
+        Self {
+            accept: Accept::Own,
+            reassembly: ReassemblyCapacity { datagrams: 64, pieces: 256, pieces_per_datagram: PIECES_MAX },
+            reassembly_timeout: REASSEMBLY_TIMEOUT,
+            seed,
+        }
+    }
+}
+
+/// Pieces that one datagram may have: the largest over an MTU of 576 (RFC 791 3.2) comes in 119.
+const PIECES_MAX: usize = 128;
+
+/// Checks the IPv4 header and hands UDP, ICMP, IGMP and TCP on.
+pub struct Ipv4<U, C, G, T> {
+    accept: Accept,
+    udp: U,
+    icmp: C,
+    igmp: G,
+    tcp: T,
+    reassembly: Reassembly<Mbuf>,
+    packets: Counter,
+    /// Datagrams that came in fragments and are whole.
+    reassembled: Counter,
+    /// Fragments that became part of a whole datagram, beyond its first: so many packets fewer go on.
+    fragments_merged: Counter,
+    /// Fragments that wait.
+    fragments_held: Gauge,
+    drops: Drops<Ipv4Drop>,
+}
+
+/// The nodes behind IPv4.
+#[derive(Debug)]
+pub struct Ipv4Successors<U, C, G, T> {
+    /// Takes UDP datagrams.
+    pub udp: U,
+    /// Takes ICMP messages.
+    pub icmp: C,
+    /// Takes IGMP messages.
+    pub igmp: G,
+    /// Takes TCP segments.
+    pub tcp: T,
+}
+
+/// What the header says of a packet that passed.
+enum Passed {
+    Whole(Protocol),
+    Fragment { key: FragmentKey, offset: u16, len: u16, more: bool },
+}
+
+impl<U, C, G, T> Ipv4<U, C, G, T> {
+    /// The node in front of `next`, with counters in the scope `ipv4` below `scope`.
+    pub fn new(config: Ipv4Config, next: Ipv4Successors<U, C, G, T>, scope: &Scope) -> Self {
+        let scope = scope.scope("ipv4");
+        let mut capacity = config.reassembly;
+        capacity.pieces_per_datagram = capacity.pieces_per_datagram.min(PIECES_MAX);
+        Self {
+            accept: config.accept,
+            udp: next.udp,
+            icmp: next.icmp,
+            igmp: next.igmp,
+            tcp: next.tcp,
+            reassembly: Reassembly::new(capacity, config.reassembly_timeout, config.seed),
+            packets: scope.counter("packets", Unit::Packets),
+            reassembled: scope.counter("reassembled", Unit::Datagrams),
+            fragments_merged: scope.counter("fragments_merged", Unit::Packets),
+            fragments_held: scope.gauge("fragments_held", Unit::Packets),
+            drops: scope.drops(),
+        }
+    }
+
+    /// Checks the header, takes it and the padding off.
+    #[inline]
+    fn check(&self, mbuf: &mut Mbuf, cx: &Cx<'_>) -> Result<Passed, Ipv4Drop> {
+        let packet = Ipv4Packet::parse(mbuf.bytes())?;
+        match mbuf.ip_checksum() {
+            Verdict::Good => (),
+            Verdict::Bad => return Err(Ipv4Drop::BadChecksum),
+            Verdict::Unknown => packet.verify_checksum()?,
+        }
+        if !packet.options.is_empty() {
+            check_options(&packet)?;
+        }
+        self.check_addresses(packet.header, cx)?;
+        let passed =
+            if packet.header.is_fragment() { fragment(&packet, mbuf) } else { Passed::Whole(packet.header.protocol()) };
+        let (header_len, total_len) = (packet.header_len(), packet.total_len());
+        mbuf.set_l3_len(header_len);
+        mbuf.trim_to(total_len);
+        mbuf.advance(header_len);
+        Ok(passed)
+    }
+
+    #[inline]
+    fn check_addresses(&self, header: &Ipv4Header, cx: &Cx<'_>) -> Result<(), Ipv4Drop> {
+        let (source, destination) = (header.source(), header.destination());
+        if source.is_multicast() || source.is_broadcast() {
+            return Err(Ipv4Drop::MartianSource);
+        }
+        if destination.is_multicast()
+            || self.accept == Accept::Any
+            || cx.host.classify(destination) != Destination::Other
+        {
+            return Ok(());
+        }
+        Err(Ipv4Drop::OtherHost)
+    }
+
+    /// Keeps a fragment; returns the whole datagram where it was the last one missing.
+    #[cold]
+    fn reassemble(&mut self, fragment: Fragment<Mbuf>, cx: &Cx<'_>) -> Option<(Protocol, Mbuf)> {
+        let protocol = Protocol(fragment.key.protocol);
+        let drops = &mut self.drops;
+        let mut release = |released: Released<Mbuf>| discard(released.handle, drops, released.reason.into());
+        let whole = match self.reassembly.push(fragment, cx.now, &mut release) {
+            Outcome::Kept | Outcome::Dropped(_) => None,
+            Outcome::Complete(pieces) => Some(pieces.collect::<ArrayVec<Mbuf, PIECES_MAX>>()),
+        };
+        self.fragments_held.set(self.reassembly.held() as u64);
+        let mut pieces = whole?;
+        self.reassembled.inc();
+        self.fragments_merged.add(pieces.len() as u64 - 1);
+        // A chain is built from the back, so that each link is made once.
+        let mut datagram = pieces.pop()?;
+        while let Some(mut front) = pieces.pop() {
+            front.attach(datagram);
+            datagram = front;
+        }
+        Some((protocol, datagram))
+    }
+}
+
+impl<U, C, G, T> Ipv4<U, C, G, T> {
+    #[inline]
+    fn hand_on<A>(&mut self, protocol: Protocol, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
+    where
+        U: Node<A>,
+        C: Node<A>,
+        G: Node<A>,
+        T: Node<A>,
+    {
+        match protocol {
+            Protocol::UDP => self.udp.push(mbuf, app, cx),
+            Protocol::TCP => self.tcp.push(mbuf, app, cx),
+            Protocol::ICMP => self.icmp.push(mbuf, app, cx),
+            Protocol::IGMP => self.igmp.push(mbuf, app, cx),
+            _ => discard(mbuf, &mut self.drops, Ipv4Drop::UnknownProtocol),
+        }
+    }
+}
+
+impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G, T> {
+    #[inline]
+    fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        self.packets.inc();
+        match self.check(&mut mbuf, cx) {
+            Ok(Passed::Whole(protocol)) => self.hand_on(protocol, mbuf, app, cx),
+            Ok(Passed::Fragment { key, offset, len, more }) => {
+                let fragment = Fragment { key, offset, len, more, handle: mbuf };
+                if let Some((protocol, datagram)) = self.reassemble(fragment, cx) {
+                    self.hand_on(protocol, datagram, app, cx);
+                }
+            }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
+        let drops = &mut self.drops;
+        let mut release = |released: Released<Mbuf>| discard(released.handle, drops, released.reason.into());
+        if self.reassembly.tick(cx.now, &mut release) > 0 {
+            self.fragments_held.set(self.reassembly.held() as u64);
+        }
+        self.udp.tick(app, cx);
+        self.icmp.tick(app, cx);
+        self.igmp.tick(app, cx);
+        self.tcp.tick(app, cx);
+    }
+
+    fn kept(&self) -> usize {
+        self.reassembly.held() + self.udp.kept() + self.icmp.kept() + self.igmp.kept() + self.tcp.kept()
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        outline.node("ipv4", format!("destinations {:?}, fragments reassembled", self.accept), |outline| {
+            self.udp.outline(outline);
+            self.icmp.outline(outline);
+            self.igmp.outline(outline);
+            self.tcp.outline(outline);
+        });
+    }
+}
+
+/// Options are skipped, but malformed ones and those that choose the route are refused.
+#[cold]
+fn check_options(packet: &Ipv4Packet<'_>) -> Result<(), Ipv4Drop> {
+    const LOOSE_SOURCE_ROUTE: u8 = 131;
+    const STRICT_SOURCE_ROUTE: u8 = 137;
+    for option in packet.options() {
+        if matches!(option?.kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE) {
+            return Err(Ipv4Drop::SourceRouted);
+        }
+    }
+    Ok(())
+}
+
+/// What the reassembly machine wants to know of a fragment. The VLAN and the interface are its scope: fragments of
+/// two networks are never mixed.
+#[cold]
+fn fragment(packet: &Ipv4Packet<'_>, mbuf: &Mbuf) -> Passed {
+    let header = packet.header;
+    let vlan = mbuf.vlan().map_or(u16::MAX, |tci| tci & 0x0fff);
+    let key = FragmentKey {
+        source: header.source(),
+        destination: header.destination(),
+        protocol: header.protocol().0,
+        identification: header.identification(),
+        scope: u32::from(mbuf.interface()) << 16 | u32::from(vlan),
+    };
+    // Payload and offset are at most 65,535 and 65,528 by their 16-bit fields.
+    let (offset, len) = (header.fragment_offset(), packet.payload.len() as u16);
+    Passed::Fragment { key, offset, len, more: header.more_fragments() }
+}

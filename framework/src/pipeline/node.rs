@@ -1,0 +1,64 @@
+//! What a node is, and what it may touch.
+
+use super::egress::Egress;
+use super::outline::Outline;
+use crate::counters::{DropReason, Drops};
+use crate::device::TxQueue;
+use crate::mem::{Mbuf, Pool};
+use crate::proto::{Host, UdpSockets};
+use crate::time::Instant;
+
+/// What a node or an app may touch while it runs. All of it belongs to this worker.
+pub struct Cx<'a> {
+    /// The present: read once per poll, by the worker. Nobody below reads a clock.
+    pub now: Instant,
+    /// Buffers. An empty pool is an event, not a panic.
+    pub pool: &'a Pool,
+    /// Addresses, routes and neighbours.
+    pub host: &'a mut Host,
+    /// Who receives which datagrams: apps bind, join and leave here, also while it runs.
+    pub sockets: &'a mut UdpSockets,
+    /// Counters of what is sent.
+    pub egress: &'a mut Egress,
+    /// Where frames leave. The `dyn` is paid per frame sent; the receive path has none.
+    pub tx: &'a mut dyn TxQueue,
+}
+
+/// Checks one header and hands the packet on. Owns its successors.
+pub trait Node<A> {
+    /// Takes a packet whose first byte is this node's header. The mbuf is handed on, kept, or discarded for a named
+    /// reason.
+    fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>);
+
+    /// Timers of what the node keeps: bounded work, once per poll.
+    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
+        let _ = (app, cx);
+    }
+
+    /// Packets that the node and its successors keep now: fragments that wait for the rest.
+    fn kept(&self) -> usize {
+        0
+    }
+
+    /// Writes the node and its successors down, for "show pipeline".
+    fn outline(&self, outline: &mut Outline);
+}
+
+/// The application at the end of a pipeline: one value, passed down the call. The leaf nodes it uses ask for more
+/// ([`UdpApp`](super::UdpApp)).
+pub trait App {
+    /// Called once per poll, after the burst: timers, orders, housekeeping. Bounded work.
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        let _ = cx;
+    }
+}
+
+/// An application that does nothing: forwarding pipelines, benches.
+impl App for () {}
+
+/// Ends a packet for a reason. The one way to drop: the reason's counter goes up and the buffers go home.
+#[inline]
+pub fn discard<R: DropReason>(mbuf: Mbuf, drops: &mut Drops<R>, reason: R) {
+    drops.count(reason);
+    mbuf.free();
+}

@@ -1,0 +1,35 @@
+//! The picture of a built pipeline: its nodes as an indented tree, each with a line of what it checks. Made by
+//! [`Node::outline`](super::Node::outline), at set-up or on request, never per packet.
+
+use core::fmt;
+
+/// A tree of nodes being written down.
+#[derive(Clone, Debug, Default)]
+pub struct Outline {
+    depth: usize,
+    lines: Vec<(usize, &'static str, String)>,
+}
+
+impl Outline {
+    /// An empty picture.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a node with what there is to say of it; its successors are what `successors` adds.
+    pub fn node(&mut self, name: &'static str, says: impl Into<String>, successors: impl FnOnce(&mut Self)) {
+        self.lines.push((self.depth, name, says.into()));
+        self.depth += 1;
+        successors(self);
+        self.depth -= 1;
+    }
+}
+
+impl fmt::Display for Outline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (depth, name, says) in &self.lines {
+            writeln!(f, "{:indent$}{name:<width$} {says}", "", indent = depth * 2, width = 14 - (depth * 2).min(13))?;
+        }
+        Ok(())
+    }
+}

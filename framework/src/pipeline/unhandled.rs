@@ -1,0 +1,37 @@
+//! The end of a branch that nobody wants: counts what comes and lets it go.
+
+use super::node::{Cx, Node, discard};
+use super::outline::Outline;
+use crate::counters::{Drops, Scope};
+use crate::mem::Mbuf;
+
+crate::drop_reasons! {
+    /// Why a packet ends at [`Unhandled`].
+    pub enum UnhandledDrop {
+        /// No node of this pipeline takes the protocol.
+        NotHandled => "not_handled",
+    }
+}
+
+/// A node that takes nothing: for ARP, ICMP, IGMP or TCP in a pipeline without them.
+pub struct Unhandled {
+    name: &'static str,
+    drops: Drops<UnhandledDrop>,
+}
+
+impl Unhandled {
+    /// The end of the branch `name`, which is also its scope of counters below `scope`.
+    pub fn new(name: &'static str, scope: &Scope) -> Self {
+        Self { name, drops: scope.scope(name).drops() }
+    }
+}
+
+impl<A> Node<A> for Unhandled {
+    fn push(&mut self, mbuf: Mbuf, _app: &mut A, _cx: &mut Cx<'_>) {
+        discard(mbuf, &mut self.drops, UnhandledDrop::NotHandled);
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        outline.node(self.name, "not handled: counted and dropped", |_| ());
+    }
+}
