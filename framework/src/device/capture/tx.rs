@@ -53,7 +53,7 @@ impl<T: TxQueue> TxQueue for CaptureTx<T> {
         self.inner.reap()
     }
 
-    fn room(&self) -> usize {
+    fn room(&mut self) -> usize {
         self.inner.room()
     }
 
