@@ -3,7 +3,7 @@
 //! ```text
 //!             head (consumer writes)        tail (producer writes)
 //!              v                             v
-//!   | free   | item | item | item | item   | free | free |      position p lives in slot p & mask
+//!   | free   | item | item | item | item   | free | free |      each position has its slot, see `Ring::idx`
 //! ```
 //!
 //! Each end keeps its own index and the last it saw of the other's, so it touches the other's cache line only when
@@ -65,7 +65,9 @@ impl<T: Send> Producer<T> {
         if self.free(1) == 0 {
             return Err(item);
         }
-        self.write(self.tail, item);
+        // SAFETY: `free` showed that the position is outside head..tail, after an Acquire load of head: the slot is ours
+        // alone (1, 2, 3). What it held is not dropped by this write, nor may it be (2).
+        self.ring.slot(self.tail).with_mut(|slot| unsafe { (*slot).write(item) });
         self.publish(1);
         Ok(())
     }
@@ -81,8 +83,15 @@ impl<T: Send> Producer<T> {
         if count == 0 {
             return 0; // A store that changes nothing would still take the line from a consumer that is reading it.
         }
-        for (offset, item) in items[..count].iter().enumerate() {
-            self.write(self.tail.wrapping_add(offset), *item);
+        let (mut position, mut rest) = (self.tail, &items[..count]);
+        while !rest.is_empty() {
+            let slots = self.ring.run(position, rest.len());
+            let (now, later) = rest.split_at(slots.len());
+            for (slot, item) in slots.iter().zip(now) {
+                // SAFETY: as in `push`; `free` counted all of these positions.
+                slot.with_mut(|slot| unsafe { (*slot).write(*item) });
+            }
+            (position, rest) = (position.wrapping_add(slots.len()), later);
         }
         self.publish(count);
         count
@@ -107,16 +116,6 @@ impl<T: Send> Producer<T> {
         }
         self.head_seen = self.ring.consumer.0.index.load(Ordering::Acquire);
         self.capacity() - self.tail.wrapping_sub(self.head_seen)
-    }
-
-    /// Writes into a slot that `free` has found free.
-    #[inline]
-    fn write(&mut self, position: usize, item: T) {
-        self.ring.slot(position).with_mut(|slot| {
-            // SAFETY: `free` showed that `position` is outside head..tail, after an Acquire load of head: the slot is
-            // ours alone (1, 2, 3). What it held is not dropped by this write, nor may it be (2).
-            unsafe { (*slot).write(item) };
-        });
     }
 
     /// Hands `count` written slots to the consumer.
@@ -267,6 +266,13 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: the ring owns its items (2, 4), so it may move wherever they may.
 unsafe impl<T: Send> Send for Ring<T> {}
 
+/// Bytes after which the slots do not go on upwards. A consumer close behind its producer reads up to `tail`, and its
+/// core's prefetcher fetches on from there: lines that the producer is about to write, and must then win back. With the
+/// blocks in descending order, what follows a block is the one consumed before it, which the producer does not need yet.
+/// Measured on two Zen 5 cores, capacity 1024, bursts of 32: 32-byte items 1.5 -> 0.9 ns, 64-byte items 2.4 -> 1.9 ns. Half
+/// or twice the length gains less.
+const BLOCK_LEN: usize = 1024;
+
 impl<T> Ring<T> {
     fn new(capacity: usize, start: usize) -> Self {
         let end = || Apart(End { index: AtomicUsize::new(start), gone: AtomicBool::new(false) });
@@ -275,10 +281,30 @@ impl<T> Ring<T> {
         Self { producer: end(), consumer: end(), slots: Apart(slots) }
     }
 
-    /// The slot of a position. The capacity is a power of two, so the mask is right on both sides of the wrap.
+    /// Items in a block of slots, a power of two.
+    const BLOCK_COUNT: usize = (BLOCK_LEN / if size_of::<T>() == 0 { 1 } else { size_of::<T>() }).next_power_of_two();
+
+    /// The slot of a position. Capacity and block are powers of two, so the masks are right on both sides of the wrap.
     #[inline]
     fn slot(&self, position: usize) -> &Slot<T> {
-        &self.slots.0[position & (self.slots.0.len() - 1)]
+        &self.slots.0[self.idx(position)]
+    }
+
+    /// The slots of the positions from `position` on that lie one after the other: to the end of the block, `count_max` at
+    /// most. Not empty unless `count_max` is 0.
+    #[inline]
+    fn run(&self, position: usize, count_max: usize) -> &[Slot<T>] {
+        let block = Self::BLOCK_COUNT.min(self.capacity());
+        let count = (block - (position & (block - 1))).min(count_max);
+        let first = self.idx(position);
+        &self.slots.0[first..first + count]
+    }
+
+    /// Upwards inside a block, and the blocks downwards: flipping the bits above the block does both.
+    #[inline]
+    fn idx(&self, position: usize) -> usize {
+        let mask = self.capacity() - 1;
+        (position & mask) ^ (mask & !(Self::BLOCK_COUNT - 1))
     }
 
     fn capacity(&self) -> usize {
@@ -354,6 +380,34 @@ mod tests {
         let mut burst = ArrayVec::<i32, 3>::new();
         assert_eq!((consumer.pop_burst(&mut burst), consumer.pop_burst(&mut burst)), (3, 0));
         assert_eq!(consumer.pop(), Some(4));
+    }
+
+    #[test]
+    fn consecutive_positions_have_slots_of_their_own() {
+        fn check<T>(capacity: usize) {
+            let ring = Ring::<T>::new(capacity, 0);
+            let start = usize::MAX - capacity / 2;
+            let mut slots: Vec<_> = (0..capacity).map(|offset| ring.idx(start.wrapping_add(offset))).collect();
+            slots.sort_unstable();
+            assert!(slots.into_iter().eq(0..capacity));
+        }
+        check::<u8>(2);
+        check::<u64>(1024);
+        check::<[u8; 48]>(64);
+        check::<[u8; 5000]>(8);
+        check::<()>(4096);
+    }
+
+    #[test]
+    fn bursts_across_blocks_come_out_in_order() {
+        let (mut producer, mut consumer) = ring_starting_at(256, usize::MAX - 100).unwrap();
+        let items: [[usize; 8]; 100] = core::array::from_fn(|n| [n; 8]);
+        for _ in 0..7 {
+            assert_eq!(producer.push_burst(&items), 100);
+            let mut burst = ArrayVec::<_, 100>::new();
+            consumer.pop_burst(&mut burst);
+            assert_eq!(burst.as_slice(), items);
+        }
     }
 
     #[test]
