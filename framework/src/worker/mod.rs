@@ -1,10 +1,16 @@
-//! Turns the crank: pins the thread, checks the machine it stands on, polls, stops.
+//! Turns the crank: starts pinned threads, checks the machine they stand on, polls, stops.
+//!
+//! [`Crew`] starts [`Station`]s; on its thread a station makes a pool, opens its queue, builds a pipeline and puts a
+//! [`Worker`] together, whose [`poll_once`](Worker::poll_once) is the whole data path. Decoded events travel between
+//! workers over the rings of [`spsc`].
 
 pub mod affinity;
+mod crew;
 mod poll;
 pub mod spsc;
 pub mod stop;
 pub mod topology;
 
+pub use crew::{Crew, CrewError, Post, PostError, Station};
 pub use poll::{Ended, Parts, Worker};
 pub use stop::StopFlag;
