@@ -17,6 +17,7 @@ mod ethernet;
 mod ipv4;
 mod node;
 mod outline;
+mod stack;
 mod udp;
 mod unhandled;
 
@@ -26,6 +27,7 @@ pub use ethernet::{Ethernet, EthernetDrop, Vlans};
 pub use ipv4::{Accept, Ipv4, Ipv4Config, Ipv4Drop, Ipv4Successors};
 pub use node::{App, Cx, Node, discard};
 pub use outline::Outline;
+pub use stack::{StackConfig, UdpStack, udp_stack};
 pub use udp::{ChecksumPolicy, Udp, UdpApp, UdpConfig, UdpDrop};
 pub use unhandled::{Unhandled, UnhandledDrop};
 

@@ -30,15 +30,12 @@ pub trait Node<A> {
     /// reason.
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>);
 
-    /// Timers of what the node keeps: bounded work, once per poll.
-    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
-        let _ = (app, cx);
-    }
+    /// Timers of what the node keeps, then those of its successors: bounded work, once per poll. It has no default
+    /// here, because a node that forgets its successors stops their clocks without a word; the same goes for `kept`.
+    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>);
 
     /// Packets that the node and its successors keep now: fragments that wait for the rest.
-    fn kept(&self) -> usize {
-        0
-    }
+    fn kept(&self) -> usize;
 
     /// Writes the node and its successors down, for "show pipeline".
     fn outline(&self, outline: &mut Outline);

@@ -22,8 +22,6 @@ const PEER_STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const ANNE: ConsumerId = ConsumerId(1);
 const BERT: ConsumerId = ConsumerId(2);
 
-type Stack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Unhandled>, Unhandled>;
-
 /// Keeps what it is given.
 #[derive(Default)]
 struct Recorder {
@@ -93,7 +91,7 @@ impl TxQueue for Outbox {
 }
 
 struct Bench {
-    stack: Stack,
+    stack: UdpStack,
     app: Recorder,
     host: Host,
     sockets: UdpSockets,
@@ -130,14 +128,7 @@ fn bench_with(station: Option<MacAddr>, vlans: Vlans, udp: UdpConfig) -> Bench {
     let seed = HashSeed::new(3, 4);
     let block = Block::heap();
     let scope = block.scope("worker0");
-    let next = Ipv4Successors {
-        udp: Udp::new(udp, &scope),
-        icmp: Unhandled::new("icmp", &scope),
-        igmp: Unhandled::new("igmp", &scope),
-        tcp: Unhandled::new("tcp", &scope),
-    };
-    let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, &scope);
-    let stack = Ethernet::new(station, vlans, ipv4, Unhandled::new("arp", &scope), &scope);
+    let stack = udp_stack(StackConfig { station, vlans, ipv4: Ipv4Config::new(seed), udp }, &scope);
     Bench {
         stack,
         app: Recorder::default(),
@@ -153,7 +144,7 @@ fn bench_with(station: Option<MacAddr>, vlans: Vlans, udp: UdpConfig) -> Bench {
 }
 
 impl Bench {
-    fn cx<T>(&mut self, act: impl FnOnce(&mut Stack, &mut Recorder, &mut Cx<'_>) -> T) -> T {
+    fn cx<T>(&mut self, act: impl FnOnce(&mut UdpStack, &mut Recorder, &mut Cx<'_>) -> T) -> T {
         let mut cx = Cx {
             now: self.now,
             pool: &self.pool,

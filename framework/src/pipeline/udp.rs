@@ -232,6 +232,13 @@ impl<A: UdpApp> Node<A> for Udp {
         }
     }
 
+    #[inline]
+    fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
+
+    fn kept(&self) -> usize {
+        0
+    }
+
     fn outline(&self, outline: &mut Outline) {
         let says = format!("checksums {:?} where the NIC has not verified them", self.config.checksum);
         outline.node("udp", says, |_| ());

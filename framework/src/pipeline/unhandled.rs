@@ -31,6 +31,13 @@ impl<A> Node<A> for Unhandled {
         discard(mbuf, &mut self.drops, UnhandledDrop::NotHandled);
     }
 
+    #[inline]
+    fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
+
+    fn kept(&self) -> usize {
+        0
+    }
+
     fn outline(&self, outline: &mut Outline) {
         outline.node(self.name, "not handled: counted and dropped", |_| ());
     }

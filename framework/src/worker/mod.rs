@@ -7,10 +7,15 @@
 pub mod affinity;
 mod crew;
 mod poll;
+mod seed;
 pub mod spsc;
 pub mod stop;
 pub mod topology;
 
 pub use crew::{Crew, CrewError, Post, PostError, Station};
 pub use poll::{Ended, Parts, Worker};
+pub use seed::random_seed;
 pub use stop::StopFlag;
+
+#[cfg(test)]
+mod tests;
