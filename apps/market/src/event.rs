@@ -2,11 +2,16 @@
 //!
 //! An event is 64 bytes at most and `Copy`, so it travels through registers, a ring, or a call. `at_ns` is the
 //! exchange's time in the feed's own epoch: since midnight New York for ITCH and PITCH, since 1970 for IEX.
+//!
+//! The layouts are fixed (`repr(C)`): narrow fields in the first eight bytes, then the time, then wide fields, so that
+//! most fields of all events lie at the same places. Left to itself the compiler puts a byte of one event where
+//! another has a part of a price, and takes both apart where the arms of a decoder meet.
 
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 
 /// One message's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Event {
     /// An order rests on the book from now on.
     Add(Add),
@@ -44,119 +49,127 @@ pub enum Event {
 
 /// See [`Event::Add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Add {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The instrument's index, where the feed has one.
     pub locate: Locate,
-    /// The order.
-    pub order: OrderRef,
     /// Its side.
     pub side: Side,
     /// Its displayed shares.
     pub qty: u32,
-    /// The instrument.
-    pub symbol: Symbol,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The order.
+    pub order: OrderRef,
     /// Its limit.
     pub price: Price,
+    /// The instrument.
+    pub symbol: Symbol,
 }
 
 /// See [`Event::Execute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Execute {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The instrument's index, where the feed has one.
     pub locate: Locate,
     /// Whether the print counts as volume.
     pub printable: bool,
-    /// The resting order.
-    pub order: OrderRef,
     /// Shares that traded.
     pub qty: u32,
-    /// Shares that are left, where the feed says so; otherwise the resting size goes down by `qty`.
-    pub remaining: Option<u32>,
-    /// The price of the print where it is not the order's own.
-    pub price: Option<Price>,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The resting order.
+    pub order: OrderRef,
     /// The trade's number.
     pub trade: u64,
+    /// The price of the print where it is not the order's own.
+    pub price: Option<Price>,
+    /// Shares that are left, where the feed says so; otherwise the resting size goes down by `qty`.
+    pub remaining: Option<u32>,
 }
 
 /// See [`Event::Cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Cancel {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The instrument's index, where the feed has one.
     pub locate: Locate,
-    /// The order.
-    pub order: OrderRef,
     /// Shares taken off it.
     pub qty: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The order.
+    pub order: OrderRef,
 }
 
 /// See [`Event::Delete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Delete {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The instrument's index, where the feed has one.
     pub locate: Locate,
+    /// Exchange time, ns.
+    pub at_ns: u64,
     /// The order.
     pub order: OrderRef,
 }
 
 /// See [`Event::Replace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Replace {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The instrument's index, where the feed has one.
     pub locate: Locate,
+    /// Its displayed shares.
+    pub qty: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
     /// The order that goes.
     pub old: OrderRef,
     /// The order that comes, behind all others at its price.
     pub new: OrderRef,
-    /// Its displayed shares.
-    pub qty: u32,
     /// Its limit.
     pub price: Price,
 }
 
 /// See [`Event::Modify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Modify {
+    /// Its displayed shares from now on.
+    pub qty: u32,
     /// Exchange time, ns.
     pub at_ns: u64,
     /// The order.
     pub order: OrderRef,
-    /// Its displayed shares from now on.
-    pub qty: u32,
     /// Its limit from now on.
     pub price: Price,
 }
 
 /// See [`Event::Trade`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Trade {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The instrument's index, where the feed has one.
     pub locate: Locate,
     /// The side of the resting order, where the feed says it.
     pub side: Option<Side>,
-    /// The instrument.
-    pub symbol: Symbol,
-    /// Shares; 64 bits, as a cross prints whole auctions.
-    pub qty: u64,
+    /// Exchange time, ns.
+    pub at_ns: u64,
     /// The price.
     pub price: Price,
     /// The trade's number.
     pub trade: u64,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// Shares; 64 bits, as a cross prints whole auctions.
+    pub qty: u64,
 }
 
 /// See [`Event::TradeBreak`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct TradeBreak {
     /// Exchange time, ns.
     pub at_ns: u64,
@@ -166,75 +179,80 @@ pub struct TradeBreak {
 
 /// See [`Event::Quote`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Quote {
-    /// Exchange time, ns.
-    pub at_ns: u64,
-    /// The instrument.
-    pub symbol: Symbol,
-    /// Best bid.
-    pub bid_px: Price,
-    /// Shares bid there; 0 where there is no bid.
-    pub bid_qty: u32,
-    /// Shares offered there; 0 where there is no offer.
-    pub ask_qty: u32,
-    /// Best offer.
-    pub ask_px: Price,
     /// The instrument can be traded now.
     pub available: bool,
+    /// Shares bid there; 0 where there is no bid.
+    pub bid_qty: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// Best bid.
+    pub bid_px: Price,
+    /// Best offer.
+    pub ask_px: Price,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// Shares offered there; 0 where there is no offer.
+    pub ask_qty: u32,
 }
 
 /// See [`Event::PriceLevel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct PriceLevel {
-    /// Exchange time, ns.
-    pub at_ns: u64,
-    /// The instrument.
-    pub symbol: Symbol,
     /// The side.
     pub side: Side,
-    /// Shares there from now on; 0 removes the level.
-    pub qty: u32,
-    /// The price.
-    pub price: Price,
     /// The book is consistent after this one; while false its top is in transition.
     pub complete: bool,
+    /// Shares there from now on; 0 removes the level.
+    pub qty: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The price.
+    pub price: Price,
+    /// The instrument.
+    pub symbol: Symbol,
 }
 
 /// See [`Event::Directory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Directory {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The instrument's index for the day, where the feed has one.
     pub locate: Locate,
-    /// The instrument.
-    pub symbol: Symbol,
     /// Shares in a round lot.
     pub round_lot: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
 }
 
 /// See [`Event::Status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Status {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The instrument's index, where the feed has one.
     pub locate: Locate,
-    /// The instrument.
-    pub symbol: Symbol,
     /// The feed's own letter (`T` trades, `H` halted, `P` paused, `Q` quotes only …).
     pub state: u8,
     /// It is this venue's own state, not the market's: trading may go on elsewhere.
     pub operational: bool,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
 }
 
 /// See [`Event::System`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct System {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The feed's own letter (`O` start of messages … `C` end of messages).
     pub code: u8,
+    /// Exchange time, ns.
+    pub at_ns: u64,
 }
 
 impl System {
@@ -244,6 +262,7 @@ impl System {
 
 /// See [`Event::Clear`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Clear {
     /// Exchange time, ns.
     pub at_ns: u64,
@@ -251,6 +270,7 @@ pub struct Clear {
 
 /// See [`Event::Clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Clock {
     /// Exchange time, ns.
     pub at_ns: u64,
@@ -258,11 +278,12 @@ pub struct Clock {
 
 /// See [`Event::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Other {
-    /// Exchange time, ns.
-    pub at_ns: u64,
     /// The message's type byte.
     pub kind: u8,
+    /// Exchange time, ns.
+    pub at_ns: u64,
 }
 
 const _: () = assert!(size_of::<Event>() <= 64, "an event must stay within one cache line");
