@@ -1,6 +1,5 @@
 //! The mbuf: an owned 8-byte handle to one packet buffer, with what is known about the packet in the buffer's own
-//! first cache line. And [`Held`], the explicit second handle: it keeps the bytes alive and unchanged after the mbuf
-//! has moved on (fan-out to consumers, a TCP segment until it is acknowledged).
+//! first cache line.
 //!
 //! An mbuf is neither `Clone` nor `Send`: its buffer belongs to one worker's pool. Dropping one gives the buffer back
 //! and counts it as *unnamed* at the pool, because a packet must end with a name: handed on, kept, delivered, or
@@ -12,115 +11,24 @@
 //!                         <- prepend | advance ->   trim <- | append ->
 //! ```
 //!
-//! Invariants:
-//! 1. A `Metadata` lies at the start of a buffer that a live [`Pool`] cut from its region, aligned to a cache line
-//!    and initialised by the pool. Nobody but the pool's thread touches it (no handle is `Send`).
-//! 2. `data - headroom .. data - headroom + room` lies inside one buffer of the same region, and
-//!    `headroom + len <= room`. All its bytes are initialised (a region starts zeroed).
-//! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. The buffer goes back to the free list when it
-//!    falls to zero, and only then.
-//! 4. Bytes are written only through the mbuf, only while `refs` is one and it is not a view; so a `Held` may lend
-//!    `&[u8]` freely.
-//! 5. `next` is owned by this buffer: each buffer is in at most one chain. While `refs` is above one the chain behind
-//!    the head does not change.
-//! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view does.
+//! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
 
-use core::cell::Cell;
 use core::fmt;
 use core::mem::{ManuallyDrop, forget};
 use core::ptr::NonNull;
 use core::slice;
 
+use super::held::{Held, Segments};
+use super::metadata::{
+    HAS_FLOW_TAG, HAS_HASH, HAS_TIMESTAMP, HAS_VLAN, IS_VIEW, METADATA_LEN, Metadata, RxInfo, Verdict, release,
+};
 use super::pool::PoolInner;
 use crate::time::Instant;
 
-/// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one that only chains,
-/// views and hashes touch.
-pub const METADATA_LEN: usize = 128;
-
 /// An owned handle to a packet buffer. Eight bytes, and so is `Option<Mbuf>`.
-pub struct Mbuf(NonNull<Metadata>);
+pub struct Mbuf(pub(super) NonNull<Metadata>);
 
-/// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in the buffer.
-///
-/// It keeps the view it was made with: advancing or trimming the mbuf later does not change what a `Held` shows.
-/// Dropping it is the normal end of keeping and is not a drop of a packet.
-pub struct Held {
-    buffer: NonNull<Metadata>,
-    data: NonNull<u8>,
-    /// Bytes at `data`, in the first buffer.
-    len: u32,
-    /// Bytes in the buffers chained behind it.
-    rest_len: u32,
-}
-
-/// Whether a checksum is known to be right. The NIC's word, or that of the node that computed it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Verdict {
-    /// Nobody has looked: verify in software.
-    #[default]
-    Unknown = 0,
-    /// Verified, or known not to be needed.
-    Good = 1,
-    /// Verified and wrong.
-    Bad = 2,
-}
-
-/// What a device already knows about a frame that it received; nodes skip the work that is done here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RxInfo {
-    /// When the frame arrived, by the NIC's clock or the capture's, in ns of the Unix epoch; `None` where unknown.
-    pub timestamp: Option<Instant>,
-    /// The tag of the steering rule that matched.
-    pub flow_tag: Option<u32>,
-    /// The tag control information of a VLAN tag that the NIC stripped.
-    pub vlan: Option<u16>,
-    /// The receive-side-scaling hash.
-    pub hash: Option<u32>,
-    /// The IPv4 header checksum.
-    pub ip_checksum: Verdict,
-    /// The UDP or TCP checksum.
-    pub l4_checksum: Verdict,
-}
-
-/// What stands in the first two cache lines of a buffer.
-#[repr(C, align(64))]
-pub(super) struct Metadata {
-    // The hot line.
-    pool: NonNull<PoolInner>,
-    data: NonNull<u8>,
-    next: Option<NonNull<Metadata>>,
-    /// Bytes of this buffer's part of the packet.
-    len: u32,
-    /// Bytes of the buffers behind `next`.
-    rest_len: u32,
-    headroom: u16,
-    /// Bytes from the start of the headroom to the end of the tailroom.
-    room: u16,
-    refs: Cell<u32>,
-    timestamp: u64,
-    flow_tag: u32,
-    vlan: u16,
-    interface: u16,
-    flags: u8,
-    ip_checksum: Verdict,
-    l4_checksum: Verdict,
-    l2_len: u8,
-    l3_len: u8,
-    // The cold line begins here.
-    hash: u32,
-    view: Option<ManuallyDrop<Held>>,
-}
-
-const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset_of!(Metadata, hash) == 64);
 const _: () = assert!(size_of::<Option<Mbuf>>() == 8);
-
-const HAS_TIMESTAMP: u8 = 1;
-const HAS_FLOW_TAG: u8 = 2;
-const HAS_VLAN: u8 = 4;
-const HAS_HASH: u8 = 8;
-const IS_VIEW: u8 = 16;
 
 impl Mbuf {
     /// Bytes of the packet, over all its segments.
@@ -169,7 +77,7 @@ impl Mbuf {
 
     /// The packet's bytes, a slice per buffer, front to back.
     pub fn segments(&self) -> Segments<'_> {
-        Segments { first: Some(self.bytes()), next: self.meta().next, left: self.meta().rest_len as usize }
+        Segments::new(self.bytes(), self.meta().next, self.meta().rest_len as usize)
     }
 
     /// Free bytes before the data.
@@ -478,7 +386,7 @@ impl Mbuf {
             (*meta).rest_len = 0;
             (*meta).headroom = headroom;
             (*meta).room = room;
-            (*meta).refs = Cell::new(1);
+            (*meta).refs.set(1);
             (*meta).interface = 0;
             (*meta).flags = 0;
             (*meta).ip_checksum = Verdict::Unknown;
@@ -525,144 +433,12 @@ impl Mbuf {
     }
 }
 
-/// Takes one handle off the count; the last one sends the buffer home.
-#[inline(always)]
-fn release(buffer: NonNull<Metadata>) {
-    // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and no reference to it is outstanding.
-    let meta = unsafe { &mut *buffer.as_ptr() };
-    let refs = meta.refs.get() - 1;
-    meta.refs.set(refs);
-    if refs != 0 {
-        return;
-    }
-    if meta.next.is_some() || meta.flags & IS_VIEW != 0 {
-        release_parts(meta);
-    }
-    // SAFETY: the pool outlives its buffers (1).
-    unsafe { meta.pool.as_ref() }.put_back(buffer);
-}
-
-/// Lets go of what a dying buffer owns: the chain behind it (a loop, as a chain may be long) and a view's bytes.
-#[cold]
-fn release_parts(meta: &mut Metadata) {
-    if let Some(held) = meta.view.take() {
-        drop(ManuallyDrop::into_inner(held));
-    }
-    let mut next = meta.next.take();
-    while let Some(buffer) = next {
-        // SAFETY: the chain was owned by the dying buffer (5), so this is a live handle.
-        next = unsafe { (*buffer.as_ptr()).next.take() };
-        release(buffer);
-    }
-}
-
 impl Drop for Mbuf {
     /// The safety net: the buffer goes home, and the pool counts a packet that ended without a name.
     fn drop(&mut self) {
         // SAFETY: the pool outlives its buffers (1).
         unsafe { self.meta().pool.as_ref() }.count_unnamed();
         release(self.0);
-    }
-}
-
-impl Held {
-    /// Bytes held, over all segments.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len as usize + self.rest_len as usize
-    }
-
-    /// Whether no byte is held.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The bytes where they are in one buffer; `None` for a chain: see [`Held::segments`].
-    #[inline]
-    pub fn bytes(&self) -> Option<&[u8]> {
-        (self.rest_len == 0).then(|| self.first())
-    }
-
-    /// The bytes, a slice per buffer.
-    pub fn segments(&self) -> Segments<'_> {
-        // SAFETY: the metadata is alive while a handle is (1, 3), and the chain behind it stays as it is (5).
-        let next = unsafe { (*self.buffer.as_ptr()).next };
-        Segments { first: Some(self.first()), next, left: self.rest_len as usize }
-    }
-
-    /// One more handle to the same bytes. Not `Clone`, so that it is never made by accident.
-    #[inline]
-    pub fn another(&self) -> Self {
-        // SAFETY: alive (1, 3).
-        let refs = unsafe { &(*self.buffer.as_ptr()).refs };
-        refs.set(refs.get() + 1);
-        Self { ..*self }
-    }
-
-    /// A handle to `len` of the bytes from `offset`; `None` where they are not inside the first buffer.
-    pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
-        if offset.checked_add(len)? > self.len as usize {
-            return None;
-        }
-        let mut part = self.another();
-        // SAFETY: `offset <= self.len`, so the start stays inside the buffer (2).
-        part.data = unsafe { part.data.add(offset) };
-        part.len = len as u32;
-        part.rest_len = 0;
-        Some(part)
-    }
-
-    /// The buffer itself, where this is the last handle to it: the packet that was posted has been sent, nobody else
-    /// holds it. Otherwise the handle comes back.
-    pub fn into_mbuf(self) -> Result<Mbuf, Self> {
-        // SAFETY: alive (1, 3).
-        if unsafe { (*self.buffer.as_ptr()).refs.get() } != 1 {
-            return Err(self);
-        }
-        let mbuf = Mbuf(self.buffer);
-        forget(self);
-        Ok(mbuf)
-    }
-
-    #[inline]
-    fn first(&self) -> &[u8] {
-        // SAFETY: inside the buffer and initialised (2); not written while this handle lives (4).
-        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
-    }
-}
-
-impl Drop for Held {
-    #[inline]
-    fn drop(&mut self) {
-        release(self.buffer);
-    }
-}
-
-/// The bytes of a packet, buffer by buffer.
-pub struct Segments<'a> {
-    first: Option<&'a [u8]>,
-    next: Option<NonNull<Metadata>>,
-    left: usize,
-}
-
-impl<'a> Iterator for Segments<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        if let Some(first) = self.first.take() {
-            return Some(first);
-        }
-        if self.left == 0 {
-            return None;
-        }
-        // SAFETY: the chain lives and does not change while its head is borrowed (5).
-        let meta = unsafe { &*self.next?.as_ptr() };
-        let len = self.left.min(meta.len as usize);
-        self.left -= len;
-        self.next = meta.next;
-        // SAFETY: inside that buffer and initialised (2), not written meanwhile (4, 5).
-        Some(unsafe { slice::from_raw_parts(meta.data.as_ptr(), len) })
     }
 }
 
@@ -678,12 +454,6 @@ impl fmt::Debug for Mbuf {
     }
 }
 
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
 #[inline(always)]
 fn prefetch_line(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -693,31 +463,4 @@ fn prefetch_line(line: *const u8) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = line;
-}
-
-/// The metadata as the pool writes it once at start: a buffer on the free list.
-impl Metadata {
-    pub(super) const fn home(pool: NonNull<PoolInner>) -> Self {
-        Self {
-            pool,
-            data: NonNull::dangling(),
-            next: None,
-            len: 0,
-            rest_len: 0,
-            headroom: 0,
-            room: 0,
-            refs: Cell::new(0),
-            timestamp: 0,
-            flow_tag: 0,
-            vlan: 0,
-            interface: 0,
-            flags: 0,
-            ip_checksum: Verdict::Unknown,
-            l4_checksum: Verdict::Unknown,
-            l2_len: 0,
-            l3_len: 0,
-            hash: 0,
-            view: None,
-        }
-    }
 }

@@ -11,14 +11,20 @@
 //! ```
 
 #[allow(unsafe_code)]
+mod held;
+#[allow(unsafe_code)]
 mod mbuf;
+#[allow(unsafe_code)]
+mod metadata;
 #[allow(unsafe_code)]
 mod pool;
 #[allow(unsafe_code)]
 mod region;
 mod sizing;
 
-pub use mbuf::{Held, METADATA_LEN, Mbuf, RxInfo, Segments, Verdict};
+pub use held::{Held, Segments};
+pub use mbuf::Mbuf;
+pub use metadata::{METADATA_LEN, RxInfo, Verdict};
 pub use pool::{Layout, Pool, PoolError};
 pub use region::{Region, RegionError};
 pub use sizing::Sizing;

@@ -15,7 +15,9 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use super::mbuf::{Held, METADATA_LEN, Mbuf, Metadata};
+use super::held::Held;
+use super::mbuf::Mbuf;
+use super::metadata::{METADATA_LEN, Metadata};
 use super::region::Region;
 
 const CACHE_LINE: usize = 64;

@@ -1,0 +1,139 @@
+//! The explicit second handle: it keeps a packet's bytes alive and unchanged after the mbuf has moved on. Fan-out to
+//! consumers holds one, and so does a TCP segment until it is acknowledged.
+//!
+//! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
+
+use core::fmt;
+use core::mem::forget;
+use core::ptr::NonNull;
+use core::slice;
+
+use super::mbuf::Mbuf;
+use super::metadata::{Metadata, release};
+
+/// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in the buffer.
+///
+/// It keeps the view it was made with: advancing or trimming the mbuf later does not change what a `Held` shows.
+/// Dropping it is the normal end of keeping and is not a drop of a packet.
+pub struct Held {
+    pub(super) buffer: NonNull<Metadata>,
+    pub(super) data: NonNull<u8>,
+    /// Bytes at `data`, in the first buffer.
+    pub(super) len: u32,
+    /// Bytes in the buffers chained behind it.
+    pub(super) rest_len: u32,
+}
+
+impl Held {
+    /// Bytes held, over all segments.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize + self.rest_len as usize
+    }
+
+    /// Whether no byte is held.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes where they are in one buffer; `None` for a chain: see [`Held::segments`].
+    #[inline]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        (self.rest_len == 0).then(|| self.first())
+    }
+
+    /// The bytes, a slice per buffer.
+    pub fn segments(&self) -> Segments<'_> {
+        // SAFETY: the metadata is alive while a handle is (1, 3), and the chain behind it stays as it is (5).
+        let next = unsafe { (*self.buffer.as_ptr()).next };
+        Segments::new(self.first(), next, self.rest_len as usize)
+    }
+
+    /// One more handle to the same bytes. Not `Clone`, so that it is never made by accident.
+    #[inline]
+    pub fn another(&self) -> Self {
+        // SAFETY: alive (1, 3).
+        let refs = unsafe { &(*self.buffer.as_ptr()).refs };
+        refs.set(refs.get() + 1);
+        Self { ..*self }
+    }
+
+    /// A handle to `len` of the bytes from `offset`; `None` where they are not inside the first buffer.
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
+        if offset.checked_add(len)? > self.len as usize {
+            return None;
+        }
+        let mut part = self.another();
+        // SAFETY: `offset <= self.len`, so the start stays inside the buffer (2).
+        part.data = unsafe { part.data.add(offset) };
+        part.len = len as u32;
+        part.rest_len = 0;
+        Some(part)
+    }
+
+    /// The buffer itself, where this is the last handle to it: the packet that was posted has been sent, nobody else
+    /// holds it. Otherwise the handle comes back.
+    pub fn into_mbuf(self) -> Result<Mbuf, Self> {
+        // SAFETY: alive (1, 3).
+        if unsafe { (*self.buffer.as_ptr()).refs.get() } != 1 {
+            return Err(self);
+        }
+        let mbuf = Mbuf(self.buffer);
+        forget(self);
+        Ok(mbuf)
+    }
+
+    #[inline]
+    fn first(&self) -> &[u8] {
+        // SAFETY: inside the buffer and initialised (2); not written while this handle lives (4).
+        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        release(self.buffer);
+    }
+}
+
+/// The bytes of a packet, buffer by buffer.
+pub struct Segments<'a> {
+    first: Option<&'a [u8]>,
+    next: Option<NonNull<Metadata>>,
+    left: usize,
+}
+
+impl<'a> Segments<'a> {
+    /// The first segment's bytes, and `left` bytes in the buffers from `next` on.
+    pub(super) fn new(first: &'a [u8], next: Option<NonNull<Metadata>>, left: usize) -> Self {
+        Self { first: Some(first), next, left }
+    }
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        if self.left == 0 {
+            return None;
+        }
+        // SAFETY: the chain lives and does not change while its head is borrowed (5).
+        let meta = unsafe { &*self.next?.as_ptr() };
+        let len = self.left.min(meta.len as usize);
+        self.left -= len;
+        self.next = meta.next;
+        // SAFETY: inside that buffer and initialised (2), not written meanwhile (4, 5).
+        Some(unsafe { slice::from_raw_parts(meta.data.as_ptr(), len) })
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,152 @@
+//! What stands at the start of each buffer: where its packet is, what is known of it, and who holds it. The handles
+//! ([`Mbuf`](super::Mbuf), [`Held`]) are pointers to it; the rules below are theirs and the pool's together.
+//!
+//! Invariants:
+//! 1. A `Metadata` lies at the start of a buffer that a live [`Pool`] cut from its region, aligned to a cache line
+//!    and initialised by the pool. Nobody but the pool's thread touches it (no handle is `Send`).
+//! 2. `data - headroom .. data - headroom + room` lies inside one buffer of the same region, and
+//!    `headroom + len <= room`. All its bytes are initialised (a region starts zeroed).
+//! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. The buffer goes back to the free list when it
+//!    falls to zero, and only then.
+//! 4. Bytes are written only through the mbuf, only while `refs` is one and it is not a view; so a `Held` may lend
+//!    `&[u8]` freely.
+//! 5. `next` is owned by this buffer: each buffer is in at most one chain. While `refs` is above one the chain behind
+//!    the head does not change.
+//! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view does.
+
+use core::cell::Cell;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+
+use super::held::Held;
+use super::pool::PoolInner;
+use crate::time::Instant;
+
+/// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one that only chains,
+/// views and hashes touch.
+pub const METADATA_LEN: usize = 128;
+
+/// Whether a checksum is known to be right. The NIC's word, or that of the node that computed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Verdict {
+    /// Nobody has looked: verify in software.
+    #[default]
+    Unknown = 0,
+    /// Verified, or known not to be needed.
+    Good = 1,
+    /// Verified and wrong.
+    Bad = 2,
+}
+
+/// What a device already knows about a frame that it received; nodes skip the work that is done here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxInfo {
+    /// When the frame arrived, by the NIC's clock or the capture's, in ns of the Unix epoch; `None` where unknown.
+    pub timestamp: Option<Instant>,
+    /// The tag of the steering rule that matched.
+    pub flow_tag: Option<u32>,
+    /// The tag control information of a VLAN tag that the NIC stripped.
+    pub vlan: Option<u16>,
+    /// The receive-side-scaling hash.
+    pub hash: Option<u32>,
+    /// The IPv4 header checksum.
+    pub ip_checksum: Verdict,
+    /// The UDP or TCP checksum.
+    pub l4_checksum: Verdict,
+}
+
+/// What stands in the first two cache lines of a buffer.
+#[repr(C, align(64))]
+pub(super) struct Metadata {
+    // The hot line.
+    pub(super) pool: NonNull<PoolInner>,
+    pub(super) data: NonNull<u8>,
+    pub(super) next: Option<NonNull<Metadata>>,
+    /// Bytes of this buffer's part of the packet.
+    pub(super) len: u32,
+    /// Bytes of the buffers behind `next`.
+    pub(super) rest_len: u32,
+    pub(super) headroom: u16,
+    /// Bytes from the start of the headroom to the end of the tailroom.
+    pub(super) room: u16,
+    pub(super) refs: Cell<u32>,
+    pub(super) timestamp: u64,
+    pub(super) flow_tag: u32,
+    pub(super) vlan: u16,
+    pub(super) interface: u16,
+    pub(super) flags: u8,
+    pub(super) ip_checksum: Verdict,
+    pub(super) l4_checksum: Verdict,
+    pub(super) l2_len: u8,
+    pub(super) l3_len: u8,
+    // The cold line begins here.
+    pub(super) hash: u32,
+    pub(super) view: Option<ManuallyDrop<Held>>,
+}
+
+const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset_of!(Metadata, hash) == 64);
+
+pub(super) const HAS_TIMESTAMP: u8 = 1;
+pub(super) const HAS_FLOW_TAG: u8 = 2;
+pub(super) const HAS_VLAN: u8 = 4;
+pub(super) const HAS_HASH: u8 = 8;
+pub(super) const IS_VIEW: u8 = 16;
+
+impl Metadata {
+    /// As the pool writes it once at start: a buffer on the free list.
+    pub(super) const fn home(pool: NonNull<PoolInner>) -> Self {
+        Self {
+            pool,
+            data: NonNull::dangling(),
+            next: None,
+            len: 0,
+            rest_len: 0,
+            headroom: 0,
+            room: 0,
+            refs: Cell::new(0),
+            timestamp: 0,
+            flow_tag: 0,
+            vlan: 0,
+            interface: 0,
+            flags: 0,
+            ip_checksum: Verdict::Unknown,
+            l4_checksum: Verdict::Unknown,
+            l2_len: 0,
+            l3_len: 0,
+            hash: 0,
+            view: None,
+        }
+    }
+}
+
+/// Takes one handle off the count; the last one sends the buffer home.
+#[inline(always)]
+pub(super) fn release(buffer: NonNull<Metadata>) {
+    // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and no reference to it is outstanding.
+    let meta = unsafe { &mut *buffer.as_ptr() };
+    let refs = meta.refs.get() - 1;
+    meta.refs.set(refs);
+    if refs != 0 {
+        return;
+    }
+    if meta.next.is_some() || meta.flags & IS_VIEW != 0 {
+        release_parts(meta);
+    }
+    // SAFETY: the pool outlives its buffers (1).
+    unsafe { meta.pool.as_ref() }.put_back(buffer);
+}
+
+/// Lets go of what a dying buffer owns: the chain behind it (a loop, as a chain may be long) and a view's bytes.
+#[cold]
+fn release_parts(meta: &mut Metadata) {
+    if let Some(held) = meta.view.take() {
+        drop(ManuallyDrop::into_inner(held));
+    }
+    let mut next = meta.next.take();
+    while let Some(buffer) = next {
+        // SAFETY: the chain was owned by the dying buffer (5), so this is a live handle.
+        next = unsafe { (*buffer.as_ptr()).next.take() };
+        release(buffer);
+    }
+}
