@@ -9,7 +9,7 @@
 //!
 //! *Restart or late packet?* Both lie behind the expected number. A new session is a restart. So is a packet that
 //! its publisher sent clearly after all others (IEX writes the send time into each packet), one that lies farther
-//! back than any network delays ([`Policy::restart_distance`]), and a heartbeat that says the same old number three
+//! back than any network delays ([`Policy::restart_distance`]), and a heartbeat that says the same old number many
 //! times in a row. After a restart, stragglers of the time before are recognised by session or send time.
 
 use crate::framing::{Header, PacketKind, Session};
@@ -124,8 +124,9 @@ pub struct SequenceCounts {
 const GAPS_REMEMBERED: usize = 8;
 /// Heartbeats come once a second, so a feed that was silent for half of one has not merely been overtaken.
 const RESTART_QUIET_NS: u64 = 500_000_000;
-/// Heartbeats with the same number behind the expected one, in a row, that make a restart.
-const STALE_HEARTBEATS_MAX: u8 = 3;
+/// Heartbeats with the same number behind the expected one, in a row, that make a restart: as many seconds of a
+/// quiet feed. A few may be late: a replay at full speed that moves packets by some places moves seconds past data.
+const STALE_HEARTBEATS_MAX: u8 = 16;
 /// Packets of a past session in a row, after which it is the present one again: the switch away was a mistake.
 const STRAGGLERS_MAX: u8 = 64;
 
@@ -350,15 +351,14 @@ impl Sequence {
         }
         if header.count == 0 {
             self.stale_seq = header.seq;
-            self.stale_heartbeats += 1;
+            self.stale_heartbeats = self.stale_heartbeats.saturating_add(1);
         }
-        if self.stale_heartbeats >= STALE_HEARTBEATS_MAX {
-            return true;
-        }
+        let is_insisting = self.stale_heartbeats >= STALE_HEARTBEATS_MAX;
         if header.sent_ns != 0 && self.sent_ns_newest != 0 {
-            return header.sent_ns > self.sent_ns_newest.saturating_add(RESTART_QUIET_NS);
+            let quiet_ns = if is_insisting { 0 } else { RESTART_QUIET_NS };
+            return header.sent_ns > self.sent_ns_newest.saturating_add(quiet_ns);
         }
-        self.next - header.end() > self.policy.restart_distance
+        is_insisting || self.next - header.end() > self.policy.restart_distance
     }
 }
 

@@ -114,7 +114,27 @@ fn late_heartbeat_with_number_one_is_no_restart() {
 
 #[test]
 fn heartbeat_that_keeps_saying_one_is_a_restart() {
-    check(&[data(1, 50), heartbeat(1), heartbeat(1), heartbeat(1), data(1, 2)], "+0 h h R h +0");
+    let mut packets = vec![data(1, 50)];
+    packets.extend([heartbeat(1); 16]);
+    packets.push(data(1, 2));
+    check(&packets, &format!("+0 {}R h +0", "h ".repeat(15)));
+}
+
+#[test]
+fn late_heartbeats_of_a_quiet_start_are_no_restart() {
+    // Data that overtook some seconds of heartbeats, as a replay with injected reordering has it.
+    let mut packets = vec![data(1, 2)];
+    packets.extend([heartbeat(1); 8]);
+    packets.push(data(3, 1));
+    check(&packets, &format!("+0 {}+0", "h ".repeat(8)));
+}
+
+#[test]
+fn heartbeats_sent_before_the_newest_packet_are_late_however_many() {
+    let sent = |sent_ns, header| Header { sent_ns, ..header };
+    let mut packets = vec![sent(100, data(1, 2))];
+    packets.extend([sent(99, heartbeat(1)); 100]);
+    assert_eq!(check(&packets, &format!("+0{}", " h".repeat(100))).restarts, 0);
 }
 
 #[test]
