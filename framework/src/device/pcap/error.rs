@@ -135,7 +135,8 @@ impl fmt::Display for Error {
             Problem::LinkType(number) => {
                 write!(
                     f,
-                    "{name} holds packets of link type {number}{}; only Ethernet (1) can be read, so record on one Ethernet interface",
+                    "{name} holds packets of link type {number}{}; only Ethernet (1) can be read, \
+                     so record on one Ethernet interface",
                     link_type_name(*number)
                 )
             }

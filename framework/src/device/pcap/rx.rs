@@ -13,7 +13,7 @@ use crate::time::Instant;
 crate::drop_reasons! {
     /// Why a recorded frame does not reach the pipeline.
     pub enum PcapRxDrop {
-        /// Longer than the port's frames or the pool's buffers: recorded with segmentation offload, or with a larger MTU.
+        /// Longer than the port's frames or the pool's buffers: recorded with segmentation offload, or a larger MTU.
         TooLong => "too_long",
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 use super::*;
 
@@ -509,7 +510,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_neither_panic_nor_hang(hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    fn damaged_bytes_neither_panic_nor_hang(hits in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
                                             big: bool) {
         let order = if big { BIG } else { LITTLE };
         let files = [small_classic(), order.pcapng(&[order.enhanced(0, 1, b"one"), order.block(3, &[0; 8])])];
