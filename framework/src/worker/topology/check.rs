@@ -16,7 +16,10 @@ pub struct Placement<'a> {
 /// Looks at the machine with these workers in mind. Reads some ten small files per worker; for set-up.
 pub fn check(machine: &Machine, placements: &[Placement<'_>]) -> Report {
     let mut report = Report::default();
-    let cores: CpuList = placements.iter().map(|placement| placement.core).collect();
+    // Those that exist: a boot line with a core that does not is no remedy.
+    let online = machine.online();
+    let exists = |core: &usize| online.as_ref().is_none_or(|online| online.contains(*core));
+    let cores: CpuList = placements.iter().map(|placement| placement.core).filter(exists).collect();
     for (idx, placement) in placements.iter().enumerate() {
         let core = placement.core;
         if placements[..idx].iter().any(|earlier| earlier.core == core) {
@@ -302,6 +305,7 @@ mod tests {
     fn core_that_is_not_isolated_gets_a_boot_line_for_all_workers() {
         let (_root, machine) = machine(&[("sys/devices/system/cpu/isolated", "\n")]);
         let report = check(&machine, &[at(2), at(3)]);
+        assert!(!check(&machine, &[at(2), at(7)]).to_string().contains("isolcpus=managed_irq,domain,2,7"));
         expect(&report, Severity::Warning, "core 3 is not isolated", "isolcpus=managed_irq,domain,2-3 nohz_full=2-3");
     }
 
