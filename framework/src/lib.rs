@@ -1,4 +1,41 @@
 //! wirepath: poll-mode packet processing for people who trade.
+//!
+//! A pinned worker owns a queue of a device and a pool of packet buffers in hugepages, and runs each packet to completion
+//! through a pipeline of nodes. An application gets what a socket would have given it, without the kernel on the path.
+//!
+//! The modules in reading order, from the ground up; an arrow between them only ever points down:
+//!
+//! - [`wire`] means: what the bytes of a frame say, and how to write them.
+//! - [`time`] and [`counters`]: when, and how many. Counters live in shared memory, where `wirepath stats` reads them.
+//! - [`mem`] holds: regions of hugepages, pools, mbufs and bursts.
+//! - [`proto`] remembers: flows, groups, ports, fragments, neighbours; machines without I/O and without a clock.
+//! - [`device`] moves: a port and its queues, the rules that steer frames to them, and the suite that each one passes.
+//! - [`pipeline`] routes: one node checks one header and hands on, until an app has the packet or a reason is counted.
+//! - [`worker`] turns the crank: [`poll_once`](worker::Worker::poll_once), threads on their cores, rings between them.
+//!
+//! To receive datagrams an application implements [`App`](pipeline::App) and [`UdpApp`](pipeline::UdpApp):
+//!
+//! ```
+//! use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+//!
+//! #[derive(Default)]
+//! struct Ticks {
+//!     count: u64,
+//!     bytes: u64,
+//! }
+//!
+//! impl App for Ticks {}
+//!
+//! impl UdpApp for Ticks {
+//!     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
+//!         self.count += 1;
+//!         self.bytes += datagram.payload.len() as u64;
+//!     }
+//! }
+//! ```
+//!
+//! and hands it to a [`Worker`](worker::Worker) together with a queue, a pool and a pipeline; `examples/embedded.rs` does
+//! so in a hundred lines, inside a loop of its own. `examples/custom_node.rs` puts a node of its own into the pipeline.
 #![deny(unsafe_code)]
 
 pub mod counters;
