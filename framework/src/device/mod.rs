@@ -93,11 +93,12 @@ pub trait TxQueue {
     /// not) is taken and counted by name. The frame may leave at once or with the next doorbell.
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf>;
 
-    /// Tells the NIC about all that was posted.
+    /// Tells the NIC about all that was posted. The loop calls it at the end of every turn, posted or not, so a device
+    /// may also do here what time alone makes due.
     fn ring_doorbell(&mut self, now: Instant);
 
     /// Sends home the mbufs that the NIC is done with; returns how many frames that were. An mbuf that is also
-    /// [held](crate::mem::Held) stays with its holder.
+    /// [held](crate::mem::Held) stays with its holder. The loop calls it at the start of every turn.
     fn reap(&mut self) -> usize;
 
     /// Frames that [`TxQueue::post`] would take now. Looks at the ring anew, so that who waits for room sees it come.

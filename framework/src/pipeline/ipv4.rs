@@ -181,7 +181,10 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
     /// Checks the header, takes it and the padding off.
     #[inline]
     fn check(&self, mbuf: &mut Mbuf, cx: &Cx<'_>) -> Result<Passed, Ipv4Drop> {
-        let packet = Ipv4Packet::parse(mbuf.bytes())?;
+        let packet = match mbuf.is_linear() {
+            true => Ipv4Packet::parse(mbuf.bytes())?,
+            false => parse_chain(mbuf)?,
+        };
         match mbuf.ip_checksum() {
             Verdict::Good => (),
             Verdict::Bad => return Err(Ipv4Drop::BadChecksum),
@@ -191,9 +194,11 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             check_options(&packet)?;
         }
         self.check_addresses(packet.header, cx)?;
-        let passed =
-            if packet.header.is_fragment() { fragment(&packet, mbuf) } else { Passed::Whole(packet.header.protocol()) };
-        let (header_len, total_len) = (packet.header_len(), packet.total_len());
+        let (header_len, total_len) = (packet.header_len(), usize::from(packet.header.total_len()));
+        let passed = match packet.header.is_fragment() {
+            true => fragment(packet.header, total_len - header_len, mbuf),
+            false => Passed::Whole(packet.header.protocol()),
+        };
         mbuf.set_l3_len(header_len);
         mbuf.trim_to(total_len);
         mbuf.advance(header_len);
@@ -301,6 +306,17 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
     }
 }
 
+/// Takes apart a packet that lies in several buffers, of which the first holds the header. What `payload` shows is
+/// the first buffer's part only.
+#[cold]
+fn parse_chain(mbuf: &Mbuf) -> Result<Ipv4Packet<'_>, Ipv4Drop> {
+    let packet = Ipv4Packet::parse_quoted(mbuf.bytes())?;
+    if usize::from(packet.header.total_len()) > mbuf.len() {
+        return Err(Ipv4Drop::Truncated);
+    }
+    Ok(packet)
+}
+
 /// Options are skipped, but malformed ones and those that choose the route are refused.
 #[cold]
 fn check_options(packet: &Ipv4Packet<'_>) -> Result<(), Ipv4Drop> {
@@ -317,8 +333,7 @@ fn check_options(packet: &Ipv4Packet<'_>) -> Result<(), Ipv4Drop> {
 /// What the reassembly machine wants to know of a fragment. The VLAN and the interface are its scope: fragments of
 /// two networks are never mixed.
 #[cold]
-fn fragment(packet: &Ipv4Packet<'_>, mbuf: &Mbuf) -> Passed {
-    let header = packet.header;
+fn fragment(header: &Ipv4Header, payload_len: usize, mbuf: &Mbuf) -> Passed {
     let vlan = mbuf.vlan().map_or(u16::MAX, |tci| tci & 0x0fff);
     let key = FragmentKey {
         source: header.source(),
@@ -328,6 +343,6 @@ fn fragment(packet: &Ipv4Packet<'_>, mbuf: &Mbuf) -> Passed {
         scope: u32::from(mbuf.interface()) << 16 | u32::from(vlan),
     };
     // Payload and offset are at most 65,535 and 65,528 by their 16-bit fields.
-    let (offset, len) = (header.fragment_offset(), packet.payload.len() as u16);
+    let (offset, len) = (header.fragment_offset(), payload_len as u16);
     Passed::Fragment { key, offset, len, more: header.more_fragments() }
 }

@@ -433,6 +433,40 @@ fn datagrams_of_every_size_go_out_and_come_back() {
     }
 }
 
+/// A datagram to the group in one frame, however long.
+fn jumbo(payload: &[u8]) -> Vec<u8> {
+    let fragments = bench().sent(group(9_000), &UdpOptions::default(), payload);
+    let mut frame = fragments[0][..34].to_vec();
+    fragments.iter().for_each(|fragment| frame.extend_from_slice(&fragment[34..]));
+    let total_len = (frame.len() - 14) as u16;
+    frame[16..18].copy_from_slice(&total_len.to_be_bytes());
+    patched(&frame, 20, &[0, 0])
+}
+
+#[test]
+fn frame_over_several_buffers_is_one_datagram() {
+    let payload: Vec<u8> = (0..5_000).map(|at| (at * 3) as u8).collect();
+    let frame = jumbo(&payload);
+    for (len, delivered) in [(frame.len(), 1), (frame.len() - 1, 0)] {
+        let mut bench = bench();
+        bench.sockets.join(ANNE, Group::new(GROUP, 9_000)).unwrap();
+        let mut rest: Option<Mbuf> = None;
+        for part in frame[..len].chunks(1_400).rev() {
+            let mut mbuf = bench.pool.alloc_copy(part).unwrap();
+            if let Some(rest) = rest.take() {
+                mbuf.attach(rest);
+            }
+            rest = Some(mbuf);
+        }
+        bench.push_mbuf(rest.unwrap());
+        assert_eq!(bench.count("ipv4/drop/truncated"), 1 - delivered);
+        assert!(
+            bench.app.heard.len() as u64 == delivered && bench.app.heard.iter().all(|heard| heard.payload == payload)
+        );
+        bench.assert_conserved();
+    }
+}
+
 #[test]
 fn fragments_that_stay_alone_are_held_and_then_dropped_by_name() {
     let mut bench = bench();
