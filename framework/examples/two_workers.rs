@@ -1,0 +1,173 @@
+//! Two workers and a watcher: the feed worker owns the queue, decodes ticks and hands them on; the strategy worker gets
+//! every one of them over a lossless ring; a screen that is slow on purpose watches over a lossy ring and knows
+//! exactly what it missed. Packets never change threads, only what was read out of them.
+//!
+//! `cargo run --release -p wirepath --example two_workers`
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::error::Error;
+use std::thread;
+use std::time::Duration;
+
+use wirepath::counters::{Block, Scope};
+use wirepath::device::memory::{MemoryConfig, MemoryQueue, MemoryRx, MemoryTx, pair};
+use wirepath::device::{Device, Queue};
+use wirepath::mem::Layout;
+use wirepath::pipeline::{
+    App, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans, udp_stack,
+};
+use wirepath::proto::{
+    ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
+};
+use wirepath::time::MonotonicClock;
+use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::{Crew, Parts, Post, Station, StopFlag, Worker, random_seed, spsc};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const TICKS: Group = Group::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
+const COUNT: u64 = 20_000;
+
+type Outcome = Result<String, Box<dyn Error + Send + Sync>>;
+
+/// What travels between the workers.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Tick {
+    number: u64,
+    price: u64,
+}
+
+/// Decodes and hands on. A lossless ring that is full makes it wait for the strategy in its own `tick`.
+struct Feed {
+    strategy: spsc::lossless::Producer<Tick>,
+    screen: spsc::lossy::Writer<Tick>,
+    late: Vec<Tick>,
+}
+
+impl App for Feed {
+    fn tick(&mut self, _cx: &mut Cx<'_>) {
+        let sent = self.strategy.push_burst(&self.late);
+        self.late.drain(..sent);
+    }
+}
+
+impl UdpApp for Feed {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
+        let Ok((tick, _)) = Tick::read_from_prefix(datagram.payload) else { return };
+        self.screen.push(&tick);
+        if !self.late.is_empty() || self.strategy.push(tick).is_err() {
+            self.late.push(tick);
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let stop = StopFlag::on_signals()?;
+    let (mut near, mut far) = pair("wire", MemoryConfig::default());
+    let (near, far) = (near.take_queue(0)?, far.take_queue(0)?);
+    let (strategy, mut orders) = spsc::lossless::ring::<Tick>(1_024)?;
+    let screen = spsc::lossy::ring::<Tick>(1_024)?;
+    let mut watched = screen.reader();
+    let block = Block::heap();
+    let (near_scope, far_scope) = (block.scope("exchange"), block.scope("feed"));
+
+    // On a machine with cores to spare, each worker gets one: `.on_core(2)`.
+    let stations: Vec<Station<Outcome>> = vec![
+        Station::new("exchange", move |post| {
+            let mut worker = worker(near, Publisher, post, &near_scope)?;
+            for number in 0..COUNT {
+                let tick = Tick { number, price: 100 + number % 7 };
+                let now = wirepath::time::Instant::from_nanos(number);
+                while worker.with_app(now, |_, cx| publish(&tick, cx)).is_err() && !post.stop.is_stopping() {
+                    thread::yield_now();
+                }
+            }
+            Ok(format!("published {COUNT}"))
+        }),
+        Station::new("feed", move |post| {
+            let mut worker = worker(far, Feed { strategy, screen, late: Vec::with_capacity(64) }, post, &far_scope)?;
+            worker.with_app(Default::default(), |_, cx| cx.sockets.join(ConsumerId(1), TICKS))?;
+            // Ends when the exchange has gone and its last tick was read.
+            let ended = worker.run(&mut MonotonicClock::start(), &post.stop);
+            while !worker.app().late.is_empty() && !post.stop.is_stopping() {
+                worker.poll_once(Default::default());
+            }
+            Ok(format!("{ended:?}"))
+        }),
+        Station::new("strategy", move |post| {
+            let (mut received, mut next) = (0, 0);
+            while !orders.is_drained() && !post.stop.is_stopping() {
+                received += orders.pop_each(32, |tick| {
+                    assert_eq!(tick.number, next, "a lossless ring keeps order and loses nothing");
+                    next += 1;
+                });
+                thread::yield_now();
+            }
+            Ok(format!("received {received}"))
+        }),
+        Station::new("screen", move |post| {
+            while !watched.is_closed() && !post.stop.is_stopping() {
+                while !matches!(watched.read(), spsc::lossy::Next::Empty) {}
+                thread::sleep(Duration::from_millis(2));
+            }
+            while !matches!(watched.read(), spsc::lossy::Next::Empty) {}
+            let (read, lost) = (watched.read_count(), watched.lost_count());
+            assert_eq!(read + lost, COUNT, "a lossy reader accounts for every event");
+            Ok(format!("saw {read}, missed {lost}"))
+        }),
+    ];
+    let crew = Crew::start(stations, &stop)?;
+    for (name, outcome) in ["exchange", "feed", "strategy", "screen"].iter().zip(crew.join()?) {
+        println!("{name:<9} {}", outcome.map_err(|error| error.to_string())?);
+    }
+    Ok(())
+}
+
+fn publish(tick: &Tick, cx: &mut Cx<'_>) -> Result<(), Box<dyn Error>> {
+    let to = SocketAddrV4::new(TICKS.group, TICKS.port);
+    let flow = UdpFlow::connect(SocketAddrV4::new(OWN, 5_000), to, &UdpOptions::default(), cx)?;
+    Ok(flow.send(tick.as_bytes(), cx)?)
+}
+
+/// The exchange's app: it only sends.
+struct Publisher;
+
+impl App for Publisher {}
+
+impl UdpApp for Publisher {
+    fn on_datagram(&mut self, _datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {}
+}
+
+/// A worker with the usual stack and a pool of its own, made on the thread that runs it.
+fn worker<A: UdpApp + App>(
+    queue: MemoryQueue,
+    app: A,
+    post: &Post,
+    scope: &Scope,
+) -> Result<Worker<MemoryRx, MemoryTx, UdpStack, A>, Box<dyn Error + Send + Sync>> {
+    let seed = random_seed();
+    let pool = post.pool(512, Layout::default())?;
+    let (rx, tx) = queue.open(&pool, scope)?;
+    let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+    let stack = StackConfig {
+        station: Some(mac),
+        vlans: Vlans::Untagged,
+        ipv4: Ipv4Config::new(seed),
+        udp: UdpConfig::default(),
+    };
+    let config = HostConfig {
+        interface: InterfaceId(0),
+        mac,
+        vlan: VlanTags::NONE,
+        mtu: 1500,
+        addresses_max: 1,
+        routes_max: 1,
+        neighbours_max: 1,
+    };
+    let mut host = Host::new(config, seed)?;
+    host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OWN, 24).ok_or("a prefix has at most 32 bits")?))?;
+    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
+    let pipeline = udp_stack(stack, scope);
+    Ok(Worker::new(Parts { rx, tx, pipeline, app, pool, host, sockets, burst_len: 32 }, scope))
+}
