@@ -1,4 +1,9 @@
 //! After construction nothing on the data path allocates: framing, arbitration, codec, books.
+//!
+//! Invariants of its counting allocator, which std offers in no safe form:
+//! 1. Every call goes to the system allocator unchanged, and so does the caller's promise about it.
+//! 2. The counter is a thread-local without a destructor, so counting allocates nothing itself.
+#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: a panic is the report")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -21,16 +26,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system allocator unchanged; the counter is a thread-local without a destructor.
+// SAFETY: invariants 1 and 2.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise about `layout` is passed on.
+        // SAFETY: invariant 1.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise that `pointer` came from `alloc` with `layout` is passed on.
+        // SAFETY: invariant 1.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

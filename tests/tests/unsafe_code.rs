@@ -1,0 +1,90 @@
+//! `unsafe` lives in few, small files, and each opens with the numbered invariants that its blocks rely on.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::path::{Path, PathBuf};
+
+/// All of them. A new one is a decision: it needs a reason why safe code would not do, and its line here.
+const FILES: [&str; 8] = [
+    "apps/market/tests/alloc.rs",
+    "framework/src/counters/memory.rs",
+    "framework/src/device/memory/ring.rs",
+    "framework/src/mem/mbuf.rs",
+    "framework/src/mem/pool.rs",
+    "framework/src/mem/region.rs",
+    "framework/src/worker/spsc/lossless.rs",
+    "hugepage-setup/src/mapping.rs",
+];
+
+#[test]
+fn unsafe_code_is_denied_everywhere() {
+    let workspace = read("Cargo.toml");
+    assert!(workspace.contains("\nunsafe_code = \"deny\"\n"), "the lints of the workspace no longer deny unsafe_code");
+    let members = workspace.split("members = [").nth(1).unwrap().split(']').next().unwrap();
+    for member in members.split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty()) {
+        let manifest = read(&format!("{member}/Cargo.toml"));
+        assert!(
+            manifest.contains("[lints]\nworkspace = true\n"),
+            "{member}/Cargo.toml does not take the workspace's lints"
+        );
+    }
+}
+
+#[test]
+fn only_the_named_files_allow_unsafe_code() {
+    let mut found = Vec::new();
+    for folder in ["framework", "apps", "hugepage-setup", "benches", "tests"] {
+        for file in rust_files(&root().join(folder)) {
+            if file.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let name = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&file).unwrap();
+            found.extend(allowed_modules(&name, &text));
+        }
+    }
+    found.sort();
+    assert_eq!(found, FILES, "files that allow unsafe code (left) and those that are named here (right)");
+}
+
+#[test]
+fn each_opens_with_numbered_invariants() {
+    for file in FILES {
+        let text = read(file);
+        let mut opening = text.lines().take_while(|line| line.starts_with("//!")).map(|line| line[3..].trim());
+        let invariants = opening.find(|line| line.to_lowercase().contains("invariants"));
+        let numbered = invariants.is_some() && opening.any(|line| line.starts_with("1. "));
+        assert!(numbered, "{file} does not open with `Invariants:` and a numbered list");
+    }
+}
+
+/// The files for which `text` lifts the denial: the module that the attribute stands over, or the file itself.
+fn allowed_modules(file: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut lines = text.lines().map(str::trim).peekable();
+    while let Some(line) = lines.next() {
+        let lifts =
+            line.starts_with('#') && line.contains("unsafe_code") && !line.contains("deny") && !line.contains("forbid");
+        if !lifts {
+            continue;
+        }
+        let module = lines.peek().and_then(|next| next.strip_suffix(';')?.split_once("mod ")).map(|(_, name)| name);
+        found.push(match module {
+            Some(name) => Path::new(file).with_file_name(name).with_extension("rs").to_str().unwrap().to_owned(),
+            None => file.to_owned(),
+        });
+    }
+    found
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] }).collect()
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
