@@ -4,6 +4,11 @@
 //! the worker reads a clock: nodes, machines and devices take `now` as an argument, which is what lets the
 //! simulator and a replay run the same code in virtual time.
 
+#[allow(unsafe_code)]
+mod tsc;
+
+pub use tsc::TscClock;
+
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
