@@ -1,1 +1,23 @@
-//! Stub.
+//! What the benches share: the measured paths as values that can be fed and drained, and ways to compare them fairly.
+//!
+//! ```text
+//!  frames ─▶ receiver (the product's path)      ┐
+//!         ├▶ smoltcp_peer                       ├─▶ sampling: A B A B …, median, min, max ─▶ table
+//!         └▶ forwarder (four nodes with work)   ┘
+//! ```
+//! `make bench` runs the criterion benches of the parts and `benches/report.rs`, which prints the table that decides.
+
+pub mod frames;
+
+pub mod decoding;
+pub mod feeder;
+pub mod forwarder;
+pub mod handoff;
+pub mod receiver;
+pub mod smoltcp_peer;
+
+pub mod allocations;
+pub mod cores;
+pub mod outside;
+pub mod sampling;
+pub mod table;

@@ -1,0 +1,242 @@
+//! The table that decides: every figure that the project promises, measured side by side, printed with its verdict and
+//! written to `target/bench/report.json`. `QUICK=1` takes fewer samples.
+//!
+//! How: one core, pinned; contenders take turns (A B A B …); medians with the lowest and highest sample beside them;
+//! ratios turn by turn. Instructions come from callgrind, because they are the same whatever else the machine does.
+//! Allocations are those that the global allocator of this binary has seen, system calls those that strace has seen of
+//! the binary `packets`. A two-core figure is dropped and taken again where the distance of the cores changed meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, time};
+
+use serde_json::json;
+use wirepath::mem::{Burst, Pool};
+use wirepath_benches::forwarder::Forwarder;
+use wirepath_benches::frames::UdpChecksum;
+use wirepath_benches::receiver::{ROUND, Receiver, Reception};
+use wirepath_benches::sampling::{Spread, interleave};
+use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
+use wirepath_benches::table::{Found, Line, Verdict, heading};
+use wirepath_benches::{allocations, cores, decoding, handoff, outside};
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
+
+/// The binary that valgrind and strace look at.
+const PACKETS: &str = env!("CARGO_BIN_EXE_packets");
+
+fn main() {
+    let quick = env::var_os("QUICK").is_some_and(|value| value != "0");
+    let samples = if quick { 101 } else { 801 };
+    let mut report = Report { samples, cores: cores::two(), lines: Vec::new(), start: time::Instant::now() };
+    println!("wirepath on {}, {} samples a line, interleaved\n\n{}", machine(), report.samples, heading());
+    if let Some([_, second]) = report.cores {
+        // The first core takes most of a machine's interrupts.
+        cores::pin(second);
+    }
+    report.receiving();
+    report.peers();
+    report.forwarding();
+    report.mbufs();
+    report.decoders();
+    report.what_a_packet_must_not_cost();
+    let distances = report.two_cores();
+    report.finish(&distances);
+}
+
+struct Report {
+    samples: usize,
+    /// For hand-offs; the second of them for all else.
+    cores: Option<[usize; 2]>,
+    lines: Vec<Line>,
+    start: time::Instant,
+}
+
+impl Report {
+    fn add(&mut self, line: Line) {
+        println!("{line}");
+        self.lines.push(line);
+    }
+
+    /// The receive path, and what its conditions change.
+    fn receiving(&mut self) {
+        const ROUNDS: usize = 32;
+        let usual = Reception::default();
+        let mut one = Receiver::new(usual);
+        let mut verified = Receiver::new(Reception { checksum: UdpChecksum::Right, ..usual });
+        let mut thousand = Receiver::new(Reception { groups: 1000, ..usual });
+        let mut single = Receiver::new(Reception { burst_len: 1, ..usual });
+        let [one, verified, thousand, single] = interleave(
+            self.samples,
+            [&mut || one.time(ROUNDS), &mut || verified.time(ROUNDS), &mut || thousand.time(ROUNDS), &mut || {
+                single.time(ROUNDS)
+            }],
+        );
+        self.add(
+            Line::new("UDP multicast, memory device to app, 64 B, burst 32", "ns", Ok(one.spread()))
+                .at_most(18.0)
+                .hoping(13.0),
+        );
+        self.add(Line::new("  instructions", "instr", instructions("udp")).at_most(220.0));
+        self.add(Line::new("  with the UDP checksum verified", "ns", Ok(verified.spread())));
+        self.add(Line::new("  with the UDP checksum verified, instructions", "instr", instructions("udp-verified")));
+        self.add(Line::new("  with 1000 groups", "ns", Ok(thousand.spread())));
+        self.add(Line::new("  1000 groups over 1 group", "x", Ok(thousand.over(&one))).at_most(1.3));
+        self.add(Line::new("  burst 1", "ns", Ok(single.spread())));
+        self.add(Line::new("  burst 1 over burst 32", "x", Ok(single.over(&one))).at_most(2.0));
+        self.add(Line::new("  burst 1, instructions", "instr", instructions("udp-burst-1")));
+        self.add(Line::new("  a turn that receives nothing, instructions", "instr", instructions("idle")));
+    }
+
+    /// smoltcp on the same wire, with as many sockets as we have groups.
+    fn peers(&mut self) {
+        let mut ours_1 = Receiver::new(Reception::default());
+        let mut ours_1000 = Receiver::new(Reception { groups: 1000, ..Reception::default() });
+        let mut theirs_1 = SmoltcpPeer::new(1, Reading::AskEach);
+        let mut theirs_1000 = SmoltcpPeer::new(1000, Reading::AskEach);
+        let mut told_1 = SmoltcpPeer::new(1, Reading::Told);
+        let mut told_1000 = SmoltcpPeer::new(1000, Reading::Told);
+        let [ours_1, theirs_1, told_1, ours_1000, theirs_1000, told_1000] = interleave(
+            self.samples,
+            [
+                &mut || ours_1.time(8),
+                &mut || theirs_1.time(8),
+                &mut || told_1.time(8),
+                &mut || ours_1000.time(8),
+                &mut || theirs_1000.time(1),
+                &mut || told_1000.time(1),
+            ],
+        );
+        self.add(Line::new("smoltcp 0.14 on the same wire, 1 socket", "ns", Ok(theirs_1.spread())));
+        self.add(Line::new("  if it knew which socket to read", "ns", Ok(told_1.spread())));
+        self.add(Line::new("  over wirepath, 1 group", "x", Ok(theirs_1.over(&ours_1))).at_least(2.0));
+        self.add(Line::new("smoltcp 0.14 on the same wire, 1000 sockets", "ns", Ok(theirs_1000.spread())));
+        self.add(Line::new("  if it knew which socket to read", "ns", Ok(told_1000.spread())));
+        self.add(Line::new("  over wirepath, 1000 groups", "x", Ok(theirs_1000.over(&ours_1000))).at_least(40.0));
+    }
+
+    fn forwarding(&mut self) {
+        let mut forwarder = Forwarder::new();
+        let [packets] = interleave(self.samples, [&mut || forwarder.time(32)]);
+        let what = "4 nodes with work, memory device to memory device, one core";
+        self.add(Line::new(what, "Mpps", Ok(packets.spread().rate())).at_least(42.0).hoping(50.0));
+        self.add(Line::new("  instructions", "instr", instructions("forward")));
+    }
+
+    fn mbufs(&mut self) {
+        let pool = Pool::heap(256).expect("256 buffers are 480 KB");
+        let [pairs] = interleave(self.samples, [&mut || alloc_and_free(&pool)]);
+        self.add(Line::new("mbuf alloc and free, bursts of 32", "ns", Ok(pairs.spread())).at_most(3.0));
+    }
+
+    fn decoders(&mut self) {
+        let (mut itch, mut tops) = (decoding::itch(), decoding::tops());
+        let [itch, tops] = interleave(self.samples, [&mut || itch.time(2), &mut || tops.time(2)]);
+        let (itch, tops) = (Ok(itch.spread().rate()), Ok(tops.spread().rate()));
+        self.add(Line::new("ITCH 5.0 in MoldUDP64 to events, a day's mix", "M/s", itch).at_least(50.0).hoping(100.0));
+        self.add(Line::new("TOPS 1.6 in IEX-TP to events, a day's mix", "M/s", tops).at_least(50.0).hoping(100.0));
+    }
+
+    fn what_a_packet_must_not_cost(&mut self) {
+        let mut receiver = Receiver::new(Reception { groups: 1000, ..Reception::default() });
+        let before = allocations::count();
+        for _ in 0..1_000_000_usize.div_ceil(ROUND) {
+            receiver.feed();
+            receiver.drain();
+        }
+        let allocated = exactly((allocations::count() - before) as f64);
+        let calls = outside::system_calls(PACKETS, "udp").and_then(exactly);
+        self.add(
+            Line::new("allocations in a million packets, by a counting allocator", "count", allocated).at_most(0.0),
+        );
+        self.add(Line::new("system calls a packet, by strace of a million packets", "count", calls).at_most(0.0));
+    }
+
+    /// The hand-off, between two looks at how far the cores are from each other. Returns the looks, in ns one way.
+    fn two_cores(&mut self) -> Vec<[f64; 2]> {
+        const TRIES: usize = 5;
+        let mut looks = Vec::new();
+        let mut found = Err("this process may use one core only".to_owned());
+        for _ in 0..TRIES {
+            let Some(pair) = self.cores else { break };
+            let before = cores::line_ns(pair);
+            let runs = handoff::time_runs(pair, self.samples as u32);
+            let after = cores::line_ns(pair);
+            looks.push([before, after]);
+            if before.max(after) <= 1.25 * before.min(after) {
+                found = Ok(Spread::of(runs));
+                break;
+            }
+            println!("   run dropped: from core to core {before:.0} ns before, {after:.0} ns after");
+            found = Err(format!("the distance of the cores changed in each of {TRIES} runs"));
+        }
+        if let (Ok(_), Some([before, after])) = (&found, looks.last()) {
+            println!("   from core to core {before:.0} ns before, {after:.0} ns after");
+        }
+        self.add(Line::new("SPSC hand-off of 8 bytes across cores, burst 32", "ns", found).at_most(2.0).hoping(1.5));
+        looks
+    }
+
+    fn finish(&self, looks: &[[f64; 2]]) {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let path = target_directory().join("bench/report.json");
+        let lines: Vec<_> = self.lines.iter().map(Line::to_json).collect();
+        let report = json!({
+            "machine": machine(),
+            "samples": self.samples,
+            "seconds": seconds,
+            "core_to_core_ns_before_and_after": looks,
+            "lines": lines,
+        });
+        let written =
+            fs::create_dir_all(path.with_file_name("")).and_then(|()| fs::write(&path, format!("{report:#}\n")));
+        let count = |verdict| self.lines.iter().filter(|line| line.verdict() == verdict).count();
+        let (missed, skipped) = (count(Verdict::Missed), count(Verdict::Skipped));
+        println!("\n{} lines, {missed} missed, {skipped} skipped, {seconds:.0} s", self.lines.len());
+        match written {
+            Ok(()) => println!("written to {}", path.display()),
+            Err(error) => eprintln!("bench: {} was not written: {error}; make the directory writable", path.display()),
+        }
+    }
+}
+
+/// Nanoseconds for taking an mbuf and giving it back, 32 at a time, as a burst does.
+fn alloc_and_free(pool: &Pool) -> f64 {
+    const BURSTS: usize = 2_000;
+    let start = time::Instant::now();
+    for _ in 0..BURSTS {
+        let mut burst = Burst::new();
+        for _ in 0..32 {
+            burst.extend(pool.alloc());
+        }
+        for mbuf in std::hint::black_box(burst) {
+            mbuf.free();
+        }
+    }
+    start.elapsed().as_nanos() as f64 / (BURSTS * 32) as f64
+}
+
+fn instructions(path: &str) -> Found {
+    outside::instructions(PACKETS, path).and_then(exactly)
+}
+
+/// A figure that is counted, not timed.
+fn exactly(figure: f64) -> Found {
+    Ok(Spread { median: figure, min: figure, max: figure })
+}
+
+/// The processor's name and number of cores, and the kernel.
+fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let models: Vec<&str> = cpus.lines().filter_map(|line| line.strip_prefix("model name")).collect();
+    let model = models.first().map_or("an unknown CPU", |model| model.trim_start_matches([' ', '\t', ':']));
+    let kernel = read("/proc/sys/kernel/osrelease");
+    format!("{} x {model}, Linux {}", models.len(), kernel.trim())
+}
+
+/// Where cargo builds: this binary lies in `<target>/<profile>/deps`.
+fn target_directory() -> PathBuf {
+    let binary = env::current_exe().unwrap_or_default();
+    binary.ancestors().nth(3).unwrap_or(Path::new("target")).to_owned()
+}

@@ -1,0 +1,78 @@
+//! Sends packets through a measured path, for those who look from outside: `packets PATH ROUNDS`.
+//!
+//! What counts happens in the functions whose names begin with `measured`, which are never inlined, so that callgrind
+//! can switch itself on there and off again.
+
+use std::process::ExitCode;
+
+use wirepath_benches::forwarder::Forwarder;
+use wirepath_benches::frames::UdpChecksum;
+use wirepath_benches::receiver::{ROUND, Receiver, Reception};
+
+const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(path), Some(rounds)) = (arguments.next(), arguments.next().and_then(|text| text.parse().ok())) else {
+        eprintln!("packets: say a path and how many rounds of {ROUND} packets, as in `packets udp 40`; paths: {PATHS}");
+        return ExitCode::from(2);
+    };
+    let usual = Reception::default();
+    match path.as_str() {
+        "udp" => receive(usual, rounds),
+        "udp-verified" => receive(Reception { checksum: UdpChecksum::Right, ..usual }, rounds),
+        "udp-1000" => receive(Reception { groups: 1000, ..usual }, rounds),
+        "udp-burst-1" => receive(Reception { burst_len: 1, ..usual }, rounds),
+        "idle" => idle(rounds),
+        "forward" => forward(rounds),
+        _ => {
+            eprintln!("packets: no path {path}: choose one of {PATHS}");
+            return ExitCode::from(2);
+        }
+    }
+    println!("packets {}", rounds * ROUND);
+    ExitCode::SUCCESS
+}
+
+fn receive(reception: Reception, rounds: usize) {
+    let mut receiver = Receiver::new(reception);
+    for _ in 0..rounds {
+        receiver.feed();
+        measured_reception(&mut receiver);
+    }
+    assert_eq!(receiver.ear().heard, (rounds * ROUND) as u64, "a datagram was not heard");
+}
+
+/// Turns that receive nothing count as packets.
+fn idle(rounds: usize) {
+    let mut receiver = Receiver::new(Reception::default());
+    for _ in 0..rounds {
+        measured_idleness(&mut receiver);
+    }
+}
+
+fn forward(rounds: usize) {
+    let mut forwarder = Forwarder::new();
+    for _ in 0..rounds {
+        forwarder.feed();
+        measured_forwarding(&mut forwarder);
+        forwarder.clear();
+    }
+}
+
+#[inline(never)]
+fn measured_reception(receiver: &mut Receiver) {
+    receiver.drain();
+}
+
+#[inline(never)]
+fn measured_idleness(receiver: &mut Receiver) {
+    for _ in 0..ROUND {
+        receiver.idle();
+    }
+}
+
+#[inline(never)]
+fn measured_forwarding(forwarder: &mut Forwarder) {
+    forwarder.drain();
+}

@@ -1,0 +1,192 @@
+//! The table that decides: one line a figure, with what was promised and a verdict. As text for people, and as JSON.
+
+use core::fmt;
+
+use serde_json::{Value, json};
+
+use crate::sampling::Spread;
+
+/// A figure, or why it could not be had and what to do about it.
+pub type Found = Result<Spread, String>;
+
+/// One line.
+#[derive(Clone, Debug)]
+pub struct Line {
+    what: String,
+    unit: &'static str,
+    found: Found,
+    promise: Option<Promise>,
+}
+
+/// What the project says of a figure.
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    bound: Bound,
+    must: f64,
+    hope: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtMost,
+    AtLeast,
+}
+
+/// What is said of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As good as hoped, or better.
+    Hoped,
+    /// As good as promised.
+    Kept,
+    /// Not as good as promised.
+    Missed,
+    /// Nothing was promised.
+    Shown,
+    /// Not measured.
+    Skipped,
+}
+
+impl Line {
+    /// A figure for information: `what` was measured, with its conditions, in `unit`.
+    pub fn new(what: &str, unit: &'static str, found: Found) -> Self {
+        Self { what: what.to_owned(), unit, found, promise: None }
+    }
+
+    /// Promises that the figure is not more than `must`.
+    pub fn at_most(mut self, must: f64) -> Self {
+        self.promise = Some(Promise { bound: Bound::AtMost, must, hope: None });
+        self
+    }
+
+    /// Promises that the figure is not less than `must`.
+    pub fn at_least(mut self, must: f64) -> Self {
+        self.promise = Some(Promise { bound: Bound::AtLeast, must, hope: None });
+        self
+    }
+
+    /// Adds to a promise what it would like to be.
+    pub fn hoping(mut self, hope: f64) -> Self {
+        if let Some(promise) = &mut self.promise {
+            promise.hope = Some(hope);
+        }
+        self
+    }
+
+    /// The verdict, by the median.
+    pub fn verdict(&self) -> Verdict {
+        let Ok(found) = &self.found else { return Verdict::Skipped };
+        let Some(Promise { bound, must, hope }) = self.promise else { return Verdict::Shown };
+        match hope {
+            Some(hope) if bound.holds(found.median, hope) => Verdict::Hoped,
+            _ if bound.holds(found.median, must) => Verdict::Kept,
+            _ => Verdict::Missed,
+        }
+    }
+
+    /// The line as JSON.
+    pub fn to_json(&self) -> Value {
+        let (found, skipped) = match &self.found {
+            Ok(found) => (json!({"median": found.median, "min": found.min, "max": found.max}), None),
+            Err(why) => (Value::Null, Some(why)),
+        };
+        json!({
+            "what": self.what,
+            "unit": self.unit,
+            "bound": self.promise.map(|promise| promise.bound.sign()),
+            "must": self.promise.map(|promise| promise.must),
+            "hope": self.promise.and_then(|promise| promise.hope),
+            "found": found,
+            "skipped": skipped,
+            "verdict": self.verdict().to_string(),
+        })
+    }
+}
+
+impl Bound {
+    fn holds(self, found: f64, limit: f64) -> bool {
+        match self {
+            Self::AtMost => found <= limit,
+            Self::AtLeast => found >= limit,
+        }
+    }
+
+    const fn sign(self) -> &'static str {
+        match self {
+            Self::AtMost => "<=",
+            Self::AtLeast => ">=",
+        }
+    }
+}
+
+/// The heading that goes with a [`Line`]'s text.
+pub fn heading() -> String {
+    let heading = format!("{:<70} {:>9} {:>19} {:>8} {:>8}  verdict", "what", "median", "min .. max", "must", "hope");
+    format!("{heading}\n{}", "-".repeat(heading.len()))
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = format!("{} [{}]", self.what, self.unit);
+        let (must, hope) = self.promise.map_or(Default::default(), |Promise { bound, must, hope }| {
+            let limit = |limit| format!("{} {limit}", bound.sign());
+            (limit(must), hope.map_or(String::new(), limit))
+        });
+        let (median, range) = match &self.found {
+            Ok(found) => (figure(found.median), format!("{} .. {}", figure(found.min), figure(found.max))),
+            Err(_) => Default::default(),
+        };
+        write!(f, "{what:<70} {median:>9} {range:>19} {must:>8} {hope:>8}  {}", self.verdict())?;
+        match &self.found {
+            Ok(_) => Ok(()),
+            Err(why) => write!(f, ": {why}"),
+        }
+    }
+}
+
+/// Three digits or so.
+fn figure(figure: f64) -> String {
+    match figure.abs() {
+        0.0 => "0".to_owned(),
+        ..10.0 => format!("{figure:.2}"),
+        ..1000.0 => format!("{figure:.1}"),
+        _ => format!("{figure:.0}"),
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Hoped => "hope",
+            Self::Kept => "must",
+            Self::Missed => "MISSED",
+            Self::Shown => "",
+            Self::Skipped => "SKIPPED",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(figure: f64) -> Line {
+        Line::new("it", "ns", Ok(Spread::of(vec![figure])))
+    }
+
+    #[test]
+    fn limit_itself_is_kept() {
+        let at_most = [18.1, 18.0, 13.1, 13.0].map(|figure| found(figure).at_most(18.0).hoping(13.0).verdict());
+        assert_eq!(at_most, [Verdict::Missed, Verdict::Kept, Verdict::Kept, Verdict::Hoped]);
+        let at_least = [41.9, 42.0, 49.9, 50.0].map(|figure| found(figure).at_least(42.0).hoping(50.0).verdict());
+        assert_eq!(at_least, [Verdict::Missed, Verdict::Kept, Verdict::Kept, Verdict::Hoped]);
+    }
+
+    #[test]
+    fn figure_that_could_not_be_had_is_skipped_with_its_reason() {
+        let line = Line::new("it", "x", Err("no valgrind".to_owned())).at_most(1.0);
+        assert_eq!(line.verdict(), Verdict::Skipped);
+        assert!(line.to_string().ends_with("SKIPPED: no valgrind"));
+        assert_eq!(line.to_json()["skipped"], "no valgrind");
+    }
+}
