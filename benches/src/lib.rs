@@ -16,6 +16,7 @@ pub mod handoff;
 pub mod receiver;
 pub mod smoltcp_peer;
 
+#[allow(unsafe_code)]
 pub mod allocations;
 pub mod cores;
 pub mod outside;
