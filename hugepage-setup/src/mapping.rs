@@ -177,20 +177,36 @@ impl Mapping {
 
 /// Locks all memory that the process has and will have, so that no page of code or data is ever fetched from a disk.
 ///
-/// From then on every new allocation counts towards RLIMIT_MEMLOCK and fails beyond it, so the limit should be unlimited
-/// (or the process privileged) before this is called.
+/// Refused where RLIMIT_MEMLOCK binds this process: from then on every new allocation would count towards it, and the
+/// first one beyond (a thread's stack, a pool) would end the process instead of leaving it unlocked.
 ///
 /// # Errors
 /// The kernel's refusal, with the limit and the ways to raise it. Nothing is locked then.
 pub fn lock_all() -> Result<(), LockAllError> {
-    // SAFETY: mlockall takes no pointer and changes no byte.
-    match check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }) {
-        Ok(()) => Ok(()),
-        Err(why) => {
-            let limit = Machine::discover(&Roots::default()).unwrap_or_default().memlock;
-            Err(LockAllError { limit, why })
-        }
+    let limit = Machine::discover(&Roots::default()).unwrap_or_default().memlock;
+    let refused = |why| LockAllError { limit, why };
+    if let Some(soft) = limit.soft {
+        lock_beyond(soft).map_err(refused)?;
     }
+    // SAFETY: mlockall takes no pointer and changes no byte.
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }).map_err(refused)
+}
+
+/// Whether this process may lock more than `limit` bytes. It is tried, because a capability listed in /proc may be one
+/// of a container's user namespace, which the kernel does not ask here. The addresses have no memory behind them.
+fn lock_beyond(limit: u64) -> io::Result<()> {
+    let len = limit.saturating_add(SMALL) as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so nothing of ours is replaced.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: exactly the range above; ONFAULT touches nothing.
+    let result = check(unsafe { libc::mlock2(start, len, libc::MLOCK_ONFAULT) });
+    // SAFETY: exactly the range above, of which nobody else knows; a failure would leave addresses unused.
+    unsafe { libc::munmap(start, len) };
+    result
 }
 
 /// Refuses what would bring the out-of-memory killer: it ends somebody else's process rather than fail ours.

@@ -278,7 +278,7 @@ impl std::error::Error for LockWarning {}
 pub struct LockAllError {
     /// RLIMIT_MEMLOCK.
     pub limit: Limit,
-    /// What the kernel said.
+    /// What the kernel said, to the lock itself or to a try beyond the limit.
     pub why: io::Error,
 }
 

@@ -247,6 +247,24 @@ fn lock_all_names_the_limit_when_refused() {
 }
 
 #[test]
+fn process_under_a_limit_can_allocate_after_lock_all() {
+    let test = "process_under_a_limit_can_allocate_after_lock_all";
+    if !is_again() {
+        // With one thread and one heap the process has less memory than the usual limit of 8 MiB, so the kernel itself
+        // would lock all of it, and then refuse what comes later.
+        return again(test, |command| as_nobody(command.env("MALLOC_ARENA_MAX", "1").arg("--test-threads=1")));
+    }
+    let limit = Machine::discover(&Roots::default()).unwrap().memlock.soft;
+    let Some(limit) = limit.filter(|limit| *limit < 1 << 28) else {
+        println!("SKIPPED {test}: memory may be locked without a limit here");
+        return;
+    };
+    let refused = hugepages::lock_all().is_err();
+    let allocated = Vec::<u8>::new().try_reserve_exact(limit as usize + 4096).is_ok();
+    assert_eq!((refused, allocated), (true, true));
+}
+
+#[test]
 fn lock_all_locks_what_comes_later_too() {
     if !is_again() {
         return again("lock_all_locks_what_comes_later_too", |command| command);
