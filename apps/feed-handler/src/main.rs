@@ -1,3 +1,108 @@
-//! Stub.
+//! `feed-handler`: the command line over the library. The summary goes to standard output, everything else to standard
+//! error.
+//!
+//! Exit codes: 0 all is well and adds up, 1 something failed, 2 the command line or the configuration makes no sense.
 
-fn main() {}
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use feed_handler::args::{Cli, Command, ReplayArgs, SummaryFormat};
+use feed_handler::report::Summary;
+use feed_handler::{Error, Event, Progress, replay};
+use wirepath::worker::StopFlag;
+
+fn main() -> ExitCode {
+    let Command::Replay(args) = Cli::parse().command;
+    match run(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("feed-handler: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Replays, prints the summary, and says what failed.
+fn run(args: &ReplayArgs) -> Result<ExitCode, Error> {
+    let plan = args.plan()?;
+    let stop = StopFlag::on_signals().map_err(Error::failed)?;
+    let mut console = Console::new(args);
+    let mut summary = replay(&plan, &stop, |event| console.tell(&event))?;
+    console.clear_line();
+    summary.limit_tops(args.tops_shown());
+    print(&summary, args.summary)?;
+    for failure in &summary.failures {
+        eprintln!("feed-handler: {failure}");
+    }
+    Ok(if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(summary: &Summary, format: SummaryFormat) -> Result<(), Error> {
+    let text = match format {
+        SummaryFormat::Text => summary.to_string(),
+        SummaryFormat::Json => serde_json::to_string(summary).map_err(Error::failed)? + "\n",
+    };
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // A reader that has gone (`| head`) is no reason to fail.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::Failed(format!("the summary cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Standard error while it runs: notices as lines, and a progress line that replaces itself on a terminal.
+struct Console {
+    quiet: bool,
+    verbose: bool,
+    is_terminal: bool,
+    line_len: usize,
+}
+
+impl Console {
+    fn new(args: &ReplayArgs) -> Self {
+        Self { quiet: args.quiet, verbose: args.verbose, is_terminal: io::stderr().is_terminal(), line_len: 0 }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        if self.quiet {
+            return;
+        }
+        match event {
+            Event::Notice(sentence) => {
+                self.clear_line();
+                eprintln!("feed-handler: {sentence}");
+            }
+            Event::Built(text) if self.verbose => {
+                self.clear_line();
+                eprintln!("{}", text.trim_end());
+            }
+            Event::Built(_) => {}
+            Event::Progress(progress) => self.show(progress),
+        }
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        let Progress { seconds, packets, messages, messages_per_second, gaps } = progress;
+        let line = format!(
+            "{seconds:4.0} s  {packets} packets  {messages} messages  {:.2} M messages/s  {gaps} gaps",
+            messages_per_second / 1e6
+        );
+        if self.is_terminal {
+            eprint!("\r{line:<width$}", width = self.line_len);
+            self.line_len = line.len();
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Makes room for whole lines.
+    fn clear_line(&mut self) {
+        if self.line_len > 0 {
+            eprint!("\r{:width$}\r", "", width = self.line_len);
+            self.line_len = 0;
+        }
+    }
+}

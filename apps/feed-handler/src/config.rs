@@ -1,0 +1,441 @@
+//! The configuration file: TOML, read strictly. A key that is not known, an address that is no group, a port that is no
+//! port: each is refused with its line and column, before anything starts.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
+use std::path::Path;
+
+use exchange_sim::Group;
+use market::Window;
+use market::sequence::{First, Policy};
+use serde::Deserialize;
+use toml::Spanned;
+use wirepath::device::pcap::Pace;
+use wirepath::mem::BURST_MAX;
+use wirepath::pipeline::ChecksumPolicy;
+
+use crate::error::Error;
+use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, SetConfig};
+use crate::format::Format;
+use crate::plan::{self, CapacityPlan, Placement, WorkerPlan};
+
+/// A whole file. Everything in it may be left out.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    worker: WorkerSection,
+    device: DeviceSection,
+    checksums: ChecksumsSection,
+    arbitration: ArbitrationSection,
+    books: BooksSection,
+    channels: Vec<Spanned<ChannelSection>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WorkerSection {
+    cpu: Option<Cpu>,
+    burst: Option<BurstLen>,
+    buffers: Option<Count>,
+    hugepages: Hugepages,
+    latency_every: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DeviceSection {
+    pace: Option<PaceWord>,
+    frame_len_max: Option<FrameLen>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ChecksumsSection {
+    udp: ChecksumWord,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ArbitrationSection {
+    window_packets: Option<WindowPackets>,
+    window_us: Option<u64>,
+    first: FirstWord,
+    restart_distance: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct BooksSection {
+    instruments: Option<Count>,
+    orders: Option<Count>,
+    levels: Option<Count>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChannelSection {
+    name: Spanned<String>,
+    format: Spanned<Format>,
+    lines: Spanned<Vec<LineSection>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LineSection {
+    name: Option<String>,
+    group: Spanned<Group>,
+    port: Port,
+    #[serde(default)]
+    sources: Vec<Sender>,
+    vlan: Option<Vlan>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Hugepages {
+    #[default]
+    Prefer,
+    Require,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ChecksumWord {
+    #[default]
+    AcceptPartial,
+    Verify,
+    Ignore,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FirstWord {
+    #[default]
+    One,
+    Anywhere,
+}
+
+/// Declares a number or word that is checked where it stands, so that the error has its line and column.
+macro_rules! checked {
+    ($($name:ident($inner:ty) from $from:literal as $from_type:ty: $check:expr;)*) => { $(
+        #[derive(Clone, Copy, Debug, Deserialize)]
+        #[serde(try_from = $from)]
+        struct $name($inner);
+
+        impl TryFrom<$from_type> for $name {
+            type Error = String;
+
+            fn try_from(value: $from_type) -> Result<Self, String> {
+                let check: fn($from_type) -> Result<$inner, String> = $check;
+                check(value).map(Self)
+            }
+        }
+    )* };
+}
+
+checked! {
+    BurstLen(usize) from "i64" as i64: |value| within(value, 1, BURST_MAX as u64, "frames in a burst");
+    Count(usize) from "i64" as i64: |value| within(value, 1, 1 << 32, "items");
+    WindowPackets(usize) from "i64" as i64: |value| within(value, 0, 4_096, "packets that wait");
+    FrameLen(usize) from "i64" as i64: |value| within(value, 64, 65_000, "bytes of a frame");
+    Port(u16) from "i64" as i64: |value| within(value, 1, 65_535, "a port").map(|port| port as u16);
+    Vlan(u16) from "i64" as i64: |value| within(value, 1, 4_094, "a VLAN").map(|vlan| vlan as u16);
+    PaceWord(Pace) from "String" as String: |text| plan::parse_pace(&text);
+    Sender(Ipv4Addr) from "String" as String: |text| parse_sender(&text);
+}
+
+/// The number of a core, or the word `any`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged, expecting = "use the number of a core, or \"any\"")]
+enum Cpu {
+    Core(usize),
+    Word(CpuWord),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CpuWord {
+    Any,
+}
+
+fn within(value: i64, least: u64, most: u64, what: &str) -> Result<usize, String> {
+    match u64::try_from(value) {
+        Ok(value) if (least..=most).contains(&value) => Ok(value as usize),
+        _ => Err(format!("{value} is out of range for {what}: use {least} to {most}")),
+    }
+}
+
+fn parse_sender(text: &str) -> Result<Ipv4Addr, String> {
+    const FORM: &str = "use the address of a sender, for example 198.51.100.1";
+    let address: Ipv4Addr = text.parse().map_err(|_| format!("{text:?} is not an IPv4 address; {FORM}"))?;
+    if address.is_multicast() || address.is_broadcast() || address.is_unspecified() {
+        return Err(format!("{address} cannot send; {FORM}"));
+    }
+    Ok(address)
+}
+
+/// What the parser says, without the names of Rust's types.
+fn in_words(message: &str) -> String {
+    let number =
+        ["i64", "u32", "u64", "usize"].iter().find_map(|name| message.strip_suffix(&format!("expected {name}")));
+    number.map_or_else(|| message.trim_end().to_owned(), |before| format!("{before}expected a whole number, 0 or more"))
+}
+
+/// Where in a file something is wrong, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fault {
+    at: Range<usize>,
+    what: String,
+}
+
+impl Fault {
+    fn new(at: Range<usize>, what: impl fmt::Display) -> Self {
+        Self { at, what: what.to_string() }
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Error::Failed(format!("cannot read the configuration {}: {error}; check the path", path.display()))
+        })?;
+        Self::parse(&text).map_err(|fault| {
+            let (line, column) = line_and_column(&text, fault.at.start);
+            Error::Usage(format!("{} line {line}, column {column}: {}", path.display(), fault.what))
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, Fault> {
+        let config: Self = toml::from_str(text)
+            .map_err(|error| Fault::new(error.span().unwrap_or(0..0), in_words(error.message())))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Finds what no key shows alone.
+    fn check(&self) -> Result<(), Fault> {
+        let mut names = HashMap::new();
+        let mut groups: HashMap<SocketAddrV4, String> = HashMap::new();
+        for channel in &self.channels {
+            let section = channel.get_ref();
+            let (name, lines) = (section.name.get_ref(), section.lines.get_ref());
+            if names.insert(name.clone(), ()).is_some() {
+                return Err(Fault::new(section.name.span(), format!("two channels are called {name:?}")));
+            }
+            if lines.is_empty() || lines.len() > LINES_MAX {
+                let what = format!("channel {name:?} has {} lines: give it 1 to {LINES_MAX}", lines.len());
+                return Err(Fault::new(section.lines.span(), what));
+            }
+            self.check_format(section)?;
+            for line in lines {
+                let group = line.address();
+                if let Some(other) = groups.insert(group, name.clone()) {
+                    let what = format!("{group} is a line of channel {other:?} already: a group is one line only");
+                    return Err(Fault::new(line.group.span(), what));
+                }
+            }
+        }
+        if groups.len() > GROUPS_MAX
+            && let Some(channel) = self.channels.last()
+        {
+            let what = format!("{} groups are more than the {GROUPS_MAX} of one worker", groups.len());
+            return Err(Fault::new(channel.span(), what));
+        }
+        Ok(())
+    }
+
+    /// One worker decodes one format, so that its data path has no branch on it.
+    fn check_format(&self, section: &ChannelSection) -> Result<(), Fault> {
+        let format = *section.format.get_ref();
+        let at = section.format.span();
+        if format == Format::Itch50File {
+            return Err(Fault::new(at, "a plain file has no channels: leave them out and use --format itch50-file"));
+        }
+        match self.format() {
+            Some(first) if first != format => {
+                let what = format!("{format} beside {first}: one worker decodes one format, so give each its own file");
+                Err(Fault::new(at, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The format of the channels, where there are any.
+    pub fn format(&self) -> Option<Format> {
+        self.channels.first().map(|channel| *channel.get_ref().format.get_ref())
+    }
+
+    /// The pace of a replay, where the file says one.
+    pub fn pace(&self) -> Option<Pace> {
+        self.device.pace.map(|word| word.0)
+    }
+
+    /// Bytes of the longest frame.
+    pub fn frame_len_max(&self) -> usize {
+        self.device.frame_len_max.map_or(plan::FRAME_LEN_MAX, |len| len.0)
+    }
+
+    /// What to do about UDP checksums.
+    pub fn checksum(&self) -> ChecksumPolicy {
+        match self.checksums.udp {
+            ChecksumWord::AcceptPartial => ChecksumPolicy::AcceptPartial,
+            ChecksumWord::Verify => ChecksumPolicy::Verify,
+            ChecksumWord::Ignore => ChecksumPolicy::Ignore,
+        }
+    }
+
+    /// Where and how the worker runs.
+    pub fn worker(&self) -> WorkerPlan {
+        let usual = WorkerPlan::default();
+        WorkerPlan {
+            placement: match self.worker.cpu {
+                None => usual.placement,
+                Some(Cpu::Core(core)) => Placement::Core(core),
+                Some(Cpu::Word(CpuWord::Any)) => Placement::Any,
+            },
+            burst_len: self.worker.burst.map_or(usual.burst_len, |burst| burst.0),
+            buffers: self.worker.buffers.map(|count| count.0),
+            require_hugepages: matches!(self.worker.hugepages, Hugepages::Require),
+            latency_every: self.worker.latency_every.unwrap_or(usual.latency_every),
+        }
+    }
+
+    /// Where numbers begin, and what is a restart.
+    pub fn policy(&self) -> Policy {
+        let usual = Policy::default();
+        let first = match self.arbitration.first {
+            FirstWord::One => First::FromOne,
+            FirstWord::Anywhere => First::Anywhere,
+        };
+        Policy { first, restart_distance: self.arbitration.restart_distance.unwrap_or(usual.restart_distance) }
+    }
+
+    /// How long a hole may stay open.
+    pub fn window(&self) -> Window {
+        Window {
+            packets: self.arbitration.window_packets.map_or(plan::WINDOW_PACKETS, |packets| packets.0),
+            wait_ns: self.arbitration.window_us.map_or(Window::default().wait_ns, |us| us.saturating_mul(1_000)),
+        }
+    }
+
+    /// Memory for the books of a channel.
+    pub fn capacity(&self) -> CapacityPlan {
+        let count = |count: Option<Count>| count.map(|count| count.0);
+        CapacityPlan {
+            instruments: count(self.books.instruments),
+            orders: count(self.books.orders),
+            levels: count(self.books.levels),
+        }
+    }
+
+    /// The channels and their lines.
+    pub fn sets(&self) -> Vec<SetConfig> {
+        self.channels.iter().map(|channel| channel.get_ref().set()).collect()
+    }
+}
+
+impl ChannelSection {
+    fn set(&self) -> SetConfig {
+        let letters = ('A'..).map(String::from);
+        let lines = self.lines.get_ref().iter().zip(letters).map(|(line, letter)| LineConfig {
+            name: line.name.clone().unwrap_or(letter),
+            group: line.address(),
+            vlan: line.vlan.map(|vlan| vlan.0),
+            senders: line.sources.iter().map(|sender| sender.0).collect(),
+        });
+        SetConfig { name: self.name.get_ref().clone(), lines: lines.collect() }
+    }
+}
+
+impl LineSection {
+    fn address(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.group.get_ref().address(), self.port.0)
+    }
+}
+
+/// Counted from 1, as editors do; columns are characters.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks that a file is refused at this line and column, in words that contain `says`.
+    fn refused(text: &str, line: usize, column: usize, says: &str) {
+        let fault = Config::parse(text).expect_err(text);
+        assert_eq!(line_and_column(text, fault.at.start), (line, column), "{text}\n{}", fault.what);
+        assert!(fault.what.contains(says), "{says:?} is not in {:?}", fault.what);
+        assert!(!fault.what.contains('\n'), "one sentence: {:?}", fault.what);
+    }
+
+    fn channel(lines: &str) -> String {
+        format!("[[channels]]\nname = \"c\"\nformat = \"iex-tops\"\nlines = [\n{lines}\n]\n")
+    }
+
+    #[test]
+    fn unknown_key_is_refused_where_it_stands() {
+        refused("[worker]\nburst = 32\nbrust = 1\n", 3, 1, "brust");
+        refused("[wroker]\n", 1, 2, "wroker");
+        refused(&channel("{ group = \"239.1.1.1\", prot = 1 }"), 5, 24, "prot");
+    }
+
+    #[test]
+    fn value_out_of_range_is_refused_with_the_range() {
+        refused("[worker]\nburst = 65\n", 2, 9, "use 1 to 64");
+        refused("[worker]\nburst = 0\n", 2, 9, "use 1 to 64");
+        refused("[worker]\nburst = \"many\"\n", 2, 9, "expected a whole number");
+        refused("[worker]\ncpu = -1\n", 2, 7, "number of a core");
+        refused("[device]\npace = \"fast\"\n", 2, 8, "10x");
+        refused("[checksums]\nudp = \"maybe\"\n", 2, 7, "accept-partial");
+    }
+
+    #[test]
+    fn line_that_cannot_be_is_refused() {
+        refused(&channel("{ group = \"10.0.0.1\", port = 1 }"), 5, 11, "not a multicast address");
+        refused(&channel("{ group = \"239.1.1.1\", port = 0 }"), 5, 31, "use 1 to 65535");
+        refused(&channel("{ group = \"239.1.1.1\", port = 1, vlan = 4095 }"), 5, 41, "4094");
+        refused(&channel("{ group = \"239.1.1.1\", port = 1, sources = [\"239.1.1.2\"] }"), 5, 44, "cannot send");
+        refused(&channel("{ group = \"239.1.1.1\" }"), 5, 1, "port");
+    }
+
+    #[test]
+    fn channels_that_contradict_each_other_are_refused() {
+        refused(&channel(""), 4, 9, "1 to 4");
+        let line = "{ group = \"239.1.1.1\", port = 1 }";
+        refused(&channel(&format!("{line},\n{line}")), 6, 11, "already");
+        let two = format!("{}{}", channel(line), channel(&line.replace(".1.1.1", ".1.1.2")));
+        refused(&two, 8, 8, "two channels are called");
+        let other = two.replacen("\"c\"", "\"d\"", 1).replacen("iex-tops", "iex-deep", 1);
+        refused(&other, 9, 10, "one worker decodes one format");
+        refused(&channel(line).replace("iex-tops", "itch50-file"), 3, 10, "--format itch50-file");
+        refused(&channel(line).replace("iex-tops", "itch"), 3, 10, "mold-itch50, iex-tops");
+    }
+
+    #[test]
+    fn file_that_is_no_toml_is_refused() {
+        refused("[worker\n", 1, 8, "");
+    }
+
+    #[test]
+    fn empty_file_is_the_defaults() {
+        let config = Config::parse("").unwrap();
+        assert_eq!(config.worker().burst_len, 32);
+        assert_eq!(config.checksum(), ChecksumPolicy::AcceptPartial);
+        assert!(config.sets().is_empty() && config.format().is_none());
+    }
+
+    #[test]
+    fn example_file_holds() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("example.toml");
+        let config = Config::read(&path).unwrap();
+        assert_eq!(config.format(), Some(Format::MoldItch50));
+        assert_eq!(config.sets()[0].lines.len(), 2);
+    }
+}

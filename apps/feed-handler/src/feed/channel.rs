@@ -1,0 +1,168 @@
+//! One channel: a sequence of messages with its arbiter, decoder and books.
+
+use market::book::Capacity;
+use market::framing::{Header, Messages, Packet, Session};
+use market::sequence::Policy;
+use market::{Arbiter, Books, Codec, Fate, Framing, Gap, Line, MessageCounts, Output, Window};
+use wirepath::mem::Held;
+
+use super::{LINES_MAX, Live};
+use crate::format::Protocol;
+
+/// Which channel: the lines it comes by, and the channel's number in the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) set: u16,
+    pub(super) channel: u32,
+}
+
+pub(super) struct Channel<P: Protocol> {
+    pub(super) key: Key,
+    session: Session,
+    pub(super) arbiter: Arbiter<Held>,
+    pub(super) decoder: Decoder<P>,
+    pub(super) gaps: GapLog,
+    /// Messages in packets that should have waited and could not: no buffer to spare, or a chain of buffers.
+    pub(super) not_kept: u64,
+}
+
+/// Turns messages into books.
+pub(super) struct Decoder<P: Protocol> {
+    codec: P::Codec,
+    pub(super) counts: MessageCounts,
+    pub(super) books: P::Books,
+}
+
+/// The first gaps of a channel. Those beyond the room are in the counters only.
+pub(super) struct GapLog {
+    pub(super) gaps: Vec<Gap>,
+}
+
+impl GapLog {
+    /// More than a day on a good network has; 16 KiB a channel.
+    pub(super) const GAPS_MAX: usize = 1024;
+
+    fn push(&mut self, gap: Gap) {
+        if self.gaps.len() < Self::GAPS_MAX {
+            self.gaps.push(gap);
+        }
+    }
+}
+
+impl<P: Protocol> Channel<P> {
+    /// Memory for a channel that is not known yet.
+    pub(super) fn new(policy: Policy, window: Window, capacity: Capacity) -> Self {
+        Self {
+            key: Key { set: 0, channel: 0 },
+            session: Session::default(),
+            arbiter: Arbiter::new(LINES_MAX, policy, window),
+            decoder: Decoder { codec: P::Codec::default(), counts: MessageCounts::new(), books: P::books(capacity) },
+            gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
+            not_kept: 0,
+        }
+    }
+
+    /// The channel `key`, of which the first packet has come.
+    pub(super) fn open(mut self, key: Key, session: Session) -> Self {
+        self.key = key;
+        self.session = session;
+        self
+    }
+
+    /// Whether `header` belongs to the session that this channel carries.
+    pub(super) fn is_twin(&self, header: &Header) -> bool {
+        self.key.channel == header.channel && self.session == header.session
+    }
+
+    /// Takes a packet that `line` brought. `hold` keeps its bytes where it has to wait.
+    #[inline]
+    pub(super) fn hear(
+        &mut self,
+        line: Line,
+        packet: &Packet<'_, P::Framing>,
+        now_ns: u64,
+        hold: impl FnOnce() -> Option<Held>,
+        live: &Live,
+    ) {
+        self.expire(now_ns, live);
+        match self.arbiter.offer(line, &packet.header, now_ns) {
+            Fate::Deliver { skip } => live.messages.add(self.decoder.process(packet.messages(), skip)),
+            Fate::Keep => self.keep(packet, hold()),
+            Fate::Discard => {}
+        }
+        self.drain(now_ns, live);
+    }
+
+    /// Gives up a hole whose time is over.
+    #[inline]
+    pub(super) fn expire(&mut self, now_ns: u64, live: &Live) {
+        if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+            self.drain(now_ns, live);
+        }
+    }
+
+    /// Does what the arbiter says until it has no more to say.
+    #[inline]
+    pub(super) fn drain(&mut self, now_ns: u64, live: &Live) {
+        while let Some(output) = self.arbiter.poll(now_ns) {
+            self.act(output, live);
+        }
+    }
+
+    #[cold]
+    fn act(&mut self, output: Output<Held>, live: &Live) {
+        match output {
+            Output::Deliver { handle, skip } => {
+                // It was whole when it was kept, and held bytes do not change.
+                if let Some(packet) = handle.bytes().and_then(|bytes| P::Framing::parse(bytes).ok()) {
+                    live.messages.add(self.decoder.process(packet.messages(), skip));
+                    self.session = packet.header.session;
+                }
+            }
+            Output::Discard { handle } => drop(handle),
+            Output::Gap(gap) => {
+                live.gaps.inc();
+                live.missing.add(gap.len());
+                self.gaps.push(gap);
+                self.decoder.books.mark_stale();
+            }
+            Output::Restart => self.decoder.restart(),
+            Output::EndOfSession => {}
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, packet: &Packet<'_, P::Framing>, held: Option<Held>) {
+        // A datagram that came in fragments lies in a chain of buffers, which the framing cannot read again.
+        let kept = match held {
+            Some(held) if held.bytes().is_some() => self.arbiter.keep(held).is_ok(),
+            _ => false,
+        };
+        if !kept {
+            self.not_kept += u64::from(packet.header.count);
+        }
+    }
+}
+
+impl<P: Protocol> Decoder<P> {
+    /// Decodes all messages but the first `skip`, and applies them. Returns how many that were.
+    #[inline]
+    fn process(&mut self, mut messages: Messages<'_, P::Framing>, skip: u32) -> u64 {
+        for _ in 0..skip {
+            messages.next();
+        }
+        let mut processed = 0;
+        for message in messages {
+            processed += 1;
+            if let Some(event) = self.codec.decode_counted(message, &mut self.counts) {
+                self.books.apply(&event);
+            }
+        }
+        processed
+    }
+
+    fn restart(&mut self) {
+        self.codec = P::Codec::default();
+        self.books.clear();
+    }
+}

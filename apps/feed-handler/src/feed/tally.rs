@@ -1,0 +1,158 @@
+//! What a feed did, as plain values that leave the worker's thread at the end.
+
+use core::net::SocketAddrV4;
+
+use market::arbitration::{HoleCounts, LineCounts};
+use market::book::BookCounts;
+use market::sequence::SequenceCounts;
+use market::{BookIdx, Books, Gap, MessageCounts, Symbol, TopOfBook};
+
+use super::channel::{Channel, GapLog};
+use super::{Feed, Latency};
+use crate::format::Protocol;
+
+/// The whole feed.
+#[derive(Clone, Debug)]
+pub struct FeedTally {
+    /// In the order of their first packets.
+    pub channels: Vec<ChannelTally>,
+    /// How long packets took.
+    pub latency: Latency,
+}
+
+/// One channel.
+#[derive(Clone, Debug)]
+pub struct ChannelTally {
+    /// What the operator calls it, or its first group.
+    pub name: String,
+    /// Its number in the packets.
+    pub channel: u32,
+    /// Delivered, duplicate, late and missing messages.
+    pub sequence: SequenceCounts,
+    /// What became of holes.
+    pub holes: HoleCounts,
+    /// Messages that should have waited and could not.
+    pub not_kept: u64,
+    /// Messages by type, and those that could not be decoded.
+    pub messages: MessageCounts,
+    /// The first gaps, up to [`ChannelTally::GAPS_MAX`].
+    pub gaps: Vec<Gap>,
+    /// Each line that was heard or configured.
+    pub lines: Vec<LineTally>,
+    /// What was built.
+    pub books: BooksTally,
+}
+
+/// One line of a channel.
+#[derive(Clone, Debug)]
+pub struct LineTally {
+    /// `A`, `B` …, or as configured.
+    pub name: String,
+    /// Where it comes in.
+    pub group: SocketAddrV4,
+    /// What it did.
+    pub counts: LineCounts,
+}
+
+/// The books of one channel.
+#[derive(Clone, Debug)]
+pub struct BooksTally {
+    /// Instruments that were mentioned.
+    pub instruments: usize,
+    /// Of these, with a bid and an offer.
+    pub two_sided: usize,
+    /// Of these, not to be trusted, as messages are missing.
+    pub stale: usize,
+    /// What happened to them.
+    pub counts: BookCounts,
+    /// Best bid and offer of those that were asked for.
+    pub tops: Vec<Top>,
+}
+
+/// Best bid and offer of one instrument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Top {
+    /// The instrument.
+    pub symbol: Symbol,
+    /// Its best prices.
+    pub top: TopOfBook,
+    /// Messages of its channel are missing.
+    pub stale: bool,
+}
+
+/// Whose top of book is wanted at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tops {
+    /// Every instrument's.
+    All,
+    /// So many of those with prices, the ones with a bid and an offer first.
+    First(usize),
+}
+
+impl ChannelTally {
+    /// Gaps that are listed at most; [`SequenceCounts::gaps`] counts all.
+    pub const GAPS_MAX: usize = GapLog::GAPS_MAX;
+}
+
+impl<P: Protocol> Feed<P> {
+    /// Everything that happened so far.
+    pub fn tally(&self, tops: Tops) -> FeedTally {
+        let channels = self.channels.iter().map(|channel| self.channel_tally(channel, tops)).collect();
+        FeedTally { channels, latency: self.sampler.latency() }
+    }
+
+    fn channel_tally(&self, channel: &Channel<P>, tops: Tops) -> ChannelTally {
+        let set = &self.sets[usize::from(channel.key.set)];
+        let sources = || set.lines.iter().map(|&source| &self.sources[source as usize]);
+        let first = sources().map(|source| source.group).min();
+        let mut lines: Vec<_> = sources()
+            .zip(channel.arbiter.lines())
+            .map(|(source, counts)| LineTally {
+                name: source.name.clone().unwrap_or_default(),
+                group: source.group,
+                counts,
+            })
+            .collect();
+        if set.name.is_none() {
+            // Which line a learned set heard first is chance; the lower address is line A.
+            lines.sort_by_key(|line| line.group);
+            lines.iter_mut().zip('A'..).for_each(|(line, letter)| line.name = letter.to_string());
+        }
+        ChannelTally {
+            name: set.name.clone().or(first.map(|group| group.to_string())).unwrap_or_default(),
+            channel: channel.key.channel,
+            sequence: *channel.arbiter.counts(),
+            holes: *channel.arbiter.holes(),
+            not_kept: channel.not_kept,
+            messages: channel.decoder.counts.clone(),
+            gaps: channel.gaps.gaps.clone(),
+            lines,
+            books: books_tally(&channel.decoder.books, tops),
+        }
+    }
+}
+
+fn books_tally(books: &impl Books, tops: Tops) -> BooksTally {
+    let all = || {
+        (0..books.len() as u32).map(BookIdx).map(|idx| Top {
+            symbol: books.symbol(idx),
+            top: books.top(idx),
+            stale: books.is_stale(idx),
+        })
+    };
+    let is_priced = |top: &Top| top.top.bid_qty > 0 || top.top.ask_qty > 0;
+    let two_sided = |top: &Top| top.top.bid_qty > 0 && top.top.ask_qty > 0;
+    let wanted = match tops {
+        Tops::All => all().collect(),
+        Tops::First(count) => {
+            all().filter(two_sided).chain(all().filter(|top| is_priced(top) && !two_sided(top))).take(count).collect()
+        }
+    };
+    BooksTally {
+        instruments: books.len(),
+        two_sided: all().filter(two_sided).count(),
+        stale: all().filter(|top| top.stale).count(),
+        counts: *books.counts(),
+        tops: wanted,
+    }
+}

@@ -1,0 +1,193 @@
+//! The formats, and what each of them is made of: a framing, a codec and books. [`Format`] is the operator's word;
+//! [`Protocol`] is the same at compile time, so that the data path has no branch on it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use market::book::Capacity;
+use market::framing::cboe_unit::UnitHeader;
+use market::framing::iex_tp::IexHeader;
+use market::framing::mold_udp64::MoldHeader;
+use market::framing::{CboeUnit, IexTp, MoldUdp64};
+use market::{Books, Codec, Deep10, Framing, Itch50, LevelBooks, OrderBooks, Pitch, Quotes, Tops16};
+
+/// What the operator calls a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub enum Format {
+    /// TotalView-ITCH 5.0 in MoldUDP64.
+    MoldItch50,
+    /// TOPS 1.6 in IEX-TP.
+    IexTops,
+    /// DEEP 1.0 in IEX-TP.
+    IexDeep,
+    /// Multicast PITCH 2 in Cboe sequenced units.
+    CboePitch,
+    /// A plain file of ITCH 5.0 messages, two bytes of length before each.
+    Itch50File,
+}
+
+impl Format {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Self; 5] = [Self::MoldItch50, Self::IexTops, Self::IexDeep, Self::CboePitch, Self::Itch50File];
+
+    /// The word on the command line and in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MoldItch50 => "mold-itch50",
+            Self::IexTops => "iex-tops",
+            Self::IexDeep => "iex-deep",
+            Self::CboePitch => "cboe-pitch",
+            Self::Itch50File => "itch50-file",
+        }
+    }
+
+    /// A message type as the format's own specification writes it: a letter, or a number where types are numbers.
+    pub fn kind_name(self, kind: u8) -> String {
+        match self {
+            Self::CboePitch => format!("0x{kind:02x}"),
+            _ => kind.escape_ascii().to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|format| format.name() == text);
+        known.ok_or_else(|| format!("no such format: use {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+impl TryFrom<String> for Format {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// A format at compile time.
+pub trait Protocol: 'static {
+    /// How messages travel.
+    type Framing: Framing;
+    /// What they mean.
+    type Codec: Codec + Default;
+    /// What is built from them.
+    type Books: Books;
+
+    /// Whether groups that carry the same session are lines of one channel. Where the wire names no session, a group
+    /// is a channel of its own unless the configuration says otherwise.
+    const HAS_SESSIONS: bool;
+
+    /// Whether the packet carries this format's messages, where its header tells.
+    fn carries(raw: &<Self::Framing as Framing>::Raw) -> bool;
+
+    /// Empty books; takes all their memory.
+    fn books(capacity: Capacity) -> Self::Books;
+
+    /// Memory for the books of one channel where the operator asked for nothing else.
+    fn capacity() -> Capacity;
+}
+
+/// See [`Format::MoldItch50`]. Plain files travel the same way: see [`crate::device::ItchFileDevice`].
+#[derive(Debug)]
+pub enum MoldItch50 {}
+
+/// See [`Format::IexTops`].
+#[derive(Debug)]
+pub enum IexTops {}
+
+/// See [`Format::IexDeep`].
+#[derive(Debug)]
+pub enum IexDeep {}
+
+/// See [`Format::CboePitch`].
+#[derive(Debug)]
+pub enum CboePitch {}
+
+impl Protocol for MoldItch50 {
+    type Framing = MoldUdp64;
+    type Codec = Itch50;
+    type Books = OrderBooks;
+    const HAS_SESSIONS: bool = true;
+
+    fn carries(_raw: &MoldHeader) -> bool {
+        true
+    }
+
+    fn books(capacity: Capacity) -> OrderBooks {
+        OrderBooks::new(capacity)
+    }
+
+    /// A whole Nasdaq day: some 190 MB.
+    fn capacity() -> Capacity {
+        Capacity::default()
+    }
+}
+
+impl Protocol for IexTops {
+    type Framing = IexTp;
+    type Codec = Tops16;
+    type Books = Quotes;
+    const HAS_SESSIONS: bool = true;
+
+    fn carries(raw: &IexHeader) -> bool {
+        raw.protocol == IexHeader::TOPS_1_6
+    }
+
+    fn books(capacity: Capacity) -> Quotes {
+        Quotes::new(capacity.books)
+    }
+
+    fn capacity() -> Capacity {
+        Capacity { books: 16_384, orders: 0, levels: 0 }
+    }
+}
+
+impl Protocol for IexDeep {
+    type Framing = IexTp;
+    type Codec = Deep10;
+    type Books = LevelBooks;
+    const HAS_SESSIONS: bool = true;
+
+    fn carries(raw: &IexHeader) -> bool {
+        raw.protocol == IexHeader::DEEP_1_0
+    }
+
+    fn books(capacity: Capacity) -> LevelBooks {
+        LevelBooks::new(capacity.books, capacity.levels)
+    }
+
+    fn capacity() -> Capacity {
+        Capacity { books: 16_384, orders: 0, levels: 1 << 19 }
+    }
+}
+
+impl Protocol for CboePitch {
+    type Framing = CboeUnit;
+    type Codec = Pitch;
+    type Books = OrderBooks;
+    /// A unit's number is the same on its real-time group and on its gap-response group, and their sequences are not.
+    const HAS_SESSIONS: bool = false;
+
+    fn carries(_raw: &UnitHeader) -> bool {
+        true
+    }
+
+    fn books(capacity: Capacity) -> OrderBooks {
+        OrderBooks::new(capacity)
+    }
+
+    /// One unit of some thirty: 20 MB.
+    fn capacity() -> Capacity {
+        Capacity { books: 2_048, orders: 1 << 18, levels: 1 << 16 }
+    }
+}

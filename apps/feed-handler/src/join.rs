@@ -1,0 +1,93 @@
+//! A node between IPv4 and UDP that joins each group at its first datagram, so that a capture of unknown groups is
+//! heard from the first packet on, in one pass: the group is joined before the datagram reaches the UDP node.
+
+use core::net::SocketAddrV4;
+
+use wirepath::mem::Mbuf;
+use wirepath::pipeline::{Cx, Node, Outline};
+use wirepath::proto::{ConsumerId, Flow, Found, Group};
+use wirepath::wire::{Ipv4Header, UdpHeader};
+use zerocopy::FromBytes;
+
+/// An app that takes groups as they come.
+pub trait Learner {
+    /// A datagram to a group that nobody joined has come. The consumer that shall have it, or `None` where there are too
+    /// many; it then ends as `udp/drop/no_consumer`.
+    fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId>;
+}
+
+/// Which groups are joined by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learning {
+    /// None: the operator named them.
+    Off,
+    /// Every group but those of 224.0.0.0/24, where routers and hosts speak to each other (RFC 5771 4).
+    On,
+}
+
+/// Joins groups and hands every packet on.
+pub struct Join<U> {
+    learning: Learning,
+    next: U,
+}
+
+impl<U> Join<U> {
+    /// The node in front of `next`.
+    pub fn new(learning: Learning, next: U) -> Self {
+        Self { learning, next }
+    }
+}
+
+impl<A: Learner, U: Node<A>> Node<A> for Join<U> {
+    #[inline]
+    fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        if self.learning == Learning::On
+            && let Some(group) = group(&mbuf)
+            && is_unknown(group, cx)
+        {
+            join(group, app, cx);
+        }
+        self.next.push(mbuf, app, cx);
+    }
+
+    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
+        self.next.tick(app, cx);
+    }
+
+    fn kept(&self) -> usize {
+        self.next.kept()
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        let says = match self.learning {
+            Learning::Off => "off: the groups are named",
+            Learning::On => "joins each group at its first datagram",
+        };
+        outline.node("join", says, |outline| self.next.outline(outline));
+    }
+}
+
+/// Where a datagram goes, if that is a group that may be joined. The IPv4 header lies behind the UDP header.
+#[inline]
+fn group(mbuf: &Mbuf) -> Option<SocketAddrV4> {
+    let (ipv4, _) = Ipv4Header::ref_from_prefix(mbuf.behind(mbuf.l3_len())?).ok()?;
+    let (udp, _) = UdpHeader::ref_from_prefix(mbuf.bytes()).ok()?;
+    let destination = ipv4.destination();
+    let is_local_control = destination.octets()[..3] == [224, 0, 0];
+    let is_group = destination.is_multicast() && !is_local_control && udp.destination_port() != 0;
+    is_group.then(|| SocketAddrV4::new(destination, udp.destination_port()))
+}
+
+#[inline]
+fn is_unknown(group: SocketAddrV4, cx: &Cx<'_>) -> bool {
+    // Only connected flows look at the remote end, and a group is never connected.
+    matches!(cx.sockets.lookup(Flow { local: group, remote: group }), Found::Nobody)
+}
+
+#[cold]
+fn join<A: Learner>(group: SocketAddrV4, app: &mut A, cx: &mut Cx<'_>) {
+    if let Some(consumer) = app.on_new_group(group) {
+        // A table that is full refuses; the datagram then ends with a name in the UDP node.
+        let _ = cx.sockets.join(consumer, Group::new(*group.ip(), group.port()));
+    }
+}

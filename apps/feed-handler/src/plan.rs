@@ -1,0 +1,188 @@
+//! What a user wants, all of it known and checked before anything starts: flags over the configuration over defaults.
+
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use market::Window;
+use market::book::Capacity;
+use market::sequence::Policy;
+use wirepath::device::fault::FaultConfig;
+use wirepath::device::pcap::Pace;
+use wirepath::mem::BURST_MAX;
+use wirepath::pipeline::ChecksumPolicy;
+
+use crate::feed::{SetConfig, Tops};
+use crate::format::Format;
+
+/// A replay, as it was asked for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The capture, or the file of messages.
+    pub input: PathBuf,
+    /// What is in it.
+    pub format: Format,
+    /// How fast it is replayed.
+    pub pace: Pace,
+    /// Frames to receive at most.
+    pub packets_max: Option<u64>,
+    /// The worker.
+    pub worker: WorkerPlan,
+    /// Bytes of the longest frame: longer ones are counted and dropped.
+    pub frame_len_max: usize,
+    /// What to do about UDP checksums.
+    pub checksum: ChecksumPolicy,
+    /// Where numbers begin.
+    pub policy: Policy,
+    /// How long a hole may stay open.
+    pub window: Window,
+    /// Memory for the books of one channel; `None` for what the format usually needs.
+    pub capacity: CapacityPlan,
+    /// The channels that the configuration names; empty for all groups.
+    pub sets: Vec<SetConfig>,
+    /// The groups that flags name; empty for all.
+    pub groups: Vec<SocketAddrV4>,
+    /// Faults on the way from the capture to the worker; `None` for no fault device at all.
+    pub faults: Option<FaultConfig>,
+    /// Where to write what the worker receives.
+    pub capture: Option<PathBuf>,
+    /// The truth file of exchange-sim to be compared with.
+    pub truth: Option<PathBuf>,
+    /// Whose top of book is in the summary.
+    pub tops: Tops,
+}
+
+/// Where and how the worker runs.
+#[derive(Clone, Debug)]
+pub struct WorkerPlan {
+    /// Its core.
+    pub placement: Placement,
+    /// Frames in a turn at most, up to [`BURST_MAX`].
+    pub burst_len: usize,
+    /// Buffers of its pool; `None` for the sum of what its parts need.
+    pub buffers: Option<usize>,
+    /// Without hugepages it does not start.
+    pub require_hugepages: bool,
+    /// One packet of so many is timed; 0 for none.
+    pub latency_every: u32,
+}
+
+/// Which core a worker is pinned to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The last one that the process may use: the first is where a system does most of its own work.
+    #[default]
+    Last,
+    /// This one.
+    Core(usize),
+    /// None: the scheduler moves it about.
+    Any,
+}
+
+/// What the operator said about the memory of books.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CapacityPlan {
+    /// Instruments.
+    pub instruments: Option<usize>,
+    /// Orders that rest at one time.
+    pub orders: Option<usize>,
+    /// Prices at one time.
+    pub levels: Option<usize>,
+}
+
+/// A jumbo frame of 9,216 bytes with two VLAN tags. Buffers that nobody touches cost address space only.
+pub const FRAME_LEN_MAX: usize = 9_216 + 14 + 8;
+/// See [`WorkerPlan::latency_every`].
+pub const LATENCY_EVERY: u32 = 7;
+/// Packets that may wait behind a hole. At 10 Gb/s some 80 full packets of a line pass in 100 µs, which is what lines
+/// of one site differ by; too few turn a burst into false gaps.
+pub const WINDOW_PACKETS: usize = 256;
+
+impl Default for WorkerPlan {
+    fn default() -> Self {
+        Self {
+            placement: Placement::default(),
+            burst_len: BURST_MAX / 2,
+            buffers: None,
+            require_hugepages: false,
+            latency_every: LATENCY_EVERY,
+        }
+    }
+}
+
+impl CapacityPlan {
+    /// What the operator said, and `usual` where nothing was said.
+    pub fn over(self, usual: Capacity) -> Capacity {
+        Capacity {
+            books: self.instruments.unwrap_or(usual.books),
+            orders: self.orders.unwrap_or(usual.orders),
+            levels: self.levels.unwrap_or(usual.levels),
+        }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "any" => Ok(Self::Any),
+            number => number.parse().map(Self::Core).map_err(|_| "use the number of a core, or any".to_owned()),
+        }
+    }
+}
+
+/// Reads `full`, `recorded` or a factor such as `10x`.
+pub fn parse_pace(text: &str) -> Result<Pace, String> {
+    let factor = match text {
+        "full" => return Ok(Pace::FullSpeed),
+        "recorded" => return Ok(Pace::Recorded),
+        _ => text.strip_suffix('x').and_then(|number| number.parse::<f64>().ok()),
+    };
+    match factor {
+        Some(factor) if factor.is_finite() && factor > 0.0 => Ok(Pace::Times(factor)),
+        _ => Err("use full, recorded, or how many times as fast as recorded, such as 10x".to_owned()),
+    }
+}
+
+/// Reads `GROUP:PORT`.
+pub fn parse_group(text: &str) -> Result<SocketAddrV4, String> {
+    const FORM: &str = "use GROUP:PORT, for example 233.54.12.111:26477";
+    let (group, port) = text.split_once(':').ok_or(FORM)?;
+    let group: exchange_sim::Group = group.parse()?;
+    match port.parse() {
+        Ok(port) if port > 0 => Ok(SocketAddrV4::new(group.address(), port)),
+        _ => Err(format!("not a port from 1 to 65535; {FORM}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pace_that_is_none_is_refused() {
+        for text in ["", "x", "0x", "-1x", "nanx", "infx", "fast", "10"] {
+            assert!(parse_pace(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_pace("full"), Ok(Pace::FullSpeed));
+        assert_eq!(parse_pace("recorded"), Ok(Pace::Recorded));
+        assert_eq!(parse_pace("2.5x"), Ok(Pace::Times(2.5)));
+    }
+
+    #[test]
+    fn group_that_is_none_is_refused_with_an_example() {
+        for text in ["239.1.1.1", "239.1.1.1:0", "239.1.1.1:70000", "10.0.0.1:1", "224.0.0.5:1", "feed:1", ""] {
+            let refused = parse_group(text).unwrap_err();
+            assert!(refused.contains("example"), "{text}: {refused}");
+        }
+        assert_eq!(parse_group("239.1.1.1:5"), Ok("239.1.1.1:5".parse().unwrap()));
+    }
+
+    #[test]
+    fn placement_is_a_core_or_any() {
+        assert_eq!("3".parse(), Ok(Placement::Core(3)));
+        assert_eq!("any".parse(), Ok(Placement::Any));
+        assert!("-1".parse::<Placement>().is_err());
+    }
+}

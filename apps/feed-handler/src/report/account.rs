@@ -1,0 +1,140 @@
+//! The two sums that must come out: no packet and no message ends without a name.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wirepath::counters::{Reading, Snapshot};
+
+use super::Run;
+use crate::feed::ChannelTally;
+use crate::replay::WORKER;
+
+/// What became of packets: `read + duplicated = delivered + dropped + merged + held`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PacketAccount {
+    /// Read from the file.
+    pub read: u64,
+    /// Copied by the fault device.
+    pub duplicated: u64,
+    /// Datagrams that the feed took.
+    pub delivered: u64,
+    /// Dropped for a named reason, from the device to the feed.
+    pub dropped: u64,
+    /// Fragments that went into a datagram beside its first.
+    pub merged: u64,
+    /// Neither: fragments without their rest, and what was still in the device when a signal came.
+    pub held: u64,
+    /// Packets that ended without a name.
+    pub unnamed: u64,
+}
+
+/// What became of messages: `received = delivered + duplicates + late + not_kept`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MessageAccount {
+    /// On all lines.
+    pub received: u64,
+    /// In order, each once.
+    pub delivered: u64,
+    /// Delivered before.
+    pub duplicates: u64,
+    /// Given up before.
+    pub late: u64,
+    /// Should have waited for its turn, and there was no buffer for it.
+    pub not_kept: u64,
+    /// Delivered and not decoded.
+    pub undecoded: u64,
+    /// Decoded.
+    pub decoded: u64,
+}
+
+impl PacketAccount {
+    pub(super) fn new(counters: &Snapshot, run: &Run) -> Self {
+        let at_device: u64 = drops(counters).iter().filter(|(name, _)| name.starts_with("rx.")).map(|(_, n)| n).sum();
+        let by_faults: u64 =
+            drops(counters).iter().filter(|(name, _)| name.starts_with("fault.")).map(|(_, n)| n).sum();
+        let read = count(counters, "rx/frames") + at_device;
+        let duplicated = count(counters, "fault/rx/duplicated");
+        // A signal finds frames between the file and the worker.
+        let in_device = if run.stopped || run.limited {
+            (read + duplicated).saturating_sub(at_device + by_faults + count(counters, "frames"))
+        } else {
+            0
+        };
+        Self {
+            read,
+            duplicated,
+            delivered: count(counters, "feed/packets"),
+            dropped: drops(counters).values().sum(),
+            merged: count(counters, "ipv4/fragments_merged"),
+            held: run.held + in_device,
+            unnamed: run.unnamed,
+        }
+    }
+
+    /// Whether it adds up.
+    pub fn holds(&self) -> bool {
+        self.read + self.duplicated == self.delivered + self.dropped + self.merged + self.held && self.unnamed == 0
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        let Self { read, duplicated, delivered, dropped, merged, held, unnamed } = self;
+        (!self.holds()).then(|| {
+            format!(
+                "packets do not add up: {read} read + {duplicated} copied are not {delivered} delivered + {dropped} dropped \
+                 + {merged} merged + {held} held, {unnamed} without a name; this is a bug, please report it"
+            )
+        })
+    }
+}
+
+impl MessageAccount {
+    pub(super) fn new(channels: &[ChannelTally]) -> Self {
+        let sum = |count: fn(&ChannelTally) -> u64| channels.iter().map(count).sum();
+        Self {
+            received: sum(|channel| channel.lines.iter().map(|line| line.counts.messages).sum()),
+            delivered: sum(|channel| channel.sequence.delivered),
+            duplicates: sum(|channel| channel.sequence.duplicates),
+            late: sum(|channel| channel.sequence.late),
+            not_kept: sum(|channel| channel.not_kept),
+            undecoded: sum(|channel| channel.messages.total() - channel.messages.decoded()),
+            decoded: sum(|channel| channel.messages.decoded()),
+        }
+    }
+
+    /// Whether it adds up.
+    pub fn holds(&self) -> bool {
+        self.received == self.delivered + self.duplicates + self.late + self.not_kept
+            && self.delivered == self.decoded + self.undecoded
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        let Self { received, delivered, duplicates, late, not_kept, undecoded, decoded } = self;
+        (!self.holds()).then(|| {
+            format!(
+                "messages do not add up: {received} received are not {delivered} delivered + {duplicates} duplicates + \
+                 {late} late + {not_kept} not kept, or these not {decoded} decoded + {undecoded} not; this is a bug, \
+                 please report it"
+            )
+        })
+    }
+}
+
+/// A counter of the worker; 0 where there is none of that name.
+pub(super) fn count(counters: &Snapshot, name: &str) -> u64 {
+    counters.count(&format!("{WORKER}/{name}")).unwrap_or(0)
+}
+
+/// Every reason for which something was dropped, as `ethernet.other_vlan`, with how often.
+pub(super) fn drops(counters: &Snapshot) -> BTreeMap<String, u64> {
+    let mut drops = BTreeMap::new();
+    for sample in &counters.samples {
+        let Reading::Counter(dropped) = sample.reading else { continue };
+        let Some(name) = sample.name.strip_prefix(WORKER).and_then(|name| name.strip_prefix('/')) else { continue };
+        if let Some((node, reason)) = name.split_once("/drop/")
+            && dropped > 0
+        {
+            drops.insert(format!("{}.{reason}", node.replace('/', ".")), dropped);
+        }
+    }
+    drops
+}

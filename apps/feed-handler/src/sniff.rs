@@ -1,0 +1,211 @@
+//! What a file looks like: its first packets tried against every format, so that a wrong `--format` is answered with the
+//! right one instead of a summary full of zeros.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use market::framing::ItchFile;
+use market::{Codec, Framing, Itch50};
+use wirepath::device::pcap::{Problem, Reader};
+use wirepath::wire::{EtherType, EthernetFrame, Ipv4Packet, Protocol as IpProtocol, UdpHeader};
+
+use crate::error::Error;
+use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
+use crate::plan::Plan;
+
+/// Frames that are looked at: enough to get past what else is on a wire, few enough not to be noticed.
+const FRAMES_MAX: u64 = 4_096;
+/// Messages at the front of a plain file that all have to be known.
+const MESSAGES_MAX: usize = 64;
+/// Bytes of a file that are looked at for them.
+const BEGINNING_LEN: u64 = 8_192;
+
+/// What the beginning of a file is.
+#[derive(Debug)]
+enum Looks {
+    /// A capture.
+    Capture(Survey),
+    /// A file of ITCH messages.
+    ItchFile,
+    /// Something else, or nothing that can be read.
+    Other,
+}
+
+/// What is in the first packets of a capture.
+#[derive(Debug, Default)]
+struct Survey {
+    frames: u64,
+    /// Datagrams to each group.
+    groups: BTreeMap<SocketAddrV4, u64>,
+    /// Datagrams to groups that are whole packets of each capture format.
+    decodes: [u64; 4],
+}
+
+/// The formats that captures hold, in the order of [`Survey::decodes`].
+const CAPTURED: [Format; 4] = [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch];
+
+/// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it says nothing: the worker
+/// will find out.
+pub fn check(plan: &Plan) -> Result<(), Error> {
+    // A pipe gives its bytes once only.
+    if !plan.input.is_file() {
+        return Ok(());
+    }
+    let file = plan.input.display();
+    let refused = match (look(&plan.input), plan.format) {
+        (Looks::Capture(survey), Format::Itch50File) => {
+            format!("{file} is a capture and not a plain file of messages; {}", survey.advice())
+        }
+        (Looks::Capture(survey), format) if survey.contradicts(format) => {
+            format!(
+                "{file} does not hold {format}: no packet of its first {} decodes; {}",
+                survey.frames,
+                survey.advice()
+            )
+        }
+        (Looks::ItchFile, format) if format != Format::Itch50File => {
+            format!(
+                "{file} is not a capture: it looks like a plain file of ITCH 5.0 messages, so use --format itch50-file"
+            )
+        }
+        (Looks::Other, Format::Itch50File) => format!(
+            "{file} is not a file of ITCH 5.0 messages: its beginning is not a two-byte length and a message of that \
+             length; give a BinaryFILE as Nasdaq publishes them, plain or gzip"
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::Failed(refused))
+}
+
+/// Says why a replay found no packet of its format.
+pub fn explain(plan: &Plan) -> String {
+    let (file, format) = (plan.input.display(), plan.format);
+    let survey = match look(&plan.input) {
+        Looks::Capture(survey) => survey,
+        Looks::ItchFile | Looks::Other => return format!("{file} holds no packet of {format}"),
+    };
+    if survey.frames == 0 {
+        return format!("{file} holds no packets: give a capture with traffic in it");
+    }
+    let named = plan.groups.iter().copied().chain(plan.sets.iter().flat_map(|set| &set.lines).map(|line| line.group));
+    let named: Vec<_> = named.collect();
+    if !named.is_empty() && !named.iter().any(|group| survey.groups.contains_key(group)) {
+        return format!("{file} has no packet to the groups that were named; it has {}", survey.groups_listed());
+    }
+    format!("{file} does not hold {format}: no packet decodes; {}", survey.advice())
+}
+
+impl Survey {
+    /// Nothing decodes as `format`, and something does as another.
+    fn contradicts(&self, format: Format) -> bool {
+        let own = CAPTURED.iter().position(|&captured| captured == format);
+        own.is_some_and(|own| self.decodes[own] == 0) && self.decodes.iter().any(|&count| count > 0)
+    }
+
+    /// What it looks like, and what to do.
+    fn advice(&self) -> String {
+        let best = (0..CAPTURED.len()).max_by_key(|&idx| self.decodes[idx]).filter(|&idx| self.decodes[idx] > 0);
+        if let Some(best) = best {
+            let format = CAPTURED[best];
+            return format!("it looks like {format} ({} packets do), so use --format {format}", self.decodes[best]);
+        }
+        if self.groups.is_empty() {
+            return "there is no UDP multicast in it: record where the feed arrives".to_owned();
+        }
+        format!("it has {}, in none of the formats {}", self.groups_listed(), CAPTURED.map(Format::name).join(", "))
+    }
+
+    fn groups_listed(&self) -> String {
+        const LISTED: usize = 4;
+        let listed: Vec<_> =
+            self.groups.iter().take(LISTED).map(|(group, count)| format!("{group} ({count} packets)")).collect();
+        let more = self.groups.len().saturating_sub(LISTED);
+        let more = if more > 0 { format!(" and {more} more groups") } else { String::new() };
+        if listed.is_empty() { "no groups at all".to_owned() } else { listed.join(", ") + &more }
+    }
+
+    fn look_at(&mut self, frame: &[u8]) {
+        self.frames += 1;
+        let Some((group, payload)) = datagram(frame) else { return };
+        if !group.ip().is_multicast() {
+            return;
+        }
+        *self.groups.entry(group).or_default() += 1;
+        let decodes = [
+            decodes::<MoldItch50>(payload),
+            decodes::<IexTops>(payload),
+            decodes::<IexDeep>(payload),
+            decodes::<CboePitch>(payload),
+        ];
+        for (count, decodes) in self.decodes.iter_mut().zip(decodes) {
+            *count += u64::from(decodes);
+        }
+    }
+}
+
+fn look(path: &Path) -> Looks {
+    match Reader::open(path) {
+        Ok(mut reader) => {
+            let mut survey = Survey::default();
+            while survey.frames < FRAMES_MAX
+                && let Ok(Some(record)) = reader.next()
+            {
+                survey.look_at(record.bytes);
+            }
+            Looks::Capture(survey)
+        }
+        Err(error) if matches!(error.problem(), Problem::NotACapture(_)) && is_itch_file(path) => Looks::ItchFile,
+        Err(_) => Looks::Other,
+    }
+}
+
+/// Where a whole UDP datagram of a frame goes, and its payload.
+fn datagram(frame: &[u8]) -> Option<(SocketAddrV4, &[u8])> {
+    let ethernet = EthernetFrame::parse(frame).ok().filter(|ethernet| ethernet.ethertype == EtherType::IPV4)?;
+    let ipv4 = Ipv4Packet::parse(ethernet.payload).ok()?;
+    if ipv4.header.protocol() != IpProtocol::UDP || ipv4.header.is_fragment() {
+        return None;
+    }
+    let (udp, payload) = UdpHeader::parse(ipv4.payload).ok()?;
+    let destination: Ipv4Addr = ipv4.header.destination();
+    Some((SocketAddrV4::new(destination, udp.destination_port()), payload))
+}
+
+/// The payload is a whole packet of the format, and all its messages are known.
+fn decodes<P: Protocol>(payload: &[u8]) -> bool {
+    let Ok(packet) = P::Framing::parse(payload) else { return false };
+    let mut codec = P::Codec::default();
+    P::carries(&packet.raw) && packet.messages().all(|message| codec.decode(message).is_ok())
+}
+
+/// Plain or gzip; the beginning is whole ITCH messages, with nothing unknown among them.
+fn is_itch_file(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let mut beginning = Vec::new();
+    if file.take(BEGINNING_LEN).read_to_end(&mut beginning).is_err() {
+        return false;
+    }
+    if beginning.starts_with(&[0x1f, 0x8b]) {
+        let mut inflated = Vec::new();
+        // The beginning of a gzip stream ends too early, and what was inflated by then is there.
+        let _ = MultiGzDecoder::new(&beginning[..]).take(BEGINNING_LEN).read_to_end(&mut inflated);
+        beginning = inflated;
+    }
+    let mut rest = &beginning[..];
+    let mut messages = 0;
+    while messages < MESSAGES_MAX
+        && let Some((message, behind)) = ItchFile::split(rest)
+    {
+        if Itch50.decode(message).is_err() {
+            // A length of zero ends a file.
+            return messages > 0 && message.is_empty();
+        }
+        rest = behind;
+        messages += 1;
+    }
+    messages > 0
+}
