@@ -259,6 +259,10 @@ impl Demux {
 
     /// Ends a connection and says whose it was.
     pub fn disconnect(&mut self, flow: Flow) -> Option<ConsumerId> {
+        // No flow has local port 0, and the table takes a key of all zeros for a free slot.
+        if flow.local.port() == 0 {
+            return None;
+        }
         let consumer = self.connections.remove(FlowKey::new(flow))?;
         let key = LocalKey::new(flow.local);
         let fan = self.locals.get(key).map(|target| target.word);

@@ -43,6 +43,14 @@ fn zero_address_and_zero_port_of_a_packet_find_nobody() {
 }
 
 #[test]
+fn flow_of_zeros_was_never_connected() {
+    let zero = end(ANY, 0);
+    let mut demux = demux(1, 1, 1);
+    assert_eq!(demux.disconnect(Flow { local: zero, remote: zero }), None);
+    assert_eq!(demux.connections(), 0);
+}
+
+#[test]
 fn port_zero_is_refused() {
     assert_eq!(demux(1, 1, 1).bind(end(HOST, 0), plain(1)), Err(DemuxError::NoPort));
     assert_eq!(demux(1, 1, 1).connect(flow(end(HOST, 0)), ConsumerId(1)), Err(DemuxError::NoPort));
