@@ -171,7 +171,8 @@ impl UdpSockets {
         self.join_with(consumer, group, |filters, membership| filters.join_source(membership, source))
     }
 
-    /// Sets the whole filter of a membership at once, joining where the consumer has not.
+    /// Sets the whole filter of a membership at once, joining where the consumer has not. Including nobody is leaving
+    /// the group on all ports (RFC 3678 4.1.3).
     pub fn set_filter(
         &mut self,
         consumer: ConsumerId,
@@ -179,6 +180,10 @@ impl UdpSockets {
         mode: FilterMode,
         sources: &[Ipv4Addr],
     ) -> Result<(), SocketError> {
+        if mode == FilterMode::Include && sources.is_empty() {
+            self.leave_all_ports(consumer, group);
+            return Ok(());
+        }
         self.join_with(consumer, group, |filters, membership| {
             filters.set(membership, mode, sources)?;
             filters.filter(membership).ok_or(FilterError::NotAMember)
@@ -205,6 +210,16 @@ impl UdpSockets {
                 Ok(())
             }
             None => Err(SocketError::Filter(FilterError::NotAMember)),
+        }
+    }
+
+    fn leave_all_ports(&mut self, consumer: ConsumerId, group: Group) {
+        let is_member = |binding: &Binding| {
+            let local = SocketAddrV4::new(group.group, binding.local.port());
+            binding.is_member(consumer, local, group.interface)
+        };
+        while let Some(place) = self.bindings.iter().position(is_member) {
+            self.remove(place);
         }
     }
 
@@ -241,26 +256,44 @@ impl UdpSockets {
         let local = SocketAddrV4::new(group.group, group.port);
         let bound = self.bindings.iter().any(|other| other.is_member(consumer, local, group.interface));
         let known = self.filters.filter(membership);
-        if !bound {
-            self.check_room()?;
-        }
-        let filter = match join(&mut self.filters, membership) {
-            // The group was joined on another port: that is the same filter.
-            Err(FilterError::AlreadyAMember) if !bound => known.ok_or(FilterError::AlreadyAMember)?,
-            joined => joined?,
-        };
         if bound {
+            join(&mut self.filters, membership)?;
             return Ok(());
         }
-        if let Err(error) = self.demux.bind(local, Subscriber { consumer, filter }) {
-            if known.is_none() {
-                self.filters.leave(membership)?;
+        self.check_room()?;
+        let filter = match known {
+            Some(filter) => self.join_second_port(local, Subscriber { consumer, filter }, membership, join)?,
+            None => {
+                let filter = join(&mut self.filters, membership)?;
+                if let Err(error) = self.demux.bind(local, Subscriber { consumer, filter }) {
+                    self.filters.leave(membership)?;
+                    return Err(error.into());
+                }
+                filter
             }
-            return Err(error.into());
-        }
+        };
         let kind = BindingKind::Member { filter, interface: group.interface };
         self.bindings.push(Binding { local, consumer, kind });
         Ok(())
+    }
+
+    /// The group was joined on another port: that is the same filter. The port comes first, because it can be taken
+    /// back, and what a change of the filter replaced cannot.
+    fn join_second_port(
+        &mut self,
+        local: SocketAddrV4,
+        subscriber: Subscriber,
+        membership: Membership,
+        join: impl FnOnce(&mut SourceFilters, Membership) -> Result<FilterId, FilterError>,
+    ) -> Result<FilterId, SocketError> {
+        self.demux.bind(local, subscriber)?;
+        match join(&mut self.filters, membership) {
+            Ok(_) | Err(FilterError::AlreadyAMember | FilterError::SourceListed) => Ok(subscriber.filter),
+            Err(error) => {
+                self.demux.unbind(local, subscriber);
+                Err(error.into())
+            }
+        }
     }
 
     fn remove(&mut self, place: usize) {
@@ -410,6 +443,28 @@ mod tests {
         assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, OTHER, at(1))), (vec![1], vec![]));
         sockets.set_filter(ANNE, group, FilterMode::Exclude, &[SENDER]).unwrap();
         assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, OTHER, at(1))), (vec![], vec![1]));
+    }
+
+    #[test]
+    fn including_nobody_leaves_the_group_on_all_ports() {
+        let mut sockets = sockets(8);
+        for port in [1, 2] {
+            sockets.join_source(ANNE, Group::new(GROUP, port), SENDER).unwrap();
+        }
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, SENDER, at(2))), (vec![1], vec![1]));
+        sockets.set_filter(ANNE, Group::new(GROUP, 1), FilterMode::Include, &[]).unwrap();
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, SENDER, at(2))), (vec![], vec![]));
+        assert_eq!((sockets.locals(), sockets.close(ANNE)), (0, 0));
+    }
+
+    #[test]
+    fn second_port_without_room_leaves_the_filter_as_it_was() {
+        let capacity = SocketCapacity { locals: 1, bindings: 8, connections: 1, sources: 8 };
+        let mut sockets = UdpSockets::new(capacity, HashSeed::new(1, 2));
+        sockets.join_source(ANNE, Group::new(GROUP, 1), SENDER).unwrap();
+        let refused = sockets.join_source(ANNE, Group::new(GROUP, 2), OTHER);
+        assert_eq!(refused, Err(SocketError::Demux(DemuxError::Full)));
+        assert_eq!(receivers(&sockets, OTHER, at(1)), []);
     }
 
     #[test]
