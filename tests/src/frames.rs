@@ -1,0 +1,130 @@
+//! Frames by the project's own emitters, and a hand that makes damaged checksums right.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use wirepath::wire::checksum::Sum;
+use wirepath::wire::{
+    EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpFields,
+    UdpHeader, VlanTags,
+};
+
+use crate::rig::{OURS, PEER, PEER_STATION, STATION};
+
+/// A datagram to be put into a frame, or into fragments.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The tags.
+    pub tags: VlanTags,
+    /// Who sends.
+    pub source: SocketAddrV4,
+    /// To whom.
+    pub destination: SocketAddrV4,
+    /// Identification, which fragments have in common.
+    pub identification: u16,
+    /// Options of the IPv4 header.
+    pub options: Vec<u8>,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+impl Frame {
+    /// From the peer to a group or to us.
+    pub fn to(destination: Ipv4Addr, port: u16, payload: &[u8]) -> Self {
+        Self {
+            tags: VlanTags::NONE,
+            source: SocketAddrV4::new(PEER, 7_000),
+            destination: SocketAddrV4::new(destination, port),
+            identification: 0,
+            options: Vec::new(),
+            payload: payload.to_vec(),
+        }
+    }
+
+    /// The frame in one piece.
+    pub fn emit(&self) -> Vec<u8> {
+        self.packet(&self.datagram(), 0, false)
+    }
+
+    /// The frames of its fragments, `len` bytes of the datagram in each; a multiple of 8.
+    pub fn fragments(&self, len: usize) -> Vec<Vec<u8>> {
+        let datagram = self.datagram();
+        let starts = (0..datagram.len()).step_by(len);
+        let piece = |start: usize| {
+            let end = (start + len).min(datagram.len());
+            self.packet(&datagram[start..end], start as u16, end < datagram.len())
+        };
+        starts.map(piece).collect()
+    }
+
+    fn datagram(&self) -> Vec<u8> {
+        let fields = UdpFields {
+            source_port: self.source.port(),
+            destination_port: self.destination.port(),
+            payload_len: self.payload.len(),
+        };
+        let mut header = UdpHeader::new(&fields).expect("a payload that fits a datagram");
+        header.fill_checksum(*self.source.ip(), *self.destination.ip(), &self.payload);
+        let mut bytes = vec![0; 8];
+        header.emit(&mut bytes).expect("8 bytes hold the header");
+        bytes.extend_from_slice(&self.payload);
+        bytes
+    }
+
+    fn packet(&self, payload: &[u8], offset: u16, more: bool) -> Vec<u8> {
+        let fields = Ipv4Fields {
+            source: *self.source.ip(),
+            destination: *self.destination.ip(),
+            protocol: Protocol::UDP,
+            ttl: 8,
+            tos: 0,
+            identification: self.identification,
+            dont_fragment: false,
+            payload_len: payload.len(),
+        };
+        let mut header = Ipv4Header::with_options(&fields, &self.options).expect("a payload that fits a packet");
+        header.set_fragment(offset, more);
+        let mut bytes = vec![0; 60];
+        let len = header.emit_with_options(&self.options, &mut bytes).expect("60 bytes hold the header");
+        bytes.truncate(len);
+        bytes.extend_from_slice(payload);
+        self.link(EtherType::IPV4, &bytes)
+    }
+
+    /// The Ethernet header and tags in front of any packet.
+    pub fn link(&self, ethertype: EtherType, packet: &[u8]) -> Vec<u8> {
+        let group = *self.destination.ip();
+        let dst = match group {
+            OURS => STATION,
+            _ if group.is_multicast() => MacAddr::multicast_ipv4(group),
+            _ => MacAddr::BROADCAST,
+        };
+        let header = EthernetHeader::new(EthernetFields { dst, src: PEER_STATION, ethertype });
+        let mut bytes = vec![0; 22];
+        let len = header.emit_tagged(&self.tags, &mut bytes).expect("22 bytes hold two tags");
+        bytes.truncate(len);
+        bytes.extend_from_slice(packet);
+        bytes
+    }
+}
+
+/// Makes the checksum of an IPv4 header right and takes that of a UDP header away, so that damage elsewhere reaches
+/// the checks behind. Leaves alone what is no IPv4 frame.
+pub fn mend(bytes: &mut [u8]) {
+    let Ok(frame) = EthernetFrame::parse(bytes) else { return };
+    let start = frame.header_len();
+    let Some(packet) = bytes.get_mut(start..) else { return };
+    let header_len = packet.first().map_or(0, |first| usize::from(first & 0xf) * 4);
+    if header_len < 20 || packet.len() < header_len {
+        return;
+    }
+    packet[10..12].fill(0);
+    let sum = Sum::of(&packet[..header_len]).finish();
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    let is_first = packet[6] & 0x1f == 0 && packet[7] == 0;
+    if packet[9] == Protocol::UDP.0
+        && is_first
+        && let Some(checksum) = packet.get_mut(header_len + 6..header_len + 8)
+    {
+        checksum.fill(0);
+    }
+}

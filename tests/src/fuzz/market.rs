@@ -1,0 +1,153 @@
+//! Exchange formats: packets are taken whole or refused whole, a written packet is the packet that was read, and each
+//! message is one event or one named error. What the events do to books is compared with a naive model in `books`.
+
+use market::framing::itch_file::{FileEnd, FileMessages, whole_blocks};
+use market::framing::{CboeUnit, IexTp, ItchFile, MoldUdp64};
+use market::{
+    Codec, Deep10, Event, Framing, FramingError, Itch50, MessageCounts, MessageError, PacketKind, PacketWriter, Pitch,
+    Tops16, deep10, itch50, pitch, tops16,
+};
+
+use super::books::{CheckedLevels, CheckedOrders, CheckedQuotes};
+
+/// MoldUDP64.
+pub(super) fn mold_udp64(data: &[u8]) {
+    framing::<MoldUdp64>(data, &[]);
+}
+
+/// IEX-TP; its second byte is reserved and written as zero.
+pub(super) fn iex_tp(data: &[u8]) {
+    framing::<IexTp>(data, &[1]);
+}
+
+/// The Cboe sequenced unit header.
+pub(super) fn cboe_unit(data: &[u8]) {
+    framing::<CboeUnit>(data, &[]);
+}
+
+/// A file of length-prefixed messages, whole and in chunks.
+pub(super) fn itch_file(data: &[u8]) {
+    framing::<ItchFile>(data, &[]);
+    let mut messages = FileMessages::new(data);
+    let count = messages.by_ref().count();
+    let walked = data.len() - messages.rest().len();
+    assert_eq!(messages.end() == FileEnd::Clean, walked == data.len());
+    assert_eq!(whole_blocks(data), walked);
+
+    // A reader that takes the file in pieces finds the same messages.
+    let (mut buffer, mut in_pieces) = (Vec::new(), 0);
+    for piece in data.chunks(5) {
+        buffer.extend_from_slice(piece);
+        let whole = whole_blocks(&buffer);
+        in_pieces += ItchFile::parse(&buffer[..whole]).expect("whole blocks are a packet").header.count as usize;
+        buffer.drain(..whole);
+    }
+    assert_eq!(in_pieces, count);
+}
+
+/// Parses and writes again; the bytes at `unkept` need not be kept.
+fn framing<F: Framing<Raw: PartialEq>>(data: &[u8], unkept: &[usize]) {
+    let packet = match F::parse(data) {
+        Ok(packet) => packet,
+        Err(error) => {
+            assert_eq!(error.name(), FramingError::NAMES[error.idx()]);
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let bodies: usize = packet.messages().map(|message| message.len() + F::PREFIX_LEN).sum();
+    assert_eq!(packet.messages().count(), packet.header.count as usize);
+    assert_eq!(F::HEADER_LEN + bodies, data.len(), "the messages fill the packet");
+    if data.len() > F::PACKET_LEN_MAX || packet.header.kind == PacketKind::EndOfSession {
+        return;
+    }
+    let mut out = vec![0; data.len()];
+    let mut writer = PacketWriter::<F>::new(packet.raw, &mut out).expect("there was a header");
+    for message in packet.messages() {
+        writer.push(message).expect("a packet that was read can be written");
+    }
+    let written = writer.finish();
+    let mut expected = data.to_vec();
+    for &idx in unkept {
+        expected[idx] = written[idx];
+    }
+    assert_eq!(written, expected);
+    let again = F::parse(written).expect("what was written can be read");
+    assert!(again.raw == packet.raw && again.header == packet.header);
+}
+
+/// ITCH 5.0 and the order books.
+pub(super) fn itch50(data: &[u8]) {
+    let mut books = CheckedOrders::new();
+    codec(
+        Itch50,
+        data,
+        |message| itch50::Message::parse(message).map(|view| view.as_bytes()),
+        |event| {
+            books.apply(event);
+        },
+    );
+}
+
+/// PITCH and the order books.
+pub(super) fn pitch(data: &[u8]) {
+    let mut books = CheckedOrders::new();
+    codec(
+        Pitch::default(),
+        data,
+        |message| pitch::Message::parse(message).map(|view| view.as_bytes()),
+        |event| {
+            books.apply(event);
+        },
+    );
+}
+
+/// TOPS 1.6 and the quotes.
+pub(super) fn tops16(data: &[u8]) {
+    let mut quotes = CheckedQuotes::new();
+    codec(
+        Tops16,
+        data,
+        |message| tops16::Message::parse(message).map(|view| view.as_bytes()),
+        |event| {
+            quotes.apply(event);
+        },
+    );
+}
+
+/// DEEP 1.0 and the books of levels.
+pub(super) fn deep10(data: &[u8]) {
+    let mut books = CheckedLevels::new();
+    codec(
+        Deep10,
+        data,
+        |message| deep10::Message::parse(message).map(|view| view.as_bytes()),
+        |event| {
+            books.apply(event);
+        },
+    );
+}
+
+/// Decodes `data` as a file of messages with two-byte lengths.
+fn codec<C: Codec>(
+    mut codec: C,
+    data: &[u8],
+    parse: impl Fn(&[u8]) -> Result<&[u8], MessageError>,
+    mut apply: impl FnMut(&Event),
+) {
+    let mut counts = MessageCounts::new();
+    let mut messages = 0;
+    for message in FileMessages::new(data) {
+        messages += 1;
+        let event = codec.decode_counted(message, &mut counts);
+        match parse(message) {
+            Ok(bytes) => assert_eq!(bytes, message),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        assert_eq!(event.is_some(), parse(message).is_ok());
+        if let Some(event) = event {
+            apply(&event);
+        }
+    }
+    assert_eq!(counts.total(), messages);
+}

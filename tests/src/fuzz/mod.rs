@@ -1,0 +1,75 @@
+//! Fuzz targets: functions that take any bytes and assert what must hold for all of them.
+//!
+//! A target panics where a promise is broken: a parser that fails on bytes, a walk that does not end, a header that
+//! reads differently once written, a machine that differs from a model of ten lines, a packet that vanished. The same
+//! functions serve three drivers: libFuzzer (`tests/fuzz`), the replay of the corpus and its mutations
+//! (`tests/tests/fuzz_corpus.rs`), and a person with a file (`corpus::check`).
+
+mod books;
+mod capture;
+mod counters;
+mod fault;
+mod input;
+mod market;
+mod pipeline;
+mod reassembly;
+mod ring;
+mod seeds;
+mod sequence;
+mod sockets;
+mod steering;
+mod wire;
+
+pub use input::Input;
+
+/// A target: its name, which is also the folder of its corpus, the function, and inputs that reach far into it.
+pub struct Target {
+    /// The name on the command line and in `tests/corpus`.
+    pub name: &'static str,
+    /// Panics where the input breaks a promise.
+    pub run: fn(&[u8]),
+    /// Inputs from the project's own emitters, where a fuzzer begins.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "ethernet", run: wire::ethernet, seeds: seeds::frames },
+    Target { name: "arp", run: wire::arp, seeds: seeds::arp },
+    Target { name: "ipv4", run: wire::ipv4, seeds: seeds::ipv4 },
+    Target { name: "icmpv4", run: wire::icmpv4, seeds: seeds::icmpv4 },
+    Target { name: "igmp", run: wire::igmp, seeds: seeds::igmp },
+    Target { name: "udp", run: wire::udp, seeds: seeds::udp },
+    Target { name: "tcp", run: wire::tcp, seeds: seeds::tcp },
+    Target { name: "pcap", run: capture::pcap, seeds: seeds::pcap },
+    Target { name: "pcapng", run: capture::pcap, seeds: seeds::pcapng },
+    Target { name: "pcap_gzip", run: capture::gzip, seeds: seeds::pcap_gzip },
+    Target { name: "mold_udp64", run: market::mold_udp64, seeds: seeds::mold_udp64 },
+    Target { name: "iex_tp", run: market::iex_tp, seeds: seeds::iex_tp },
+    Target { name: "cboe_unit", run: market::cboe_unit, seeds: seeds::cboe_unit },
+    Target { name: "itch_file", run: market::itch_file, seeds: seeds::itch_file },
+    Target { name: "itch50", run: market::itch50, seeds: seeds::itch_file },
+    Target { name: "pitch", run: market::pitch, seeds: seeds::pitch },
+    Target { name: "tops16", run: market::tops16, seeds: seeds::tops16 },
+    Target { name: "deep10", run: market::deep10, seeds: seeds::deep10 },
+    Target { name: "order_books", run: books::order_books, seeds: seeds::plans },
+    Target { name: "level_books", run: books::level_books, seeds: seeds::plans },
+    Target { name: "sequence", run: sequence::sequence, seeds: seeds::plans },
+    Target { name: "arbitration", run: sequence::arbitration, seeds: seeds::plans },
+    Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
+    Target { name: "steering", run: steering::rule, seeds: seeds::steering },
+    Target { name: "reassembly", run: reassembly::reassembly, seeds: seeds::plans },
+    Target { name: "demux", run: sockets::demux, seeds: seeds::plans },
+    Target { name: "source_filters", run: sockets::source_filters, seeds: seeds::plans },
+    Target { name: "ports", run: sockets::ports, seeds: seeds::plans },
+    Target { name: "udp_sockets", run: sockets::udp_sockets, seeds: seeds::plans },
+    Target { name: "fault", run: fault::device, seeds: seeds::fault },
+    Target { name: "lossy_ring", run: ring::lossy, seeds: seeds::plans },
+    Target { name: "lossless_ring", run: ring::lossless, seeds: seeds::plans },
+    Target { name: "pipeline", run: pipeline::pipeline, seeds: seeds::pipeline },
+];
+
+/// The target of that name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

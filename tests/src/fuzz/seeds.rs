@@ -1,0 +1,314 @@
+//! Where a fuzzer begins: inputs of the project's own emitters, a few for each target.
+
+use std::io::Write;
+use std::net::Ipv4Addr;
+
+use exchange_sim::{Feed, Settings, write_capture};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use market::framing::cboe_unit::UnitHeader;
+use market::framing::iex_tp::IexHeader;
+use market::framing::itch_file::RunHeader;
+use market::framing::mold_udp64::MoldHeader;
+use market::framing::{CboeUnit, IexTp, ItchFile, MoldUdp64};
+use market::{Framing, PacketWriter, deep10, pitch, tops16};
+use wirepath::counters::{Block, Capacity, Unit};
+use wirepath::wire::icmpv4::{Echo, TimeExceeded, Unreachable};
+use wirepath::wire::igmp::{IgmpSources, RecordKind, ReportWriter};
+use wirepath::wire::tcp::Timestamps;
+use wirepath::wire::{
+    ArpFields, ArpOperation, ArpPacket, EtherType, Icmpv4Message, IgmpMessage, IgmpQuery, IgmpVersion, MacAddr,
+    TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, VlanTag, VlanTags, ipv4 as ipv4_format,
+};
+
+use super::pipeline::{CONFIG_LEN, GROUPS, PORTS, step};
+use crate::frames::Frame;
+use crate::mutate::Random;
+use crate::rig::{OURS, PEER, PEER_STATION};
+
+const ROOM: &str = "the buffer is large enough";
+
+fn datagrams() -> Vec<Frame> {
+    let plain = Frame::to(GROUPS[0], PORTS[0], b"a datagram");
+    let tag = VlanTag::new(20).with_pcp(5);
+    let service = VlanTag::from_tci(EtherType::QINQ, 7);
+    vec![
+        Frame { tags: VlanTags::single(tag), ..plain.clone() },
+        Frame { tags: VlanTags::double([service, tag]), ..plain.clone() },
+        Frame { options: ipv4_format::ROUTER_ALERT.to_vec(), ..plain.clone() },
+        Frame { options: vec![1, 1, 0x83, 7, 4, 10, 0, 0, 9, 0, 0, 0], ..plain.clone() },
+        Frame::to(OURS, PORTS[0], &[]),
+        plain,
+    ]
+}
+
+pub(super) fn frames() -> Vec<Vec<u8>> {
+    let mut frames: Vec<_> = datagrams().iter().map(Frame::emit).collect();
+    frames.extend(arp().iter().map(|packet| Frame::to(Ipv4Addr::BROADCAST, 0, &[]).link(EtherType::ARP, packet)));
+    frames.push(b"02:00:5e:10:00:01".to_vec());
+    frames
+}
+
+pub(super) fn arp() -> Vec<Vec<u8>> {
+    [ArpOperation::Request, ArpOperation::Reply]
+        .map(|operation| {
+            let (sender_mac, target_mac) = (PEER_STATION, MacAddr::ZERO);
+            let mut bytes = vec![0; 46];
+            let fields = ArpFields { operation, sender_mac, sender_ip: PEER, target_mac, target_ip: OURS };
+            ArpPacket::new(&fields).emit(&mut bytes).expect(ROOM);
+            bytes
+        })
+        .into()
+}
+
+/// Without the link header.
+pub(super) fn ipv4() -> Vec<Vec<u8>> {
+    let untagged = datagrams().into_iter().map(|frame| Frame { tags: VlanTags::NONE, ..frame });
+    untagged
+        .flat_map(|frame| [vec![frame.emit()], frame.fragments(8)].concat())
+        .map(|frame| frame[14..].to_vec())
+        .collect()
+}
+
+/// Without the IPv4 header.
+pub(super) fn udp() -> Vec<Vec<u8>> {
+    let datagrams = [&b"a datagram"[..], b"odd", b""].map(|payload| Frame::to(GROUPS[0], PORTS[0], payload));
+    datagrams.map(|frame| frame.emit()[34..].to_vec()).into()
+}
+
+pub(super) fn icmpv4() -> Vec<Vec<u8>> {
+    let (quoted, data) = (&Frame::to(OURS, 1, b"12345678").emit()[14..], &b"ping"[..]);
+    let echo = Echo { identifier: 1, sequence: 2, data };
+    let messages = [
+        Icmpv4Message::EchoRequest(echo),
+        Icmpv4Message::EchoReply(echo),
+        Icmpv4Message::DestinationUnreachable { code: Unreachable::FragmentationNeeded { mtu: 1400 }, quoted },
+        Icmpv4Message::TimeExceeded { code: TimeExceeded::Ttl, quoted },
+        Icmpv4Message::ParameterProblem { code: 0, pointer: 9, quoted },
+        Icmpv4Message::Other { kind: 13, code: 0, rest: [0; 4], payload: data },
+    ];
+    messages.map(|message| written(|bytes| message.emit(bytes).expect(ROOM))).into()
+}
+
+pub(super) fn igmp() -> Vec<Vec<u8>> {
+    let sources = [[10, 0, 0, 7], [10, 0, 0, 8]];
+    let query = |version, sources| {
+        let (group, max_response_tenths) = (GROUPS[0], 100);
+        let query =
+            IgmpQuery { version, group, max_response_tenths, suppress: true, robustness: 2, interval_s: 125, sources };
+        written(|bytes| IgmpMessage::Query(query).emit(bytes).expect(ROOM))
+    };
+    let report = written(|bytes| {
+        let mut report = ReportWriter::new(bytes).expect(ROOM);
+        report.push(RecordKind::ChangeToExclude, GROUPS[0], []).expect(ROOM);
+        report.push(RecordKind::AllowNewSources, GROUPS[1], sources.map(Ipv4Addr::from)).expect(ROOM);
+        report.finish()
+    });
+    vec![
+        query(IgmpVersion::V1, IgmpSources::NONE),
+        query(IgmpVersion::V2, IgmpSources::NONE),
+        query(IgmpVersion::V3, IgmpSources::new(&sources)),
+        written(|bytes| IgmpMessage::ReportV2(GROUPS[0]).emit(bytes).expect(ROOM)),
+        written(|bytes| IgmpMessage::Leave(GROUPS[0]).emit(bytes).expect(ROOM)),
+        report,
+    ]
+}
+
+pub(super) fn tcp() -> Vec<Vec<u8>> {
+    let mut syn = TcpOptionList::EMPTY;
+    let timestamps = TcpOption::Timestamps(Timestamps { value: 1, echo_reply: 2 });
+    for option in [TcpOption::MaximumSegmentSize(1460), TcpOption::SackPermitted, TcpOption::WindowScale(7), timestamps]
+    {
+        syn.push(option).expect("a SYN has room for its options");
+    }
+    [&[][..], syn.as_bytes()]
+        .map(|options| {
+            let fields = TcpFields {
+                source_port: 1,
+                destination_port: 2,
+                seq: 3,
+                ack: 4,
+                flags: TcpFlags::SYN | TcpFlags::ACK,
+                window: 500,
+                urgent_pointer: 0,
+            };
+            let header = TcpHeader::new(&fields, options).expect("options of whole words");
+            written(|bytes| header.emit(options, bytes).expect(ROOM))
+        })
+        .into()
+}
+
+fn written(emit: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+    let mut bytes = vec![0; 128];
+    let len = emit(&mut bytes);
+    bytes.truncate(len);
+    bytes
+}
+
+/// The smallest day of the exchange simulator.
+fn day() -> Settings {
+    Settings { symbols: 1, messages: 40, ..Settings::default() }
+}
+
+pub(super) fn pcap() -> Vec<Vec<u8>> {
+    let mut capture = Vec::new();
+    write_capture(&day(), &mut capture).expect("memory takes every write");
+    capture.truncate(2_000);
+    let words = |words: &[u32], to_bytes: fn(u32) -> [u8; 4]| -> Vec<u8> {
+        words.iter().flat_map(|&word| to_bytes(word)).chain(*b"abcd").collect()
+    };
+    // Microseconds, in the two byte orders.
+    let classic = [0xa1b2_c3d4, 2 << 16 | 4, 0, 0, 65_535, 1, 1, 2, 4, 60];
+    let little = [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 65_535, 1, 1, 2, 4, 60];
+    vec![capture, words(&classic, u32::to_be_bytes), words(&little, u32::to_le_bytes)]
+}
+
+/// A section, an interface with a resolution of its own, an enhanced, a simple and an unknown block.
+pub(super) fn pcapng() -> Vec<Vec<u8>> {
+    let resolution = |ns: [u8; 4]| u32::from_ne_bytes(ns);
+    let file = |to_bytes: fn(u32) -> [u8; 4], option: u32| -> Vec<u8> {
+        let section = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
+        let interface = [1, 32, 1, 65_535, option, resolution([9, 0, 0, 0]), 0, 32];
+        let enhanced = [6, 36, 0, 0, 1_000_000, 4, 60, 0x6463_6261, 36];
+        let simple = [3, 20, 60, 0x6463_6261, 20];
+        let unknown = [0x0bad, 16, 7, 16];
+        let blocks = [&section[..], &interface, &enhanced, &unknown, &simple];
+        blocks.concat().into_iter().flat_map(to_bytes).collect()
+    };
+    vec![file(u32::to_le_bytes, 1 << 16 | 9), file(u32::to_be_bytes, 9 << 16 | 1)]
+}
+
+pub(super) fn pcap_gzip() -> Vec<Vec<u8>> {
+    let mut plain = [pcap(), pcapng()].concat();
+    plain[0].truncate(400);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&plain[0]).expect("memory takes every write");
+    plain.push(encoder.finish().expect("memory takes every write"));
+    plain
+}
+
+/// The packets of the day, the end of the session among them.
+pub(super) fn mold_udp64() -> Vec<Vec<u8>> {
+    let feed = Feed::new(&day()).expect("the settings are sound");
+    let mut payloads: Vec<_> = feed.map(|departure| departure.packet.payload.to_vec()).collect();
+    payloads.dedup();
+    payloads.truncate(4);
+    let heartbeat =
+        PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"SESSION001", 9), &mut [0; 20]).expect(ROOM).finish().to_vec();
+    payloads.push(heartbeat);
+    payloads.push(MoldHeader::emit_end_of_session(*b"SESSION001", 9).to_vec());
+    payloads
+}
+
+pub(super) fn iex_tp() -> Vec<Vec<u8>> {
+    let raw =
+        IexHeader { protocol: IexHeader::TOPS_1_6, channel: 1, session: 2, count: 0, offset: 0, seq: 1, sent_ns: 5 };
+    let few = messages(&tops16::Message::LENGTHS[..3], 0);
+    vec![packet::<IexTp>(raw, &few), packet::<IexTp>(raw, &[])]
+}
+
+pub(super) fn cboe_unit() -> Vec<Vec<u8>> {
+    let raw = UnitHeader { unit: 1, count: 0, seq: 3 };
+    let few = messages(&pitch::Message::LENGTHS[..3], 1);
+    vec![packet::<CboeUnit>(raw, &few), packet::<CboeUnit>(raw, &[])]
+}
+
+/// The messages of the day as a file, and the same with the mark at its end.
+pub(super) fn itch_file() -> Vec<Vec<u8>> {
+    let payloads = mold_udp64();
+    let packets = payloads.iter().filter_map(|payload| MoldUdp64::parse(payload).ok());
+    let messages: Vec<_> = packets.flat_map(|packet| packet.messages()).map(<[u8]>::to_vec).collect();
+    let file = packet::<ItchFile>(RunHeader::default(), &messages);
+    let with_mark = [&file[..100.min(file.len())], &[0, 0]].concat();
+    vec![file, with_mark]
+}
+
+pub(super) fn pitch() -> Vec<Vec<u8>> {
+    vec![packet::<ItchFile>(RunHeader::default(), &messages(pitch::Message::LENGTHS, 1))]
+}
+
+pub(super) fn tops16() -> Vec<Vec<u8>> {
+    vec![packet::<ItchFile>(RunHeader::default(), &messages(tops16::Message::LENGTHS, 0))]
+}
+
+pub(super) fn deep10() -> Vec<Vec<u8>> {
+    vec![packet::<ItchFile>(RunHeader::default(), &messages(deep10::Message::LENGTHS, 0))]
+}
+
+/// One message of each type, empty but for the type at `kind_at`, and the length in front of it where that is not 0.
+fn messages(lengths: &[(u8, usize)], kind_at: usize) -> Vec<Vec<u8>> {
+    let message = |&(kind, len): &(u8, usize)| {
+        let mut bytes = vec![0; len];
+        bytes[0] = len as u8;
+        bytes[kind_at] = kind;
+        bytes
+    };
+    lengths.iter().map(message).collect()
+}
+
+fn packet<F: Framing>(raw: F::Raw, messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = vec![0; 4_096];
+    let mut writer = PacketWriter::<F>::new(raw, &mut out).expect(ROOM);
+    for message in messages {
+        writer.push(message).expect(ROOM);
+    }
+    writer.finish().to_vec()
+}
+
+/// Plans for the targets that read their input as a list of operations.
+pub(super) fn plans() -> Vec<Vec<u8>> {
+    let mut random = Random::new(1);
+    [16, 100, 400, 400].map(|len| random.bytes(len)).into()
+}
+
+/// A shared file with one value of each kind.
+pub(super) fn counters() -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().expect("the temporary directory takes a folder");
+    let block = Block::create_in(folder.path(), "seed", Capacity { entries: 4, values: 300 }).expect("a fit name");
+    let scope = block.scope("worker0");
+    scope.counter("frames", Unit::Frames).add(5);
+    scope.gauge("in_use", Unit::Mbufs).set(7);
+    scope.text("device", "wire.1");
+    scope.histogram("burst_ns", Unit::Nanoseconds).record(100);
+    let path = block.path().expect("the block is a file");
+    vec![std::fs::read(path).expect("the file was just made")]
+}
+
+pub(super) fn steering() -> Vec<Vec<u8>> {
+    let frame = Frame::to(GROUPS[0], PORTS[0], b"a datagram");
+    let tagged = Frame { tags: VlanTags::single(VlanTag::new(20)), ..frame.clone() };
+    let port = PORTS[0].to_be_bytes();
+    // EtherType, destination, protocol and destination port; then the VLAN as well.
+    let by_group = [&[0b1011_0100, 0][..], &GROUPS[0].octets(), &[0], &port, &[0; 4], &frame.emit()].concat();
+    let on_vlan = [&[0b0000_0110, 0, 20, 0][..], &[0; 4], &tagged.emit()].concat();
+    vec![by_group, on_vlan]
+}
+
+pub(super) fn fault() -> Vec<Vec<u8>> {
+    plans()
+}
+
+/// Datagrams, fragments and a frame of each other kind, with polls between them.
+pub(super) fn pipeline() -> Vec<Vec<u8>> {
+    let mut frames = frames();
+    let large = Frame { identification: 9, ..Frame::to(GROUPS[0], PORTS[0], &[7; 100]) };
+    let mut fragments = large.fragments(40);
+    fragments.swap(0, 1);
+    frames.extend(fragments);
+    let mut scripts = Vec::new();
+    // Without and with faults, and with a pool of one buffer.
+    for config in [[4, 2, 1, 0, 0, 0], [4, 0, 1, 0xff, 1, 9], [0, 1, 0, 0, 0, 0]] {
+        let mut script = config.to_vec();
+        assert_eq!(script.len(), CONFIG_LEN);
+        for (idx, frame) in frames.iter().enumerate() {
+            let kind = if idx % 2 == 0 { step::FRAME } else { step::MENDED_FRAME };
+            script.push(kind);
+            script.extend((frame.len() as u16).to_be_bytes());
+            script.extend(frame);
+            script.extend([step::POLL, 10]);
+        }
+        script.extend([step::JOIN, 2, 1, 0, 0, 0, 0, step::LEAVE, 2, 0, 0, 0, 0, 0, step::TAKE_SENT]);
+        scripts.push(script);
+    }
+    scripts
+}

@@ -1,0 +1,190 @@
+//! Sequence and arbitration machines under arbitrary packets: each message counted once, each number delivered at most
+//! once and in order, each kept packet given back once, and no hole that stays open for ever.
+
+use market::framing::mold_udp64::MoldHeader;
+use market::framing::{Header, MoldUdp64, PacketKind};
+use market::sequence::{First, Policy, Sequence, SequenceCounts};
+use market::{Action, Arbiter, Fate, Framing, Gap, Line, Output, Window};
+
+use super::input::Input;
+
+const HALF_A_SECOND_NS: u64 = 500_000_000;
+
+/// The machine of one channel.
+pub(super) fn sequence(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (policy, mut heard) = (policy(&mut input), Heard::new());
+    let mut sequence = Sequence::new(policy);
+    let mut expected = Expected::new(policy);
+    while !input.is_empty() {
+        let header = header(&mut input, &mut heard);
+        let verdict = sequence.offer(&header);
+        if verdict.restart {
+            expected.restart();
+        }
+        expected.gap(verdict.gap);
+        if let Action::Deliver { skip } = verdict.action {
+            expected.deliver(&header, skip);
+        }
+        check_counts(sequence.counts(), heard.messages);
+    }
+    assert_eq!((sequence.counts().gaps, sequence.counts().missing), (expected.gaps, expected.missing));
+    assert_eq!(sequence.counts().restarts, expected.restarts);
+}
+
+/// Two lines of one channel.
+pub(super) fn arbitration(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (policy, mut heard) = (policy(&mut input), Heard::new());
+    let window = Window { packets: input.below(6).into(), wait_ns: input.pick(&[0, 100, 1_000_000]) };
+    let mut expected = Expected::new(policy);
+    let mut arbiter = Arbiter::new(2, policy, window);
+    let mut kept: Vec<Header> = Vec::new();
+    let mut now_ns = 0;
+    while !input.is_empty() {
+        now_ns += u64::from(input.u8());
+        let line = Line(usize::from(input.u8() & 1));
+        let header = header(&mut input, &mut heard);
+        match arbiter.offer(line, &header, now_ns) {
+            Fate::Deliver { skip } => expected.deliver(&header, skip),
+            Fate::Discard => {}
+            // Sometimes there is no buffer to keep it in.
+            Fate::Keep if input.below(16) == 15 => heard.messages -= u64::from(header.count),
+            Fate::Keep => {
+                kept.push(header);
+                assert_eq!(arbiter.keep(header), Ok(()));
+                assert_eq!(arbiter.keep(header), Err(header), "kept twice");
+            }
+        }
+        drain(&mut arbiter, now_ns, &mut kept, &mut expected);
+        assert!(arbiter.kept_count() == kept.len() && kept.len() <= window.packets);
+        assert!(arbiter.deadline_ns().is_none_or(|deadline_ns| deadline_ns > now_ns));
+        assert!(kept.is_empty() || arbiter.deadline_ns().is_some(), "packets wait for nothing");
+    }
+    drain(&mut arbiter, u64::MAX, &mut kept, &mut expected);
+    assert!(kept.is_empty() && arbiter.kept_count() == 0 && arbiter.deadline_ns().is_none());
+    let counts = arbiter.counts();
+    check_counts(counts, heard.messages);
+    assert_eq!((counts.gaps, counts.missing, counts.restarts), (expected.gaps, expected.missing, expected.restarts));
+}
+
+fn drain(arbiter: &mut Arbiter<Header>, now_ns: u64, kept: &mut Vec<Header>, expected: &mut Expected) {
+    // Each turn gives a kept packet back, a gap, or one of two announcements.
+    for _ in 0..2 * kept.len() + 8 {
+        match arbiter.poll(now_ns) {
+            None => return,
+            Some(Output::Deliver { handle, skip }) => {
+                give_back(kept, &handle);
+                expected.deliver(&handle, skip);
+            }
+            Some(Output::Discard { handle }) => give_back(kept, &handle),
+            Some(Output::Gap(gap)) => expected.gap(Some(gap)),
+            Some(Output::Restart) => expected.restart(),
+            Some(Output::EndOfSession) => {}
+        }
+    }
+    panic!("poll does not end");
+}
+
+fn give_back(kept: &mut Vec<Header>, handle: &Header) {
+    let place = kept.iter().position(|header| header == handle).expect("a packet came back that was not kept");
+    kept.remove(place);
+}
+
+fn check_counts(counts: &SequenceCounts, messages: u64) {
+    let SequenceCounts { delivered, duplicates, late, .. } = *counts;
+    assert_eq!(delivered + duplicates + late, messages, "every message is one of the three: {counts:?}");
+}
+
+fn policy(input: &mut Input<'_>) -> Policy {
+    Policy { first: input.pick(&[First::FromOne, First::Anywhere]), restart_distance: input.pick(&[10, 100_000]) }
+}
+
+/// What was sent so far, so that packets can be near it.
+struct Heard {
+    seq: u64,
+    sent_ns: u64,
+    messages: u64,
+}
+
+impl Heard {
+    fn new() -> Self {
+        Self { seq: 1, sent_ns: 0, messages: 0 }
+    }
+}
+
+/// A packet near the last one, or anywhere.
+fn header(input: &mut Input<'_>, heard: &mut Heard) -> Header {
+    let seq = match input.below(16) {
+        0 => 1,
+        1 => heard.seq.saturating_sub(input.u8().into()),
+        2 => heard.seq + u64::from(input.u8()),
+        3 => input.u64() >> input.below(64),
+        4..8 => heard.seq.saturating_sub(input.below(4).into()),
+        8..10 => heard.seq + u64::from(input.below(4)),
+        _ => heard.seq,
+    };
+    let kinds = [PacketKind::Data, PacketKind::Data, PacketKind::Heartbeat, PacketKind::EndOfSession];
+    let mut kind = input.pick(&kinds);
+    if input.below(32) == 31 {
+        kind = PacketKind::Unsequenced;
+    }
+    let count = match kind {
+        PacketKind::Data | PacketKind::Unsequenced => 1 + u32::from(input.below(4)),
+        PacketKind::Heartbeat | PacketKind::EndOfSession => 0,
+    };
+    let sent_ns = match input.below(8) {
+        0 => 0,
+        1 => heard.sent_ns + 2 * HALF_A_SECOND_NS,
+        2 => heard.sent_ns.saturating_sub(HALF_A_SECOND_NS),
+        _ => heard.sent_ns + 1_000,
+    };
+    // Sessions as a framing makes them, most of them the first one.
+    let session = MoldHeader::new([input.u8().saturating_sub(250); 10], 0);
+    let header = Header { seq, count, kind, sent_ns, ..MoldUdp64::header(&session) };
+    (heard.seq, heard.sent_ns) = (header.end().min(1 << 62), sent_ns.min(1 << 62));
+    heard.messages += u64::from(count);
+    header
+}
+
+/// The next number that may be delivered: everything before it was, or is in a gap, since the last restart.
+struct Expected {
+    next: Option<u64>,
+    gaps: u64,
+    missing: u64,
+    restarts: u64,
+}
+
+impl Expected {
+    fn new(policy: Policy) -> Self {
+        let next = (policy.first == First::FromOne).then_some(1);
+        Self { next, gaps: 0, missing: 0, restarts: 0 }
+    }
+
+    fn restart(&mut self) {
+        self.next = Some(1);
+        self.restarts += 1;
+    }
+
+    fn gap(&mut self, gap: Option<Gap>) {
+        let Some(gap) = gap else { return };
+        assert!(gap.from <= gap.to);
+        // Who joins late learns from the first packet, which may be a heartbeat, where the numbers begin.
+        assert_eq!(gap.from, self.next.unwrap_or(gap.from), "a gap begins where the numbers stopped");
+        self.next = Some(gap.to + 1);
+        self.gaps += 1;
+        self.missing = self.missing.saturating_add(gap.len());
+    }
+
+    fn deliver(&mut self, header: &Header, skip: u32) {
+        assert!(skip < header.count, "a delivery without a new message");
+        if header.kind == PacketKind::Unsequenced {
+            return assert_eq!(skip, 0);
+        }
+        let from = header.seq + u64::from(skip);
+        let next = self.next.unwrap_or(from);
+        // At the end of the numbers, where no exchange ever comes, they stand still.
+        assert!(from == next || header.end() == u64::MAX, "{header:?} is delivered from {from}, expected is {next}");
+        self.next = Some(header.end());
+    }
+}
