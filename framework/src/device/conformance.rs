@@ -77,6 +77,7 @@ const FACTS: &[(&str, Fact)] = &[
     ("a chain is gathered in order", chain_is_gathered),
     ("a VLAN tag is inserted behind the addresses", vlan_is_inserted),
     ("a quiet link gives no frame and stays sound", quiet_link_gives_nothing),
+    ("queues that are dropped give every mbuf back", dropped_queues_give_mbufs_back),
 ];
 
 /// Tries every fact on `rig`; the failures, none where the device conforms.
@@ -374,5 +375,26 @@ fn quiet_link_gives_nothing(rig: &mut dyn Rig) -> Result<(), String> {
     match link.drain(32)?.len() {
         0 => link.nothing_leaks(0),
         frames => Err(format!("{frames} frames came from nowhere")),
+    }
+}
+
+/// Frames posted and not told to the NIC, frames on the way, and what the receiver's ring holds for frames to come.
+fn dropped_queues_give_mbufs_back(rig: &mut dyn Rig) -> Result<(), String> {
+    let mut link = rig.link(BURST_MAX * 2);
+    let sent = frames(4, rig.frame_len_min().max(64));
+    link.post_all(&sent)?;
+    if let Err(mbuf) = link.post(&sent[0]) {
+        mbuf.free();
+    }
+    let (mut burst, now) = (Burst::new(), link.now());
+    link.rx.receive(&mut burst, 1, &link.rx_pool, now);
+    burst.drain(..).for_each(Mbuf::free);
+    let Link { tx, tx_pool, rx, rx_pool, dropped } = link;
+    drop((tx, rx, dropped));
+    match (tx_pool.in_use(), rx_pool.in_use(), tx_pool.unnamed() + rx_pool.unnamed()) {
+        (0, 0, 0) => Ok(()),
+        (posted, received, unnamed) => {
+            Err(format!("{posted} of the sender and {received} of the receiver stayed out, {unnamed} went unnamed"))
+        }
     }
 }

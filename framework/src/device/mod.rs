@@ -66,7 +66,8 @@ pub trait Queue: Send {
 /// The receiving half of a queue.
 pub trait RxQueue {
     /// Appends up to `limit` received frames to `burst` (and never more than it has room for), oldest first, and
-    /// refills the ring from `pool`. Returns how many. No system call, allocation or lock unless the device says so
+    /// refills the ring from `pool`, the one that the queue was opened with: a device that registered its region
+    /// panics at another. Returns how many. No system call, allocation or lock unless the device says so
     /// in its own documentation. A frame that cannot be delivered is counted by name; while the pool is empty frames
     /// stay where they are as long as the device can hold them.
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize;
