@@ -27,6 +27,8 @@ pub struct LineCounts {
     pub first: u64,
     /// Messages that it brought into a hole another line had revealed.
     pub healed: u64,
+    /// Times that it skipped numbers, also where it brought them later.
+    pub gaps: u64,
     /// Messages that it had brought itself before.
     pub duplicates: u64,
     /// Numbers that it skipped and did not bring later: its own loss, whatever the other lines did.
@@ -75,6 +77,7 @@ impl LineState {
             messages: self.messages,
             first: self.first,
             healed: self.healed,
+            gaps: own.gaps,
             duplicates: own.duplicates,
             lost: own.missing.saturating_sub(own.late),
             heard_ns: self.heard_ns,
