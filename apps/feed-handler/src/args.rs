@@ -152,7 +152,7 @@ impl ReplayArgs {
         self.tops
     }
 
-    /// Whether the progress is to be shown.
+    /// The flag's, or the configuration's; both where they agree.
     fn chosen_format(&self, config: &Config) -> Result<Format, Error> {
         match (self.format, config.format()) {
             (Some(flag), Some(channels)) if flag != channels => Err(Error::Usage(format!(

@@ -11,6 +11,7 @@ use feed_handler::args::{Cli, Command, ReplayArgs, SummaryFormat};
 use feed_handler::report::Summary;
 use feed_handler::{Error, Event, Progress, replay};
 use wirepath::worker::StopFlag;
+use wirepath::worker::topology::Severity;
 
 fn main() -> ExitCode {
     let Command::Replay(args) = Cli::parse().command;
@@ -80,6 +81,13 @@ impl Console {
                 eprintln!("{}", text.trim_end());
             }
             Event::Built(_) => {}
+            Event::Machine(report) if self.verbose => eprint!("{report}"),
+            Event::Machine(report) => {
+                let count = report.at_least(Severity::Warning).count();
+                if count > 0 {
+                    eprintln!("feed-handler: {count} findings about this machine cost latency: --verbose shows them");
+                }
+            }
             Event::Progress(progress) => self.show(progress),
         }
     }

@@ -21,7 +21,7 @@ use wirepath::pipeline::{
 use wirepath::proto::{HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::{MacAddr, VlanTags};
-use wirepath::worker::topology::{Report, Severity};
+use wirepath::worker::topology::Report;
 use wirepath::worker::{Crew, Ended, Parts, Post, Station, StopFlag, Worker, affinity};
 
 use crate::device::{AnyQueue, IntakeConfig};
@@ -47,6 +47,8 @@ pub enum Event {
     Notice(String),
     /// The pipeline as it was built, and what its pool is made of.
     Built(String),
+    /// What is good and what is not about the machine.
+    Machine(Report),
     /// A second has passed.
     Progress(Progress),
 }
@@ -100,7 +102,7 @@ pub fn replay(plan: &Plan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
         Placement::Any => None,
     };
     let crew = Crew::start(vec![station(job, core)], stop).map_err(Error::failed)?;
-    tell_report(crew.report(), &mut tell);
+    tell(Event::Machine(crew.report().clone()));
     let mut before = block.snapshot();
     let started = before.taken;
     loop {
@@ -246,14 +248,6 @@ fn host(seed: HashSeed) -> Result<Host, Error> {
 /// Keys for the tables of this process, from the system's random numbers.
 fn seed() -> HashSeed {
     HashSeed::new(RandomState::new().hash_one(0u8), RandomState::new().hash_one(1u8))
-}
-
-/// Tells in one line that the machine could be better, and where to read how.
-fn tell_report(report: &Report, tell: &mut impl FnMut(Event)) {
-    let warnings = report.at_least(Severity::Warning).count();
-    if warnings > 0 {
-        tell(Event::Built(report.to_string()));
-    }
 }
 
 fn progress(now: &Snapshot, before: &Snapshot, elapsed: Duration) -> Progress {

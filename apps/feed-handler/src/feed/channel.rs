@@ -19,6 +19,8 @@ pub(super) struct Key {
 pub(super) struct Channel<P: Protocol> {
     pub(super) key: Key,
     session: Session,
+    /// Session of the packet that was offered last: a restart that it begins is to this one.
+    offered: Session,
     pub(super) arbiter: Arbiter<Held>,
     pub(super) decoder: Decoder<P>,
     pub(super) gaps: GapLog,
@@ -55,6 +57,7 @@ impl<P: Protocol> Channel<P> {
         Self {
             key: Key { set: 0, channel: 0 },
             session: Session::default(),
+            offered: Session::default(),
             arbiter: Arbiter::new(LINES_MAX, policy, window),
             decoder: Decoder { codec: P::Codec::default(), counts: MessageCounts::new(), books: P::books(capacity) },
             gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
@@ -85,6 +88,7 @@ impl<P: Protocol> Channel<P> {
         live: &Live,
     ) {
         self.expire(now_ns, live);
+        self.offered = packet.header.session;
         match self.arbiter.offer(line, &packet.header, now_ns) {
             Fate::Deliver { skip } => live.messages.add(self.decoder.process(packet.messages(), skip)),
             Fate::Keep => self.keep(packet, hold()),
@@ -116,7 +120,6 @@ impl<P: Protocol> Channel<P> {
                 // It was whole when it was kept, and held bytes do not change.
                 if let Some(packet) = handle.bytes().and_then(|bytes| P::Framing::parse(bytes).ok()) {
                     live.messages.add(self.decoder.process(packet.messages(), skip));
-                    self.session = packet.header.session;
                 }
             }
             Output::Discard { handle } => drop(handle),
@@ -126,7 +129,10 @@ impl<P: Protocol> Channel<P> {
                 self.gaps.push(gap);
                 self.decoder.books.mark_stale();
             }
-            Output::Restart => self.decoder.restart(),
+            Output::Restart => {
+                self.session = self.offered;
+                self.decoder.restart();
+            }
             Output::EndOfSession => {}
         }
     }

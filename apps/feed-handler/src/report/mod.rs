@@ -121,7 +121,7 @@ pub struct Summary {
     pub message_account: MessageAccount,
     /// Each channel.
     pub channels: Vec<ChannelSummary>,
-    /// All channels' books together.
+    /// All channels' books together, without their tops.
     pub books: BooksSummary,
     /// How long packets took.
     pub latency_ns: LatencySummary,
@@ -206,8 +206,10 @@ pub struct LineSummary {
     pub first: u64,
     /// Of these, the ones that filled a hole another line had revealed.
     pub healed: u64,
-    /// Messages that it brought again.
+    /// Messages that it had brought itself before.
     pub duplicates: u64,
+    /// Times that it skipped numbers, also where it brought them later.
+    pub gaps: u64,
     /// Numbers that it skipped and did not bring later.
     pub lost: u64,
 }
@@ -234,6 +236,7 @@ pub struct BooksSummary {
     /// Refused for want of memory: orders, price levels, instruments.
     pub refused: u64,
     /// Best bid and offer of the instruments that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tops: Vec<TopSummary>,
 }
 
@@ -330,10 +333,9 @@ impl Summary {
         summary
     }
 
-    /// Shows so many tops and no more.
+    /// Shows so many tops of each channel and no more.
     pub fn limit_tops(&mut self, tops: Tops) {
         let Tops::First(count) = tops else { return };
-        self.books.tops.truncate(count);
         self.channels.iter_mut().for_each(|channel| channel.books.tops.truncate(count));
     }
 
@@ -392,6 +394,7 @@ impl LineSummary {
             first: counts.first,
             healed: counts.healed,
             duplicates: counts.duplicates,
+            gaps: counts.gaps,
             lost: counts.lost,
         }
     }
@@ -433,7 +436,6 @@ impl BooksSummary {
         self.empty_orders += other.empty_orders;
         self.beyond_size += other.beyond_size;
         self.refused += other.refused;
-        self.tops.extend_from_slice(&other.tops);
         self
     }
 }

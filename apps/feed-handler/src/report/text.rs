@@ -4,7 +4,7 @@ use std::fmt;
 
 use wirepath::time::Duration;
 
-use super::{BooksSummary, ChannelSummary, Summary, TopSummary};
+use super::{ChannelSummary, Summary, TopSummary};
 
 /// Rows of aligned columns. The first column is text and stands left, the others are numbers and stand right.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl fmt::Display for Summary {
         self.write_packets(f)?;
         self.channels.iter().try_for_each(|channel| write_channel(channel, f))?;
         self.write_types(f)?;
-        write_books(&self.books, f)?;
+        self.write_books(f)?;
         self.write_latency(f)?;
         self.write_truth(f)
     }
@@ -163,6 +163,45 @@ impl Summary {
         cells.chunks(IN_A_LINE).try_for_each(|cells| writeln!(f, "  {}", cells.join("   ")))
     }
 
+    fn write_books(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let books = &self.books;
+        if books.instruments == 0 && books.applied == 0 && books.unknown_orders == 0 {
+            return Ok(());
+        }
+        writeln!(f, "\nbooks")?;
+        let mut facts = vec![
+            format!("{} instruments", grouped(books.instruments as u64)),
+            format!("{} with a bid and an offer", grouped(books.two_sided as u64)),
+            format!("{} updates", grouped(books.applied)),
+        ];
+        for (what, count) in [
+            ("stale behind a gap", books.stale as u64),
+            ("references to unknown orders", books.unknown_orders),
+            ("repeated references", books.repeated_orders),
+            ("orders without shares", books.empty_orders),
+            ("beyond an order's size", books.beyond_size),
+        ] {
+            if count > 0 {
+                facts.push(format!("{} {what}", grouped(count)));
+            }
+        }
+        writeln!(f, "  {}", facts.join(", "))?;
+        if books.refused > 0 {
+            let refused = grouped(books.refused);
+            writeln!(
+                f,
+                "  {refused} REFUSED for want of memory: the books are wrong; raise [books] in the configuration"
+            )?;
+        }
+        let mut tops = self.channels.iter().flat_map(|channel| &channel.books.tops).peekable();
+        if tops.peek().is_none() {
+            return Ok(());
+        }
+        let mut table = Table::new(&["symbol", "shares", "bid", "offer", "shares", ""]);
+        tops.for_each(|top| table.row(top_cells(top)));
+        write!(f, "{table}")
+    }
+
     fn write_latency(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let latency = &self.latency_ns;
         if latency.samples == 0 {
@@ -223,10 +262,19 @@ fn write_channel(channel: &ChannelSummary, f: &mut fmt::Formatter<'_>) -> fmt::R
     }
     writeln!(f, "  {}", facts.join(", "))?;
     write_gaps(channel, f)?;
-    let mut table = Table::new(&["line", "packets", "heartbeats", "messages", "first", "healed", "duplicates", "lost"]);
+    let mut table =
+        Table::new(&["line", "packets", "heartbeats", "messages", "first", "healed", "duplicates", "gaps", "lost"]);
     for line in &channel.lines {
-        let numbers =
-            [line.packets, line.heartbeats, line.messages, line.first, line.healed, line.duplicates, line.lost];
+        let numbers = [
+            line.packets,
+            line.heartbeats,
+            line.messages,
+            line.first,
+            line.healed,
+            line.duplicates,
+            line.gaps,
+            line.lost,
+        ];
         table.row([format!("{} {}", line.name, line.group)].into_iter().chain(numbers.map(grouped)));
     }
     write!(f, "{table}")
@@ -247,40 +295,6 @@ fn write_gaps(channel: &ChannelSummary, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         text += &format!(" and {} more", grouped(more));
     }
     writeln!(f, "  missing: {text}")
-}
-
-fn write_books(books: &BooksSummary, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if books.instruments == 0 && books.applied == 0 && books.unknown_orders == 0 {
-        return Ok(());
-    }
-    writeln!(f, "\nbooks")?;
-    let mut facts = vec![
-        format!("{} instruments", grouped(books.instruments as u64)),
-        format!("{} with a bid and an offer", grouped(books.two_sided as u64)),
-        format!("{} updates", grouped(books.applied)),
-    ];
-    for (what, count) in [
-        ("stale behind a gap", books.stale as u64),
-        ("references to unknown orders", books.unknown_orders),
-        ("repeated references", books.repeated_orders),
-        ("orders without shares", books.empty_orders),
-        ("beyond an order's size", books.beyond_size),
-    ] {
-        if count > 0 {
-            facts.push(format!("{} {what}", grouped(count)));
-        }
-    }
-    writeln!(f, "  {}", facts.join(", "))?;
-    if books.refused > 0 {
-        let refused = grouped(books.refused);
-        writeln!(f, "  {refused} REFUSED for want of memory: the books are wrong; raise [books] in the configuration")?;
-    }
-    if books.tops.is_empty() {
-        return Ok(());
-    }
-    let mut table = Table::new(&["symbol", "shares", "bid", "offer", "shares", ""]);
-    books.tops.iter().for_each(|top| table.row(top_cells(top)));
-    write!(f, "{table}")
 }
 
 fn top_cells(top: &TopSummary) -> [String; 6] {

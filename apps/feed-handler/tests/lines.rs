@@ -1,0 +1,288 @@
+//! Captures made by hand: which groups make which channels, and by which name everything else is dropped.
+#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
+
+mod common;
+
+use std::fs;
+use std::net::Ipv4Addr;
+
+use common::{numbers, replay};
+use market::framing::mold_udp64::MoldHeader;
+use market::framing::{MoldUdp64, PacketWriter};
+use serde_json::{Value, json};
+use tempfile::tempdir;
+use wirepath::device::pcap::Writer;
+use wirepath::wire::ethernet::EthernetFields;
+use wirepath::wire::udp::UdpFields;
+use wirepath::wire::{EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpHeader};
+
+const A: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+const B: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 2);
+const SENDER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+/// A system event, the shortest message of ITCH.
+const MESSAGE: &[u8] = b"S\0\0\0\0\0\0\0\0\0\x01O";
+
+/// Frames with their times in µs.
+#[derive(Default)]
+struct Capture(Vec<(u64, Vec<u8>)>);
+
+impl Capture {
+    fn frame(mut self, at_us: u64, frame: Vec<u8>) -> Self {
+        self.0.push((at_us, frame));
+        self
+    }
+
+    /// A MoldUDP64 packet with `count` messages from number `seq` on.
+    fn packet(self, at_us: u64, group: Ipv4Addr, session: &[u8; 10], seq: u64, count: u32) -> Self {
+        self.frame(at_us, udp_frame(group, &mold(session, seq, count)))
+    }
+
+    fn replay(self, flags: &[&str]) -> Value {
+        self.replay_with("", flags)
+    }
+
+    /// Replays with a configuration.
+    fn replay_with(self, config: &str, flags: &[&str]) -> Value {
+        let directory = tempdir().unwrap();
+        let (file, config_file) = (directory.path().join("made.pcap"), directory.path().join("made.toml"));
+        fs::write(&config_file, config).unwrap();
+        let mut writer = Writer::create(&file).unwrap();
+        for (at_us, frame) in &self.0 {
+            writer.write(1_000_000_000 + at_us * 1_000, frame);
+        }
+        writer.finish().unwrap();
+        replay(&file, "mold-itch50", &[flags, &["--config", config_file.to_str().unwrap()]].concat())
+    }
+}
+
+fn mold(session: &[u8; 10], seq: u64, count: u32) -> Vec<u8> {
+    mold_of(session, seq, &vec![MESSAGE; count as usize])
+}
+
+fn mold_of(session: &[u8; 10], seq: u64, messages: &[&[u8]]) -> Vec<u8> {
+    let mut room = [0; 1400];
+    let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*session, seq), &mut room).unwrap();
+    messages.iter().for_each(|message| writer.push(message).unwrap());
+    writer.finish().to_vec()
+}
+
+fn udp_frame(group: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
+    ethernet(EtherType::IPV4, &ipv4(group, Protocol::UDP, &udp(group, payload)))
+}
+
+fn udp(group: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
+    let fields = UdpFields { source_port: 7, destination_port: 7, payload_len: payload.len() };
+    let mut header = UdpHeader::new(&fields).unwrap();
+    header.fill_checksum(SENDER, group, payload);
+    let mut bytes = vec![0; 8];
+    header.emit(&mut bytes).unwrap();
+    [&bytes, payload].concat()
+}
+
+fn ipv4_header(destination: Ipv4Addr, protocol: Protocol, payload_len: usize) -> Ipv4Header {
+    let fields = Ipv4Fields {
+        source: SENDER,
+        destination,
+        protocol,
+        ttl: 1,
+        tos: 0,
+        identification: 9,
+        dont_fragment: false,
+        payload_len,
+    };
+    Ipv4Header::new(&fields).unwrap()
+}
+
+fn ipv4(destination: Ipv4Addr, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 20];
+    ipv4_header(destination, protocol, payload.len()).emit(&mut bytes).unwrap();
+    [&bytes, payload].concat()
+}
+
+fn ethernet(ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
+    let dst = MacAddr([1, 0, 0x5e, 1, 1, 1]);
+    let header = EthernetHeader::new(EthernetFields { dst, src: MacAddr([2, 0, 0, 0, 0, 9]), ethertype });
+    let mut bytes = vec![0; 14];
+    header.emit(&mut bytes).unwrap();
+    [&bytes, payload].concat()
+}
+
+fn tagged(vlan: u16, frame: &[u8]) -> Vec<u8> {
+    [&frame[..12], &[0x81, 0x00], &vlan.to_be_bytes(), &frame[12..]].concat()
+}
+
+fn channels(summary: &Value) -> usize {
+    summary["channels"].as_array().unwrap().len()
+}
+
+#[test]
+fn groups_with_one_session_are_lines_of_one_channel() {
+    let capture = Capture::default().packet(0, B, b"day1      ", 1, 2).packet(1, A, b"day1      ", 1, 3);
+    let summary = capture.replay(&[]);
+    assert_eq!((channels(&summary), numbers(&summary, ["messages", "duplicates"])), (1, [3, 2]));
+    // The lower address is line A, whoever came first.
+    let lines = &summary["channels"][0]["lines"];
+    assert_eq!(lines[0]["group"], "239.1.1.1:7");
+    assert_eq!(numbers(lines, ["0.first", "1.first", "0.duplicates"]), [1, 2, 0]);
+}
+
+#[test]
+fn groups_with_two_sessions_are_two_channels() {
+    let capture = Capture::default().packet(0, A, b"day1      ", 1, 2).packet(1, B, b"day2      ", 1, 3);
+    let summary = capture.replay(&[]);
+    assert_eq!((channels(&summary), numbers(&summary, ["messages", "duplicates"])), (2, [5, 0]));
+}
+
+#[test]
+fn fifth_group_of_a_session_is_dropped_by_name() {
+    let group = |idx: u8| Ipv4Addr::new(239, 1, 1, idx);
+    let capture = (1..=5).fold(Capture::default(), |capture, idx| capture.packet(0, group(idx), b"day1      ", 1, 1));
+    let summary = capture.replay(&[]);
+    assert_eq!(summary["drops"], json!({ "feed.lines_full": 1 }));
+}
+
+#[test]
+fn packet_that_was_overtaken_waits_for_its_turn() {
+    let session = b"day1      ";
+    let capture =
+        Capture::default().packet(0, A, session, 1, 1).packet(10, A, session, 3, 1).packet(20, A, session, 2, 1);
+    let summary = capture.replay(&[]);
+    assert_eq!(numbers(&summary, ["messages", "gaps", "late", "channels.0.reordered_holes"]), [3, 0, 0, 1]);
+}
+
+#[test]
+fn packet_that_comes_too_late_is_a_gap_and_then_late() {
+    let session = b"day1      ";
+    let capture =
+        Capture::default().packet(0, A, session, 1, 1).packet(10, A, session, 3, 1).packet(2_000, A, session, 2, 1);
+    let summary = capture.replay(&[]);
+    assert_eq!(numbers(&summary, ["messages", "gaps", "missing", "late"]), [2, 1, 1, 1]);
+}
+
+#[test]
+fn heartbeat_reveals_what_was_lost_at_the_end() {
+    let session = b"day1      ";
+    let capture = Capture::default().packet(0, A, session, 1, 1).packet(10, A, session, 4, 0);
+    let summary = capture.replay(&[]);
+    assert_eq!(summary["channels"][0]["gap_ranges"], json!([[2, 3]]));
+}
+
+#[test]
+fn new_session_on_the_same_group_is_a_restart() {
+    let capture = Capture::default().packet(0, A, b"day1      ", 1, 5).packet(1, A, b"day2      ", 1, 2);
+    let summary = capture.replay(&[]);
+    assert_eq!((channels(&summary), numbers(&summary, ["messages", "restarts", "gaps"])), (1, [7, 1, 0]));
+}
+
+#[test]
+fn late_join_is_a_gap_unless_it_is_expected() {
+    let late = || Capture::default().packet(0, A, b"day1      ", 100, 1);
+    assert_eq!(late().replay(&[])["channels"][0]["gap_ranges"], json!([[1, 99]]));
+    let expected = late().replay_with("[arbitration]\nfirst = \"anywhere\"\n", &[]);
+    assert_eq!(numbers(&expected, ["messages", "gaps"]), [1, 0]);
+}
+
+#[test]
+fn whatever_is_no_feed_is_dropped_by_name() {
+    let good = udp_frame(A, &mold(b"day1      ", 1, 1));
+    let mut too_long = udp_frame(A, &[0; 1_400]);
+    too_long.resize(20_000, 0);
+    let capture = Capture::default()
+        .frame(0, good.clone())
+        .frame(1, good[..10].to_vec())
+        .frame(2, good[..30].to_vec())
+        .frame(3, ethernet(EtherType::ARP, &[0; 28]))
+        .frame(4, ethernet(EtherType(0x88cc), &[0; 28]))
+        .frame(5, ethernet(EtherType::IPV4, &ipv4(A, Protocol::TCP, &[0; 20])))
+        .frame(6, udp_frame(Ipv4Addr::new(224, 0, 0, 251), b"mdns"))
+        .frame(7, udp_frame(Ipv4Addr::new(10, 0, 0, 1), b"unicast"))
+        .frame(8, udp_frame(A, b"short"))
+        .frame(9, udp_frame(A, &[mold(b"day1      ", 2, 1), vec![0]].concat()))
+        .frame(10, too_long);
+    let summary = capture.replay(&[]);
+    let drops = json!({
+        "ethernet.too_short": 1, "ipv4.too_short": 1, "arp.not_handled": 1, "ethernet.unknown_ethertype": 1,
+        "tcp.not_handled": 1, "udp.no_consumer": 2, "feed.header_short": 1, "feed.trailing_bytes": 1, "rx.too_long": 1,
+    });
+    assert_eq!(summary["drops"], drops);
+    assert_eq!(numbers(&summary, ["packets", "messages", "packet_account.delivered"]), [11, 1, 1]);
+}
+
+#[test]
+fn datagram_in_fragments_is_put_together_and_accounted() {
+    let datagram = udp(A, &mold(b"day1      ", 1, 20));
+    let (first, rest) = datagram.split_at(64);
+    let fragment = |offset: u16, more: bool, payload: &[u8]| {
+        let mut header = ipv4_header(A, Protocol::UDP, payload.len());
+        header.set_fragment(offset, more);
+        header.fill_checksum(&[]);
+        let mut bytes = vec![0; 20];
+        header.emit(&mut bytes).unwrap();
+        ethernet(EtherType::IPV4, &[&bytes, payload].concat())
+    };
+    let capture = Capture::default().frame(0, fragment(0, true, first)).frame(1, fragment(64, false, rest));
+    let summary = capture.replay(&[]);
+    assert_eq!(numbers(&summary, ["packets", "messages", "packet_account.merged"]), [2, 20, 1]);
+
+    let alone = Capture::default().packet(0, B, b"day2      ", 1, 1).frame(1, fragment(0, true, first));
+    assert_eq!(numbers(&alone.replay(&[]), ["packets", "messages", "packet_account.held"]), [2, 1, 1]);
+}
+
+const LINE: &str = "[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\n";
+
+#[test]
+fn line_of_one_vlan_drops_the_others() {
+    let frame = udp_frame(A, &mold(b"day1      ", 1, 1));
+    let capture =
+        || Capture::default().frame(0, tagged(100, &frame)).frame(1, frame.clone()).frame(2, tagged(0x2065, &frame));
+    let config = format!("{LINE}lines = [{{ group = \"239.1.1.1\", port = 7, vlan = 100 }}]\n");
+    let summary = capture().replay_with(&config, &[]);
+    assert_eq!(summary["drops"], json!({ "feed.other_vlan": 2 }));
+    assert_eq!(numbers(&capture().replay(&[]), ["messages", "duplicates"]), [1, 2]);
+}
+
+#[test]
+fn line_of_one_sender_drops_the_others() {
+    let config = |sender: &str| {
+        format!(
+            "{LINE}lines = [{{ group = \"239.1.1.1\", port = 7, sources = [\"{sender}\"] }}, {{ group = \"239.1.1.2\", port = 7 }}]\n"
+        )
+    };
+    let capture = || Capture::default().packet(0, A, b"day1      ", 1, 1).packet(1, B, b"day1      ", 1, 1);
+    let other = capture().replay_with(&config("198.51.100.2"), &[]);
+    assert_eq!(other["drops"], json!({ "udp.source_filtered": 1 }));
+    assert_eq!(capture().replay_with(&config("198.51.100.1"), &[])["drops"], json!({}));
+}
+
+#[test]
+fn configured_lines_are_one_channel_whatever_their_order() {
+    let lines =
+        "lines = [{ name = \"north\", group = \"239.1.1.2\", port = 7 }, { group = \"239.1.1.1\", port = 7 }]\n";
+    let capture = Capture::default().packet(0, A, b"day1      ", 1, 1).packet(1, B, b"day1      ", 2, 1);
+    let summary = capture.replay_with(&format!("{LINE}{lines}"), &[]);
+    let lines = &summary["channels"][0]["lines"];
+    assert_eq!((&lines[0]["name"], &lines[1]["name"]), (&json!("north"), &json!("B")));
+    assert_eq!(numbers(lines, ["0.first", "1.first"]), [1, 1]);
+}
+
+#[test]
+fn replay_ends_after_as_many_packets_as_were_asked_for() {
+    let capture = (1..=100).fold(Capture::default(), |capture, seq| capture.packet(seq, A, b"day1      ", seq, 1));
+    let summary = capture.replay(&["--max-packets", "50", "--fault-loss", "0"]);
+    assert_eq!(numbers(&summary, ["messages", "packet_account.delivered"]), [50, 50]);
+}
+
+#[test]
+fn books_that_find_no_memory_are_counted() {
+    let directory = |symbol: &[u8; 8]| {
+        let mut message = [b' '; 39];
+        message[0] = b'R';
+        message[11..19].copy_from_slice(symbol);
+        message
+    };
+    let messages = [directory(b"ONE     "), directory(b"TWO     ")];
+    let payload = mold_of(b"day1      ", 1, &[&messages[0], &messages[1]]);
+    let capture = Capture::default().frame(0, udp_frame(A, &payload));
+    let summary = capture.replay_with("[books]\ninstruments = 1\norders = 1\nlevels = 1\n", &[]);
+    assert_eq!(numbers(&summary, ["messages", "books.instruments", "books.refused"]), [2, 1, 1]);
+}
