@@ -69,9 +69,11 @@ impl Stock {
         Self { spare: RefCell::new(ArrayVec::new()), wanted: if wanted { STOCK_MAX } else { 0 } }
     }
 
+    /// Takes what is wanted, and leaves as many buffers as it takes: a stock that emptied a small pool would end all
+    /// receiving.
     pub(super) fn fill(&self, pool: &Pool) {
         let mut spare = self.spare.borrow_mut();
-        while spare.len() < self.wanted && pool.available() > 0 {
+        while spare.len() < self.wanted && pool.available() > spare.len() + 1 {
             spare.extend(pool.alloc());
         }
     }

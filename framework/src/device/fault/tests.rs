@@ -314,6 +314,19 @@ fn refused_frame_is_untouched() {
 }
 
 #[test]
+fn small_pool_keeps_buffers_to_receive_into() {
+    let stock = Stock::new(true);
+    for buffers in 1..8 {
+        let pool = Pool::heap(buffers).unwrap();
+        stock.fill(&pool);
+        assert!(pool.available() > 0, "the stock took all of {buffers}");
+        while let Some(mbuf) = stock.take() {
+            mbuf.free();
+        }
+    }
+}
+
+#[test]
 fn empty_pool_does_without_duplicates() {
     let mut wire = rx_faults(1, Faults { duplication: 1.0, ..Faults::NONE });
     wire.post(0).unwrap();
