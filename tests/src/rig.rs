@@ -100,6 +100,8 @@ pub struct Rig<Q: Queue> {
     hand_rx: MemoryRx,
     hand_tx: MemoryTx,
     hand_pool: Pool,
+    /// Frames that the empty wire takes.
+    wire_room: usize,
     block: Block,
     now: Instant,
 }
@@ -113,10 +115,11 @@ impl<Q: Queue> Rig<Q> {
         let hand_pool = Pool::heap(BURST_MAX).expect("the heap has room");
         let open = "the port has one queue";
         let queue = outside.take_queue(0).expect(open);
-        let (hand_rx, hand_tx) = queue.open(&hand_pool, &block.scope("hand")).expect(open);
+        let (hand_rx, mut hand_tx) = queue.open(&hand_pool, &block.scope("hand")).expect(open);
         let worker = worker(config, wrap(inside), &block.scope("worker0"));
         block.check().expect("the block has room for every counter");
-        Self { worker, hand_rx, hand_tx, hand_pool, block, now: Instant::from_nanos(1) }
+        let wire_room = hand_tx.room();
+        Self { worker, hand_rx, hand_tx, hand_pool, wire_room, block, now: Instant::from_nanos(1) }
     }
 
     /// Puts a frame on the wire; false where the wire is full. Longer ones than it carries end there, counted.
@@ -150,10 +153,14 @@ impl<Q: Queue> Rig<Q> {
             app.held_max = 0;
             app.held.clear();
         });
-        // The longest wait is that for fragments; the longest stall of a ring that faults made full is 33 turns.
-        for _ in 0..100 {
-            self.poll(Duration::from_millis(1));
-            self.take_sent(|_| ());
+        // A ring that faults made full is stalled for up to 33 turns. With a pool of one buffer, each fragment waits for
+        // the one before it to run out of time.
+        let mut quiet = 0;
+        while quiet < 40 {
+            let received = self.poll(Duration::from_millis(1));
+            let sent = self.take_sent(|_| ());
+            let is_wire_empty = self.hand_tx.room() == self.wire_room;
+            quiet = if is_wire_empty && received + sent + self.worker.kept() == 0 { quiet + 1 } else { 0 };
         }
     }
 
