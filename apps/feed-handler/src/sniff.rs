@@ -19,7 +19,7 @@ use crate::plan::Plan;
 
 /// Frames that are looked at: enough to get past what else is on a wire, few enough not to be noticed.
 const FRAMES_MAX: u64 = 4_096;
-/// Messages at the front of a plain file that all have to be known.
+/// Messages at the front of a plain file, most of which have to be known: newer versions of a feed add types.
 const MESSAGES_MAX: usize = 64;
 /// Bytes of a file that are looked at for them.
 const BEGINNING_LEN: u64 = 8_192;
@@ -182,7 +182,7 @@ fn decodes<P: Protocol>(payload: &[u8]) -> bool {
     P::carries(&packet.raw) && packet.messages().all(|message| codec.decode(message).is_ok())
 }
 
-/// Plain or gzip; the beginning is whole ITCH messages, with nothing unknown among them.
+/// Plain or gzip; the beginning is whole messages, and most of them ITCH.
 fn is_itch_file(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let mut beginning = Vec::new();
@@ -196,16 +196,15 @@ fn is_itch_file(path: &Path) -> bool {
         beginning = inflated;
     }
     let mut rest = &beginning[..];
-    let mut messages = 0;
+    let (mut messages, mut known) = (0, 0);
     while messages < MESSAGES_MAX
         && let Some((message, behind)) = ItchFile::split(rest)
+        // A length of zero ends a file.
+        && !message.is_empty()
     {
-        if Itch50.decode(message).is_err() {
-            // A length of zero ends a file.
-            return messages > 0 && message.is_empty();
-        }
-        rest = behind;
+        known += usize::from(Itch50.decode(message).is_ok());
         messages += 1;
+        rest = behind;
     }
-    messages > 0
+    known * 2 > messages
 }

@@ -5,15 +5,10 @@
 //! it is a feed like any other: faults are gaps, a tap writes it down as a capture, and the pipeline knows no difference.
 //! A frame arrives at the time of its first message, in ns since midnight.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use flate2::read::MultiGzDecoder;
-use market::Framing;
-use market::framing::ItchFile;
 use market::framing::mold_udp64::MoldHeader;
 use wirepath::counters::{Counter, Drops, Scope, Unit};
 use wirepath::device::pcap::Pace;
@@ -27,6 +22,8 @@ use wirepath::wire::ethernet::{self, EthernetFields};
 use wirepath::wire::udp::UdpFields;
 use wirepath::wire::{EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpHeader, ipv4, udp};
 
+use super::blocks::{Blocks, FileEnding, Run};
+
 /// The group of the file: MCAST-TEST-NET (RFC 6676), the port of TotalView.
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(233, 252, 0, 1), 26_477);
 /// Its sender: a block for documentation (RFC 5737).
@@ -34,13 +31,6 @@ const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SESSION: [u8; 10] = *b"FILE      ";
 const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
 const MOLD_LEN: usize = 20;
-/// Bytes of message blocks in a frame, a single longer message apart: what an MTU of 1500 leaves.
-const BLOCKS_LEN: usize = 1500 - ipv4::HEADER_LEN - udp::HEADER_LEN - MOLD_LEN;
-/// A feed does not hold a message back to fill its packet: one packet spans this time at most.
-const SPAN_NS: u64 = 1_000_000;
-/// Read at a time. Holds the longest message there can be, with its length.
-const BUFFER_LEN: usize = 1 << 18;
-
 /// Which file, and how.
 #[derive(Clone, Debug)]
 pub struct ItchFileConfig {
@@ -52,10 +42,6 @@ pub struct ItchFileConfig {
     pub frame_len_max: usize,
 }
 
-/// How the file ended: `Ok(None)` behind its last message, `Ok(Some)` where it was cut, `Err` where it cannot be read on.
-/// The words are for the operator.
-pub type FileEnding = Arc<OnceLock<Result<Option<String>, String>>>;
-
 /// A port that a file is published on. It has one queue.
 pub struct ItchFileDevice {
     name: String,
@@ -66,7 +52,7 @@ pub struct ItchFileDevice {
 
 /// The port's queue, on its way to a worker.
 pub struct ItchFileQueue {
-    source: Source,
+    blocks: Blocks,
     frame_len_max: usize,
     pace: Pace,
 }
@@ -76,10 +62,10 @@ impl ItchFileDevice {
     pub fn open(config: &ItchFileConfig) -> Result<Self, DeviceError> {
         let name = config.path.display().to_string();
         let ending = FileEnding::default();
-        let source = Source::open(&config.path, Arc::clone(&ending)).map_err(|error| {
+        let blocks = Blocks::open(&config.path, Arc::clone(&ending)).map_err(|error| {
             DeviceError::Other(format!("cannot open the file {name}: {error}; check the path and its permissions"))
         })?;
-        let queue = ItchFileQueue { source, frame_len_max: config.frame_len_max, pace: config.pace };
+        let queue = ItchFileQueue { blocks, frame_len_max: config.frame_len_max, pace: config.pace };
         Ok(Self { name, frame_len_max: config.frame_len_max, queue: Some(queue), ending })
     }
 
@@ -133,7 +119,7 @@ impl Queue for ItchFileQueue {
         let tx = ItchFileTx { drops: scope.scope("tx").drops() };
         let scope = scope.scope("rx");
         let rx = ItchFileRx {
-            source: self.source,
+            blocks: self.blocks,
             frame_len_max: self.frame_len_max,
             pace: self.pace,
             origin: None,
@@ -158,7 +144,7 @@ wirepath::drop_reasons! {
 
 /// The receiving half of the port. A poll that finds the buffer empty makes a read(2) of up to 256 KiB.
 pub struct ItchFileRx {
-    source: Source,
+    blocks: Blocks,
     frame_len_max: usize,
     pace: Pace,
     /// The first poll, and the time of the first message.
@@ -181,14 +167,6 @@ enum End {
     Told,
 }
 
-/// Messages for one packet, at the front of the buffer.
-#[derive(Clone, Copy)]
-struct Run {
-    len: usize,
-    count: u16,
-    at_ns: u64,
-}
-
 impl ItchFileRx {
     /// The next packet's messages; a run without any is the end of the session.
     fn next_run(&mut self) -> Option<Run> {
@@ -196,7 +174,7 @@ impl ItchFileRx {
             return Some(run);
         }
         if self.end == End::Messages {
-            if let Some(run) = self.source.run() {
+            if let Some(run) = self.blocks.run() {
                 return Some(run);
             }
             self.end = End::Session;
@@ -204,7 +182,7 @@ impl ItchFileRx {
         (self.end == End::Session).then_some(Run {
             len: 0,
             count: MoldHeader::END_OF_SESSION,
-            at_ns: self.source.last_ns,
+            at_ns: self.blocks.last_ns,
         })
     }
 
@@ -228,7 +206,7 @@ impl ItchFileRx {
         mold[..10].copy_from_slice(&SESSION);
         mold[10..18].copy_from_slice(&self.next_seq.to_be_bytes());
         mold[18..].copy_from_slice(&run.count.to_be_bytes());
-        blocks.copy_from_slice(self.source.bytes(run));
+        blocks.copy_from_slice(self.blocks.bytes(run));
         write_headers(headers, payload);
         let timestamp = Some(Instant::from_nanos(run.at_ns));
         mbuf.set_rx_info(&RxInfo { timestamp, ..RxInfo::default() });
@@ -237,7 +215,7 @@ impl ItchFileRx {
 
     /// The run is out, or lost: the next one begins behind it.
     fn advance(&mut self, run: &Run) {
-        self.source.consume(run.len);
+        self.blocks.consume(run.len);
         if run.len == 0 {
             self.end = End::Told;
         } else {
@@ -304,137 +282,6 @@ fn write_headers(headers: &mut [u8], payload: &[u8]) {
     let mut len = ethernet.emit(headers).expect(ROOM);
     len += ipv4.and_then(|ipv4| ipv4.emit(&mut headers[len..])).expect(ROOM);
     udp.emit(&mut headers[len..]).expect(ROOM);
-}
-
-/// The file in a buffer that is filled again and again.
-struct Source {
-    reader: Box<dyn Read + Send>,
-    name: String,
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-    /// Bytes of the file before `start`.
-    offset: u64,
-    is_dry: bool,
-    last_ns: u64,
-    ending: FileEnding,
-}
-
-impl Source {
-    fn open(path: &Path, ending: FileEnding) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        let mut magic = [0; 2];
-        let read = read_full(&mut file, &mut magic)?;
-        let begun = io::Cursor::new(magic[..read].to_vec()).chain(file);
-        let reader: Box<dyn Read + Send> = match magic {
-            [0x1f, 0x8b] => Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_LEN, begun))),
-            _ => Box::new(begun),
-        };
-        let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
-        let name = path.display().to_string();
-        Ok(Self { reader, name, buffer, start: 0, end: 0, offset: 0, is_dry: false, last_ns: 0, ending })
-    }
-
-    /// As many whole messages as a packet takes; `None` at the end of the file.
-    fn run(&mut self) -> Option<Run> {
-        // The longest message and its length; what is less may be the end of the file.
-        if self.end - self.start < 2 + usize::from(u16::MAX) {
-            self.fill();
-        }
-        let unread = &self.buffer[self.start..self.end];
-        let mut rest = unread;
-        let mut run = Run { len: 0, count: 0, at_ns: self.last_ns };
-        while let Some((message, behind)) = ItchFile::split(rest).filter(|(message, _)| !message.is_empty()) {
-            let len = unread.len() - behind.len();
-            let at_ns = time_ns(message).unwrap_or(self.last_ns);
-            if run.count > 0 && (len > BLOCKS_LEN || at_ns > run.at_ns.saturating_add(SPAN_NS)) {
-                break;
-            }
-            if run.count == 0 {
-                run.at_ns = at_ns;
-            }
-            self.last_ns = at_ns;
-            run.len = len;
-            run.count += 1;
-            rest = behind;
-        }
-        if run.count == 0 {
-            self.tell_end();
-            return None;
-        }
-        Some(run)
-    }
-
-    fn bytes(&self, run: &Run) -> &[u8] {
-        &self.buffer[self.start..self.start + run.len]
-    }
-
-    fn consume(&mut self, len: usize) {
-        self.start += len;
-        self.offset += len as u64;
-    }
-
-    #[cold]
-    fn fill(&mut self) {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        while self.end < self.buffer.len() && !self.is_dry {
-            match self.reader.read(&mut self.buffer[self.end..]) {
-                Ok(0) => self.is_dry = true,
-                Ok(read) => self.end += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.is_dry = true;
-                    let at = self.offset + self.end as u64;
-                    // A gzip file that was cut is a truncation, as a plain one is.
-                    let ending = match error.kind() {
-                        io::ErrorKind::UnexpectedEof => {
-                            Ok(Some(format!("cut in the middle of the gzip stream at byte {at}")))
-                        }
-                        _ => Err(format!(
-                            "{} cannot be read beyond byte {at}: {error}; check that it is a whole file and not a folder",
-                            self.name
-                        )),
-                    };
-                    // What was told first stays.
-                    let _ = self.ending.set(ending);
-                }
-            }
-        }
-    }
-
-    /// Says how the file ended: with nothing left or the zero length that marks an end, or in mid-message.
-    #[cold]
-    fn tell_end(&mut self) {
-        let truncated = match self.buffer[self.start..self.end] {
-            [] | [0, 0, ..] => None,
-            [_, ..] => Some(format!("cut in the middle of the message at byte {}", self.offset)),
-        };
-        // A read that failed was told already.
-        let _ = self.ending.set(Ok(truncated));
-    }
-}
-
-/// ITCH 5.0: six bytes of ns since midnight behind type, locate and tracking number.
-fn time_ns(message: &[u8]) -> Option<u64> {
-    let time: &[u8; 6] = message.get(5..11)?.try_into().ok()?;
-    let mut ns = [0; 8];
-    ns[2..].copy_from_slice(time);
-    Some(u64::from_be_bytes(ns))
-}
-
-fn read_full(file: &mut File, into: &mut [u8]) -> io::Result<usize> {
-    let mut read = 0;
-    while read < into.len() {
-        match file.read(&mut into[read..]) {
-            Ok(0) => break,
-            Ok(more) => read += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
 }
 
 wirepath::drop_reasons! {

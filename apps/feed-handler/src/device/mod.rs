@@ -1,7 +1,9 @@
 //! Where frames come from: any device of the framework behind one type, and a plain file of messages as a device.
 
+mod blocks;
 mod intake;
 mod itch_file;
 
+pub use blocks::FileEnding;
 pub use intake::{AnyQueue, AnyTx, Intake, IntakeConfig};
-pub use itch_file::{FileEnding, ItchFileConfig, ItchFileDevice, ItchFileQueue};
+pub use itch_file::{ItchFileConfig, ItchFileDevice, ItchFileQueue};

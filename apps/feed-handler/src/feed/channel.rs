@@ -6,7 +6,7 @@ use market::sequence::Policy;
 use market::{Arbiter, Books, Codec, Fate, Framing, Gap, Line, MessageCounts, Output, Window};
 use wirepath::mem::Held;
 
-use super::{LINES_MAX, Live};
+use super::app::{LINES_MAX, Live};
 use crate::format::Protocol;
 
 /// Which channel: the lines it comes by, and the channel's number in the packets.

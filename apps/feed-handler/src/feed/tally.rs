@@ -7,8 +7,9 @@ use market::book::BookCounts;
 use market::sequence::SequenceCounts;
 use market::{BookIdx, Books, Gap, MessageCounts, Symbol, TopOfBook};
 
+use super::app::Feed;
 use super::channel::{Channel, GapLog};
-use super::{Feed, Latency};
+use super::latency::Latency;
 use crate::format::Protocol;
 
 /// The whole feed.

@@ -1,0 +1,166 @@
+//! A plain file of ITCH messages, read in chunks and cut into runs: as many whole messages as one packet takes, lent out
+//! where they lie in the buffer. It does not know what a packet is made of beyond that.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use flate2::read::MultiGzDecoder;
+use market::Framing;
+use market::framing::ItchFile;
+
+/// Bytes of message blocks in a frame, a single longer message apart: what an MTU of 1500 leaves
+/// behind the headers of IPv4, UDP and MoldUDP64.
+const BLOCKS_LEN: usize = 1500 - 20 - 8 - 20;
+/// A feed does not hold a message back to fill its packet: one packet spans this time at most.
+const SPAN_NS: u64 = 1_000_000;
+/// Read at a time. Holds the longest message there can be, with its length.
+const BUFFER_LEN: usize = 1 << 18;
+
+/// How the file ended: `Ok(None)` behind its last message, `Ok(Some)` where it was cut, `Err` where it cannot be read on.
+/// The words are for the operator.
+pub type FileEnding = Arc<OnceLock<Result<Option<String>, String>>>;
+
+/// Messages for one packet, at the front of the buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    /// Bytes, lengths included.
+    pub(super) len: usize,
+    /// Messages.
+    pub(super) count: u16,
+    /// Time of the first, ns since midnight.
+    pub(super) at_ns: u64,
+}
+
+/// The file in a buffer that is filled again and again.
+pub(super) struct Blocks {
+    reader: Box<dyn Read + Send>,
+    name: String,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Bytes of the file before `start`.
+    offset: u64,
+    is_dry: bool,
+    /// Time of the last message that was cut off.
+    pub(super) last_ns: u64,
+    ending: FileEnding,
+}
+
+impl Blocks {
+    pub(super) fn open(path: &Path, ending: FileEnding) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let mut magic = [0; 2];
+        let read = read_full(&mut file, &mut magic)?;
+        let begun = io::Cursor::new(magic[..read].to_vec()).chain(file);
+        let reader: Box<dyn Read + Send> = match magic {
+            [0x1f, 0x8b] => Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_LEN, begun))),
+            _ => Box::new(begun),
+        };
+        let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
+        let name = path.display().to_string();
+        Ok(Self { reader, name, buffer, start: 0, end: 0, offset: 0, is_dry: false, last_ns: 0, ending })
+    }
+
+    /// As many whole messages as a packet takes; `None` at the end of the file.
+    pub(super) fn run(&mut self) -> Option<Run> {
+        // The longest message and its length; what is less may be the end of the file.
+        if self.end - self.start < 2 + usize::from(u16::MAX) {
+            self.fill();
+        }
+        let unread = &self.buffer[self.start..self.end];
+        let mut rest = unread;
+        let mut run = Run { len: 0, count: 0, at_ns: self.last_ns };
+        while let Some((message, behind)) = ItchFile::split(rest).filter(|(message, _)| !message.is_empty()) {
+            let len = unread.len() - behind.len();
+            let at_ns = time_ns(message).unwrap_or(self.last_ns);
+            if run.count > 0 && (len > BLOCKS_LEN || at_ns > run.at_ns.saturating_add(SPAN_NS)) {
+                break;
+            }
+            if run.count == 0 {
+                run.at_ns = at_ns;
+            }
+            self.last_ns = at_ns;
+            run.len = len;
+            run.count += 1;
+            rest = behind;
+        }
+        if run.count == 0 {
+            self.tell_end();
+            return None;
+        }
+        Some(run)
+    }
+
+    pub(super) fn bytes(&self, run: &Run) -> &[u8] {
+        &self.buffer[self.start..self.start + run.len]
+    }
+
+    pub(super) fn consume(&mut self, len: usize) {
+        self.start += len;
+        self.offset += len as u64;
+    }
+
+    #[cold]
+    fn fill(&mut self) {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < self.buffer.len() && !self.is_dry {
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.is_dry = true,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.is_dry = true;
+                    let at = self.offset + self.end as u64;
+                    // A gzip file that was cut is a truncation, as a plain one is.
+                    let ending = match error.kind() {
+                        io::ErrorKind::UnexpectedEof => {
+                            Ok(Some(format!("cut in the middle of the gzip stream at byte {at}")))
+                        }
+                        _ => Err(format!(
+                            "{} cannot be read beyond byte {at}: {error}; check that it is a whole file and not a folder",
+                            self.name
+                        )),
+                    };
+                    // What was told first stays.
+                    let _ = self.ending.set(ending);
+                }
+            }
+        }
+    }
+
+    /// Says how the file ended: with nothing left or the zero length that marks an end, or in mid-message.
+    #[cold]
+    fn tell_end(&mut self) {
+        let truncated = match self.buffer[self.start..self.end] {
+            [] | [0, 0, ..] => None,
+            [_, ..] => Some(format!("cut in the middle of the message at byte {}", self.offset)),
+        };
+        // A read that failed was told already.
+        let _ = self.ending.set(Ok(truncated));
+    }
+}
+
+/// ITCH 5.0: six bytes of ns since midnight behind type, locate and tracking number.
+fn time_ns(message: &[u8]) -> Option<u64> {
+    let time: &[u8; 6] = message.get(5..11)?.try_into().ok()?;
+    let mut ns = [0; 8];
+    ns[2..].copy_from_slice(time);
+    Some(u64::from_be_bytes(ns))
+}
+
+fn read_full(file: &mut File, into: &mut [u8]) -> io::Result<usize> {
+    let mut read = 0;
+    while read < into.len() {
+        match file.read(&mut into[read..]) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}

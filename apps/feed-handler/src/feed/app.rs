@@ -1,0 +1,336 @@
+//! [`Feed`], the app: where each datagram belongs, and what it is dropped for. Lines and sets are configured, or learned
+//! from the first good packet of each group: see [`Feed::place`].
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use arrayvec::ArrayVec;
+use market::book::Capacity;
+use market::framing::{Header, Session};
+use market::sequence::Policy;
+use market::{Framing, FramingError, Line, Window};
+use wirepath::counters::{Counter, Drops, Scope, Unit};
+use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+use wirepath::proto::{ConsumerId, FilterMode, Group, SocketError};
+use wirepath::time::Instant;
+
+use crate::format::Protocol;
+use crate::join::Learner;
+
+use super::channel::{Channel, Key};
+use super::latency::Sampler;
+
+/// Lines of one set: A, B, and a third such as a disaster-recovery site.
+pub const LINES_MAX: usize = 4;
+/// Groups that one feed listens to.
+pub const GROUPS_MAX: usize = 1024;
+/// Channels of one feed: each has books of its own.
+pub const CHANNELS_MAX: usize = 256;
+
+wirepath::drop_reasons! {
+    /// Why the feed handler drops a datagram.
+    pub enum FeedDrop {
+        /// Shorter than the framing's header.
+        HeaderShort => "header_short",
+        /// A version of the framing that is not known.
+        Version => "version",
+        /// The header's length is not the datagram's.
+        LengthMismatch => "length_mismatch",
+        /// A message's length leads past the end of the datagram.
+        MessageOverrun => "message_overrun",
+        /// Bytes are left behind the last message.
+        TrailingBytes => "trailing_bytes",
+        /// The right framing with messages of another format.
+        OtherFormat => "other_format",
+        /// Another VLAN than the line was configured for.
+        OtherVlan => "other_vlan",
+        /// More channels than [`CHANNELS_MAX`].
+        ChannelsFull => "channels_full",
+        /// A fifth group with the same session.
+        LinesFull => "lines_full",
+    }
+}
+
+impl From<FramingError> for FeedDrop {
+    fn from(error: FramingError) -> Self {
+        match error {
+            FramingError::HeaderShort { .. } => Self::HeaderShort,
+            FramingError::Version { .. } => Self::Version,
+            FramingError::LengthMismatch { .. } => Self::LengthMismatch,
+            FramingError::MessageOverrun { .. } => Self::MessageOverrun,
+            FramingError::TrailingBytes { .. } => Self::TrailingBytes,
+        }
+    }
+}
+
+/// What a feed is made of.
+#[derive(Clone, Debug)]
+pub struct FeedConfig {
+    /// Where numbers begin, and what is a restart.
+    pub policy: Policy,
+    /// How long a hole may stay open.
+    pub window: Window,
+    /// Memory for the books of each channel.
+    pub capacity: Capacity,
+    /// Whose time decides how long a hole stays open.
+    pub clock: ArrivalClock,
+    /// The sets that are known before the first packet.
+    pub sets: Vec<SetConfig>,
+    /// Groups that are known before the first packet, and of which only that will tell where they belong.
+    pub groups: Vec<SocketAddrV4>,
+}
+
+/// Lines that carry the same messages.
+#[derive(Clone, Debug)]
+pub struct SetConfig {
+    /// What the operator calls it.
+    pub name: String,
+    /// Line A first.
+    pub lines: Vec<LineConfig>,
+}
+
+/// One line of a set.
+#[derive(Clone, Debug)]
+pub struct LineConfig {
+    /// What the operator calls it.
+    pub name: String,
+    /// The group and port that it comes in by.
+    pub group: SocketAddrV4,
+    /// The only VLAN it is taken from; `None` for whichever.
+    pub vlan: Option<u16>,
+    /// The only senders it is taken from; empty for whoever.
+    pub senders: Vec<Ipv4Addr>,
+}
+
+/// Whose time decides how long a hole stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrivalClock {
+    /// The time at which packets were recorded, which stands still between two packets: a replay gives the same
+    /// result however fast it runs.
+    Recorded,
+    /// The worker's own.
+    Worker,
+}
+
+/// A group that packets come in by. Its index is its consumer.
+pub(super) struct Source {
+    pub(super) name: Option<String>,
+    pub(super) group: SocketAddrV4,
+    vlan: Option<u16>,
+    /// Empty for whoever sends.
+    senders: Vec<Ipv4Addr>,
+    /// `None` until its first packet tells where it belongs.
+    place: Option<(u16, Line)>,
+}
+
+/// Lines that carry the same messages, by their sources.
+pub(super) struct Set {
+    pub(super) name: Option<String>,
+    pub(super) lines: ArrayVec<u32, LINES_MAX>,
+}
+
+/// The feed handler's app.
+pub struct Feed<P: Protocol> {
+    config: FeedConfig,
+    pub(super) sources: Vec<Source>,
+    pub(super) sets: Vec<Set>,
+    pub(super) channels: Vec<Channel<P>>,
+    /// Memory for channels that have not been heard: one for each set that is configured, or else for one.
+    spare: Vec<Channel<P>>,
+    /// Channel of the last packet, as the next one is mostly of the same.
+    last: usize,
+    newest_ns: u64,
+    pub(super) sampler: Sampler,
+    live: Live,
+    drops: Drops<FeedDrop>,
+}
+
+/// Counters that another process reads while the feed runs.
+pub(super) struct Live {
+    packets: Counter,
+    pub(super) messages: Counter,
+    pub(super) gaps: Counter,
+    pub(super) missing: Counter,
+}
+
+impl<P: Protocol> Feed<P> {
+    /// A feed with the memory for the channels that are configured, or else for the first that is learned.
+    pub fn new(config: FeedConfig, sampler: Sampler, scope: &Scope) -> Self {
+        let scope = scope.scope("feed");
+        let live = Live {
+            packets: scope.counter("packets", Unit::Datagrams),
+            messages: scope.counter("messages", Unit::Messages),
+            gaps: scope.counter("gaps", Unit::Events),
+            missing: scope.counter("missing", Unit::Messages),
+        };
+        let mut feed = Self {
+            sources: Vec::with_capacity(GROUPS_MAX),
+            sets: Vec::with_capacity(GROUPS_MAX),
+            channels: Vec::with_capacity(CHANNELS_MAX),
+            spare: Vec::new(),
+            last: 0,
+            newest_ns: 0,
+            sampler,
+            live,
+            drops: scope.drops(),
+            config,
+        };
+        for set in feed.config.sets.clone() {
+            feed.add_set(&set);
+        }
+        for group in feed.config.groups.clone() {
+            feed.sources.push(Source { name: None, group, vlan: None, senders: Vec::new(), place: None });
+        }
+        feed.spare = (0..feed.sets.len().max(1)).map(|_| feed.new_channel()).collect();
+        feed
+    }
+
+    /// Joins the groups that are known, once, before the first packet.
+    pub fn join(&self, cx: &mut Cx<'_>) -> Result<(), SocketError> {
+        for (idx, source) in (0..).map(ConsumerId).zip(&self.sources) {
+            let group = Group::new(*source.group.ip(), source.group.port());
+            match &source.senders[..] {
+                [] => cx.sockets.join(idx, group)?,
+                senders => cx.sockets.set_filter(idx, group, FilterMode::Include, senders)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up every hole that is open, at the end: nothing will come to fill it.
+    pub fn finish(&mut self) {
+        for channel in &mut self.channels {
+            channel.drain(u64::MAX, &self.live);
+        }
+    }
+
+    fn add_set(&mut self, config: &SetConfig) {
+        let mut set = Set { name: Some(config.name.clone()), lines: ArrayVec::new() };
+        for (idx, line) in config.lines.iter().enumerate() {
+            set.lines.push(self.sources.len() as u32);
+            self.sources.push(Source {
+                name: Some(line.name.clone()),
+                group: line.group,
+                vlan: line.vlan,
+                senders: line.senders.clone(),
+                place: Some((self.sets.len() as u16, Line(idx))),
+            });
+        }
+        self.sets.push(set);
+    }
+
+    fn new_channel(&self) -> Channel<P> {
+        Channel::new(self.config.policy, self.config.window, self.config.capacity)
+    }
+
+    /// Checks the datagram and gives it to its channel.
+    #[inline]
+    fn take(&mut self, datagram: &Datagram<'_>, now_ns: u64, cx: &Cx<'_>) -> Result<(), FeedDrop> {
+        let idx = datagram.consumer.0 as usize;
+        if let Some(vlan) = self.sources[idx].vlan
+            && datagram.vlan.map(|tci| tci & 0x0fff) != Some(vlan)
+        {
+            return Err(FeedDrop::OtherVlan);
+        }
+        let packet = P::Framing::parse(datagram.payload)?;
+        if !P::carries(&packet.raw) {
+            return Err(FeedDrop::OtherFormat);
+        }
+        let (channel, line) = self.route(idx, &packet.header)?;
+        // A packet that waits keeps its buffer. A pool that runs low is for receiving first.
+        let hold = || (cx.pool.available() > wirepath::mem::BURST_MAX).then(|| datagram.hold());
+        self.channels[channel].hear(line, &packet, now_ns, hold, &self.live);
+        Ok(())
+    }
+
+    /// The channel and the line of a packet: one compare for a packet of the same channel as the last.
+    #[inline]
+    fn route(&mut self, source: usize, header: &Header) -> Result<(usize, Line), FeedDrop> {
+        let (set, line) = match self.sources[source].place {
+            Some(place) => place,
+            None => self.place(source, header)?,
+        };
+        let key = Key { set, channel: header.channel };
+        if self.channels.get(self.last).is_none_or(|last| last.key != key) {
+            self.last = self.find_or_open(key, header.session)?;
+        }
+        Ok((self.last, line))
+    }
+
+    /// Finds out where a learned group belongs, from its first good packet: it is one more line of the set that has
+    /// the same session and channel, or the first line of a new set.
+    #[cold]
+    fn place(&mut self, source: usize, header: &Header) -> Result<(u16, Line), FeedDrop> {
+        let twin = self.channels.iter().find(|channel| channel.is_twin(header)).map(|channel| channel.key.set);
+        let set = match twin {
+            Some(set) if P::HAS_SESSIONS => set,
+            _ => {
+                self.sets.push(Set { name: None, lines: ArrayVec::new() });
+                (self.sets.len() - 1) as u16
+            }
+        };
+        let lines = &mut self.sets[usize::from(set)].lines;
+        lines.try_push(source as u32).map_err(|_| FeedDrop::LinesFull)?;
+        let place = (set, Line(lines.len() - 1));
+        self.sources[source].place = Some(place);
+        Ok(place)
+    }
+
+    #[cold]
+    fn find_or_open(&mut self, key: Key, session: Session) -> Result<usize, FeedDrop> {
+        if let Some(idx) = self.channels.iter().position(|channel| channel.key == key) {
+            return Ok(idx);
+        }
+        if self.channels.len() == CHANNELS_MAX {
+            return Err(FeedDrop::ChannelsFull);
+        }
+        let channel = self.spare.pop().unwrap_or_else(|| self.new_channel());
+        self.channels.push(channel.open(key, session));
+        Ok(self.channels.len() - 1)
+    }
+
+    /// When a packet arrived. Never goes back, also where a capture of two lines does.
+    #[inline]
+    fn arrival_ns(&mut self, timestamp: Option<Instant>, now: Instant) -> u64 {
+        let at = match self.config.clock {
+            ArrivalClock::Recorded => timestamp.unwrap_or(now),
+            ArrivalClock::Worker => now,
+        };
+        self.newest_ns = self.newest_ns.max(at.as_nanos());
+        self.newest_ns
+    }
+}
+
+impl<P: Protocol> UdpApp for Feed<P> {
+    #[inline]
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        let now_ns = self.arrival_ns(datagram.timestamp, cx.now);
+        match self.take(datagram, now_ns, cx) {
+            Ok(()) => self.live.packets.inc(),
+            Err(reason) => self.drops.count(reason),
+        }
+        self.sampler.packet_done();
+    }
+}
+
+impl<P: Protocol> App for Feed<P> {
+    /// Holes grow old while nothing comes. One compare per channel.
+    #[inline]
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        if self.config.clock == ArrivalClock::Recorded {
+            return;
+        }
+        for channel in &mut self.channels {
+            channel.expire(cx.now.as_nanos(), &self.live);
+        }
+    }
+}
+
+impl<P: Protocol> Learner for Feed<P> {
+    fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId> {
+        if self.sources.len() == GROUPS_MAX {
+            return None;
+        }
+        self.sources.push(Source { name: None, group, vlan: None, senders: Vec::new(), place: None });
+        Some(ConsumerId(self.sources.len() as u32 - 1))
+    }
+}

@@ -1,0 +1,244 @@
+//! The parts of a summary that are told for each channel: its lines, its books, and how long its packets took.
+
+use market::TopOfBook;
+use market::book::BookCounts;
+use serde::Serialize;
+
+use crate::feed::{BooksTally, ChannelTally, Latency, LineTally, Top};
+
+/// One channel.
+#[derive(Debug, Serialize)]
+pub struct ChannelSummary {
+    /// Its name, or its first group.
+    pub name: String,
+    /// Its number in the packets: IEX channel, Cboe unit.
+    pub channel: u32,
+    /// Delivered in order.
+    pub messages: u64,
+    /// See [`Summary::gaps`](super::Summary::gaps).
+    pub gaps: u64,
+    /// See [`Summary::missing`](super::Summary::missing).
+    pub missing: u64,
+    /// The first gaps, as first and last number.
+    pub gap_ranges: Vec<(u64, u64)>,
+    /// See [`Summary::duplicates`](super::Summary::duplicates).
+    pub duplicates: u64,
+    /// See [`Summary::late`](super::Summary::late).
+    pub late: u64,
+    /// See [`Summary::heartbeats`](super::Summary::heartbeats).
+    pub heartbeats: u64,
+    /// See [`Summary::ends`](super::Summary::ends).
+    pub ends: u64,
+    /// See [`Summary::restarts`](super::Summary::restarts).
+    pub restarts: u64,
+    /// Holes that were filled by another line than the one that revealed them.
+    pub healed_holes: u64,
+    /// Holes that were filled by a late packet of the same line.
+    pub reordered_holes: u64,
+    /// Its lines.
+    pub lines: Vec<LineSummary>,
+    /// Its books.
+    pub books: BooksSummary,
+}
+
+/// One line of a channel.
+#[derive(Debug, Serialize)]
+pub struct LineSummary {
+    /// `A`, `B` …, or its configured name.
+    pub name: String,
+    /// Its group and port.
+    pub group: String,
+    /// With messages.
+    pub packets: u64,
+    /// Without messages, ends of session included.
+    pub heartbeats: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Messages that it brought first.
+    pub first: u64,
+    /// Of these, the ones that filled a hole another line had revealed.
+    pub healed: u64,
+    /// Messages that it had brought itself before.
+    pub duplicates: u64,
+    /// Times that it skipped numbers, also where it brought them later.
+    pub gaps: u64,
+    /// Numbers that it skipped and did not bring later.
+    pub lost: u64,
+}
+
+/// Books of one channel or of all.
+#[derive(Debug, Default, Serialize)]
+pub struct BooksSummary {
+    /// Instruments that were mentioned.
+    pub instruments: usize,
+    /// With a bid and an offer.
+    pub two_sided: usize,
+    /// Not to be trusted, as messages are missing.
+    pub stale: usize,
+    /// Messages that changed a book.
+    pub applied: u64,
+    /// References to orders that are not known.
+    pub unknown_orders: u64,
+    /// References that were added twice.
+    pub repeated_orders: u64,
+    /// Orders without shares.
+    pub empty_orders: u64,
+    /// Executions and cancels of more than there was.
+    pub beyond_size: u64,
+    /// Refused for want of memory: orders, price levels, instruments.
+    pub refused: u64,
+    /// Best bid and offer of the instruments that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tops: Vec<TopSummary>,
+}
+
+/// Best bid and offer, as text with four decimals; `null` where a side is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TopSummary {
+    /// The instrument.
+    pub symbol: String,
+    /// Best bid.
+    pub bid: Option<String>,
+    /// Shares there.
+    pub bid_shares: u64,
+    /// Best offer.
+    pub ask: Option<String>,
+    /// Shares there.
+    pub ask_shares: u64,
+    /// Not to be trusted.
+    pub stale: bool,
+}
+
+/// How long packets took, in ns.
+#[derive(Debug, Serialize)]
+pub struct LatencySummary {
+    /// What exactly.
+    pub measures: &'static str,
+    /// Packets that were measured.
+    pub samples: u64,
+    /// One packet of so many.
+    pub every: u32,
+    /// Half of the packets took no longer.
+    pub p50: u64,
+    /// 99 of 100 took no longer.
+    pub p99: u64,
+    /// 999 of 1,000 took no longer.
+    #[serde(rename = "p99.9")]
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// What the latency is, for people who will compare it with another.
+const MEASURES: &str = "from a burst in the worker's hands to the books up to date, the wait behind the burst's earlier \
+                        packets included, reading the file not";
+
+impl ChannelSummary {
+    pub(super) fn new(tally: &ChannelTally) -> Self {
+        let sequence = &tally.sequence;
+        Self {
+            name: tally.name.clone(),
+            channel: tally.channel,
+            messages: sequence.delivered,
+            gaps: sequence.gaps,
+            missing: sequence.missing,
+            gap_ranges: tally.gaps.iter().map(|gap| (gap.from, gap.to)).collect(),
+            duplicates: sequence.duplicates,
+            late: sequence.late,
+            heartbeats: sequence.heartbeats,
+            ends: sequence.ends,
+            restarts: sequence.restarts,
+            healed_holes: tally.holes.healed,
+            reordered_holes: tally.holes.reordered,
+            lines: tally.lines.iter().map(LineSummary::new).collect(),
+            books: BooksSummary::new(&tally.books),
+        }
+    }
+}
+
+impl LineSummary {
+    fn new(tally: &LineTally) -> Self {
+        let counts = &tally.counts;
+        Self {
+            name: tally.name.clone(),
+            group: tally.group.to_string(),
+            packets: counts.packets,
+            heartbeats: counts.heartbeats,
+            messages: counts.messages,
+            first: counts.first,
+            healed: counts.healed,
+            duplicates: counts.duplicates,
+            gaps: counts.gaps,
+            lost: counts.lost,
+        }
+    }
+}
+
+impl BooksSummary {
+    pub(super) fn new(tally: &BooksTally) -> Self {
+        let BookCounts {
+            applied,
+            unknown_orders,
+            repeated_orders,
+            empty_orders,
+            beyond_size,
+            orders_full,
+            levels_full,
+            books_full,
+        } = tally.counts;
+        Self {
+            instruments: tally.instruments,
+            two_sided: tally.two_sided,
+            stale: tally.stale,
+            applied,
+            unknown_orders,
+            repeated_orders,
+            empty_orders,
+            beyond_size,
+            refused: orders_full + levels_full + books_full,
+            tops: tally.tops.iter().map(TopSummary::new).collect(),
+        }
+    }
+
+    pub(super) fn plus(mut self, other: &Self) -> Self {
+        self.instruments += other.instruments;
+        self.two_sided += other.two_sided;
+        self.stale += other.stale;
+        self.applied += other.applied;
+        self.unknown_orders += other.unknown_orders;
+        self.repeated_orders += other.repeated_orders;
+        self.empty_orders += other.empty_orders;
+        self.beyond_size += other.beyond_size;
+        self.refused += other.refused;
+        self
+    }
+}
+
+impl TopSummary {
+    fn new(top: &Top) -> Self {
+        let TopOfBook { bid_px, bid_qty, ask_px, ask_qty } = top.top;
+        Self {
+            symbol: top.symbol.to_string(),
+            bid: (bid_qty > 0).then(|| bid_px.to_string()),
+            bid_shares: bid_qty,
+            ask: (ask_qty > 0).then(|| ask_px.to_string()),
+            ask_shares: ask_qty,
+            stale: top.stale,
+        }
+    }
+}
+
+impl LatencySummary {
+    pub(super) fn new(latency: &Latency) -> Self {
+        let histogram = &latency.histogram;
+        Self {
+            measures: MEASURES,
+            samples: histogram.len(),
+            every: latency.every,
+            p50: histogram.value_at_quantile(0.5),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+        }
+    }
+}

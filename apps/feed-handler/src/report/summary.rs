@@ -1,0 +1,235 @@
+//! [`Summary`]: the whole of it, and what failed.
+
+use std::collections::BTreeMap;
+
+use exchange_sim::Truth;
+use serde::{Serialize, Serializer};
+use wirepath::counters::Snapshot;
+
+use super::account::{self, MessageAccount, PacketAccount};
+use super::channel::{BooksSummary, ChannelSummary, LatencySummary};
+use super::truth::TruthCheck;
+use crate::feed::{ChannelTally, FeedTally, Tops};
+use crate::format::Format;
+use crate::plan::Plan;
+use crate::sniff;
+
+/// How the run went, apart from the feed.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// A signal ended it.
+    pub stopped: bool,
+    /// It ended after as many packets as were asked for.
+    pub limited: bool,
+    /// From the first poll to the last.
+    pub seconds: f64,
+    /// Where the worker ran.
+    pub core: Core,
+    /// Fragments that still wait for the rest.
+    pub held: u64,
+    /// Packets that ended without a name: a bug of ours.
+    pub unnamed: u64,
+    /// How the file ended.
+    pub ending: Ending,
+    /// Frames that the tap wrote, or why it could not.
+    pub recorded: Option<Result<u64, String>>,
+}
+
+/// Where the worker ran.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Core {
+    /// Its core; `None` where it was not pinned.
+    pub number: Option<usize>,
+    /// We chose it, not the user.
+    pub chosen: bool,
+}
+
+/// How a file ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It was not read to its end.
+    Open,
+    /// Behind its last record.
+    Whole,
+    /// In the middle of something; all before it was delivered.
+    Truncated(String),
+    /// In something that cannot be read.
+    Damaged(String),
+}
+
+/// Everything that a replay found out. Counts are of packets or messages, as their names say.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// The file.
+    pub file: String,
+    /// Its format.
+    #[serde(serialize_with = "as_text")]
+    pub format: Format,
+    /// Packets that were read from the file.
+    pub packets: u64,
+    /// Messages that were delivered in order, each once.
+    pub messages: u64,
+    /// Of these, the decoded ones by type.
+    pub by_type: BTreeMap<String, u64>,
+    /// Of these, the ones that could not be decoded.
+    pub undecoded: Undecoded,
+    /// Ranges of numbers that no line brought.
+    pub gaps: u64,
+    /// Messages in them.
+    pub missing: u64,
+    /// Messages that came again after they had been delivered: the other line's copy, or a repetition.
+    pub duplicates: u64,
+    /// Messages that came after their number had been given up.
+    pub late: u64,
+    /// Packets without messages.
+    pub heartbeats: u64,
+    /// Packets that said that the session is over.
+    pub ends: u64,
+    /// Times a feed began anew.
+    pub restarts: u64,
+    /// Packets that were dropped, by node and reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Datagrams whose checksum field holds the sum of the pseudo header only, and that were taken all the same.
+    pub partial_checksums: u64,
+    /// The file ends in the middle of something.
+    pub truncated: bool,
+    /// In the middle of what, and where.
+    pub truncation: Option<String>,
+    /// A signal ended the run before the file did.
+    pub stopped: bool,
+    /// Everything adds up.
+    pub accounted: bool,
+    /// What became of packets.
+    pub packet_account: PacketAccount,
+    /// What became of messages.
+    pub message_account: MessageAccount,
+    /// Each channel.
+    pub channels: Vec<ChannelSummary>,
+    /// All channels' books together, without their tops.
+    pub books: BooksSummary,
+    /// How long packets took.
+    pub latency_ns: LatencySummary,
+    /// From the first poll to the last.
+    pub seconds: f64,
+    /// Packets read in a second.
+    pub packets_per_second: f64,
+    /// Messages delivered in a second.
+    pub messages_per_second: f64,
+    /// Where the worker ran.
+    pub core: Core,
+    /// Frames that were written to the capture.
+    pub captured: Option<u64>,
+    /// Seed of the injected faults.
+    pub fault_seed: Option<u64>,
+    /// The comparison with the truth file.
+    pub truth: Option<TruthCheck>,
+    /// What failed, in sentences. Empty where all is well.
+    pub failures: Vec<String>,
+}
+
+/// Messages that the codec could not read.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Undecoded {
+    /// Of a type that it does not know.
+    pub unknown_type: u64,
+    /// Of a known type with a wrong length.
+    pub wrong_length: u64,
+    /// Without a type.
+    pub empty: u64,
+}
+
+impl Summary {
+    /// Adds everything up.
+    pub fn new(plan: &Plan, truth: Option<&Truth>, run: Run, tally: &FeedTally, counters: &Snapshot) -> Self {
+        let packet_account = PacketAccount::new(counters, &run);
+        let message_account = MessageAccount::new(&tally.channels);
+        let channels: Vec<_> = tally.channels.iter().map(ChannelSummary::new).collect();
+        let sum = |count: fn(&ChannelSummary) -> u64| channels.iter().map(count).sum();
+        let messages: u64 = sum(|channel| channel.messages);
+        let per_second = |count: u64| if run.seconds > 0.0 { count as f64 / run.seconds } else { 0.0 };
+        let (by_type, undecoded) = decoded(plan.format, &tally.channels);
+        let truth = truth.map(|truth| TruthCheck::new(truth, tally, run.stopped));
+        let mut summary = Self {
+            file: plan.input.display().to_string(),
+            format: plan.format,
+            packets: packet_account.read,
+            messages,
+            by_type,
+            undecoded,
+            gaps: sum(|channel| channel.gaps),
+            missing: sum(|channel| channel.missing),
+            duplicates: sum(|channel| channel.duplicates),
+            late: sum(|channel| channel.late),
+            heartbeats: sum(|channel| channel.heartbeats),
+            ends: sum(|channel| channel.ends),
+            restarts: sum(|channel| channel.restarts),
+            drops: account::drops(counters),
+            partial_checksums: account::count(counters, "udp/partial_checksums"),
+            truncated: matches!(run.ending, Ending::Truncated(_)),
+            truncation: match &run.ending {
+                Ending::Truncated(place) => Some(place.clone()),
+                _ => None,
+            },
+            stopped: run.stopped,
+            accounted: packet_account.holds() && message_account.holds(),
+            packets_per_second: per_second(packet_account.read),
+            packet_account,
+            message_account,
+            books: channels.iter().fold(BooksSummary::default(), |sum, channel| sum.plus(&channel.books)),
+            channels,
+            latency_ns: LatencySummary::new(&tally.latency),
+            seconds: run.seconds,
+            messages_per_second: per_second(messages),
+            core: run.core,
+            captured: run.recorded.as_ref().and_then(|recorded| recorded.as_ref().ok().copied()),
+            fault_seed: plan.faults.map(|faults| faults.seed),
+            truth,
+            failures: Vec::new(),
+        };
+        summary.find_failures(plan, &run);
+        summary
+    }
+
+    /// Shows so many tops of each channel and no more.
+    pub fn limit_tops(&mut self, tops: Tops) {
+        let Tops::First(count) = tops else { return };
+        self.channels.iter_mut().for_each(|channel| channel.books.tops.truncate(count));
+    }
+
+    fn find_failures(&mut self, plan: &Plan, run: &Run) {
+        let mut failures = Vec::new();
+        if let Ending::Damaged(sentence) = &run.ending {
+            failures.push(sentence.clone());
+        }
+        if let Some(Err(sentence)) = &run.recorded {
+            failures.push(sentence.clone());
+        }
+        let heard =
+            self.channels.iter().flat_map(|channel| &channel.lines).any(|line| line.packets + line.heartbeats > 0);
+        if !heard && !run.stopped && failures.is_empty() {
+            failures.push(sniff::explain(plan));
+        }
+        failures.extend(self.packet_account.failure());
+        failures.extend(self.message_account.failure());
+        failures.extend(self.truth.as_ref().and_then(TruthCheck::failure));
+        self.failures = failures;
+    }
+}
+
+/// Messages of all channels by type, and those without one.
+fn decoded(format: Format, channels: &[ChannelTally]) -> (BTreeMap<String, u64>, Undecoded) {
+    let (mut by_type, mut undecoded) = (BTreeMap::new(), Undecoded::default());
+    for counts in channels.iter().map(|channel| &channel.messages) {
+        for (kind, count) in counts.iter() {
+            *by_type.entry(format.kind_name(kind)).or_default() += count;
+        }
+        undecoded.unknown_type += counts.unknown;
+        undecoded.wrong_length += counts.wrong_length;
+        undecoded.empty += counts.empty;
+    }
+    (by_type, undecoded)
+}
+
+fn as_text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.to_string())
+}
