@@ -13,8 +13,8 @@ use wirepath::device::memory::{self, MemoryConfig, MemoryDevice, MemoryRx, Memor
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Held, Mbuf, Pool};
 use wirepath::pipeline::{
-    Accept, App, Cx, Datagram, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig, UdpFlow, UdpOptions,
-    Unhandled, Vlans,
+    Accept, App, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
+    udp_stack,
 };
 use wirepath::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, ReassemblyCapacity, SocketCapacity,
@@ -35,11 +35,8 @@ pub const PEER_STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 /// How long fragments wait.
 pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// The pipeline under test.
-pub type Stack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Unhandled>, Unhandled>;
-
 /// The worker under test, on a queue `Q`.
-pub type RigWorker<Q> = Worker<<Q as Queue>::Rx, <Q as Queue>::Tx, Stack, Listener>;
+pub type RigWorker<Q> = Worker<<Q as Queue>::Rx, <Q as Queue>::Tx, UdpStack, Listener>;
 
 /// How tight things are.
 #[derive(Clone, Copy, Debug)]
@@ -259,17 +256,10 @@ fn worker<D: Device>(config: RigConfig, mut device: D, scope: &Scope) -> RigWork
     worker
 }
 
-fn stack(reassembly: ReassemblyCapacity, seed: HashSeed, scope: &Scope) -> Stack {
-    let next = Ipv4Successors {
-        udp: Udp::new(UdpConfig::default(), scope),
-        icmp: Unhandled::new("icmp", scope),
-        igmp: Unhandled::new("igmp", scope),
-        tcp: Unhandled::new("tcp", scope),
-    };
-    let config =
+fn stack(reassembly: ReassemblyCapacity, seed: HashSeed, scope: &Scope) -> UdpStack {
+    let ipv4 =
         Ipv4Config { accept: Accept::Own, reassembly, reassembly_timeout: REASSEMBLY_TIMEOUT, ..Ipv4Config::new(seed) };
-    let ipv4 = Ipv4::new(config, next, scope);
-    Ethernet::new(Some(STATION), Vlans::Any, ipv4, Unhandled::new("arp", scope), scope)
+    udp_stack(StackConfig { station: Some(STATION), vlans: Vlans::Any, ipv4, udp: UdpConfig::default() }, scope)
 }
 
 fn host(seed: HashSeed) -> Host {

@@ -18,8 +18,7 @@ use wirepath::device::pcap::{PcapConfig, PcapDevice, Reader};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::{
-    Accept, App, ChecksumPolicy, Cx, Datagram, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig,
-    Unhandled, Vlans,
+    Accept, App, ChecksumPolicy, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpStack, Vlans, udp_stack,
 };
 use wirepath::proto::{Group, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{Instant, ManualClock};
@@ -180,15 +179,10 @@ fn replay<D: Device>(mut device: D, capture: &Capture) -> (Vec<Seen>, Snapshot) 
 
 /// Any station, any destination; two of the captures were made on the sending host, before its NIC finished the
 /// checksums.
-fn stack(scope: &Scope) -> Ethernet<Ipv4<Udp, Unhandled, Unhandled, Unhandled>, Unhandled> {
-    let next = Ipv4Successors {
-        udp: Udp::new(UdpConfig { checksum: ChecksumPolicy::AcceptPartial }, scope),
-        icmp: Unhandled::new("icmp", scope),
-        igmp: Unhandled::new("igmp", scope),
-        tcp: Unhandled::new("tcp", scope),
-    };
-    let config = Ipv4Config { accept: Accept::Any, ..Ipv4Config::new(HashSeed::new(3, 4)) };
-    Ethernet::new(None, Vlans::Any, Ipv4::new(config, next, scope), Unhandled::new("arp", scope), scope)
+fn stack(scope: &Scope) -> UdpStack {
+    let ipv4 = Ipv4Config { accept: Accept::Any, ..Ipv4Config::new(HashSeed::new(3, 4)) };
+    let udp = UdpConfig { checksum: ChecksumPolicy::AcceptPartial };
+    udp_stack(StackConfig { station: None, vlans: Vlans::Any, ipv4, udp }, scope)
 }
 
 fn host() -> Host {

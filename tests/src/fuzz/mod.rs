@@ -7,6 +7,7 @@
 
 mod books;
 mod capture;
+mod config;
 mod counters;
 mod fault;
 mod input;
@@ -57,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sequence", run: sequence::sequence, seeds: seeds::plans },
     Target { name: "arbitration", run: sequence::arbitration, seeds: seeds::plans },
     Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
+    Target { name: "feed_config", run: config::feed_config, seeds: seeds::feed_config },
     Target { name: "steering", run: steering::rule, seeds: seeds::steering },
     Target { name: "reassembly", run: reassembly::reassembly, seeds: seeds::plans },
     Target { name: "demux", run: sockets::demux, seeds: seeds::plans },

@@ -274,6 +274,34 @@ pub(super) fn counters() -> Vec<Vec<u8>> {
     vec![std::fs::read(path).expect("the file was just made")]
 }
 
+pub(super) fn feed_config() -> Vec<Vec<u8>> {
+    let whole = br#"[worker]
+cpu = 1
+burst = 32
+hugepages = "require"
+[device]
+pace = "10x"
+frame_len_max = 1522
+[checksums]
+udp = "verify"
+[arbitration]
+first = "anywhere"
+window_packets = 64
+window_us = 1000
+[books]
+orders = 1000
+[[channels]]
+name = "tops"
+format = "iex-tops"
+lines = [
+    { group = "233.215.21.3", port = 10377, vlan = 20, sources = ["198.51.100.1"] },
+    { name = "B", group = "233.215.21.131", port = 10377 },
+]
+"#;
+    let wrong = b"[worker]\nbrust = 1\n[[channels]]\nlines = [{ group = \"10.0.0.1\", port = 0 }]\n";
+    vec![whole.to_vec(), wrong.to_vec(), b"# nothing\n".to_vec()]
+}
+
 pub(super) fn steering() -> Vec<Vec<u8>> {
     let frame = Frame::to(GROUPS[0], PORTS[0], b"a datagram");
     let tagged = Frame { tags: VlanTags::single(VlanTag::new(20)), ..frame.clone() };

@@ -1,0 +1,47 @@
+//! The feed handler's configuration: a file is taken and makes sense, or is refused in one sentence that says where.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use feed_handler::config::Config;
+
+/// A file of any content.
+pub(super) fn feed_config(data: &[u8]) {
+    let mut file = tempfile::NamedTempFile::new().expect("the temporary directory takes a file");
+    file.write_all(data).expect("the temporary directory takes a file");
+    match Config::read(file.path()) {
+        Ok(config) => check(&config),
+        Err(error) => refused(&error.to_string(), data),
+    }
+}
+
+fn check(config: &Config) {
+    let worker = config.worker();
+    assert!((1..=64).contains(&worker.burst_len) && config.frame_len_max() >= 64);
+    assert!(worker.buffers.is_none_or(|count| count > 0));
+    let sets = config.sets();
+    assert_eq!(config.format().is_some(), !sets.is_empty());
+    let names: BTreeSet<_> = sets.iter().map(|set| &set.name).collect();
+    assert_eq!(names.len(), sets.len(), "two channels of one name");
+    let mut groups = BTreeSet::new();
+    for line in sets.iter().flat_map(|set| &set.lines) {
+        assert!(line.group.ip().is_multicast() && line.group.port() > 0);
+        assert!(groups.insert(line.group), "{} is two lines", line.group);
+        assert!(line.vlan.is_none_or(|vlan| (1..4_095).contains(&vlan)));
+        assert!(line.senders.iter().all(|sender| !sender.is_multicast() && !sender.is_unspecified()));
+    }
+}
+
+/// One sentence; for a text, with a line and a column that it has.
+fn refused(sentence: &str, data: &[u8]) {
+    assert!(!sentence.contains('\n'), "more than one line: {sentence:?}");
+    let Ok(text) = str::from_utf8(data) else { return };
+    let place = |word: &str| {
+        let behind = sentence.split(word).nth(1).unwrap_or_else(|| panic!("{sentence:?} does not say where"));
+        behind.split([',', ':']).next().and_then(|number| number.parse::<usize>().ok()).expect("a number")
+    };
+    let (line, column) = (place(" line "), place(", column "));
+    let lines: Vec<_> = text.split('\n').collect();
+    let is_there = lines.get(line.wrapping_sub(1)).is_some_and(|line| (1..=line.chars().count() + 1).contains(&column));
+    assert!(is_there, "{sentence:?} names a place that the text has not");
+}
