@@ -1,12 +1,14 @@
 //! libFuzzer's driver for any of the targets in `wirepath_tests::fuzz`: `TARGET` in the environment says which.
 //!
 //! ```text
-//! cargo install cargo-fuzz                                    # once; wants a nightly compiler, or RUSTC_BOOTSTRAP=1
-//! cd tests && TARGET=pipeline cargo fuzz run any -s none corpus/pipeline -- -max_total_time=60
-//! cd tests && TARGET=pipeline cargo fuzz cmin any -s none corpus/pipeline
+//! cargo install cargo-fuzz
+//! make fuzz FUZZ_SECONDS=60                                              every target, one after the other
+//! cd tests && TARGET=pipeline RUSTC_BOOTSTRAP=1 cargo fuzz run any -s none fuzz/finds/pipeline corpus/pipeline
 //! ```
-//! The first run writes its finds into the folder it is given; keep those that `cmin` leaves, small ones before all. An
-//! input that fails is written to `fuzz/artifacts`: put it into the corpus, then mend the code.
+//! `RUSTC_BOOTSTRAP` lets a stable compiler do it; with a nightly one `-s none` may go, and the address sanitizer comes.
+//! Finds go to the first folder, which git does not see. The corpus takes those that reach something new and are small:
+//! add `-- -merge=1` with `corpus/pipeline` first. An input that fails is written to `fuzz/artifacts`: put it into the
+//! corpus under a name that says what failed, then mend the code.
 #![no_main]
 
 use std::sync::LazyLock;
