@@ -1,7 +1,7 @@
 //! A replay from beginning to end: open, start a pinned worker, watch it, and add up what happened.
 //!
 //! The main thread opens files and counters and starts a crew of one; everything that touches packets is made on the
-//! worker's own thread, in [`work`]. While it runs the main thread only reads counters, once a second.
+//! worker's own thread, in `work`. While it runs the main thread only reads counters, once a second.
 
 mod source;
 
@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use exchange_sim::Truth;
@@ -103,20 +103,7 @@ pub fn replay(plan: &Plan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     };
     let crew = Crew::start(vec![station(job, core)], stop).map_err(Error::failed)?;
     tell(Event::Machine(crew.report().clone()));
-    let mut before = block.snapshot();
-    let started = before.taken;
-    loop {
-        match heard.recv_timeout(PROGRESS_PERIOD) {
-            Ok(event) => tell(event),
-            Err(RecvTimeoutError::Timeout) => {
-                let now = block.snapshot();
-                tell(Event::Progress(progress(&now, &before, now.taken.duration_since(started))));
-                before = now;
-            }
-            // The worker let go of its end: it is done.
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-    }
+    watch(&heard, &block, &mut tell);
     let done = crew.join().map_err(Error::failed)?.pop().expect("a crew of one gives one result")?;
     let run = Run {
         stopped: done.ended == Ended::Stopped,
@@ -129,6 +116,23 @@ pub fn replay(plan: &Plan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
         recorded: source.recorded(),
     };
     Ok(Summary::new(plan, truth.as_ref(), run, &done.tally, &block.snapshot()))
+}
+
+/// Passes on what the worker says, and looks at its counters once a second, until it lets go of its end.
+fn watch(heard: &Receiver<Event>, block: &Block, tell: &mut impl FnMut(Event)) {
+    let mut before = block.snapshot();
+    let started = before.taken;
+    loop {
+        match heard.recv_timeout(PROGRESS_PERIOD) {
+            Ok(event) => tell(event),
+            Err(RecvTimeoutError::Timeout) => {
+                let now = block.snapshot();
+                tell(Event::Progress(progress(&now, &before, now.taken.duration_since(started))));
+                before = now;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
 }
 
 /// The worker for the plan's format: from here on it is known at compile time.

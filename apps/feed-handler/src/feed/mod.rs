@@ -6,11 +6,11 @@
 //! ```
 //!
 //! A *line* is a group that packets come in by; lines that carry the same messages make a *line set*, and each channel
-//! number within a set is a [`Channel`] with a sequence, an arbiter, a decoder and books of its own. Lines and sets are
+//! number within a set is a channel with a sequence, an arbiter, a decoder and books of its own. Lines and sets are
 //! configured, or [learned](crate::join) from the first packet of each group.
 //!
 //! A channel that is learned takes its memory when its first packet comes, the first of them at the start. From then on
-//! nothing here allocates, locks or makes a system call; see [`latency`] for the one clock read in several packets.
+//! nothing here allocates, locks or makes a system call; see [`Sampler`] for the one clock read in several packets.
 
 mod app;
 mod channel;
