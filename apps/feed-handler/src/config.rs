@@ -38,7 +38,7 @@ pub struct Config {
 struct WorkerSection {
     cpu: Option<Cpu>,
     burst: Option<BurstLen>,
-    buffers: Option<Count>,
+    buffers: Option<Buffers>,
     hugepages: Hugepages,
     latency_every: Option<u32>,
 }
@@ -138,6 +138,8 @@ macro_rules! checked {
 checked! {
     BurstLen(usize) from "i64" as i64: |value| within(value, 1, BURST_MAX as u64, "frames in a burst");
     Count(usize) from "i64" as i64: |value| within(value, 1, 1 << 32, "items");
+    // Fragments alone may hold 256, and what waits behind a hole leaves a burst for receiving.
+    Buffers(usize) from "i64" as i64: |value| within(value, 512, 1 << 24, "packet buffers");
     WindowPackets(usize) from "i64" as i64: |value| within(value, 0, 4_096, "packets that wait");
     FrameLen(usize) from "i64" as i64: |value| within(value, 64, 65_000, "bytes of a frame");
     Port(u16) from "i64" as i64: |value| within(value, 1, 65_535, "a port").map(|port| port as u16);
@@ -391,6 +393,7 @@ mod tests {
         refused("[worker]\nburst = 65\n", 2, 9, "use 1 to 64");
         refused("[worker]\nburst = 0\n", 2, 9, "use 1 to 64");
         refused("[worker]\nburst = \"many\"\n", 2, 9, "expected a whole number");
+        refused("[worker]\nbuffers = 8\n", 2, 11, "use 512");
         refused("[worker]\ncpu = -1\n", 2, 7, "number of a core");
         refused("[device]\npace = \"fast\"\n", 2, 8, "10x");
         refused("[checksums]\nudp = \"maybe\"\n", 2, 7, "accept-partial");
