@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use core::slice;
 
 use super::mbuf::Mbuf;
-use super::metadata::{Metadata, release};
+use super::metadata::{Metadata, add_handle, release};
 
 /// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in the buffer.
 ///
@@ -54,8 +54,7 @@ impl Held {
     #[inline]
     pub fn another(&self) -> Self {
         // SAFETY: alive (1, 3).
-        let refs = unsafe { &(*self.buffer.as_ptr()).refs };
-        refs.set(refs.get() + 1);
+        add_handle(unsafe { &(*self.buffer.as_ptr()).refs });
         Self { ..*self }
     }
 

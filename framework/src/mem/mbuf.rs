@@ -20,7 +20,8 @@ use core::slice;
 
 use super::held::{Held, Segments};
 use super::metadata::{
-    HAS_FLOW_TAG, HAS_HASH, HAS_TIMESTAMP, HAS_VLAN, IS_VIEW, METADATA_LEN, Metadata, RxInfo, Verdict, release,
+    HAS_FLOW_TAG, HAS_HASH, HAS_TIMESTAMP, HAS_VLAN, IS_VIEW, METADATA_LEN, Metadata, RxInfo, Verdict, add_handle,
+    release,
 };
 use super::pool::PoolInner;
 use crate::time::Instant;
@@ -118,12 +119,8 @@ impl Mbuf {
         // SAFETY: `len <= meta.len`, so the new start is inside the buffer or one past its data (2).
         meta.data = unsafe { meta.data.add(len) };
         meta.len -= len as u32;
-        // A view has no headroom to grow back into: its bytes belong to another.
-        if meta.flags & IS_VIEW == 0 {
-            meta.headroom += len as u16;
-        } else {
-            meta.room -= len as u16;
-        }
+        // Of a view as well: it can be read ([`Mbuf::behind`]), and is written by nobody.
+        meta.headroom += len as u16;
     }
 
     /// Grows the back of a linear packet by `len` bytes and lends them, uncleared, to be written. `None` (and nothing
@@ -179,13 +176,25 @@ impl Mbuf {
         }
     }
 
-    /// Chains `rest` behind this packet. Panics where this one already has a chain: build chains from the back.
+    /// Chains `rest` behind the last segment of this packet: a walk over its segments. Panics on a chain that is held.
     pub fn attach(&mut self, rest: Self) {
-        let rest_len = rest.len();
-        let meta = self.meta_mut();
-        assert!(meta.next.is_none(), "attach to a packet that already has a chain");
+        // Before any link is made, so that a refusal leaves two whole packets.
+        let rest_len = u32::try_from(rest.len()).ok();
+        let all = rest_len.and_then(|rest_len| self.meta().rest_len.checked_add(rest_len));
+        let rest_len = all.expect("a packet is shorter than 4 GiB") - self.meta().rest_len;
+        let mut last = self.0;
+        // SAFETY: the chain is owned by `self` (5), borrowed mutably, and no reference into it is outstanding.
+        while let Some(next) = unsafe { last.as_ref() }.next {
+            // SAFETY: as above.
+            let meta = unsafe { last.as_mut() };
+            assert!(meta.refs.get() == 1, "the chain behind a held mbuf does not change");
+            meta.rest_len += rest_len;
+            last = next;
+        }
+        // SAFETY: as above.
+        let meta = unsafe { last.as_mut() };
         meta.next = Some(rest.0);
-        meta.rest_len = u32::try_from(rest_len).expect("a packet is shorter than 4 GiB");
+        meta.rest_len = rest_len;
         forget(rest);
     }
 
@@ -201,7 +210,7 @@ impl Mbuf {
     #[inline]
     pub fn hold(&self) -> Held {
         let meta = self.meta();
-        meta.refs.set(meta.refs.get() + 1);
+        add_handle(&meta.refs);
         Held { buffer: self.0, data: meta.data, len: meta.len, rest_len: meta.rest_len }
     }
 

@@ -11,7 +11,7 @@
 //! 4. Bytes are written only through the mbuf, only while `refs` is one and it is not a view; so a `Held` may lend
 //!    `&[u8]` freely.
 //! 5. `next` is owned by this buffer: each buffer is in at most one chain. While `refs` is above one the chain behind
-//!    the head does not change.
+//!    it does not change, also where it is itself chained behind another that goes home.
 //! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view does.
 
 use core::cell::Cell;
@@ -120,6 +120,14 @@ impl Metadata {
     }
 }
 
+/// Counts one more handle. It panics where the count would wrap (handles that were forgotten), as that would free a
+/// buffer that is held (3).
+#[inline(always)]
+pub(super) fn add_handle(refs: &Cell<u32>) {
+    let more = refs.get().checked_add(1).expect("a buffer has fewer than 2^32 handles");
+    refs.set(more);
+}
+
 /// Takes one handle off the count; the last one sends the buffer home.
 #[inline(always)]
 pub(super) fn release(buffer: NonNull<Metadata>) {
@@ -146,7 +154,9 @@ fn release_parts(meta: &mut Metadata) {
     let mut next = meta.next.take();
     while let Some(buffer) = next {
         // SAFETY: the chain was owned by the dying buffer (5), so this is a live handle.
-        next = unsafe { (*buffer.as_ptr()).next.take() };
+        let meta = unsafe { &mut *buffer.as_ptr() };
+        // Where somebody else holds it, the chain behind it is his from here on.
+        next = if meta.refs.get() == 1 { meta.next.take() } else { None };
         release(buffer);
     }
 }

@@ -184,7 +184,7 @@ fn view_cannot_be_grown_or_written() {
     let payload = packet(&pool, b"0123");
     let mut view = pool.view(payload.hold()).unwrap();
     view.advance(2);
-    assert_eq!((view.bytes(), view.headroom(), view.tailroom()), (&b"23"[..], 0, 0));
+    assert_eq!((view.bytes(), view.headroom(), view.tailroom()), (&b"23"[..], 2, 0));
     assert!(view.prepend(1).is_none() && !view.is_writable());
     view.free();
     payload.free();
@@ -269,4 +269,59 @@ fn sizing_adds_up_and_explains_itself() {
     let sizing = Sizing::new().part("rx ring", 1024, "posted to the NIC").part("burst", 64, "in the pipeline");
     assert_eq!(sizing.total(), 1088);
     assert!(sizing.to_string().contains("1024  rx ring        posted to the NIC"));
+}
+
+#[test]
+fn held_tail_of_a_chain_keeps_what_is_chained_behind_it() {
+    let pool = pool(4);
+    let rest = chain(&pool, &[b"bb", b"cc"]);
+    let held = rest.hold();
+    let mut front = packet(&pool, b"aa");
+    front.attach(rest);
+    let mut segments = held.segments();
+    segments.next();
+    let behind = segments.next().unwrap();
+    front.free();
+    let mut other = pool.alloc().unwrap();
+    let mut another = pool.alloc().unwrap();
+    other.append(2).unwrap().fill(b'X');
+    another.append(2).unwrap().fill(b'Y');
+    assert_eq!(behind, b"cc");
+    assert_eq!(held.segments().flatten().copied().collect::<Vec<_>>(), b"bbcc");
+    other.free();
+    another.free();
+    drop(held);
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn header_of_a_view_can_be_read_behind_it() {
+    let pool = pool(2);
+    let frame = packet(&pool, b"headpayload");
+    let mut view = pool.view(frame.hold()).unwrap();
+    frame.free();
+    view.advance(4);
+    assert_eq!((view.bytes(), view.behind(4)), (&b"payload"[..], Some(&b"head"[..])));
+    view.free();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a chain of 66,000 buffers")]
+fn chain_over_4_gib_is_refused_whole() {
+    let big = Pool::new(Arc::new(Region::heap(65_600).unwrap()), Layout::for_frames(65_000)).unwrap();
+    let layout = Layout::for_frames(1);
+    let views = Pool::new(Arc::new(Region::heap(layout.region_len(70_000)).unwrap()), layout).unwrap();
+    let payload = big.alloc_copy(&[0; 65_000]).unwrap();
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut chain = views.view(payload.hold()).unwrap();
+        for _ in 0..66_500 {
+            let mut front = views.view(payload.hold()).unwrap();
+            front.attach(chain);
+            chain = front;
+        }
+        chain.free();
+    }));
+    assert!(refused.is_err());
+    assert_eq!((views.in_use(), views.available()), (0, 70_000));
+    payload.free();
 }
