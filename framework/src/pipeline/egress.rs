@@ -224,7 +224,14 @@ impl UdpFlow {
         let mut headers = [0; HEADERS_LEN_MAX];
         let (headers_len, offload) = self.headers(&mut headers, &payload, cx.egress);
         let frame = match prepend(payload, &headers[..headers_len], cx) {
-            Ok(frame) => frame,
+            Ok(mut frame) => {
+                // Where the NIC finds the checksum's field.
+                if offload.l4_checksum {
+                    frame.set_l2_len(self.link_len);
+                    frame.set_l3_len(ipv4::HEADER_LEN);
+                }
+                frame
+            }
             Err(payload) => return Err((cx.egress.refuse(SendError::PoolEmpty), payload)),
         };
         let frame_len = frame.len() as u64;

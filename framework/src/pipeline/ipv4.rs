@@ -34,7 +34,7 @@ crate::drop_reasons! {
         BadOption => "bad_option",
         /// The options choose the route (RFC 791 3.1): refused, as every host does since RFC 7126 4.3.
         SourceRouted => "source_routed",
-        /// The source is a group, a broadcast or ourselves (RFC 1122 3.2.1.3).
+        /// The source is a group, the broadcast or, but for replays, loopback (RFC 1122 3.2.1.3).
         MartianSource => "martian_source",
         /// A unicast packet to an address that is not ours.
         OtherHost => "other_host",
@@ -208,7 +208,9 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
     #[inline]
     fn check_addresses(&self, header: &Ipv4Header, cx: &Cx<'_>) -> Result<(), Ipv4Drop> {
         let (source, destination) = (header.source(), header.destination());
-        if source.is_multicast() || source.is_broadcast() {
+        // A replay may have been recorded on a loopback interface.
+        let is_loopback = self.accept == Accept::Own && source.is_loopback();
+        if source.is_multicast() || source.is_broadcast() || is_loopback {
             return Err(Ipv4Drop::MartianSource);
         }
         if destination.is_multicast()
@@ -240,6 +242,8 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             front.attach(datagram);
             datagram = front;
         }
+        // What the NIC said was about the first fragment.
+        datagram.set_l4_checksum(Verdict::Unknown);
         Some((protocol, datagram))
     }
 }

@@ -599,3 +599,108 @@ fn outline_draws_the_tree() {
         ["ethernet", "  ipv4", "    udp", "    icmp", "    igmp", "    tcp", "  arp"].map(|name| name)
     );
 }
+
+/// The frame over buffers of `len` bytes.
+fn chained(pool: &Pool, frame: &[u8], len: usize) -> Mbuf {
+    let mut rest: Option<Mbuf> = None;
+    for part in frame.chunks(len).rev() {
+        let mut mbuf = pool.alloc_copy(part).unwrap();
+        if let Some(rest) = rest.take() {
+            mbuf.attach(rest);
+        }
+        rest = Some(mbuf);
+    }
+    rest.unwrap()
+}
+
+#[test]
+fn fragments_over_several_buffers_each_are_put_together() {
+    let mut bench = bench();
+    bench.sockets.join(ANNE, Group::new(GROUP, 9_000)).unwrap();
+    let payload: Vec<u8> = (0..4_000).map(|at| (at * 7) as u8).collect();
+    let frames = bench.sent(group(9_000), &UdpOptions::default(), &payload);
+    for frame in &frames {
+        let mbuf = chained(&bench.pool, frame, 1_000);
+        bench.push_mbuf(mbuf);
+    }
+    assert_eq!(bench.app.heard.len(), 1);
+    assert!(bench.app.heard[0].payload == payload);
+    bench.assert_conserved();
+}
+
+#[test]
+fn verdict_on_a_fragment_says_nothing_of_the_datagram() {
+    for verdict in [Verdict::Good, Verdict::Bad] {
+        let mut bench = bench();
+        bench.sockets.join(ANNE, Group::new(GROUP, 9_000)).unwrap();
+        let mut frames = bench.sent(group(9_000), &UdpOptions::default(), &[7; 4_000]);
+        if verdict == Verdict::Good {
+            frames[1][100] ^= 1;
+        }
+        for frame in &frames {
+            let mut mbuf = bench.pool.alloc_copy(frame).unwrap();
+            mbuf.set_l4_checksum(verdict);
+            bench.push_mbuf(mbuf);
+        }
+        assert_eq!(bench.app.heard.len(), usize::from(verdict == Verdict::Bad), "{verdict:?}");
+        bench.assert_conserved();
+    }
+}
+
+#[test]
+fn group_joined_on_the_interface_of_the_host_is_heard_there() {
+    let mut bench = bench();
+    let config = HostConfig {
+        interface: InterfaceId(3),
+        mac: STATION,
+        vlan: VlanTags::NONE,
+        mtu: 1500,
+        addresses_max: 4,
+        routes_max: 4,
+        neighbours_max: 4,
+    };
+    bench.host = Host::new(config, HashSeed::new(1, 2)).unwrap();
+    bench.sockets.join(ANNE, Group { interface: InterfaceId(3), ..Group::new(GROUP, 9_000) }).unwrap();
+    bench.push(&frame(b"tick"));
+    assert_eq!(bench.app.heard.len(), 1);
+}
+
+#[test]
+fn loopback_as_source_is_a_martian() {
+    let own = patched(&frame(b"tick"), 26, &[127, 0, 0, 1]);
+    let own = patched(&own, 40, &[0, 0]);
+    assert_eq!(dropped(&own), "ipv4/drop/martian_source");
+}
+
+#[test]
+fn offloaded_frame_says_where_its_headers_are() {
+    let mut bench = bench();
+    let offload = UdpOptions { checksum: Checksum::Offload, ..Default::default() };
+    let flow = bench.flow(group(9_000), &offload);
+    bench.cx(|_, _, cx| flow.send(b"tick", cx)).unwrap();
+    assert_eq!((bench.outbox.frames[0].l2_len(), bench.outbox.frames[0].l3_len()), (14, 20));
+    bench.take_frames();
+}
+
+#[test]
+fn frame_in_a_view_is_a_frame_like_another() {
+    let mut bench = bench();
+    bench.sockets.join(ANNE, Group::new(GROUP, 9_000)).unwrap();
+    let buffer = bench.pool.alloc_copy(&frame(b"tick")).unwrap();
+    let view = bench.pool.view(buffer.hold()).unwrap();
+    buffer.free();
+    bench.push_mbuf(view);
+    assert_eq!(bench.app.heard.len(), 1, "too_short {}", bench.count("udp/drop/too_short"));
+    bench.assert_conserved();
+}
+
+#[test]
+fn held_chain_that_was_sent_is_whole() {
+    let mut bench = bench();
+    let flow = bench.flow(group(9_000), &UdpOptions::default());
+    let mbuf = chained(&bench.pool, &[7; 300], 100);
+    let held = mbuf.hold();
+    bench.cx(|_, _, cx| flow.send_mbuf(mbuf, cx)).unwrap();
+    bench.take_frames();
+    assert_eq!(held.segments().flatten().count(), 300);
+}

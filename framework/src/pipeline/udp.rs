@@ -115,7 +115,7 @@ impl Udp {
 
     /// Checks the header, takes it and any padding off, and reads what the app wants to know.
     #[inline]
-    fn check(&self, mbuf: &mut Mbuf) -> Result<Envelope, UdpDrop> {
+    fn check(&self, mbuf: &mut Mbuf, cx: &Cx<'_>) -> Result<Envelope, UdpDrop> {
         let header = match mbuf.is_linear() {
             true => *UdpHeader::parse(mbuf.bytes())?.0,
             false => chain_header(mbuf)?,
@@ -132,7 +132,7 @@ impl Udp {
             },
             ttl: ipv4.ttl(),
             tos: ipv4.tos(),
-            interface: InterfaceId(mbuf.interface().into()),
+            interface: cx.host.interface(),
             timestamp: mbuf.timestamp(),
             vlan: mbuf.vlan(),
         };
@@ -217,7 +217,7 @@ impl Udp {
 impl<A: UdpApp> Node<A> for Udp {
     #[inline]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
-        let envelope = match self.check(&mut mbuf) {
+        let envelope = match self.check(&mut mbuf, cx) {
             Ok(envelope) => envelope,
             Err(reason) => return discard(mbuf, &mut self.drops, reason),
         };
