@@ -83,6 +83,23 @@ impl Held {
         Ok(mbuf)
     }
 
+    /// The same bytes, held where they lie: for a handle to a view the view is let go. So no view shows a view, and
+    /// what the end of one sets free is one step away however often bytes were passed on.
+    pub(super) fn at_origin(self) -> Self {
+        // SAFETY: alive (1, 3).
+        let meta = unsafe { &*self.buffer.as_ptr() };
+        let Some(origin) = &meta.view else { return self };
+        let (data, len, rest_len) = (self.data, self.len, self.rest_len);
+        Self { buffer: origin.another().into_buffer(), data, len, rest_len }
+    }
+
+    /// Gives the handle up for its buffer; the count stays.
+    fn into_buffer(self) -> NonNull<Metadata> {
+        let buffer = self.buffer;
+        forget(self);
+        buffer
+    }
+
     #[inline]
     fn first(&self) -> &[u8] {
         // SAFETY: inside the buffer and initialised (2); not written while this handle lives (4).

@@ -408,6 +408,7 @@ impl Mbuf {
 
     /// Turns a fresh mbuf into a view of held bytes.
     pub(super) fn become_view(&mut self, held: Held) {
+        let held = held.at_origin();
         let meta = self.meta_mut();
         assert!(held.rest_len == 0 && held.len <= u16::MAX.into(), "a view is of one buffer's bytes");
         meta.data = held.data;

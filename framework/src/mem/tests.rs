@@ -325,3 +325,23 @@ fn chain_over_4_gib_is_refused_whole() {
     assert_eq!((views.in_use(), views.available()), (0, 70_000));
     payload.free();
 }
+
+#[test]
+fn views_of_views_go_home_without_recursion() {
+    std::thread::Builder::new()
+        .stack_size(256 * 1024)
+        .spawn(|| {
+            let pool = Pool::heap(20_000).unwrap();
+            let mut view = packet(&pool, b"x");
+            for _ in 0..19_999 {
+                let held = view.hold();
+                view.free();
+                view = pool.view(held).unwrap();
+            }
+            view.free();
+            assert_eq!(pool.in_use(), 0);
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+}
