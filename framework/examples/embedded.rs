@@ -90,6 +90,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         engine.poll_once(clock.now());
         exchange.poll_once(clock.now());
         loops.inc();
+        // What changes slowly is told now and then.
+        if price % 256 == 0 {
+            engine.publish();
+        }
     }
     let (strategy, orders) = (engine.app(), exchange.app().received);
     println!("{} loops, {} ticks, {} orders sent, {orders} received", loops.get(), strategy.ticks, strategy.sent);

@@ -132,6 +132,7 @@ fn apply(roots: &Roots, change: &Change, target: &Target) -> Result<(), String> 
     }
     match outcome {
         Outcome::Partial { asked, granted, .. } => Err(format!("half done: {granted} of {asked} pages are reserved")),
+        Outcome::Kept { asked, now, .. } => Err(format!("half done: {now} pages remain instead of {asked}")),
         Outcome::Unchanged { .. } | Outcome::Done { .. } => Ok(()),
     }
 }

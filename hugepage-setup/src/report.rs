@@ -129,6 +129,10 @@ pub(crate) fn outcome(target: &Target, outcome: &Outcome) -> String {
             }
             text
         }
+        Outcome::Kept { asked, before, now } => format!(
+            "Somebody took pages while they were being given back, and keeps them: there were {before}, there are {now}; \
+             {asked} were to remain.\n"
+        ),
     }
 }
 
@@ -214,6 +218,13 @@ mod tests {
         {
             assert!(words.contains(part), "\"{part}\" is not in:\n{words}");
         }
+    }
+
+    #[test]
+    fn pages_that_somebody_took_meanwhile_are_told() {
+        let target = Target { page_size: TWO_MIB, node: None, pages: 4, bound: Bound::Exactly };
+        let words = outcome(&target, &Outcome::Kept { asked: 4, before: 10, now: 6 });
+        assert!(words.contains("there are 6") && words.contains("4 were to remain"), "{words}");
     }
 
     #[test]

@@ -39,6 +39,15 @@ pub enum Outcome {
         /// What may find the others, most promising first.
         advice: Vec<Advice>,
     },
+    /// Pages were to be given back, and somebody took some of them in the meantime: those stay.
+    Kept {
+        /// Pages altogether that were to remain.
+        asked: u64,
+        /// Pages before.
+        before: u64,
+        /// Pages now.
+        now: u64,
+    },
 }
 
 /// What may help a kernel that does not find enough memory in one piece.
@@ -99,6 +108,7 @@ fn reserve_through(
         Step::Raise(_) if now < target.pages => {
             Ok(Outcome::Partial { asked: target.pages, before, granted: now, advice: advise(target) })
         }
+        Step::Lower(_) if now > target.pages => Ok(Outcome::Kept { asked: target.pages, before, now }),
         _ => Ok(Outcome::Done { before, now }),
     }
 }

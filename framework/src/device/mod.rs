@@ -74,6 +74,11 @@ pub trait RxQueue {
 
     /// Whether more frames may come.
     fn state(&self) -> RxState;
+
+    /// Brings counters up to date that the kernel or the NIC keeps: drops in a ring that is not ours to see. May make
+    /// a system call; the loop calls it now and then, never per burst. It has no default, because a wrapper that
+    /// forgets what it wraps would hide those drops.
+    fn refresh_counters(&mut self);
 }
 
 /// Whether a receiving queue is alive.
@@ -113,6 +118,9 @@ pub trait TxQueue {
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         None
     }
+
+    /// As [`RxQueue::refresh_counters`].
+    fn refresh_counters(&mut self);
 }
 
 /// What a frame wants of the NIC. The default wants nothing: the frame is complete as it stands.

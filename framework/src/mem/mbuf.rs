@@ -177,6 +177,7 @@ impl Mbuf {
     }
 
     /// Chains `rest` behind the last segment of this packet: a walk over its segments. Panics on a chain that is held.
+    /// A view of this packet's own bytes must not be chained to it: the two would keep each other from going home.
     pub fn attach(&mut self, rest: Self) {
         // Before any link is made, so that a refusal leaves two whole packets.
         let rest_len = u32::try_from(rest.len()).ok();

@@ -88,6 +88,8 @@ impl TxQueue for Outbox {
     fn in_flight(&self) -> usize {
         self.frames.len()
     }
+
+    fn refresh_counters(&mut self) {}
 }
 
 struct Bench {

@@ -43,6 +43,7 @@ pub struct Worker<Rx, Tx, N, A> {
     burst_len: usize,
     /// When the last turn began, and how many frames it received.
     last: (Instant, usize),
+    publications: u64,
     counters: Counters,
 }
 
@@ -88,6 +89,10 @@ struct Counters {
 /// that is every 5 µs.
 const HOUSEKEEPING_POLLS: u64 = 256;
 
+/// Of so many publications one asks the device for the counters that it does not keep itself: a system call each some
+/// tens of milliseconds at full speed.
+const REFRESH_PUBLICATIONS: u64 = 4_096;
+
 impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     /// Puts a worker together; its counters are registered in `scope`.
     pub fn new(parts: Parts<Rx, Tx, N, A>, scope: &Scope) -> Self {
@@ -105,6 +110,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             },
             burst_len: parts.burst_len.clamp(1, BURST_MAX),
             last: (Instant::ZERO, 0),
+            publications: 0,
             counters: Counters::new(scope),
         }
     }
@@ -166,8 +172,14 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         self.app.tick(&mut cx);
     }
 
-    /// Brings the gauges up to date; [`Worker::run`] does it by itself.
-    pub fn publish(&self) {
+    /// Brings the gauges up to date, and now and then the counters that the device's other side keeps.
+    /// [`Worker::run`] does it by itself; a loop of one's own calls it every few hundred turns.
+    pub fn publish(&mut self) {
+        self.publications += 1;
+        if self.publications.is_multiple_of(REFRESH_PUBLICATIONS) {
+            self.rx.refresh_counters();
+            self.tools.tx.refresh_counters();
+        }
         self.counters.last_poll.set(self.last.0.as_nanos());
         self.counters.pool_in_use.set(self.tools.pool.in_use() as u64);
         self.counters.pool_exhausted.set(self.tools.pool.exhausted());
@@ -219,7 +231,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     }
 
     /// Takes the app out, at the end.
-    pub fn into_app(self) -> A {
+    pub fn into_app(mut self) -> A {
         self.publish();
         self.app
     }

@@ -68,6 +68,10 @@ impl RxQueue for Intake {
     fn state(&self) -> RxState {
         if self.frames_left == Some(0) { RxState::Ended } else { self.inner.state() }
     }
+
+    fn refresh_counters(&mut self) {
+        self.inner.refresh_counters();
+    }
 }
 
 /// The sending half of any queue.
@@ -98,5 +102,9 @@ impl TxQueue for AnyTx {
 
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         self.0.take_timestamp()
+    }
+
+    fn refresh_counters(&mut self) {
+        self.0.refresh_counters();
     }
 }

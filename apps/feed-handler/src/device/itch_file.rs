@@ -256,6 +256,8 @@ impl RxQueue for ItchFileRx {
     fn state(&self) -> RxState {
         if self.end == End::Told { RxState::Ended } else { RxState::Open }
     }
+
+    fn refresh_counters(&mut self) {}
 }
 
 /// Writes Ethernet, IPv4 and UDP in front of a payload.
@@ -317,4 +319,6 @@ impl TxQueue for ItchFileTx {
     fn in_flight(&self) -> usize {
         0
     }
+
+    fn refresh_counters(&mut self) {}
 }

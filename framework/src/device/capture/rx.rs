@@ -41,4 +41,8 @@ impl<R: RxQueue> RxQueue for CaptureRx<R> {
     fn state(&self) -> RxState {
         self.inner.state()
     }
+
+    fn refresh_counters(&mut self) {
+        self.inner.refresh_counters();
+    }
 }

@@ -64,4 +64,8 @@ impl<T: TxQueue> TxQueue for CaptureTx<T> {
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         self.inner.take_timestamp()
     }
+
+    fn refresh_counters(&mut self) {
+        self.inner.refresh_counters();
+    }
 }

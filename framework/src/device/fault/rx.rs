@@ -157,6 +157,10 @@ impl<R: RxQueue> RxQueue for FaultRx<R> {
             state => state,
         }
     }
+
+    fn refresh_counters(&mut self) {
+        self.inner.refresh_counters();
+    }
 }
 
 impl<R> Drop for FaultRx<R> {

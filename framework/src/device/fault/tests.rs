@@ -374,6 +374,8 @@ impl TxQueue for StampingTx {
         self.told += u64::from(sequence < self.asked);
         (sequence < self.asked).then_some(TxTimestamp { sequence, at: Instant::ZERO })
     }
+
+    fn refresh_counters(&mut self) {}
 }
 
 #[test]

@@ -221,6 +221,10 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         }
         None
     }
+
+    fn refresh_counters(&mut self) {
+        self.inner.refresh_counters();
+    }
 }
 
 impl<T> Drop for FaultTx<T> {

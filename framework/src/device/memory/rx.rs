@@ -105,6 +105,8 @@ impl RxQueue for MemoryRx {
     fn state(&self) -> RxState {
         if self.consumer.is_ended() { RxState::Ended } else { RxState::Open }
     }
+
+    fn refresh_counters(&mut self) {}
 }
 
 /// Copies a frame into a fresh mbuf, in whole blocks, as both sides have room for them; the mbuf comes back where it

@@ -99,6 +99,8 @@ impl TxQueue for MemoryTx {
     fn in_flight(&self) -> usize {
         0
     }
+
+    fn refresh_counters(&mut self) {}
 }
 
 /// Writes the frame's segments one behind the other, with the tag where it is asked for.

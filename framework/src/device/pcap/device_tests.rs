@@ -108,6 +108,8 @@ impl RxQueue for FileRx {
     fn state(&self) -> RxState {
         RxState::Open
     }
+
+    fn refresh_counters(&mut self) {}
 }
 
 impl TxQueue for FileTx {
@@ -130,6 +132,8 @@ impl TxQueue for FileTx {
     fn in_flight(&self) -> usize {
         self.0.borrow().as_ref().map_or(0, TxQueue::in_flight)
     }
+
+    fn refresh_counters(&mut self) {}
 }
 
 struct FileRig(TempDir, usize);

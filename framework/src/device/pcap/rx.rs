@@ -141,4 +141,6 @@ impl RxQueue for PcapRx {
     fn state(&self) -> RxState {
         if self.source.is_none() { RxState::Ended } else { RxState::Open }
     }
+
+    fn refresh_counters(&mut self) {}
 }

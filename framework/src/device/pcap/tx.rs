@@ -126,6 +126,8 @@ impl TxQueue for PcapTx {
     fn in_flight(&self) -> usize {
         self.posted.len() + self.written
     }
+
+    fn refresh_counters(&mut self) {}
 }
 
 impl Drop for PcapTx {
