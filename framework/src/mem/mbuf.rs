@@ -14,16 +14,17 @@
 //! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
 
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, forget};
+use core::ops::Deref;
 use core::ptr::NonNull;
 use core::slice;
 
 use super::held::{Held, Segments};
 use super::metadata::{
-    HAS_FLOW_TAG, HAS_HASH, HAS_TIMESTAMP, HAS_VLAN, IS_VIEW, METADATA_LEN, Metadata, RxInfo, Verdict, add_handle,
-    release,
+    HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TIMESTAMP, HAS_VLAN, IS_VIEW, Known, METADATA_LEN, Metadata, RxInfo,
+    Verdict, add_handle, release,
 };
-use super::pool::PoolInner;
 use crate::time::Instant;
 
 /// An owned handle to a packet buffer. Eight bytes, and so is `Option<Mbuf>`.
@@ -67,13 +68,20 @@ impl Mbuf {
     #[inline]
     pub fn is_writable(&self) -> bool {
         let meta = self.meta();
-        meta.refs.get() == 1 && meta.flags & IS_VIEW == 0
+        meta.refs.get() == 1 && meta.known.flags & IS_VIEW == 0
     }
 
     /// Whether all bytes are in one buffer.
     #[inline]
     pub fn is_linear(&self) -> bool {
-        self.meta().next.is_none()
+        self.meta().known.flags & HAS_CHAIN == 0
+    }
+
+    /// Whether all bytes are in one buffer, and it is the mbuf's own: no chain, no view. One test for nearly every
+    /// packet.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.meta().known.flags & (HAS_CHAIN | IS_VIEW) == 0
     }
 
     /// The packet's bytes, a slice per buffer, front to back.
@@ -81,17 +89,25 @@ impl Mbuf {
         Segments::new(self.bytes(), self.meta().next, self.meta().rest_len as usize)
     }
 
-    /// Free bytes before the data.
+    /// Free bytes before the data. In a view, what has been advanced over: readable, but written by nobody.
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.meta().headroom.into()
+        let meta = self.meta();
+        let start = match meta.known.flags & IS_VIEW {
+            0 => self.0.as_ptr() as usize + METADATA_LEN,
+            _ => meta.view_start(),
+        };
+        meta.data.as_ptr() as usize - start
     }
 
-    /// Free bytes behind the data of the first segment.
+    /// Free bytes behind the data of the first segment. None in a view.
     #[inline]
     pub fn tailroom(&self) -> usize {
         let meta = self.meta();
-        meta.room as usize - meta.headroom as usize - meta.len as usize
+        if meta.known.flags & IS_VIEW != 0 {
+            return 0;
+        }
+        meta.room as usize - self.headroom() - meta.len as usize
     }
 
     /// Grows the front by `len` bytes and lends them, uncleared, to be written. `None` (and nothing changes) where
@@ -104,7 +120,6 @@ impl Mbuf {
         let meta = self.meta_mut();
         // SAFETY: `len <= headroom`, so the new start is inside the buffer (2).
         meta.data = unsafe { meta.data.sub(len) };
-        meta.headroom -= len as u16;
         meta.len += len as u32;
         // SAFETY: as in `bytes_mut`.
         Some(unsafe { slice::from_raw_parts_mut(meta.data.as_ptr(), len) })
@@ -119,8 +134,29 @@ impl Mbuf {
         // SAFETY: `len <= meta.len`, so the new start is inside the buffer or one past its data (2).
         meta.data = unsafe { meta.data.add(len) };
         meta.len -= len as u32;
-        // Of a view as well: it can be read ([`Mbuf::behind`]), and is written by nobody.
-        meta.headroom += len as u16;
+    }
+
+    /// Keeps `len` bytes of the packet from `offset` on, as a [`trim_to`](Self::trim_to) and an
+    /// [`advance`](Self::advance) do, in one step: a header that has been read goes, and padding with it. Panics where
+    /// the range is not inside the packet, or `offset` not inside the first segment.
+    #[inline(always)]
+    pub fn narrow(&mut self, offset: usize, len: usize) {
+        if !self.is_linear() {
+            return Self::narrow_chain(self.alias(), offset, len);
+        }
+        let meta = self.meta_mut();
+        assert!(offset <= meta.len as usize && len <= meta.len as usize - offset, "narrow past the packet");
+        // SAFETY: `offset <= meta.len`, so the new start is inside the buffer or one past its data (2).
+        meta.data = unsafe { meta.data.add(offset) };
+        meta.len = len as u32;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn narrow_chain(mut packet: ManuallyDrop<Self>, offset: usize, len: usize) {
+        assert!(offset + len <= packet.len(), "narrow past the packet");
+        packet.trim_to(offset + len);
+        packet.advance(offset);
     }
 
     /// Grows the back of a linear packet by `len` bytes and lends them, uncleared, to be written. `None` (and nothing
@@ -141,11 +177,11 @@ impl Mbuf {
     /// the packet is not longer. Panics on a chain that is held. Linear: a few instructions.
     #[inline]
     pub fn trim_to(&mut self, len: usize) {
-        let meta = self.meta_mut();
-        if meta.next.is_none() {
+        if self.is_linear() {
+            let meta = self.meta_mut();
             meta.len = meta.len.min(u32::try_from(len).unwrap_or(u32::MAX));
         } else if len < self.len() {
-            self.trim_chain_to(len);
+            Self::trim_chain_to(self.alias(), len);
         }
     }
 
@@ -156,13 +192,13 @@ impl Mbuf {
     }
 
     #[cold]
-    fn trim_chain_to(&mut self, len: usize) {
-        let meta = self.meta_mut();
+    #[inline(never)]
+    fn trim_chain_to(mut packet: ManuallyDrop<Self>, len: usize) {
+        let meta = packet.meta_mut();
         assert!(meta.refs.get() == 1, "the chain behind a held mbuf does not change");
         if len <= meta.len as usize {
             meta.len = len as u32;
-            meta.rest_len = 0;
-            if let Some(next) = meta.next.take() {
+            if let Some(next) = meta.take_chain() {
                 Self(next).free();
             }
             return;
@@ -195,6 +231,7 @@ impl Mbuf {
         // SAFETY: as above.
         let meta = unsafe { last.as_mut() };
         meta.next = Some(rest.0);
+        meta.known.flags |= HAS_CHAIN;
         meta.rest_len = rest_len;
         forget(rest);
     }
@@ -203,8 +240,7 @@ impl Mbuf {
     pub fn detach(&mut self) -> Option<Self> {
         let meta = self.meta_mut();
         assert!(meta.refs.get() == 1 || meta.next.is_none(), "the chain behind a held mbuf does not change");
-        meta.rest_len = 0;
-        meta.next.take().map(Self)
+        meta.take_chain().map(Self)
     }
 
     /// A second handle to the bytes as they are now. While it lives, the mbuf cannot be written.
@@ -228,7 +264,7 @@ impl Mbuf {
     #[inline]
     pub fn set_rx_info(&mut self, info: &RxInfo) {
         let meta = self.meta_mut();
-        let mut flags = meta.flags & IS_VIEW;
+        let mut flags = meta.known.flags & (IS_VIEW | HAS_CHAIN);
         if let Some(timestamp) = info.timestamp {
             meta.timestamp = timestamp.as_nanos();
             flags |= HAS_TIMESTAMP;
@@ -245,9 +281,9 @@ impl Mbuf {
             meta.hash = hash;
             flags |= HAS_HASH;
         }
-        meta.flags = flags;
-        meta.ip_checksum = info.ip_checksum;
-        meta.l4_checksum = info.l4_checksum;
+        meta.known.flags = flags;
+        meta.known.ip_checksum = info.ip_checksum;
+        meta.known.l4_checksum = info.l4_checksum;
     }
 
     /// What the device knew.
@@ -257,9 +293,9 @@ impl Mbuf {
             timestamp: self.timestamp(),
             flow_tag: self.flow_tag(),
             vlan: self.vlan(),
-            hash: (meta.flags & HAS_HASH != 0).then_some(meta.hash),
-            ip_checksum: meta.ip_checksum,
-            l4_checksum: meta.l4_checksum,
+            hash: (meta.known.flags & HAS_HASH != 0).then_some(meta.hash),
+            ip_checksum: meta.known.ip_checksum,
+            l4_checksum: meta.known.l4_checksum,
         }
     }
 
@@ -267,14 +303,14 @@ impl Mbuf {
     #[inline]
     pub fn timestamp(&self) -> Option<Instant> {
         let meta = self.meta();
-        (meta.flags & HAS_TIMESTAMP != 0).then(|| Instant::from_nanos(meta.timestamp))
+        (meta.known.flags & HAS_TIMESTAMP != 0).then(|| Instant::from_nanos(meta.timestamp))
     }
 
     /// The tag of the steering rule that matched.
     #[inline]
     pub fn flow_tag(&self) -> Option<u32> {
         let meta = self.meta();
-        (meta.flags & HAS_FLOW_TAG != 0).then_some(meta.flow_tag)
+        (meta.known.flags & HAS_FLOW_TAG != 0).then_some(meta.flow_tag)
     }
 
     /// Tag control information (priority, DEI, VLAN id) of the innermost tag, stripped by the NIC or by the Ethernet
@@ -282,7 +318,7 @@ impl Mbuf {
     #[inline]
     pub fn vlan(&self) -> Option<u16> {
         let meta = self.meta();
-        (meta.flags & HAS_VLAN != 0).then_some(meta.vlan)
+        (meta.known.flags & HAS_VLAN != 0).then_some(meta.vlan)
     }
 
     /// Records the tag that a node has taken off.
@@ -290,61 +326,61 @@ impl Mbuf {
     pub fn set_vlan(&mut self, tci: u16) {
         let meta = self.meta_mut();
         meta.vlan = tci;
-        meta.flags |= HAS_VLAN;
+        meta.known.flags |= HAS_VLAN;
     }
 
     /// Index of the interface that the frame arrived on: the worker's own numbering, zero where there is one.
     #[inline]
     pub fn interface(&self) -> u16 {
-        self.meta().interface
+        self.meta().known.interface
     }
 
     /// Records the interface that the frame arrived on.
     #[inline]
     pub fn set_interface(&mut self, interface: u16) {
-        self.meta_mut().interface = interface;
+        self.meta_mut().known.interface = interface;
     }
 
     /// What is known about the IPv4 header checksum.
     #[inline]
     pub fn ip_checksum(&self) -> Verdict {
-        self.meta().ip_checksum
+        self.meta().known.ip_checksum
     }
 
     /// What is known about the UDP or TCP checksum.
     #[inline]
     pub fn l4_checksum(&self) -> Verdict {
-        self.meta().l4_checksum
+        self.meta().known.l4_checksum
     }
 
     /// Records what a node found out about the UDP or TCP checksum.
     #[inline]
     pub fn set_l4_checksum(&mut self, verdict: Verdict) {
-        self.meta_mut().l4_checksum = verdict;
+        self.meta_mut().known.l4_checksum = verdict;
     }
 
     /// Bytes of the link header that stands (or stood, once advanced) before the packet, tags included.
     #[inline]
     pub fn l2_len(&self) -> usize {
-        self.meta().l2_len.into()
+        self.meta().known.l2_len.into()
     }
 
     /// Bytes of the IP header that stands (or stood) behind the link header.
     #[inline]
     pub fn l3_len(&self) -> usize {
-        self.meta().l3_len.into()
+        self.meta().known.l3_len.into()
     }
 
     /// Records the length of the link header. Panics above 255: the caller bounds its tags.
     #[inline]
     pub fn set_l2_len(&mut self, len: usize) {
-        self.meta_mut().l2_len = len as u8;
+        self.meta_mut().known.l2_len = len as u8;
     }
 
     /// Records the length of the IP header (at most 60 for IPv4).
     #[inline]
     pub fn set_l3_len(&mut self, len: usize) {
-        self.meta_mut().l3_len = len as u8;
+        self.meta_mut().known.l3_len = len as u8;
     }
 
     /// The `len` bytes that were advanced over last: a header that has been read. `None` where the headroom does not
@@ -357,6 +393,19 @@ impl Mbuf {
         let meta = self.meta();
         // SAFETY: `len <= headroom`, so the range is inside the buffer and initialised (2); shared borrow (4).
         Some(unsafe { slice::from_raw_parts(meta.data.as_ptr().sub(len), len) })
+    }
+
+    /// The same handle by value, for what is out of line while this one is borrowed: as long as nobody outside sees
+    /// where the handle itself is kept, the compiler keeps it in a register.
+    #[inline(always)]
+    fn alias(&mut self) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self(self.0))
+    }
+
+    /// Lends the mbuf by value; see [`Loan`].
+    #[inline(always)]
+    pub(crate) fn lend(&self) -> Loan<'_> {
+        Loan { mbuf: ManuallyDrop::new(Self(self.0)), borrow: PhantomData }
     }
 
     /// Asks the CPU to load the first data line, for the loop that knows which packet comes next. Free of effects.
@@ -378,45 +427,52 @@ impl Mbuf {
         unsafe { self.0.as_mut() }
     }
 
-    /// Writes fresh metadata into a buffer from the free list.
+    /// Makes an empty mbuf of a buffer from the free list.
     ///
     /// # Safety
-    /// `buffer` is the start of a buffer of `pool` that no handle names; `headroom <= room`, and `METADATA_LEN + room`
-    /// bytes belong to the buffer.
+    /// `buffer` was on the free list, no handle names it, and `headroom <= room`.
     #[inline(always)]
-    pub(super) unsafe fn init(buffer: NonNull<Metadata>, pool: NonNull<PoolInner>, headroom: u16, room: u16) -> Self {
+    pub(super) unsafe fn init(buffer: NonNull<Metadata>, headroom: usize) -> Self {
         let meta = buffer.as_ptr();
-        // SAFETY: the buffer is ours alone, aligned and large enough (caller). The cold line is left as it is: its
-        // `hash` is guarded by a flag, and `view` is `None` in every buffer on the free list.
+        // SAFETY: the buffer is ours alone (caller), its start is followed by `room` bytes (2), and what is not written
+        // here is as it has to be (7) or guarded by a flag.
         unsafe {
-            (*meta).pool = pool;
-            (*meta).data = buffer.cast::<u8>().add(METADATA_LEN + headroom as usize);
-            (*meta).next = None;
+            (*meta).data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
             (*meta).len = 0;
-            (*meta).rest_len = 0;
-            (*meta).headroom = headroom;
-            (*meta).room = room;
-            (*meta).refs.set(1);
-            (*meta).interface = 0;
-            (*meta).flags = 0;
-            (*meta).ip_checksum = Verdict::Unknown;
-            (*meta).l4_checksum = Verdict::Unknown;
-            (*meta).l2_len = 0;
-            (*meta).l3_len = 0;
+            (*meta).known = Known::default();
         }
         Self(buffer)
+    }
+
+    /// Makes an mbuf of `len` bytes of a buffer from the free list; `fill` gets `data_room` bytes to write them to.
+    ///
+    /// # Safety
+    /// As [`init`](Self::init), and `headroom + data_room <= room`, `len <= data_room`.
+    #[inline(always)]
+    pub(super) unsafe fn init_filled(
+        buffer: NonNull<Metadata>,
+        headroom: usize,
+        data_room: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Self {
+        // SAFETY: the caller's promise, passed on.
+        let mut mbuf = unsafe { Self::init(buffer, headroom) };
+        // SAFETY: `data_room` bytes behind the headroom are inside the buffer and initialised (2), and this is the
+        // only handle to them (3).
+        fill(unsafe { slice::from_raw_parts_mut(mbuf.meta().data.as_ptr(), data_room) });
+        mbuf.meta_mut().len = len as u32;
+        mbuf
     }
 
     /// Turns a fresh mbuf into a view of held bytes.
     pub(super) fn become_view(&mut self, held: Held) {
         let held = held.at_origin();
         let meta = self.meta_mut();
-        assert!(held.rest_len == 0 && held.len <= u16::MAX.into(), "a view is of one buffer's bytes");
+        assert!(held.rest_len == 0, "a view is of one buffer's bytes");
         meta.data = held.data;
         meta.len = held.len;
-        meta.headroom = 0;
-        meta.room = held.len as u16;
-        meta.flags |= IS_VIEW;
+        meta.known.flags |= IS_VIEW;
         meta.view = Some(ManuallyDrop::new(held));
     }
 
@@ -453,14 +509,37 @@ impl Drop for Mbuf {
     }
 }
 
+/// A shared borrow of an mbuf, handed over as the handle itself and not as a pointer to it. Who lends one to code that
+/// the compiler does not see keeps its own handle in a register.
+pub(crate) struct Loan<'a> {
+    /// Never dropped: the handle is the lender's (3).
+    mbuf: ManuallyDrop<Mbuf>,
+    borrow: PhantomData<&'a Mbuf>,
+}
+
+impl Deref for Loan<'_> {
+    type Target = Mbuf;
+
+    #[inline(always)]
+    fn deref(&self) -> &Mbuf {
+        &self.mbuf
+    }
+}
+
+impl fmt::Debug for Loan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.mbuf.fmt(f)
+    }
+}
+
 impl fmt::Debug for Mbuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let meta = self.meta();
         f.debug_struct("Mbuf")
             .field("len", &self.len())
-            .field("headroom", &meta.headroom)
+            .field("headroom", &self.headroom())
             .field("refs", &meta.refs.get())
-            .field("linear", &meta.next.is_none())
+            .field("linear", &self.is_linear())
             .finish_non_exhaustive()
     }
 }

@@ -4,15 +4,18 @@
 //! Invariants:
 //! 1. A `Metadata` lies at the start of a buffer that a live [`Pool`] cut from its region, aligned to a cache line
 //!    and initialised by the pool. Nobody but the pool's thread touches it (no handle is `Send`).
-//! 2. `data - headroom .. data - headroom + room` lies inside one buffer of the same region, and
-//!    `headroom + len <= room`. All its bytes are initialised (a region starts zeroed).
-//! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. The buffer goes back to the free list when it
-//!    falls to zero, and only then.
+//! 2. The `room` bytes behind the metadata are headroom, data and tailroom: `data .. data + len` lies inside them, or,
+//!    in a view, inside the bytes of its `Held`. All bytes are initialised (a region starts zeroed).
+//! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. The last one sends the buffer back to the free
+//!    list, and nobody else does.
 //! 4. Bytes are written only through the mbuf, only while `refs` is one and it is not a view; so a `Held` may lend
 //!    `&[u8]` freely.
-//! 5. `next` is owned by this buffer: each buffer is in at most one chain. While `refs` is above one the chain behind
-//!    it does not change, also where it is itself chained behind another that goes home.
+//! 5. `next`, which is there where the flags say so, is owned by this buffer: each buffer is in at most one chain.
+//!    While `refs` is above one the chain behind it does not change, also where it is itself chained behind another
+//!    that goes home.
 //! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view does.
+//! 7. On the free list `refs` is one, as the next mbuf wants it, and `next`, `rest_len` and `view` are empty: so what
+//!    is rarely used is put in order where it was used, and not for each packet.
 
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
@@ -22,8 +25,8 @@ use super::held::Held;
 use super::pool::PoolInner;
 use crate::time::Instant;
 
-/// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one that only chains,
-/// views and hashes touch.
+/// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one that only views
+/// touch.
 pub const METADATA_LEN: usize = 128;
 
 /// Whether a checksum is known to be right. The NIC's word, or that of the node that computed it.
@@ -67,53 +70,58 @@ pub(super) struct Metadata {
     pub(super) len: u32,
     /// Bytes of the buffers behind `next`.
     pub(super) rest_len: u32,
-    pub(super) headroom: u16,
-    /// Bytes from the start of the headroom to the end of the tailroom.
-    pub(super) room: u16,
     pub(super) refs: Cell<u32>,
+    /// Bytes from the start of the headroom to the end of the tailroom: of this buffer, also where it is a view.
+    pub(super) room: u16,
+    /// Guarded by `HAS_VLAN`, as the next two are by their flags.
+    pub(super) vlan: u16,
     pub(super) timestamp: u64,
     pub(super) flow_tag: u32,
-    pub(super) vlan: u16,
+    pub(super) known: Known,
+    pub(super) hash: u32,
+    // The cold line begins here.
+    pub(super) view: Option<ManuallyDrop<Held>>,
+}
+
+const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset_of!(Metadata, view) == 64);
+
+/// What a fresh mbuf begins with at zero: eight bytes together, so that one store clears them.
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(4))]
+pub(super) struct Known {
     pub(super) interface: u16,
     pub(super) flags: u8,
     pub(super) ip_checksum: Verdict,
     pub(super) l4_checksum: Verdict,
     pub(super) l2_len: u8,
     pub(super) l3_len: u8,
-    // The cold line begins here.
-    pub(super) hash: u32,
-    pub(super) view: Option<ManuallyDrop<Held>>,
+    /// Without it the eighth byte would be left out, and the store be three.
+    unused: u8,
 }
-
-const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset_of!(Metadata, hash) == 64);
 
 pub(super) const HAS_TIMESTAMP: u8 = 1;
 pub(super) const HAS_FLOW_TAG: u8 = 2;
 pub(super) const HAS_VLAN: u8 = 4;
 pub(super) const HAS_HASH: u8 = 8;
 pub(super) const IS_VIEW: u8 = 16;
+/// Set where `next` is: one test of the flags tells a packet with a chain or borrowed bytes from a plain one.
+pub(super) const HAS_CHAIN: u8 = 32;
 
 impl Metadata {
     /// As the pool writes it once at start: a buffer on the free list.
-    pub(super) const fn home(pool: NonNull<PoolInner>) -> Self {
+    pub(super) fn home(pool: NonNull<PoolInner>, room: u16) -> Self {
         Self {
             pool,
             data: NonNull::dangling(),
             next: None,
             len: 0,
             rest_len: 0,
-            headroom: 0,
-            room: 0,
-            refs: Cell::new(0),
+            refs: Cell::new(1),
+            room,
+            vlan: 0,
             timestamp: 0,
             flow_tag: 0,
-            vlan: 0,
-            interface: 0,
-            flags: 0,
-            ip_checksum: Verdict::Unknown,
-            l4_checksum: Verdict::Unknown,
-            l2_len: 0,
-            l3_len: 0,
+            known: Known::default(),
             hash: 0,
             view: None,
         }
@@ -128,35 +136,50 @@ pub(super) fn add_handle(refs: &Cell<u32>) {
     refs.set(more);
 }
 
+impl Metadata {
+    /// Where the bytes of a view begin.
+    #[cold]
+    pub(super) fn view_start(&self) -> usize {
+        self.view.as_ref().map_or(self.data, |held| held.data).as_ptr() as usize
+    }
+
+    /// Takes the chain behind this buffer off, if there is one.
+    pub(super) fn take_chain(&mut self) -> Option<NonNull<Self>> {
+        self.known.flags &= !HAS_CHAIN;
+        self.rest_len = 0;
+        self.next.take()
+    }
+}
+
 /// Takes one handle off the count; the last one sends the buffer home.
 #[inline(always)]
 pub(super) fn release(buffer: NonNull<Metadata>) {
     // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and no reference to it is outstanding.
     let meta = unsafe { &mut *buffer.as_ptr() };
-    let refs = meta.refs.get() - 1;
-    meta.refs.set(refs);
-    if refs != 0 {
-        return;
+    let refs = meta.refs.get();
+    if refs != 1 {
+        return meta.refs.set(refs - 1);
     }
-    if meta.next.is_some() || meta.flags & IS_VIEW != 0 {
+    if meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0 {
         release_parts(meta);
     }
     // SAFETY: the pool outlives its buffers (1).
     unsafe { meta.pool.as_ref() }.put_back(buffer);
 }
 
-/// Lets go of what a dying buffer owns: the chain behind it (a loop, as a chain may be long) and a view's bytes.
+/// Lets go of what a dying buffer owns: the chain behind it (a loop, as a chain may be long) and a view's bytes. It
+/// goes to the free list as (7) says.
 #[cold]
 fn release_parts(meta: &mut Metadata) {
     if let Some(held) = meta.view.take() {
         drop(ManuallyDrop::into_inner(held));
     }
-    let mut next = meta.next.take();
+    let mut next = meta.take_chain();
     while let Some(buffer) = next {
         // SAFETY: the chain was owned by the dying buffer (5), so this is a live handle.
         let meta = unsafe { &mut *buffer.as_ptr() };
         // Where somebody else holds it, the chain behind it is his from here on.
-        next = if meta.refs.get() == 1 { meta.next.take() } else { None };
+        next = if meta.refs.get() == 1 { meta.take_chain() } else { None };
         release(buffer);
     }
 }

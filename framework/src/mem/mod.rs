@@ -23,6 +23,7 @@ mod region;
 mod sizing;
 
 pub use held::{Held, Segments};
+pub(crate) use mbuf::Loan;
 pub use mbuf::Mbuf;
 pub use metadata::{METADATA_LEN, RxInfo, Verdict};
 pub use pool::{Layout, Pool, PoolError};

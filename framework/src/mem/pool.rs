@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! 1. `free[..top]` names buffers that no handle names; each buffer is named at most once. So a buffer is in the stack
-//!    or out, never both.
+//!    or out, never both, and `top` is at most the length of `free`.
 //! 2. The buffers are disjoint, lie inside the region, start on a cache line, and carry `Metadata` that was written at
 //!    construction.
 //! 3. `PoolInner` stays in memory as long as any of its buffers is out: a `Pool` that is dropped before its mbufs
@@ -91,8 +91,9 @@ pub struct Pool {
 pub(super) struct PoolInner {
     free: Box<[Cell<NonNull<Metadata>>]>,
     top: Cell<usize>,
-    headroom: u16,
-    room: u16,
+    headroom: usize,
+    /// Bytes behind the headroom.
+    data_room: usize,
     /// Packets that ended without a name.
     unnamed: Cell<u64>,
     /// Times that `alloc` found nothing.
@@ -121,8 +122,8 @@ impl Pool {
         let inner = NonNull::from(Box::leak(Box::new(PoolInner {
             free,
             top: Cell::new(count),
-            headroom: layout.headroom,
-            room,
+            headroom: layout.headroom.into(),
+            data_room: layout.data_room(),
             unnamed: Cell::new(0),
             exhausted: Cell::new(0),
             layout,
@@ -130,7 +131,7 @@ impl Pool {
         })));
         for idx in 0..count {
             // SAFETY: each buffer is inside the claimed region and starts on a cache line (2).
-            unsafe { buffer(idx).write(Metadata::home(inner)) };
+            unsafe { buffer(idx).write(Metadata::home(inner, room)) };
         }
         Ok(Self { inner })
     }
@@ -146,17 +147,21 @@ impl Pool {
     /// error. One to two nanoseconds while the buffer's metadata is warm.
     #[inline]
     pub fn alloc(&self) -> Option<Mbuf> {
+        let buffer = self.inner().take()?;
+        // SAFETY: the buffer was in the stack, so no handle names it (1), and it has its headroom (2).
+        Some(unsafe { Mbuf::init(buffer, self.inner().headroom) })
+    }
+
+    /// An mbuf with `len` bytes that `fill` writes; `None` where all buffers are out. `fill` gets all bytes behind the
+    /// headroom as they were left behind, so that a device may write whole blocks. Panics where `len` is more than
+    /// those.
+    #[inline]
+    pub(crate) fn alloc_filled(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Mbuf> {
         let inner = self.inner();
-        let top = inner.top.get();
-        if top == 0 {
-            inner.exhausted.set(inner.exhausted.get() + 1);
-            return None;
-        }
-        inner.top.set(top - 1);
-        let buffer = inner.free[top - 1].get();
-        // SAFETY: the buffer was in the stack, so no handle names it (1), and it has `room` bytes behind its
-        // metadata (2).
-        Some(unsafe { Mbuf::init(buffer, self.inner, inner.headroom, inner.room) })
+        assert!(len <= inner.data_room, "more bytes than a buffer has");
+        let buffer = inner.take()?;
+        // SAFETY: as in `alloc`, and `data_room` bytes follow the headroom (2).
+        Some(unsafe { Mbuf::init_filled(buffer, inner.headroom, inner.data_room, len, fill) })
     }
 
     /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger than one.
@@ -241,6 +246,25 @@ impl PoolInner {
         // Past the end means a buffer came home twice: the index panics, in words of the slice.
         self.free[top].set(buffer);
         self.top.set(top + 1);
+    }
+
+    /// The buffer on top of the stack, which is the caller's from here on.
+    #[inline(always)]
+    fn take(&self) -> Option<NonNull<Metadata>> {
+        let top = self.top.get();
+        if top == 0 {
+            self.count_exhausted();
+            return None;
+        }
+        self.top.set(top - 1);
+        // SAFETY: `put_back` keeps `top` at the length of `free` at most, and here it is above zero (1). Checked once
+        // there is enough: each buffer that is taken has been put back.
+        Some(unsafe { self.free.get_unchecked(top - 1) }.get())
+    }
+
+    #[cold]
+    fn count_exhausted(&self) {
+        self.exhausted.set(self.exhausted.get() + 1);
     }
 
     #[cold]

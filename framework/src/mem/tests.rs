@@ -111,6 +111,46 @@ fn trim_of_a_chain_frees_what_is_cut_off() {
 }
 
 #[test]
+fn narrow_trims_and_advances_at_once() {
+    let pool = pool(3);
+    let mut mbuf = packet(&pool, b"header payload padding");
+    mbuf.narrow(7, 7);
+    assert_eq!((mbuf.bytes(), mbuf.behind(7)), (&b"payload"[..], Some(&b"header "[..])));
+    mbuf.free();
+    let mut mbuf = chain(&pool, &[b"abc", b"def", b"ghi"]);
+    mbuf.narrow(2, 3);
+    assert_eq!((flat(&mbuf), pool.in_use()), (b"cde".to_vec(), 2));
+    mbuf.free();
+}
+
+#[test]
+#[should_panic(expected = "narrow past the packet")]
+fn narrow_past_the_packet_is_our_mistake() {
+    let pool = pool(1);
+    let mut mbuf = packet(&pool, b"abc");
+    mbuf.narrow(1, 3);
+}
+
+#[test]
+fn chain_and_view_are_not_plain() {
+    let pool = pool(4);
+    let mut mbuf = chain(&pool, &[b"a", b"b"]);
+    let held = mbuf.hold();
+    assert!(!mbuf.is_plain() && !mbuf.is_linear());
+    drop(held);
+    mbuf.detach().unwrap().free();
+    assert!(mbuf.is_plain() && mbuf.is_linear());
+    let view = pool.view(mbuf.hold()).unwrap();
+    assert!(!view.is_plain() && view.is_linear());
+    view.free();
+    mbuf.free();
+    // What a chain and a view left behind does not show in the buffers' next packets.
+    let fresh: Vec<_> = (0..4).map(|_| pool.alloc().unwrap()).collect();
+    assert!(fresh.iter().all(|mbuf| mbuf.is_plain() && mbuf.is_empty() && mbuf.segments().count() == 1));
+    fresh.into_iter().for_each(Mbuf::free);
+}
+
+#[test]
 fn chain_goes_home_whole() {
     let pool = pool(3);
     chain(&pool, &[b"a", b"b", b"c"]).free();
