@@ -15,20 +15,29 @@
 //!    a Release store after writing them, and does not touch them again until (1) gives them back.
 //! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods take `&mut self`.
 //!    So by (1) and (2) no slot is ever reached from both sides at once.
-//! 4. Slots are `stride` bytes apart in `bytes`, which was zeroed, so every byte is initialised.
+//! 4. There are `mask + 1` lengths and `mask + 1` times `slot_blocks` blocks, all zeroed and so initialised. So slot
+//!    `index & mask` is inside both.
+//! 5. The length of a published frame is not more than its slot.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
-/// Frame bytes are copied in blocks of a cache line, so a slot ends on one.
+/// Bytes of a cache line. Slots are whole blocks and begin on one, so that a frame of 64 bytes is one line, and
+/// frames are copied in whole blocks.
 pub(super) const BLOCK: usize = 64;
+
+#[repr(align(64))]
+struct Block(UnsafeCell<[u8; BLOCK]>);
 
 struct Ring {
     /// Bytes of the frame in each slot.
     lens: Box<[UnsafeCell<u32>]>,
-    bytes: Box<[UnsafeCell<u8>]>,
-    stride: usize,
+    blocks: Box<[Block]>,
+    /// Blocks from one slot to the next.
+    slot_blocks: usize,
+    /// The number of slots, a power of two, less one.
+    mask: u32,
     /// Written by the producer. 128 bytes apart from `head`: the prefetcher fetches lines in pairs.
     tail: Padded<AtomicU32>,
     /// Written by the consumer.
@@ -52,6 +61,9 @@ pub(super) struct Producer {
     head: u32,
 }
 
+/// A free slot, to be filled and posted.
+pub(super) struct Slot<'a>(&'a mut Producer);
+
 /// The end that reads frames.
 pub(super) struct Consumer {
     ring: Arc<Ring>,
@@ -60,15 +72,29 @@ pub(super) struct Consumer {
     tail: u32,
 }
 
+/// Frames that can be read, oldest first. They go back to the producer by [`Consumer::give_back`].
+pub(super) struct Frames<'a> {
+    ring: &'a Ring,
+    next: u32,
+    end: u32,
+}
+
+/// A frame in the ring: its length, and the whole blocks that it stands in, one for an empty frame.
+pub(super) struct Frame<'a> {
+    pub(super) len: usize,
+    pub(super) blocks: &'a [[u8; BLOCK]],
+}
+
 /// A ring of `slots` (a power of two) frames of up to `frame_len_max` bytes.
 pub(super) fn ring(slots: u32, frame_len_max: usize) -> (Producer, Consumer) {
     assert!(slots.is_power_of_two(), "slots are masked, so their number is a power of two");
     // An odd number of cache lines spreads the slots over the sets of the L1 cache.
-    let stride = (frame_len_max.div_ceil(BLOCK) | 1) * BLOCK;
+    let slot_blocks = frame_len_max.div_ceil(BLOCK) | 1;
     let ring = Arc::new(Ring {
         lens: (0..slots).map(|_| UnsafeCell::new(0)).collect(),
-        bytes: (0..slots as usize * stride).map(|_| UnsafeCell::new(0)).collect(),
-        stride,
+        blocks: (0..slots as usize * slot_blocks).map(|_| Block(UnsafeCell::new([0; BLOCK]))).collect(),
+        slot_blocks,
+        mask: slots - 1,
         tail: Padded(AtomicU32::new(0)),
         head: Padded(AtomicU32::new(0)),
         producer_gone: AtomicBool::new(false),
@@ -80,7 +106,7 @@ impl Producer {
     /// Slots that can be posted now.
     #[inline]
     pub(super) fn room(&mut self) -> u32 {
-        let slots = self.ring.slots();
+        let slots = self.ring.mask + 1;
         if self.posted.wrapping_sub(self.head) == slots {
             self.head = self.ring.head.0.load(Ordering::Acquire);
         }
@@ -93,33 +119,37 @@ impl Producer {
         self.room()
     }
 
-    /// The next slot to fill, its whole length; `None` where the ring is full. It is posted by [`Producer::post`].
+    /// The next slot to fill; `None` where the ring is full.
     #[inline]
-    pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
-        if self.room() == 0 {
-            return None;
-        }
-        let ring = &*self.ring;
-        let start = (self.posted & ring.mask()) as usize * ring.stride;
-        let slot = &ring.bytes[start..start + ring.stride];
-        // SAFETY: the slot is free (1) and reached by this producer alone (3); `UnsafeCell<u8>` has the layout of u8.
-        Some(unsafe { core::slice::from_raw_parts_mut(UnsafeCell::raw_get(slot.as_ptr()), ring.stride) })
-    }
-
-    /// Posts the slot that [`Producer::slot`] lent last, with a frame of `len` bytes in it. Panics where the ring is full.
-    #[inline]
-    pub(super) fn post(&mut self, len: u32) {
-        assert!(self.room() > 0, "post without a free slot");
-        let ring = &*self.ring;
-        // SAFETY: the slot is free (1) and reached by this producer alone (3).
-        unsafe { *ring.lens[(self.posted & ring.mask()) as usize].get() = len };
-        self.posted = self.posted.wrapping_add(1);
+    pub(super) fn slot(&mut self) -> Option<Slot<'_>> {
+        if self.room() == 0 { None } else { Some(Slot(self)) }
     }
 
     /// Shows the consumer all that was posted.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.ring.tail.0.store(self.posted, Ordering::Release);
+    }
+}
+
+impl Slot<'_> {
+    /// The slot's whole length, with what was left there.
+    #[inline]
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let ring = &*self.0.ring;
+        // SAFETY: inside the ring and initialised (4), free (1), and reached by this producer alone (3), which is
+        // borrowed mutably.
+        unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.0.posted), ring.slot_blocks) }.as_flattened_mut()
+    }
+
+    /// Posts the slot with a frame of `len` bytes in it. Panics where the slot is shorter.
+    #[inline]
+    pub(super) fn post(self, len: usize) {
+        let ring = &*self.0.ring;
+        assert!(len <= ring.slot_blocks * BLOCK, "a frame longer than its slot");
+        // SAFETY: inside the ring (4), free (1) and reached by this producer alone (3).
+        unsafe { *ring.len_of(self.0.posted) = len as u32 };
+        self.0.posted = self.0.posted.wrapping_add(1);
     }
 }
 
@@ -139,17 +169,11 @@ impl Consumer {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// The frame `ahead` of the oldest: its length in bytes and its slot. Panics past what [`Consumer::available`] said.
+    /// The `count` oldest frames. Panics past what [`Consumer::available`] said.
     #[inline]
-    pub(super) fn frame(&self, ahead: u32) -> (usize, &[u8]) {
-        assert!(ahead < self.tail.wrapping_sub(self.head), "read past the published frames");
-        let ring = &*self.ring;
-        let idx = (self.head.wrapping_add(ahead) & ring.mask()) as usize;
-        let slot = &ring.bytes[idx * ring.stride..(idx + 1) * ring.stride];
-        // SAFETY: the slot is published (2) and the producer stays away until it is given back (1, 3).
-        unsafe {
-            (*ring.lens[idx].get() as usize, core::slice::from_raw_parts(slot.as_ptr().cast::<u8>(), ring.stride))
-        }
+    pub(super) fn frames(&self, count: u32) -> Frames<'_> {
+        assert!(count <= self.tail.wrapping_sub(self.head), "read past the published frames");
+        Frames { ring: &self.ring, next: self.head, end: self.head.wrapping_add(count) }
     }
 
     /// Gives the `count` oldest frames back to the producer.
@@ -166,12 +190,47 @@ impl Consumer {
     }
 }
 
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Frame<'a>> {
+        if self.next == self.end {
+            return None;
+        }
+        // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the producer stays away
+        // until it is given back (1, 3), for which the consumer must be borrowed mutably. The frame's blocks are the
+        // slot's (5), which has at least one.
+        let frame = unsafe {
+            let len = *self.ring.len_of(self.next) as usize;
+            let blocks = 1 + len.saturating_sub(1) / BLOCK;
+            Frame { len, blocks: core::slice::from_raw_parts(self.ring.first_block(self.next), blocks) }
+        };
+        self.next = self.next.wrapping_add(1);
+        Some(frame)
+    }
+}
+
+impl Frame<'_> {
+    /// The frame's bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.blocks.as_flattened()[..self.len]
+    }
+}
+
 impl Ring {
-    fn slots(&self) -> u32 {
-        self.lens.len() as u32
+    /// The first block of the slot at `index`.
+    #[inline]
+    fn first_block(&self, index: u32) -> *mut [u8; BLOCK] {
+        let block = (index & self.mask) as usize * self.slot_blocks;
+        // SAFETY: inside the ring (4).
+        UnsafeCell::raw_get(unsafe { &raw const (*self.blocks.as_ptr().add(block)).0 })
     }
 
-    fn mask(&self) -> u32 {
-        self.slots() - 1
+    /// Where the length of the slot at `index` stands.
+    #[inline]
+    fn len_of(&self, index: u32) -> *mut u32 {
+        // SAFETY: inside the ring (4).
+        UnsafeCell::raw_get(unsafe { self.lens.as_ptr().add((index & self.mask) as usize) })
     }
 }

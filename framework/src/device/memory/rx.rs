@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::device::Rules;
-use super::ring::{BLOCK, Consumer};
+use super::ring::{BLOCK, Consumer, Frame};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::steering::Rule;
 use crate::device::{RxQueue, RxState};
@@ -62,6 +62,44 @@ impl MemoryRx {
     }
 }
 
+impl MemoryRx {
+    /// Copies the `limit` oldest frames into fresh mbufs. Returns how many need not be looked at again: where no
+    /// buffer is free, the rest stays in the ring.
+    #[inline]
+    fn take_all(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
+        let mut taken = 0;
+        for frame in self.consumer.frames(limit) {
+            match copy_in(&frame, pool) {
+                CopiedIn::Whole(mbuf) => burst.push(mbuf),
+                CopiedIn::TooLong => self.drops.count(MemoryRxDrop::TooLong),
+                CopiedIn::PoolEmpty => break,
+            }
+            taken += 1;
+        }
+        taken
+    }
+
+    /// The same for those that a rule names.
+    fn take_steered(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
+        let mut taken = 0;
+        for frame in self.consumer.frames(limit) {
+            match self.steering.iter().find(|rule| rule.matches(frame.bytes())) {
+                None => self.drops.count(MemoryRxDrop::NotSteered),
+                Some(rule) => match copy_in(&frame, pool) {
+                    CopiedIn::Whole(mut mbuf) => {
+                        mbuf.set_rx_info(&RxInfo { flow_tag: rule.flow_tag, ..RxInfo::default() });
+                        burst.push(mbuf);
+                    }
+                    CopiedIn::TooLong => self.drops.count(MemoryRxDrop::TooLong),
+                    CopiedIn::PoolEmpty => break,
+                },
+            }
+            taken += 1;
+        }
+        taken
+    }
+}
+
 impl RxQueue for MemoryRx {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, _now: Instant) -> usize {
@@ -70,36 +108,17 @@ impl RxQueue for MemoryRx {
             return 0;
         }
         self.follow_rules();
-        let limit = limit.min(burst.remaining_capacity()).min(waiting);
-        let (mut read, mut received, mut bytes) = (0, 0, 0);
-        while read < limit as u32 {
-            let (frame_len, slot) = self.consumer.frame(read);
-            let flow_tag = match steer(&self.steering, &slot[..frame_len]) {
-                Steered::To(tag) => tag,
-                Steered::Nowhere => {
-                    read += 1;
-                    self.drops.count(MemoryRxDrop::NotSteered);
-                    continue;
-                }
-            };
-            let Some(mbuf) = pool.alloc() else { break };
-            read += 1;
-            match fill(mbuf, slot, frame_len, flow_tag) {
-                Ok(mbuf) => {
-                    bytes += frame_len as u64;
-                    received += 1;
-                    burst.push(mbuf);
-                }
-                Err(mbuf) => {
-                    mbuf.free();
-                    self.drops.count(MemoryRxDrop::TooLong);
-                }
-            }
-        }
-        self.consumer.give_back(read);
-        self.frames.add(received as u64);
-        self.bytes.add(bytes);
-        received
+        let limit = limit.min(burst.remaining_capacity()).min(waiting) as u32;
+        let before = burst.len();
+        let taken = match self.steering.is_empty() {
+            true => self.take_all(burst, limit, pool),
+            false => self.take_steered(burst, limit, pool),
+        };
+        self.consumer.give_back(taken);
+        let received = &burst[before..];
+        self.frames.add(received.len() as u64);
+        self.bytes.add(received.iter().map(|mbuf| mbuf.len() as u64).sum());
+        received.len()
     }
 
     fn state(&self) -> RxState {
@@ -109,41 +128,27 @@ impl RxQueue for MemoryRx {
     fn refresh_counters(&mut self) {}
 }
 
-/// Copies a frame into a fresh mbuf, in whole blocks, as both sides have room for them; the mbuf comes back where it
-/// is too small.
-#[inline]
-fn fill(mut mbuf: Mbuf, slot: &[u8], frame_len: usize, flow_tag: Option<u32>) -> Result<Mbuf, Mbuf> {
-    let blocks_len = frame_len.next_multiple_of(BLOCK).min(mbuf.tailroom()).min(slot.len());
-    if blocks_len < frame_len {
-        return Err(mbuf);
-    }
-    let Some(room) = mbuf.append(blocks_len) else { return Err(mbuf) };
-    let (to, to_rest) = room.as_chunks_mut::<BLOCK>();
-    let (from, from_rest) = slot[..blocks_len].as_chunks::<BLOCK>();
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = *from;
-    }
-    to_rest.copy_from_slice(from_rest);
-    mbuf.trim_to(frame_len);
-    if flow_tag.is_some() {
-        mbuf.set_rx_info(&RxInfo { flow_tag, ..RxInfo::default() });
-    }
-    Ok(mbuf)
+enum CopiedIn {
+    Whole(Mbuf),
+    TooLong,
+    PoolEmpty,
 }
 
-enum Steered {
-    To(Option<u32>),
-    Nowhere,
-}
-
-/// Which rule names the frame. Without rules all frames come.
-#[inline]
-fn steer(rules: &[Rule], frame: &[u8]) -> Steered {
-    if rules.is_empty() {
-        return Steered::To(None);
+/// Copies a frame in whole blocks, which slots and buffers both have room for. The first is a few instructions, and
+/// many frames are no longer; the rest is a call.
+#[inline(always)]
+fn copy_in(frame: &Frame<'_>, pool: &Pool) -> CopiedIn {
+    if frame.blocks.len() * BLOCK > pool.layout().data_room() {
+        return CopiedIn::TooLong;
     }
-    match rules.iter().find(|rule| rule.matches(frame)) {
-        Some(rule) => Steered::To(rule.flow_tag),
-        None => Steered::Nowhere,
-    }
+    let mbuf = pool.alloc_filled(frame.len, |room| {
+        let (room, _) = room.as_chunks_mut::<BLOCK>();
+        if let (Some((to, to_rest)), Some((from, from_rest))) = (room.split_first_mut(), frame.blocks.split_first()) {
+            *to = *from;
+            if !from_rest.is_empty() {
+                to_rest[..from_rest.len()].copy_from_slice(from_rest);
+            }
+        }
+    });
+    mbuf.map_or(CopiedIn::PoolEmpty, CopiedIn::Whole)
 }
