@@ -83,7 +83,12 @@ struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BindingKind {
     Unicast,
-    Member { filter: FilterId, interface: InterfaceId },
+    /// `asked` is what the UDP node asks: the filter, or [`FilterId::ANY`] as long as that accepts everything.
+    Member {
+        filter: FilterId,
+        asked: FilterId,
+        interface: InterfaceId,
+    },
     Connected(SocketAddrV4),
 }
 
@@ -108,7 +113,7 @@ impl UdpSockets {
 
     /// Who receives a datagram of this flow: 3 to 5 ns. Whether a subscriber wants its source is
     /// [`UdpSockets::accepts`].
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&self, flow: Flow) -> Found {
         self.demux.lookup(flow)
     }
@@ -120,7 +125,7 @@ impl UdpSockets {
     }
 
     /// Whether a subscriber's filter accepts a source that came in on `interface`: one compare for any-source.
-    #[inline]
+    #[inline(always)]
     pub fn accepts(&self, filter: FilterId, interface: InterfaceId, source: Ipv4Addr) -> bool {
         filter.is_any() || self.filters.accepts(filter, interface, source)
     }
@@ -192,12 +197,16 @@ impl UdpSockets {
 
     /// Refuses one source of a group that was joined from any source.
     pub fn block(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
-        Ok(self.filters.block(membership(consumer, group), source)?)
+        self.filters.block(membership(consumer, group), source)?;
+        self.settle(membership(consumer, group));
+        Ok(())
     }
 
     /// Takes a blocked source again.
     pub fn unblock(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
-        Ok(self.filters.unblock(membership(consumer, group), source)?)
+        self.filters.unblock(membership(consumer, group), source)?;
+        self.settle(membership(consumer, group));
+        Ok(())
     }
 
     /// Leaves a group on one port and interface. The filter goes with the last port that used it.
@@ -258,6 +267,7 @@ impl UdpSockets {
         let known = self.filters.filter(membership);
         if bound {
             join(&mut self.filters, membership)?;
+            self.settle(membership);
             return Ok(());
         }
         self.check_room()?;
@@ -272,8 +282,9 @@ impl UdpSockets {
                 filter
             }
         };
-        let kind = BindingKind::Member { filter, interface: group.interface };
+        let kind = BindingKind::Member { filter, asked: filter, interface: group.interface };
         self.bindings.push(Binding { local, consumer, kind });
+        self.settle(membership);
         Ok(())
     }
 
@@ -296,6 +307,26 @@ impl UdpSockets {
         }
     }
 
+    /// What the UDP node has to ask for a filter: nothing, as long as it accepts everything.
+    fn asked(&self, filter: FilterId) -> FilterId {
+        if self.filters.accepts_all(filter) { FilterId::ANY } else { filter }
+    }
+
+    /// After a filter has changed: the UDP node begins or ceases to ask it, on all ports of the membership.
+    fn settle(&mut self, membership: Membership) {
+        let Some(changed) = self.filters.filter(membership) else { return };
+        let to = self.asked(changed);
+        for Binding { local, consumer, kind } in &mut self.bindings {
+            if let BindingKind::Member { filter, asked, .. } = kind
+                && *filter == changed
+            {
+                let found = self.demux.refilter(*local, Subscriber { consumer: *consumer, filter: *asked }, to);
+                assert!(found, "a member's binding is in the table");
+                *asked = to;
+            }
+        }
+    }
+
     fn remove(&mut self, place: usize) {
         let Binding { local, consumer, kind } = self.bindings.swap_remove(place);
         match kind {
@@ -307,8 +338,8 @@ impl UdpSockets {
                 self.demux.disconnect(Flow { local, remote });
                 self.ports.disconnect(Flow { local, remote });
             }
-            BindingKind::Member { filter, interface } => {
-                self.demux.unbind(local, Subscriber { consumer, filter });
+            BindingKind::Member { filter, asked, interface } => {
+                self.demux.unbind(local, Subscriber { consumer, filter: asked });
                 let other_port = self
                     .bindings
                     .iter()
@@ -433,6 +464,42 @@ mod tests {
         assert_eq!(receivers(&sockets, OTHER, at(1)), [1]);
         sockets.unblock(ANNE, group, SENDER).unwrap();
         assert_eq!(receivers(&sockets, SENDER, at(1)), [1]);
+    }
+
+    #[test]
+    fn any_source_join_asks_no_filter_until_a_source_is_blocked() {
+        let mut sockets = sockets(8);
+        let (group, other_port) = (Group::new(GROUP, 1), Group::new(GROUP, 2));
+        let asked = |sockets: &UdpSockets, port| {
+            let flow = Flow { local: at(port), remote: SocketAddrV4::new(SENDER, 7_000) };
+            let Found::One(subscriber) = sockets.lookup(flow) else { panic!("one consumer joined") };
+            !subscriber.filter.is_any()
+        };
+        sockets.join(ANNE, group).unwrap();
+        sockets.block(ANNE, group, SENDER).unwrap();
+        // The second port comes while the filter is asked, and both follow it from then on.
+        sockets.join(ANNE, other_port).unwrap();
+        assert!(asked(&sockets, 1) && asked(&sockets, 2));
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, SENDER, at(2))), (vec![], vec![]));
+        sockets.unblock(ANNE, group, SENDER).unwrap();
+        assert!(!asked(&sockets, 1) && !asked(&sockets, 2));
+        sockets.set_filter(ANNE, group, FilterMode::Include, &[OTHER]).unwrap();
+        assert!(asked(&sockets, 1) && asked(&sockets, 2));
+        assert_eq!((receivers(&sockets, SENDER, at(2)), receivers(&sockets, OTHER, at(2))), (vec![], vec![1]));
+        let on_one_interface = Group { interface: InterfaceId(1), ..Group::new(GROUP, 3) };
+        sockets.join(BERT, on_one_interface).unwrap();
+        assert!(asked(&sockets, 3));
+    }
+
+    #[test]
+    fn fan_follows_a_changed_filter() {
+        let mut sockets = sockets(8);
+        let group = Group::new(GROUP, 1);
+        sockets.join(ANNE, group).unwrap();
+        sockets.join(BERT, group).unwrap();
+        sockets.block(BERT, group, SENDER).unwrap();
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, OTHER, at(1))), (vec![1], vec![1, 2]));
+        assert_eq!((sockets.close(BERT), sockets.close(ANNE), sockets.locals()), (1, 1, 0));
     }
 
     #[test]

@@ -270,6 +270,14 @@ impl SourceFilters {
         Some(Merged { filters: self, group, interface, mode: mode?, shortest })
     }
 
+    /// Whether a filter accepts every source on every interface, so that nobody needs to ask it.
+    pub(super) fn accepts_all(&self, filter: FilterId) -> bool {
+        let plain = |state: &Filter| {
+            state.membership.interface == InterfaceId::ANY && state.mode == FilterMode::Exclude && state.len == 0
+        };
+        filter.is_any() || self.filters.get(filter.0).is_some_and(plain)
+    }
+
     /// Memberships held.
     pub fn memberships(&self) -> usize {
         self.filters.len()
