@@ -2,7 +2,7 @@
 
 use core::net::SocketAddrV4;
 
-use crate::mem::{Held, Mbuf};
+use crate::mem::{Held, Loan};
 use crate::proto::{ConsumerId, InterfaceId};
 use crate::time::Instant;
 
@@ -27,7 +27,7 @@ pub struct Datagram<'a> {
     pub vlan: Option<u16>,
     /// The bytes, in one piece also where they came in fragments.
     pub payload: &'a [u8],
-    pub(super) mbuf: &'a Mbuf,
+    pub(super) mbuf: Loan<'a>,
 }
 
 impl Datagram<'_> {

@@ -2,7 +2,10 @@
 //! with the IPv4 header; what leaves begins behind it and ends with the payload (Ethernet's padding is gone), with the
 //! header still readable towards the headroom. Fragments wait in the reassembly machine until they are whole.
 
+use core::net::Ipv4Addr;
+
 use arrayvec::ArrayVec;
+use zerocopy::FromBytes;
 
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
@@ -13,7 +16,7 @@ use crate::proto::{
     Destination, Fragment, FragmentKey, HashSeed, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released,
 };
 use crate::time::Duration;
-use crate::wire::{Ipv4Error, Ipv4Header, Ipv4Packet, Protocol};
+use crate::wire::{Ipv4Error, Ipv4Header, Ipv4Packet, Protocol, ipv4};
 
 crate::drop_reasons! {
     /// Why the IPv4 node drops a packet.
@@ -152,9 +155,21 @@ pub struct Ipv4Successors<U, C, G, T> {
 }
 
 /// What the header says of a packet that passed.
-enum Passed {
-    Whole(Protocol),
-    Fragment { key: FragmentKey, offset: u16, len: u16, more: bool },
+#[derive(Clone, Copy)]
+struct Passed {
+    protocol: Protocol,
+    is_fragment: bool,
+    header_len: usize,
+    payload_len: usize,
+}
+
+impl Passed {
+    /// Takes the header and the padding off.
+    #[inline]
+    fn strip(self, mbuf: &mut Mbuf) {
+        mbuf.set_l3_len(self.header_len);
+        mbuf.narrow(self.header_len, self.payload_len);
+    }
 }
 
 impl<U, C, G, T> Ipv4<U, C, G, T> {
@@ -178,9 +193,9 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         }
     }
 
-    /// Checks the header, takes it and the padding off.
-    #[inline]
-    fn check(&self, mbuf: &mut Mbuf, cx: &Cx<'_>) -> Result<Passed, Ipv4Drop> {
+    /// Checks the header.
+    #[inline(always)]
+    fn check(&self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<Passed, Ipv4Drop> {
         let packet = match mbuf.is_linear() {
             true => Ipv4Packet::parse(mbuf.bytes())?,
             false => parse_chain(mbuf)?,
@@ -194,15 +209,13 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             check_options(&packet)?;
         }
         self.check_addresses(packet.header, cx)?;
-        let (header_len, total_len) = (packet.header_len(), usize::from(packet.header.total_len()));
-        let passed = match packet.header.is_fragment() {
-            true => fragment(packet.header, total_len - header_len, mbuf),
-            false => Passed::Whole(packet.header.protocol()),
-        };
-        mbuf.set_l3_len(header_len);
-        mbuf.trim_to(total_len);
-        mbuf.advance(header_len);
-        Ok(passed)
+        Ok(Passed {
+            protocol: packet.header.protocol(),
+            is_fragment: packet.header.is_fragment(),
+            header_len: packet.header_len(),
+            // Not the length of `packet.payload`, which is what the first buffer of a chain holds of it.
+            payload_len: usize::from(packet.header.total_len()) - packet.header_len(),
+        })
     }
 
     #[inline]
@@ -210,20 +223,16 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         let (source, destination) = (header.source(), header.destination());
         // A replay may have been recorded on a loopback interface.
         let is_loopback = self.accept == Accept::Own && source.is_loopback();
-        if source.is_multicast() || source.is_broadcast() || is_loopback {
+        if is_group(source) || source.is_broadcast() || is_loopback {
             return Err(Ipv4Drop::MartianSource);
         }
-        if destination.is_multicast()
-            || self.accept == Accept::Any
-            || cx.host.classify(destination) != Destination::Other
-        {
+        if is_group(destination) || self.accept == Accept::Any || cx.host.classify(destination) != Destination::Other {
             return Ok(());
         }
         Err(Ipv4Drop::OtherHost)
     }
 
     /// Keeps a fragment; returns the whole datagram where it was the last one missing.
-    #[cold]
     fn reassemble(&mut self, fragment: Fragment<Mbuf>, cx: &Cx<'_>) -> Option<(Protocol, Mbuf)> {
         let protocol = Protocol(fragment.key.protocol);
         let drops = &mut self.drops;
@@ -249,7 +258,45 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
 }
 
 impl<U, C, G, T> Ipv4<U, C, G, T> {
-    #[inline]
+    /// What is not plain or not sound: looks at the packet again, with every case open.
+    #[inline(never)]
+    fn push_other<A>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
+    where
+        U: Node<A>,
+        C: Node<A>,
+        G: Node<A>,
+        T: Node<A>,
+    {
+        match self.check(&mbuf, cx) {
+            Ok(passed) if passed.is_fragment => self.push_fragment(passed, mbuf, app, cx),
+            Ok(passed) => {
+                passed.strip(&mut mbuf);
+                self.hand_on(passed.protocol, mbuf, app, cx);
+            }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    #[inline(never)]
+    fn push_fragment<A>(&mut self, passed: Passed, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
+    where
+        U: Node<A>,
+        C: Node<A>,
+        G: Node<A>,
+        T: Node<A>,
+    {
+        let header = match Ipv4Header::ref_from_prefix(mbuf.bytes()) {
+            Ok((header, _)) => *header,
+            Err(_) => return discard(mbuf, &mut self.drops, Ipv4Drop::TooShort),
+        };
+        passed.strip(&mut mbuf);
+        if let Some((protocol, datagram)) = self.reassemble(fragment(&header, mbuf), cx) {
+            self.hand_on(protocol, datagram, app, cx);
+        }
+    }
+
+    /// Asks for UDP first: one compare instead of a jump through a table.
+    #[inline(always)]
     fn hand_on<A>(&mut self, protocol: Protocol, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
     where
         U: Node<A>,
@@ -259,6 +306,18 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
     {
         match protocol {
             Protocol::UDP => self.udp.push(mbuf, app, cx),
+            other => self.hand_on_other(other, mbuf, app, cx),
+        }
+    }
+
+    #[inline(never)]
+    fn hand_on_other<A>(&mut self, protocol: Protocol, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
+    where
+        C: Node<A>,
+        G: Node<A>,
+        T: Node<A>,
+    {
+        match protocol {
             Protocol::TCP => self.tcp.push(mbuf, app, cx),
             Protocol::ICMP => self.icmp.push(mbuf, app, cx),
             Protocol::IGMP => self.igmp.push(mbuf, app, cx),
@@ -268,19 +327,21 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
 }
 
 impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G, T> {
+    /// A sound header without options in front of a whole packet in one buffer is nearly every one. Asked for first,
+    /// it gets a copy of the checks in which the compiler knows the version and the header's length, and goes straight
+    /// on.
     #[inline]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.packets.inc();
-        match self.check(&mut mbuf, cx) {
-            Ok(Passed::Whole(protocol)) => self.hand_on(protocol, mbuf, app, cx),
-            Ok(Passed::Fragment { key, offset, len, more }) => {
-                let fragment = Fragment { key, offset, len, more, handle: mbuf };
-                if let Some((protocol, datagram)) = self.reassemble(fragment, cx) {
-                    self.hand_on(protocol, datagram, app, cx);
-                }
-            }
-            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        if mbuf.is_plain()
+            && has_no_options(mbuf.bytes())
+            && let Ok(passed) = self.check(&mbuf, cx)
+            && !passed.is_fragment
+        {
+            passed.strip(&mut mbuf);
+            return self.hand_on(passed.protocol, mbuf, app, cx);
         }
+        self.push_other(mbuf, app, cx);
     }
 
     #[inline]
@@ -310,6 +371,13 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
     }
 }
 
+/// Whether a whole header of version 4 without options is there.
+#[inline]
+fn has_no_options(bytes: &[u8]) -> bool {
+    const VERSION_4_NO_OPTIONS: u8 = 0x45;
+    bytes.len() >= ipv4::HEADER_LEN && bytes[0] == VERSION_4_NO_OPTIONS
+}
+
 /// Takes apart a packet that lies in several buffers, of which the first holds the header. What `payload` shows is
 /// the first buffer's part only.
 #[cold]
@@ -336,17 +404,22 @@ fn check_options(packet: &Ipv4Packet<'_>) -> Result<(), Ipv4Drop> {
 
 /// What the reassembly machine wants to know of a fragment. The VLAN and the interface are its scope: fragments of
 /// two networks are never mixed.
-#[cold]
-fn fragment(header: &Ipv4Header, payload_len: usize, mbuf: &Mbuf) -> Passed {
-    let vlan = mbuf.vlan().map_or(u16::MAX, |tci| tci & 0x0fff);
+fn fragment(header: &Ipv4Header, payload: Mbuf) -> Fragment<Mbuf> {
+    let vlan = payload.vlan().map_or(u16::MAX, |tci| tci & 0x0fff);
     let key = FragmentKey {
         source: header.source(),
         destination: header.destination(),
         protocol: header.protocol().0,
         identification: header.identification(),
-        scope: u32::from(mbuf.interface()) << 16 | u32::from(vlan),
+        scope: u32::from(payload.interface()) << 16 | u32::from(vlan),
     };
     // Payload and offset are at most 65,535 and 65,528 by their 16-bit fields.
-    let (offset, len) = (header.fragment_offset(), payload_len as u16);
-    Passed::Fragment { key, offset, len, more: header.more_fragments() }
+    let len = payload.len() as u16;
+    Fragment { key, offset: header.fragment_offset(), len, more: header.more_fragments(), handle: payload }
+}
+
+/// As [`Ipv4Addr::is_multicast`], in one compare of a word that is at hand anyway.
+#[inline]
+pub(super) fn is_group(address: Ipv4Addr) -> bool {
+    address.to_bits() >> 28 == 0b1110
 }

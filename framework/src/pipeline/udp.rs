@@ -3,14 +3,15 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use zerocopy::FromBytes;
+
 use super::datagram::Datagram;
+use super::ipv4::is_group;
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::mem::{Mbuf, Verdict};
-use crate::proto::{Flow, Found, InterfaceId, Subscriber};
-use crate::time::Instant;
-use crate::wire::checksum::Sum;
+use crate::mem::{Loan, Mbuf, Verdict};
+use crate::proto::{ConsumerId, Cursor, Flow, Found, InterfaceId, Subscriber};
 use crate::wire::{Ipv4Header, UdpError, UdpHeader, ipv4, udp};
 
 crate::drop_reasons! {
@@ -75,7 +76,7 @@ pub enum ChecksumPolicy {
 /// Finds the consumers of each datagram.
 pub struct Udp {
     config: UdpConfig,
-    /// Where datagrams that came in fragments are put together for the app: the largest there is.
+    /// Where datagrams that came in fragments are put together: the largest there is, with its header.
     scratch: Box<[u8]>,
     datagrams: Counter,
     bytes: Counter,
@@ -84,15 +85,54 @@ pub struct Udp {
     drops: Drops<UdpDrop>,
 }
 
-/// What the headers say.
+/// What the headers say that the app may want to know.
 #[derive(Clone, Copy)]
 struct Envelope {
     flow: Flow,
+    interface: InterfaceId,
     ttl: u8,
     tos: u8,
-    interface: InterfaceId,
-    timestamp: Option<Instant>,
-    vlan: Option<u16>,
+}
+
+/// What the header says of a datagram that passed.
+struct Passed {
+    envelope: Envelope,
+    payload_len: usize,
+}
+
+impl Envelope {
+    #[inline(always)]
+    fn new(ipv4: &Ipv4Header, udp: &UdpHeader, interface: InterfaceId) -> Self {
+        let flow = Flow {
+            local: SocketAddrV4::new(ipv4.destination(), udp.destination_port()),
+            remote: SocketAddrV4::new(ipv4.source(), udp.source_port()),
+        };
+        Self { flow, interface, ttl: ipv4.ttl(), tos: ipv4.tos() }
+    }
+
+    /// The same from a datagram whose headers have been taken off.
+    fn behind(mbuf: &Mbuf, interface: InterfaceId) -> Option<Self> {
+        let headers = mbuf.behind(mbuf.l3_len() + udp::HEADER_LEN)?;
+        let (ipv4, _) = Ipv4Header::ref_from_prefix(headers).ok()?;
+        let (_, udp) = UdpHeader::ref_from_suffix(headers).ok()?;
+        Some(Self::new(ipv4, udp, interface))
+    }
+
+    #[inline(always)]
+    fn datagram<'a>(&self, consumer: ConsumerId, mbuf: &'a Mbuf, payload: &'a [u8]) -> Datagram<'a> {
+        Datagram {
+            consumer,
+            source: self.flow.remote,
+            destination: self.flow.local,
+            interface: self.interface,
+            timestamp: mbuf.timestamp(),
+            ttl: self.ttl,
+            tos: self.tos,
+            vlan: mbuf.vlan(),
+            payload,
+            mbuf: mbuf.lend(),
+        }
+    }
 }
 
 impl Udp {
@@ -104,7 +144,7 @@ impl Udp {
         let scope = scope.scope("udp");
         Self {
             config,
-            scratch: vec![0; Self::PAYLOAD_LEN_MAX].into_boxed_slice(),
+            scratch: vec![0; udp::HEADER_LEN + Self::PAYLOAD_LEN_MAX].into_boxed_slice(),
             datagrams: scope.counter("datagrams", Unit::Datagrams),
             bytes: scope.counter("payload_bytes", Unit::Bytes),
             deliveries: scope.counter("deliveries", Unit::Events),
@@ -113,54 +153,27 @@ impl Udp {
         }
     }
 
-    /// Checks the header, takes it and any padding off, and reads what the app wants to know.
-    #[inline]
-    fn check(&self, mbuf: &mut Mbuf, cx: &Cx<'_>) -> Result<Envelope, UdpDrop> {
-        let header = match mbuf.is_linear() {
-            true => *UdpHeader::parse(mbuf.bytes())?.0,
-            false => chain_header(mbuf)?,
-        };
+    /// Checks the header in front of `bytes`, which are the packet's in one piece.
+    #[inline(always)]
+    fn check(&self, mbuf: &Mbuf, bytes: &[u8], cx: &Cx<'_>) -> Result<Passed, UdpDrop> {
+        let (header, payload) = UdpHeader::parse(bytes)?;
         let Some(ipv4) = ipv4_header(mbuf) else { return Err(UdpDrop::TooShort) };
-        let (source, destination) = (ipv4.source(), ipv4.destination());
-        if source.is_multicast() || header.source_port() == 0 {
+        if is_group(ipv4.source()) || header.source_port() == 0 {
             return Err(UdpDrop::BadSource);
         }
-        let envelope = Envelope {
-            flow: Flow {
-                local: SocketAddrV4::new(destination, header.destination_port()),
-                remote: SocketAddrV4::new(source, header.source_port()),
-            },
-            ttl: ipv4.ttl(),
-            tos: ipv4.tos(),
-            interface: cx.host.interface(),
-            timestamp: mbuf.timestamp(),
-            vlan: mbuf.vlan(),
-        };
-        // What the IP payload has beyond the UDP length is padding and not part of the checksum.
-        mbuf.trim_to(header.length().into());
-        self.check_sum(mbuf, &header, source, destination)?;
-        mbuf.advance(udp::HEADER_LEN);
-        Ok(envelope)
-    }
-
-    #[inline]
-    fn check_sum(
-        &self,
-        mbuf: &mut Mbuf,
-        header: &UdpHeader,
-        source: Ipv4Addr,
-        destination: Ipv4Addr,
-    ) -> Result<(), UdpDrop> {
         let good = match mbuf.l4_checksum() {
             Verdict::Good => true,
             Verdict::Bad => false,
             Verdict::Unknown if header.checksum() == 0 || self.config.checksum == ChecksumPolicy::Ignore => true,
             Verdict::Unknown => {
-                datagram_sum(mbuf, header, source, destination).is_valid()
-                    || self.is_accepted_partial(header, source, destination)
+                let sum = header.sum(ipv4.source(), ipv4.destination()).append(payload);
+                sum.is_valid() || self.is_accepted_partial(header, ipv4.source(), ipv4.destination())
             }
         };
-        if good { Ok(()) } else { Err(UdpDrop::BadChecksum) }
+        if !good {
+            return Err(UdpDrop::BadChecksum);
+        }
+        Ok(Passed { envelope: Envelope::new(ipv4, header, cx.host.interface()), payload_len: payload.len() })
     }
 
     #[cold]
@@ -171,64 +184,63 @@ impl Udp {
         accepted
     }
 
-    /// Gives the datagram to its consumers.
-    #[inline]
-    fn deliver<A: UdpApp>(&mut self, mbuf: &Mbuf, envelope: &Envelope, app: &mut A, cx: &mut Cx<'_>) -> u64 {
-        let payload = match mbuf.is_linear() {
-            true => mbuf.bytes(),
-            false => linearise(mbuf, &mut self.scratch),
-        };
-        let mut datagram = Datagram {
-            consumer: Default::default(),
-            source: envelope.flow.remote,
-            destination: envelope.flow.local,
-            interface: envelope.interface,
-            timestamp: envelope.timestamp,
-            ttl: envelope.ttl,
-            tos: envelope.tos,
-            vlan: envelope.vlan,
-            payload,
-            mbuf,
-        };
-        match cx.sockets.lookup(envelope.flow) {
-            Found::Nobody => 0,
-            Found::One(subscriber) => u64::from(offer(subscriber, &mut datagram, app, cx)),
-            Found::Many(mut cursor) => {
-                let mut deliveries = 0;
-                while let Some(subscriber) = cx.sockets.next(&mut cursor) {
-                    deliveries += u64::from(offer(subscriber, &mut datagram, app, cx));
-                }
-                deliveries
-            }
+    /// Ends a datagram that `deliveries` consumers have had.
+    #[inline(always)]
+    fn finish(&mut self, mbuf: Mbuf, deliveries: u64, cx: &Cx<'_>) {
+        if deliveries == 0 {
+            return self.nobody(mbuf, cx);
         }
+        self.datagrams.inc();
+        self.bytes.add(mbuf.len() as u64);
+        self.deliveries.add(deliveries);
+        mbuf.free();
+    }
+
+    /// A datagram that came in fragments is put together first: the app gets its payload in one piece.
+    #[cold]
+    #[inline(never)]
+    fn push_chain<A: UdpApp>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let bytes = linearise(&mbuf, &mut scratch);
+        match self.check(&mbuf, bytes, cx) {
+            Ok(Passed { envelope, payload_len }) => {
+                mbuf.narrow(udp::HEADER_LEN, payload_len);
+                let payload = &bytes[udp::HEADER_LEN..udp::HEADER_LEN + payload_len];
+                let deliveries = deliver(&envelope, &mbuf, payload, app, cx);
+                self.finish(mbuf, deliveries, cx);
+            }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+        self.scratch = scratch;
     }
 
     /// Names why nobody got the datagram.
     #[cold]
-    fn nobody(&mut self, mbuf: Mbuf, flow: Flow, cx: &Cx<'_>) {
-        let reason = match cx.sockets.lookup(flow) {
-            Found::Nobody => UdpDrop::NoConsumer,
-            Found::One(_) | Found::Many(_) => UdpDrop::SourceFiltered,
+    #[inline(never)]
+    fn nobody(&mut self, mbuf: Mbuf, cx: &Cx<'_>) {
+        let found = Envelope::behind(&mbuf, cx.host.interface()).map(|envelope| cx.sockets.lookup(envelope.flow));
+        let reason = match found {
+            None | Some(Found::Nobody) => UdpDrop::NoConsumer,
+            Some(Found::One(_) | Found::Many(_)) => UdpDrop::SourceFiltered,
         };
         discard(mbuf, &mut self.drops, reason);
     }
 }
 
 impl<A: UdpApp> Node<A> for Udp {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
-        let envelope = match self.check(&mut mbuf, cx) {
-            Ok(envelope) => envelope,
-            Err(reason) => return discard(mbuf, &mut self.drops, reason),
-        };
-        match self.deliver(&mbuf, &envelope, app, cx) {
-            0 => self.nobody(mbuf, envelope.flow, cx),
-            deliveries => {
-                self.datagrams.inc();
-                self.bytes.add(mbuf.len() as u64);
-                self.deliveries.add(deliveries);
-                mbuf.free();
+        if !mbuf.is_plain() {
+            return self.push_chain(mbuf, app, cx);
+        }
+        match self.check(&mbuf, mbuf.bytes(), cx) {
+            Ok(Passed { envelope, payload_len }) => {
+                // What the IP payload has beyond the UDP length is padding and not part of the datagram.
+                mbuf.narrow(udp::HEADER_LEN, payload_len);
+                let deliveries = deliver(&envelope, &mbuf, mbuf.bytes(), app, cx);
+                self.finish(mbuf, deliveries, cx);
             }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
         }
     }
 
@@ -245,52 +257,50 @@ impl<A: UdpApp> Node<A> for Udp {
     }
 }
 
+/// Gives the datagram to its consumers; returns how many took it.
+#[inline(always)]
+fn deliver<A: UdpApp>(envelope: &Envelope, mbuf: &Mbuf, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> u64 {
+    match cx.sockets.lookup(envelope.flow) {
+        Found::Nobody => 0,
+        Found::One(subscriber) => {
+            let datagram = envelope.datagram(subscriber.consumer, mbuf, payload);
+            u64::from(offer(subscriber, &datagram, app, cx))
+        }
+        Found::Many(cursor) => offer_each(cursor, mbuf.lend(), payload, app, cx),
+    }
+}
+
 /// Gives the datagram to one subscriber if its filter accepts the source.
-#[inline]
-fn offer<A: UdpApp>(subscriber: Subscriber, datagram: &mut Datagram<'_>, app: &mut A, cx: &mut Cx<'_>) -> bool {
+#[inline(always)]
+fn offer<A: UdpApp>(subscriber: Subscriber, datagram: &Datagram<'_>, app: &mut A, cx: &mut Cx<'_>) -> bool {
     if !cx.sockets.accepts(subscriber.filter, datagram.interface, *datagram.source.ip()) {
         return false;
     }
-    datagram.consumer = subscriber.consumer;
     app.on_datagram(datagram, cx);
     true
+}
+
+/// Gives the datagram to all of a list of subscribers; returns how many took it. A function of its own that reads the
+/// headers again, so that the usual case above keeps nothing for it.
+#[inline(never)]
+fn offer_each<A: UdpApp>(mut cursor: Cursor, mbuf: Loan<'_>, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> u64 {
+    let Some(envelope) = Envelope::behind(&mbuf, cx.host.interface()) else { return 0 };
+    let mut deliveries = 0;
+    while let Some(subscriber) = cx.sockets.next(&mut cursor) {
+        let datagram = envelope.datagram(subscriber.consumer, &mbuf, payload);
+        deliveries += u64::from(offer(subscriber, &datagram, app, cx));
+    }
+    deliveries
 }
 
 /// The IPv4 header that was advanced over: fixed part only, at `l3_len` before the data.
 #[inline]
 fn ipv4_header(mbuf: &Mbuf) -> Option<&Ipv4Header> {
     let header = mbuf.behind(mbuf.l3_len())?;
-    zerocopy::FromBytes::ref_from_prefix(header).ok().map(|(header, _)| header)
+    Ipv4Header::ref_from_prefix(header).ok().map(|(header, _)| header)
 }
 
-/// The UDP header of a datagram in several buffers.
-#[cold]
-fn chain_header(mbuf: &Mbuf) -> Result<UdpHeader, UdpDrop> {
-    let bytes = mbuf.bytes();
-    let Ok((header, _)) = zerocopy::FromBytes::ref_from_prefix(bytes) else { return Err(UdpDrop::TooShort) };
-    let header: &UdpHeader = header;
-    let length = usize::from(header.length());
-    if length < udp::HEADER_LEN {
-        return Err(UdpDrop::BadLength);
-    }
-    if length > mbuf.len() {
-        return Err(UdpDrop::Truncated);
-    }
-    Ok(*header)
-}
-
-/// The sum that is all ones where the checksum is right. `mbuf` begins with the header and ends with the payload.
-#[inline]
-fn datagram_sum(mbuf: &Mbuf, header: &UdpHeader, source: Ipv4Addr, destination: Ipv4Addr) -> Sum {
-    let sum = header.sum(source, destination);
-    let mut segments = mbuf.segments();
-    let first = segments.next().unwrap_or(&[]);
-    let sum = sum.append(first.get(udp::HEADER_LEN..).unwrap_or(&[]));
-    segments.fold(sum, Sum::append)
-}
-
-/// Puts a chain's bytes in one piece. A datagram is never longer than the scratch: its length is 16 bits.
-#[cold]
+/// Puts a chain's bytes in one piece. An IP payload is never longer than the scratch: its length is 16 bits.
 fn linearise<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
     let mut len = 0;
     for segment in mbuf.segments() {

@@ -288,6 +288,7 @@ impl Host {
     }
 
     /// The interface's number.
+    #[inline]
     pub fn interface(&self) -> InterfaceId {
         self.config.interface
     }

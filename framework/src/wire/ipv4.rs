@@ -81,12 +81,11 @@ impl<'a> Ipv4Packet<'a> {
     }
 
     /// Checks the header's checksum. 20 instructions without options.
-    #[inline]
+    #[inline(always)]
     pub fn verify_checksum(&self) -> Result<(), Ipv4Error> {
-        let valid = if self.options.is_empty() {
-            checksum::verify_ipv4_header(zerocopy::transmute_ref!(self.header))
-        } else {
-            Sum::of(self.header.as_bytes()).append(self.options).is_valid()
+        let valid = match self.options {
+            [] => checksum::verify_ipv4_header(zerocopy::transmute_ref!(self.header)),
+            options => verify_with_options(self.header, options),
         };
         if valid { Ok(()) } else { Err(Ipv4Error::Checksum) }
     }
@@ -124,6 +123,12 @@ impl<'a> Ipv4Packet<'a> {
             len: self.payload.len() as u16,
         }
     }
+}
+
+/// Out of line, so that the check without options is small enough to be copied to where it is used.
+#[inline(never)]
+fn verify_with_options(header: &Ipv4Header, options: &[u8]) -> bool {
+    Sum::of(header.as_bytes()).append(options).is_valid()
 }
 
 /// The fixed part of the header as it lies in the packet.
@@ -317,15 +322,13 @@ impl Ipv4Header {
     /// Source address.
     #[inline]
     pub const fn source(&self) -> Ipv4Addr {
-        let [a, b, c, d] = self.source;
-        Ipv4Addr::new(a, b, c, d)
+        Ipv4Addr::from_octets(self.source)
     }
 
     /// Destination address.
     #[inline]
     pub const fn destination(&self) -> Ipv4Addr {
-        let [a, b, c, d] = self.destination;
-        Ipv4Addr::new(a, b, c, d)
+        Ipv4Addr::from_octets(self.destination)
     }
 
     /// Takes one hop off and patches the checksum; false, and nothing changed, where no hop is left.
