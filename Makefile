@@ -1,18 +1,19 @@
 # The verbs, the same for people and CI. `make` alone lists them.
 #
 # A fresh machine needs Rust and a C linker. The linker is installed from the distribution when you are root, and
-# named when you are not; nothing else is wanted, because no dependency brings a C library.
+# named when you are not; nothing else is wanted, because no dependency brings a C library. (`make bench` also likes valgrind and strace.)
 
 # rustup puts cargo where a shell finds it only after the next login.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
+# Where cargo puts the programs of the profile `demo`; the generated day lies beside them.
 DEMO := target/demo
 CAPTURE ?=
-FORMAT ?= mold-itch50
+FORMAT ?=
 # The demo's day: what exchange-sim makes of it, faults included. A number that is too high only takes longer.
-DAY ?= --seed 1 --messages 1M --loss 0.1% --reorder 0.1% --duplicate 0.05%
+DAY ?= --seed 1 --messages 2M --loss 0.1% --reorder 0.1% --duplicate 0.05%
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back and says what it costs.
-HUGEPAGES ?= 64
+HUGEPAGES ?= 16
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 60
 
@@ -22,15 +23,15 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: tools ## the demo: a generated day through the whole pipeline, or CAPTURE=file FORMAT=iex-tops|iex-deep|cboe-pitch|...
-	cargo build --release -p exchange-sim -p feed-handler -p hugepage-setup
-	@if [ "$$(id -u)" = 0 ]; then target/release/hugepage-setup apply --pages $(HUGEPAGES) || true; fi
+run: tools ## the demo: a generated day through the whole pipeline; or a capture: make run CAPTURE=file FORMAT=iex-tops
+	$(if $(CAPTURE),$(if $(FORMAT),,$(error what is in $(CAPTURE)? add FORMAT=iex-tops or another that feed-handler names)))
+	cargo build --profile demo -p exchange-sim -p feed-handler -p hugepage-setup
+	@if [ "$$(id -u)" = 0 ]; then $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES) || true; fi
 ifeq ($(CAPTURE),)
-	@mkdir -p $(DEMO)
-	target/release/exchange-sim generate --out $(DEMO)/day.pcap $(DAY)
-	target/release/feed-handler replay $(DEMO)/day.pcap --format mold-itch50 --truth $(DEMO)/day.pcap.truth.json
+	$(DEMO)/exchange-sim generate --out $(DEMO)/day.pcap $(DAY)
+	$(DEMO)/feed-handler replay $(DEMO)/day.pcap --format mold-itch50 --truth $(DEMO)/day.pcap.truth.json
 else
-	target/release/feed-handler replay "$(CAPTURE)" --format $(FORMAT)
+	$(DEMO)/feed-handler replay "$(CAPTURE)" --format $(FORMAT)
 endif
 
 .PHONY: test
@@ -44,7 +45,9 @@ lint: tools ## format, clippy and documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 .PHONY: bench
-bench: tools ## figures: criterion, then side by side with the incumbents
+bench: tools ## the promised figures side by side with the incumbents, as a table and target/bench/report.json; QUICK=1 is shorter
+	$(call want,valgrind,valgrind,to count instructions,true)
+	$(call want,strace,strace,to count system calls,true)
 	cargo bench -p wirepath-benches
 
 .PHONY: fuzz
@@ -56,13 +59,19 @@ fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS each
 			-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -timeout=10 || exit 1; \
 	done
 
-# Whether the machine has what every verb needs.
+# What every verb needs.
 .PHONY: tools
 tools:
 	@command -v cargo >/dev/null || { echo "wirepath: cargo is missing; install Rust from https://rustup.rs" >&2; exit 2; }
-	@command -v cc >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "wirepath: no C linker here, installing gcc and libc6-dev"; \
-		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends gcc libc6-dev; \
-	else \
-		echo "wirepath: a C linker is missing; install the packages gcc and libc6-dev (Debian, Ubuntu) or gcc (Fedora)" >&2; exit 2; \
-	fi
+	$(call want,cc,gcc libc6-dev,to link programs,exit 2)
+
+# $(call want,COMMAND,PACKAGES,PURPOSE,OTHERWISE): a command that is missing is installed when you are root on a machine with
+# apt; when not, its packages are named and OTHERWISE decides whether that is the end.
+define want
+@command -v $(1) >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	echo "wirepath: installing $(2) $(3)"; \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends $(2) || $(4); \
+else \
+	echo "wirepath: $(1) is missing; install $(2) $(3)" >&2; $(4); \
+fi
+endef
