@@ -166,14 +166,32 @@ impl UdpSockets {
     }
 
     /// Joins a group from any source. The same group may be joined by any number of consumers, and on several ports
-    /// by one of them.
+    /// by one of them. One filter serves all ports of a consumer's group: blocked sources are blocked on this one too,
+    /// and where another port takes only certain sources this is refused.
     pub fn join(&mut self, consumer: ConsumerId, group: Group) -> Result<(), SocketError> {
+        let filter = self.filters.filter(membership(consumer, group));
+        if filter.is_some_and(|filter| self.filters.is_include(filter)) {
+            return Err(SocketError::Filter(FilterError::WrongMode));
+        }
         self.join_with(consumer, group, |filters, membership| filters.join(membership))
     }
 
-    /// Joins a group for one more source (source-specific multicast). The first call joins, later ones add.
+    /// Joins a group for one more source (source-specific multicast). The first call joins, later ones add. The
+    /// sources are those of all ports on which the consumer joined the group.
     pub fn join_source(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
         self.join_with(consumer, group, |filters, membership| filters.join_source(membership, source))
+    }
+
+    /// Takes one source back; the last one leaves the group on all ports.
+    pub fn leave_source(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
+        let membership = membership(consumer, group);
+        let filter = self.filters.filter(membership).ok_or(FilterError::NotAMember)?;
+        if self.filters.is_only_source(filter, source) {
+            self.leave_all_ports(consumer, group);
+            return Ok(());
+        }
+        self.filters.leave_source(membership, source)?;
+        Ok(())
     }
 
     /// Sets the whole filter of a membership at once, joining where the consumer has not. Including nobody is leaving
@@ -543,6 +561,28 @@ mod tests {
         assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, SENDER, at(2))), (vec![], vec![1]));
         sockets.leave(ANNE, Group::new(GROUP, 2)).unwrap();
         assert!(sockets.merged(GROUP, InterfaceId::ANY).is_none());
+    }
+
+    #[test]
+    fn any_source_on_a_second_port_is_refused_where_the_first_has_sources() {
+        let mut sockets = sockets(8);
+        sockets.join_source(ANNE, Group::new(GROUP, 1), SENDER).unwrap();
+        let refused = Err(SocketError::Filter(FilterError::WrongMode));
+        assert_eq!(sockets.join(ANNE, Group::new(GROUP, 2)), refused);
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, SENDER, at(2))), (vec![1], vec![]));
+    }
+
+    #[test]
+    fn last_source_that_is_left_leaves_the_group() {
+        let mut sockets = sockets(8);
+        let group = Group::new(GROUP, 1);
+        sockets.join_source(ANNE, group, SENDER).unwrap();
+        sockets.join_source(ANNE, group, OTHER).unwrap();
+        sockets.leave_source(ANNE, group, SENDER).unwrap();
+        assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, OTHER, at(1))), (vec![], vec![1]));
+        sockets.leave_source(ANNE, group, OTHER).unwrap();
+        assert_eq!((sockets.locals(), sockets.close(ANNE)), (0, 0));
+        assert_eq!(sockets.leave_source(ANNE, group, OTHER), Err(SocketError::Filter(FilterError::NotAMember)));
     }
 
     #[test]

@@ -278,6 +278,17 @@ impl SourceFilters {
         filter.is_any() || self.filters.get(filter.0).is_some_and(plain)
     }
 
+    /// Whether a filter takes only the sources that it lists.
+    pub(super) fn is_include(&self, filter: FilterId) -> bool {
+        self.filters.get(filter.0).is_some_and(|state| state.mode == FilterMode::Include)
+    }
+
+    /// Whether a filter includes this source and no other.
+    pub(super) fn is_only_source(&self, filter: FilterId, source: Ipv4Addr) -> bool {
+        let only = |state: &Filter| state.mode == FilterMode::Include && state.len == 1 && state.only == source;
+        self.filters.get(filter.0).is_some_and(only)
+    }
+
     /// Memberships held.
     pub fn memberships(&self) -> usize {
         self.filters.len()
