@@ -21,7 +21,7 @@ use wirepath::pipeline::{
     Accept, App, ChecksumPolicy, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpStack, Vlans, udp_stack,
 };
 use wirepath::proto::{Group, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
-use wirepath::time::{Instant, ManualClock};
+use wirepath::time::{ManualClock, UnixTime};
 use wirepath::wire::{MacAddr, VlanTags};
 use wirepath::worker::{Ended, Parts, StopFlag, Worker};
 use wirepath_tests::rig::consumer;
@@ -148,7 +148,7 @@ impl App for Recorder {}
 impl UdpApp for Recorder {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
         self.0.push(Seen {
-            timestamp_ns: datagram.timestamp.map_or(0, Instant::as_nanos),
+            timestamp_ns: datagram.timestamp.map_or(0, UnixTime::as_nanos),
             source: datagram.source,
             destination: datagram.destination,
             ttl: datagram.ttl,

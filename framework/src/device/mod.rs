@@ -25,7 +25,7 @@ use core::num::NonZeroU16;
 
 use crate::counters::Scope;
 use crate::mem::{Burst, Mbuf, Pool};
-use crate::time::Instant;
+use crate::time::{Instant, UnixTime};
 use steering::{Fields, Rule, RuleId, SteerError};
 
 /// A port: where queues come from and what decides which frames reach them. Set-up only, never on the data path.
@@ -145,8 +145,8 @@ pub struct Offload {
 pub struct TxTimestamp {
     /// Which frame: the count of frames with [`Offload::timestamp`] before it on this queue.
     pub sequence: u64,
-    /// When, by the device's clock, in ns.
-    pub at: Instant,
+    /// When, by the device's clock.
+    pub at: UnixTime,
 }
 
 /// What a device can do.

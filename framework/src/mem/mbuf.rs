@@ -25,7 +25,7 @@ use super::metadata::{
     HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TIMESTAMP, HAS_VLAN, IS_VIEW, Known, METADATA_LEN, Metadata, RxInfo,
     Verdict, add_handle, release,
 };
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// An owned handle to a packet buffer. Eight bytes, and so is `Option<Mbuf>`.
 pub struct Mbuf(pub(super) NonNull<Metadata>);
@@ -301,9 +301,9 @@ impl Mbuf {
 
     /// When the frame arrived, where the device knows it.
     #[inline]
-    pub fn timestamp(&self) -> Option<Instant> {
+    pub fn timestamp(&self) -> Option<UnixTime> {
         let meta = self.meta();
-        (meta.known.flags & HAS_TIMESTAMP != 0).then(|| Instant::from_nanos(meta.timestamp))
+        (meta.known.flags & HAS_TIMESTAMP != 0).then(|| UnixTime::from_nanos(meta.timestamp))
     }
 
     /// The tag of the steering rule that matched.

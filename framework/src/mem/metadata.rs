@@ -23,7 +23,7 @@ use core::ptr::NonNull;
 
 use super::held::Held;
 use super::pool::PoolInner;
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one that only views
 /// touch.
@@ -46,7 +46,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxInfo {
     /// When the frame arrived, by the NIC's clock or the capture's, in ns of the Unix epoch; `None` where unknown.
-    pub timestamp: Option<Instant>,
+    pub timestamp: Option<UnixTime>,
     /// The tag of the steering rule that matched.
     pub flow_tag: Option<u32>,
     /// The tag control information of a VLAN tag that the NIC stripped.

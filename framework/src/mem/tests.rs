@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 fn pool(buffers: usize) -> Pool {
     Pool::heap(buffers).unwrap()
@@ -246,7 +246,7 @@ fn reused_buffer_forgets_the_last_packet() {
     let pool = pool(1);
     let mut mbuf = packet(&pool, b"x");
     let info = RxInfo {
-        timestamp: Some(Instant::from_nanos(9)),
+        timestamp: Some(UnixTime::from_nanos(9)),
         flow_tag: Some(3),
         vlan: Some(100),
         hash: Some(1),

@@ -4,7 +4,7 @@ use core::net::SocketAddrV4;
 
 use crate::mem::{Held, Loan};
 use crate::proto::{ConsumerId, InterfaceId};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// What a socket would have told with `recvmsg`: the payload, both ends, and how it came.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub struct Datagram<'a> {
     pub destination: SocketAddrV4,
     /// Where it arrived.
     pub interface: InterfaceId,
-    /// When it arrived, by the NIC's or the capture's clock, in ns of the Unix epoch.
-    pub timestamp: Option<Instant>,
+    /// When it arrived, by the NIC's clock or the capture's.
+    pub timestamp: Option<UnixTime>,
     /// Hops that the packet had left.
     pub ttl: u8,
     /// Type of service: DSCP in the upper six bits, ECN in the lower two.

@@ -10,7 +10,7 @@ use crate::proto::HashSeed;
 use crate::proto::{
     ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity, UdpSockets,
 };
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, UnixTime};
 use crate::wire::checksum::Sum;
 use crate::wire::{MacAddr, VlanTags};
 
@@ -38,7 +38,7 @@ struct Heard {
     ttl: u8,
     tos: u8,
     vlan: Option<u16>,
-    timestamp: Option<Instant>,
+    timestamp: Option<UnixTime>,
     payload: Vec<u8>,
 }
 
@@ -253,7 +253,7 @@ fn datagram_reaches_the_consumer_with_all_a_socket_would_tell() {
     let options = UdpOptions { ttl: Some(7), tos: 0xb8, vlan: Some(0x6014), ..UdpOptions::default() };
     let frame = bench.sent(group(9_000), &options, b"tick").remove(0);
     let mut mbuf = bench.pool.alloc_copy(&frame).unwrap();
-    let timestamp = Some(Instant::from_nanos(42));
+    let timestamp = Some(UnixTime::from_nanos(42));
     mbuf.set_rx_info(&crate::mem::RxInfo { timestamp, ..Default::default() });
     bench.push_mbuf(mbuf);
     let heard = Heard {

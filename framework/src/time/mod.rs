@@ -20,6 +20,23 @@ pub struct Instant(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(u64);
 
+/// A moment by the wall: nanoseconds since the Unix epoch, 1 January 1970 UTC. What a NIC or a capture stamps a frame
+/// with. A type of its own, because it does not compare with an [`Instant`] of the worker's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixTime(u64);
+
+impl UnixTime {
+    /// The moment `ns` nanoseconds after the epoch.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the epoch.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+}
+
 impl Instant {
     /// The origin of the clock.
     pub const ZERO: Self = Self(0);

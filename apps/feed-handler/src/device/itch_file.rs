@@ -17,7 +17,7 @@ use wirepath::device::{
     Capabilities, Device, DeviceError, Offload, Queue, RxOffloads, RxQueue, RxState, TxOffloads, TxQueue,
 };
 use wirepath::mem::{Burst, Mbuf, Pool, RxInfo};
-use wirepath::time::Instant;
+use wirepath::time::{Instant, UnixTime};
 use wirepath::wire::ethernet::{self, EthernetFields};
 use wirepath::wire::udp::UdpFields;
 use wirepath::wire::{EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpHeader, ipv4, udp};
@@ -208,7 +208,7 @@ impl ItchFileRx {
         mold[18..].copy_from_slice(&run.count.to_be_bytes());
         blocks.copy_from_slice(self.blocks.bytes(run));
         write_headers(headers, payload);
-        let timestamp = Some(Instant::from_nanos(run.at_ns));
+        let timestamp = Some(UnixTime::from_nanos(run.at_ns));
         mbuf.set_rx_info(&RxInfo { timestamp, ..RxInfo::default() });
         Ok(mbuf)
     }

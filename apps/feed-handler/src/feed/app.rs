@@ -11,7 +11,7 @@ use market::{Framing, FramingError, Line, Window};
 use wirepath::counters::{Counter, Drops, Scope, Unit};
 use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
 use wirepath::proto::{ConsumerId, FilterMode, Group, SocketError};
-use wirepath::time::Instant;
+use wirepath::time::{Instant, UnixTime};
 
 use crate::format::Protocol;
 use crate::join::Learner;
@@ -290,12 +290,13 @@ impl<P: Protocol> Feed<P> {
 
     /// When a packet arrived. Never goes back, also where a capture of two lines does.
     #[inline]
-    fn arrival_ns(&mut self, timestamp: Option<Instant>, now: Instant) -> u64 {
-        let at = match self.config.clock {
-            ArrivalClock::Recorded => timestamp.unwrap_or(now),
-            ArrivalClock::Worker => now,
+    fn arrival_ns(&mut self, timestamp: Option<UnixTime>, now: Instant) -> u64 {
+        let at_ns = match self.config.clock {
+            // A packet without a time of its own came no later than the one before it.
+            ArrivalClock::Recorded => timestamp.map_or(self.newest_ns, UnixTime::as_nanos),
+            ArrivalClock::Worker => now.as_nanos(),
         };
-        self.newest_ns = self.newest_ns.max(at.as_nanos());
+        self.newest_ns = self.newest_ns.max(at_ns);
         self.newest_ns
     }
 }

@@ -3,7 +3,7 @@
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::pcap::{Outcome, Recorded, Writer};
 use crate::mem::Mbuf;
-use crate::time::Instant;
+use crate::time::{Instant, UnixTime};
 
 pub(super) struct Tap {
     writer: Writer,
@@ -31,7 +31,7 @@ impl Tap {
     /// Records a received frame, with its arrival time where the device knows it and with the tag that the device
     /// took off.
     pub(super) fn record_received(&mut self, mbuf: &Mbuf) {
-        let timestamp_ns = mbuf.timestamp().map_or_else(|| self.present_ns(), Instant::as_nanos);
+        let timestamp_ns = mbuf.timestamp().map_or_else(|| self.present_ns(), UnixTime::as_nanos);
         self.writer.write_segments(timestamp_ns, mbuf.vlan(), mbuf.segments());
         self.keep();
     }

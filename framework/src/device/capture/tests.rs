@@ -12,7 +12,7 @@ use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
 use crate::device::pcap::{PcapConfig, PcapDevice, Reader, Writer};
 use crate::device::{Device, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, Mbuf, Pool};
-use crate::time::Instant;
+use crate::time::{Instant, UnixTime};
 
 const SLOTS: u32 = 64;
 
@@ -40,7 +40,7 @@ fn drain(rx: &mut impl RxQueue, pool: &Pool, now: Instant) -> Vec<(Option<u64>, 
     while quiet < 10 && rx.state() != RxState::Ended {
         quiet = if rx.receive(&mut burst, 32, pool, now) == 0 { quiet + 1 } else { 0 };
         for mbuf in burst.drain(..) {
-            frames.push((mbuf.timestamp().map(Instant::as_nanos), mbuf.bytes().to_vec()));
+            frames.push((mbuf.timestamp().map(UnixTime::as_nanos), mbuf.bytes().to_vec()));
             mbuf.free();
         }
     }

@@ -10,7 +10,7 @@ use crate::device::conformance::{Link, Rig, assert_conforms};
 use crate::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue, TxTimestamp};
 use crate::mem::{Burst, Mbuf, Pool};
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, UnixTime};
 
 const SLOTS: u32 = 64;
 
@@ -372,7 +372,7 @@ impl TxQueue for StampingTx {
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         let sequence = self.told;
         self.told += u64::from(sequence < self.asked);
-        (sequence < self.asked).then_some(TxTimestamp { sequence, at: Instant::ZERO })
+        (sequence < self.asked).then_some(TxTimestamp { sequence, at: UnixTime::default() })
     }
 
     fn refresh_counters(&mut self) {}

@@ -8,7 +8,7 @@ use super::{End, Error};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, Mbuf, Pool, RxInfo};
-use crate::time::Instant;
+use crate::time::{Instant, UnixTime};
 
 crate::drop_reasons! {
     /// Why a recorded frame does not reach the pipeline.
@@ -94,7 +94,7 @@ impl PcapRx {
         let bytes = self.source.as_ref().map_or(&[][..], |source| source.bytes(found));
         let Some(room) = mbuf.append(bytes.len()) else { return Err(mbuf) };
         room.copy_from_slice(bytes);
-        let timestamp = Some(Instant::from_nanos(found.timestamp_ns));
+        let timestamp = Some(UnixTime::from_nanos(found.timestamp_ns));
         mbuf.set_rx_info(&RxInfo { timestamp, ..RxInfo::default() });
         Ok(mbuf)
     }
