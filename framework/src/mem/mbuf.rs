@@ -25,6 +25,7 @@ use super::metadata::{
     HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TIMESTAMP, HAS_VLAN, IS_VIEW, Known, METADATA_LEN, Metadata, RxInfo,
     Verdict, add_handle, release,
 };
+use super::pool::CACHE_LINE;
 use crate::time::UnixTime;
 
 /// An owned handle to a packet buffer. Eight bytes, and so is `Option<Mbuf>`.
@@ -146,7 +147,7 @@ impl Mbuf {
         }
         let meta = self.meta_mut();
         assert!(offset <= meta.len as usize && len <= meta.len as usize - offset, "narrow past the packet");
-        // SAFETY: `offset <= meta.len`, so the new start is inside the buffer or one past its data (2).
+        // SAFETY: `offset + len <= meta.len`, so the new start is inside the buffer or one past its data (2).
         meta.data = unsafe { meta.data.add(offset) };
         meta.len = len as u32;
     }
@@ -154,7 +155,7 @@ impl Mbuf {
     #[cold]
     #[inline(never)]
     fn narrow_chain(mut packet: ManuallyDrop<Self>, offset: usize, len: usize) {
-        assert!(offset + len <= packet.len(), "narrow past the packet");
+        assert!(offset.saturating_add(len) <= packet.len(), "narrow past the packet");
         packet.trim_to(offset + len);
         packet.advance(offset);
     }
@@ -444,25 +445,24 @@ impl Mbuf {
         Self(buffer)
     }
 
-    /// Makes an mbuf of `len` bytes of a buffer from the free list; `fill` gets `data_room` bytes to write them to.
+    /// The same with a copy of `line`, of which `len` bytes count.
     ///
     /// # Safety
-    /// As [`init`](Self::init), and `headroom + data_room <= room`, `len <= data_room`.
+    /// As [`init`](Self::init), and a line behind the headroom is inside `room`; `len` is at most a line.
     #[inline(always)]
-    pub(super) unsafe fn init_filled(
+    pub(super) unsafe fn init_line(
         buffer: NonNull<Metadata>,
         headroom: usize,
-        data_room: usize,
+        line: &[u8; CACHE_LINE],
         len: usize,
-        fill: impl FnOnce(&mut [u8]),
     ) -> Self {
-        // SAFETY: the caller's promise, passed on.
-        let mut mbuf = unsafe { Self::init(buffer, headroom) };
-        // SAFETY: `data_room` bytes behind the headroom are inside the buffer and initialised (2), and this is the
-        // only handle to them (3).
-        fill(unsafe { slice::from_raw_parts_mut(mbuf.meta().data.as_ptr(), data_room) });
-        mbuf.meta_mut().len = len as u32;
-        mbuf
+        // SAFETY: the caller's promise, passed on; a line behind `data` is inside the buffer, and nobody else names it.
+        unsafe {
+            let mbuf = Self::init(buffer, headroom);
+            (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>().write(*line);
+            (*buffer.as_ptr()).len = len as u32;
+            mbuf
+        }
     }
 
     /// Turns a fresh mbuf into a view of held bytes.

@@ -26,6 +26,7 @@ pub use held::{Held, Segments};
 pub(crate) use mbuf::Loan;
 pub use mbuf::Mbuf;
 pub use metadata::{METADATA_LEN, RxInfo, Verdict};
+pub(crate) use pool::CACHE_LINE;
 pub use pool::{Layout, Pool, PoolError};
 pub use region::{Region, RegionError};
 pub use sizing::Sizing;

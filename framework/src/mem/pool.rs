@@ -8,7 +8,8 @@
 //!    construction.
 //! 3. `PoolInner` stays in memory as long as any of its buffers is out: a `Pool` that is dropped before its mbufs
 //!    leaves it (and the region) behind on purpose.
-//! 4. `Pool` is neither `Send` nor `Sync` (it holds a raw pointer), nor is anything that reaches `PoolInner`.
+//! 4. Headroom and data room are whole cache lines, and the data room is at least one: `Layout::check` sees to it.
+//! 5. `Pool` is neither `Send` nor `Sync` (it holds a raw pointer), nor is anything that reaches `PoolInner`.
 
 use core::cell::Cell;
 use core::fmt;
@@ -20,7 +21,8 @@ use super::mbuf::Mbuf;
 use super::metadata::{METADATA_LEN, Metadata};
 use super::region::Region;
 
-const CACHE_LINE: usize = 64;
+/// Bytes of a cache line.
+pub(crate) const CACHE_LINE: usize = 64;
 
 /// How a region is cut into buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,8 @@ impl Layout {
 
     fn check(&self) -> Result<(), PoolError> {
         let fits = self.stride > METADATA_LEN + self.headroom as usize && self.room() <= u16::MAX as usize;
-        if fits && self.stride.is_multiple_of(CACHE_LINE) { Ok(()) } else { Err(PoolError::Stride(self.stride)) }
+        let in_lines = self.stride.is_multiple_of(CACHE_LINE) && self.headroom.is_multiple_of(CACHE_LINE as u16);
+        if fits && in_lines { Ok(()) } else { Err(PoolError::Stride(self.stride)) }
     }
 }
 
@@ -92,8 +95,6 @@ pub(super) struct PoolInner {
     free: Box<[Cell<NonNull<Metadata>>]>,
     top: Cell<usize>,
     headroom: usize,
-    /// Bytes behind the headroom.
-    data_room: usize,
     /// Packets that ended without a name.
     unnamed: Cell<u64>,
     /// Times that `alloc` found nothing.
@@ -123,7 +124,6 @@ impl Pool {
             free,
             top: Cell::new(count),
             headroom: layout.headroom.into(),
-            data_room: layout.data_room(),
             unnamed: Cell::new(0),
             exhausted: Cell::new(0),
             layout,
@@ -152,16 +152,14 @@ impl Pool {
         Some(unsafe { Mbuf::init(buffer, self.inner().headroom) })
     }
 
-    /// An mbuf with `len` bytes that `fill` writes; `None` where all buffers are out. `fill` gets all bytes behind the
-    /// headroom as they were left behind, so that a device may write whole blocks. Panics where `len` is more than
-    /// those.
+    /// An mbuf of `len` bytes that begins as `line` does: a short frame copied in one piece, whatever its length. `None`
+    /// where all buffers are out. Panics where `len` is more than the line.
     #[inline]
-    pub(crate) fn alloc_filled(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Mbuf> {
-        let inner = self.inner();
-        assert!(len <= inner.data_room, "more bytes than a buffer has");
-        let buffer = inner.take()?;
-        // SAFETY: as in `alloc`, and `data_room` bytes follow the headroom (2).
-        Some(unsafe { Mbuf::init_filled(buffer, inner.headroom, inner.data_room, len, fill) })
+    pub(crate) fn alloc_line(&self, line: &[u8; CACHE_LINE], len: usize) -> Option<Mbuf> {
+        assert!(len <= CACHE_LINE, "more bytes than a cache line");
+        let buffer = self.inner().take()?;
+        // SAFETY: as in `alloc`, and a line follows the headroom (2, 4).
+        Some(unsafe { Mbuf::init_line(buffer, self.inner().headroom, line, len) })
     }
 
     /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger than one.

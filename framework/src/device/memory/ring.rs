@@ -15,17 +15,18 @@
 //!    a Release store after writing them, and does not touch them again until (1) gives them back.
 //! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods take `&mut self`.
 //!    So by (1) and (2) no slot is ever reached from both sides at once.
-//! 4. There are `mask + 1` lengths and `mask + 1` times `slot_blocks` blocks, all zeroed and so initialised. So slot
-//!    `index & mask` is inside both.
-//! 5. The length of a published frame is not more than its slot.
+//! 4. There are `mask + 1` lengths and `mask + 1` times `slot_blocks` blocks, at least one, all zeroed and so
+//!    initialised. So slot `index & mask` is inside both.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
+use crate::mem::CACHE_LINE;
+
 /// Bytes of a cache line. Slots are whole blocks and begin on one, so that a frame of 64 bytes is one line, and
 /// frames are copied in whole blocks.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = CACHE_LINE;
 
 #[repr(align(64))]
 struct Block(UnsafeCell<[u8; BLOCK]>);
@@ -79,9 +80,10 @@ pub(super) struct Frames<'a> {
     end: u32,
 }
 
-/// A frame in the ring: its length, and the whole blocks that it stands in, one for an empty frame.
+/// A frame in the ring: its length, the first block of its slot, and all of them.
 pub(super) struct Frame<'a> {
     pub(super) len: usize,
+    pub(super) first: &'a [u8; BLOCK],
     pub(super) blocks: &'a [[u8; BLOCK]],
 }
 
@@ -142,6 +144,23 @@ impl Slot<'_> {
         unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.0.posted), ring.slot_blocks) }.as_flattened_mut()
     }
 
+    /// Posts the slot with a copy of `frame`. Panics where the slot is shorter. A frame of 64 bytes, as many are, is one
+    /// line: a few instructions, where a copy of any length is a call.
+    #[inline(always)]
+    pub(super) fn post_copy(mut self, frame: &[u8]) {
+        let to = &mut self.bytes_mut()[..frame.len()];
+        match (to.split_first_chunk_mut::<BLOCK>(), frame.split_first_chunk::<BLOCK>()) {
+            (Some((to, to_rest)), Some((line, rest))) => {
+                *to = *line;
+                if !rest.is_empty() {
+                    to_rest.copy_from_slice(rest);
+                }
+            }
+            _ => to.copy_from_slice(frame),
+        }
+        self.post(frame.len());
+    }
+
     /// Posts the slot with a frame of `len` bytes in it. Panics where the slot is shorter.
     #[inline]
     pub(super) fn post(self, len: usize) {
@@ -199,12 +218,12 @@ impl<'a> Iterator for Frames<'a> {
             return None;
         }
         // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the producer stays away
-        // until it is given back (1, 3), for which the consumer must be borrowed mutably. The frame's blocks are the
-        // slot's (5), which has at least one.
+        // until it is given back (1, 3), for which the consumer must be borrowed mutably.
         let frame = unsafe {
             let len = *self.ring.len_of(self.next) as usize;
-            let blocks = 1 + len.saturating_sub(1) / BLOCK;
-            Frame { len, blocks: core::slice::from_raw_parts(self.ring.first_block(self.next), blocks) }
+            let first = self.ring.first_block(self.next);
+            let blocks = core::slice::from_raw_parts(first, self.ring.slot_blocks);
+            Frame { len, first: &*first, blocks }
         };
         self.next = self.next.wrapping_add(1);
         Some(frame)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::device::Rules;
-use super::ring::{BLOCK, Consumer, Frame};
+use super::ring::{BLOCK, Consumer};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::steering::Rule;
 use crate::device::{RxQueue, RxState};
@@ -62,39 +62,54 @@ impl MemoryRx {
     }
 }
 
+/// What a look at the ring gave: how many frames need not be looked at again, and the bytes of those received.
+#[derive(Default)]
+struct Taken {
+    frames: u32,
+    bytes: u64,
+}
+
 impl MemoryRx {
-    /// Copies the `limit` oldest frames into fresh mbufs. Returns how many need not be looked at again: where no
-    /// buffer is free, the rest stays in the ring.
+    /// Copies the `limit` oldest frames into fresh mbufs. Where no buffer is free, the rest stays in the ring.
     #[inline]
-    fn take_all(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
-        let mut taken = 0;
+    fn take_all(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> Taken {
+        let mut taken = Taken::default();
         for frame in self.consumer.frames(limit) {
-            match copy_in(&frame, pool) {
-                CopiedIn::Whole(mbuf) => burst.push(mbuf),
-                CopiedIn::TooLong => self.drops.count(MemoryRxDrop::TooLong),
-                CopiedIn::PoolEmpty => break,
-            }
-            taken += 1;
+            // A frame of 64 bytes, as many are, is one line: a few instructions, where a copy of any length is a call.
+            let bytes = if frame.len <= BLOCK {
+                let Some(mbuf) = pool.alloc_line(frame.first, frame.len) else { break };
+                burst.push(mbuf);
+                frame.len
+            } else {
+                let Some(bytes) = take_long(frame.len, frame.blocks, burst, pool) else { break };
+                if bytes == 0 {
+                    self.drops.count(MemoryRxDrop::TooLong);
+                }
+                bytes
+            };
+            taken.bytes += bytes as u64;
+            taken.frames += 1;
         }
         taken
     }
 
     /// The same for those that a rule names.
-    fn take_steered(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
-        let mut taken = 0;
+    fn take_steered(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> Taken {
+        let mut taken = Taken::default();
         for frame in self.consumer.frames(limit) {
             match self.steering.iter().find(|rule| rule.matches(frame.bytes())) {
                 None => self.drops.count(MemoryRxDrop::NotSteered),
-                Some(rule) => match copy_in(&frame, pool) {
+                Some(rule) => match copy_in(frame.bytes(), pool) {
                     CopiedIn::Whole(mut mbuf) => {
                         mbuf.set_rx_info(&RxInfo { flow_tag: rule.flow_tag, ..RxInfo::default() });
                         burst.push(mbuf);
+                        taken.bytes += frame.len as u64;
                     }
                     CopiedIn::TooLong => self.drops.count(MemoryRxDrop::TooLong),
                     CopiedIn::PoolEmpty => break,
                 },
             }
-            taken += 1;
+            taken.frames += 1;
         }
         taken
     }
@@ -114,11 +129,11 @@ impl RxQueue for MemoryRx {
             true => self.take_all(burst, limit, pool),
             false => self.take_steered(burst, limit, pool),
         };
-        self.consumer.give_back(taken);
-        let received = &burst[before..];
-        self.frames.add(received.len() as u64);
-        self.bytes.add(received.iter().map(|mbuf| mbuf.len() as u64).sum());
-        received.len()
+        self.consumer.give_back(taken.frames);
+        let received = burst.len() - before;
+        self.frames.add(received as u64);
+        self.bytes.add(taken.bytes);
+        received
     }
 
     fn state(&self) -> RxState {
@@ -128,27 +143,30 @@ impl RxQueue for MemoryRx {
     fn refresh_counters(&mut self) {}
 }
 
+/// Takes a frame of more than a line; returns the bytes received, zero where it is too long for a buffer, and `None`
+/// where no buffer is free. By value, so that who has a short frame stores nothing for it.
+#[inline(never)]
+fn take_long(len: usize, blocks: &[[u8; BLOCK]], burst: &mut Burst, pool: &Pool) -> Option<usize> {
+    match copy_in(&blocks.as_flattened()[..len], pool) {
+        CopiedIn::Whole(mbuf) => {
+            burst.push(mbuf);
+            Some(len)
+        }
+        CopiedIn::TooLong => Some(0),
+        CopiedIn::PoolEmpty => None,
+    }
+}
+
 enum CopiedIn {
     Whole(Mbuf),
     TooLong,
     PoolEmpty,
 }
 
-/// Copies a frame in whole blocks, which slots and buffers both have room for. The first is a few instructions, and
-/// many frames are no longer; the rest is a call.
-#[inline(always)]
-fn copy_in(frame: &Frame<'_>, pool: &Pool) -> CopiedIn {
-    if frame.blocks.len() * BLOCK > pool.layout().data_room() {
+/// Copies a frame of any length into a fresh mbuf.
+fn copy_in(frame: &[u8], pool: &Pool) -> CopiedIn {
+    if frame.len() > pool.layout().data_room() {
         return CopiedIn::TooLong;
     }
-    let mbuf = pool.alloc_filled(frame.len, |room| {
-        let (room, _) = room.as_chunks_mut::<BLOCK>();
-        if let (Some((to, to_rest)), Some((from, from_rest))) = (room.split_first_mut(), frame.blocks.split_first()) {
-            *to = *from;
-            if !from_rest.is_empty() {
-                to_rest[..from_rest.len()].copy_from_slice(from_rest);
-            }
-        }
-    });
-    mbuf.map_or(CopiedIn::PoolEmpty, CopiedIn::Whole)
+    pool.alloc_copy(frame).map_or(CopiedIn::PoolEmpty, CopiedIn::Whole)
 }

@@ -1,6 +1,6 @@
 //! The sending half: frames are copied into the ring, and the mbufs go home at once.
 
-use super::ring::{BLOCK, Producer};
+use super::ring::Producer;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
@@ -57,9 +57,10 @@ impl MemoryTx {
     }
 }
 
-impl TxQueue for MemoryTx {
-    #[inline]
-    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+impl MemoryTx {
+    /// Every frame that is not as usual: tagged, over several buffers, with wishes, too long, or for a full ring.
+    #[inline(never)]
+    fn post_other(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let tag_len = if offload.vlan.is_some() { TAG_LEN } else { 0 };
         let len = mbuf.len() + tag_len;
         if len > self.frame_len_max || (tag_len > 0 && mbuf.bytes().len() < TAG_OFFSET) {
@@ -75,15 +76,37 @@ impl TxQueue for MemoryTx {
             self.ring_full.inc();
             return Err(mbuf);
         };
-        match offload.vlan {
-            None if mbuf.is_linear() => copy(slot.bytes_mut(), mbuf.bytes()),
-            vlan => gather(&mbuf, vlan, slot.bytes_mut()),
-        }
+        gather(&mbuf, offload.vlan, slot.bytes_mut());
         slot.post(len);
+        self.end(mbuf, len);
+        Ok(())
+    }
+
+    /// Sends the buffer of a posted frame home.
+    #[inline(always)]
+    fn end(&self, mbuf: Mbuf, frame_len: usize) {
         mbuf.free();
         self.frames.inc();
-        self.bytes.add(len as u64);
-        Ok(())
+        self.bytes.add(frame_len as u64);
+    }
+}
+
+impl TxQueue for MemoryTx {
+    /// A linear frame without wishes is nearly every one, and goes straight into its slot.
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        let len = mbuf.bytes().len();
+        let wants_work = offload.ip_checksum || offload.l4_checksum || offload.segment_len.is_some();
+        let is_usual = mbuf.is_linear() && len <= self.frame_len_max && offload.vlan.is_none() && !wants_work;
+        if is_usual
+            && !self.refusing
+            && let Some(slot) = self.producer.slot()
+        {
+            slot.post_copy(mbuf.bytes());
+            self.end(mbuf, len);
+            return Ok(());
+        }
+        self.post_other(mbuf, offload)
     }
 
     #[inline]
@@ -104,19 +127,6 @@ impl TxQueue for MemoryTx {
     }
 
     fn refresh_counters(&mut self) {}
-}
-
-/// Copies a frame that is in one piece. Whole blocks are a few instructions each, the rest is a call.
-#[inline]
-fn copy(slot: &mut [u8], frame: &[u8]) {
-    let (to, from) = (&mut slot[..frame.len()], frame);
-    let ((to, to_rest), (from, from_rest)) = (to.as_chunks_mut::<BLOCK>(), from.as_chunks::<BLOCK>());
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = *from;
-    }
-    if !from_rest.is_empty() {
-        to_rest.copy_from_slice(from_rest);
-    }
 }
 
 /// Writes the frame's segments one behind the other, with the tag where it is asked for.
