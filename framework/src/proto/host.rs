@@ -319,6 +319,7 @@ impl Host {
         self.addresses.iter().any(|own| own.address() == address)
     }
 
+    #[inline]
     fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         address.is_broadcast() || self.addresses.iter().any(|own| own.broadcast() == Some(address))
     }

@@ -21,6 +21,7 @@ impl Ipv4Prefix {
     }
 
     /// The address as given.
+    #[inline]
     pub const fn address(self) -> Ipv4Addr {
         self.address
     }
@@ -43,6 +44,7 @@ impl Ipv4Prefix {
     }
 
     /// The address of all hosts of the network (RFC 922). Networks of one or two addresses have none (RFC 3021).
+    #[inline]
     pub const fn broadcast(self) -> Option<Ipv4Addr> {
         if self.len > 30 { None } else { Some(Ipv4Addr::from_bits(self.address.to_bits() | !self.mask())) }
     }

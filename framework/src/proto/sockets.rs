@@ -113,9 +113,16 @@ impl UdpSockets {
 
     /// Who receives a datagram of this flow: 3 to 5 ns. Whether a subscriber wants its source is
     /// [`UdpSockets::accepts`].
-    #[inline(always)]
+    #[inline]
     pub fn lookup(&self, flow: Flow) -> Found {
         self.demux.lookup(flow)
+    }
+
+    /// The one consumer of a destination who wants every source, where it is found at once: the usual answer, before
+    /// anything else is asked. `None` says nothing: ask [`UdpSockets::lookup`].
+    #[inline(always)]
+    pub fn only_consumer(&self, destination: SocketAddrV4) -> Option<ConsumerId> {
+        self.demux.only_consumer(destination)
     }
 
     /// The next of several subscribers.
@@ -125,7 +132,7 @@ impl UdpSockets {
     }
 
     /// Whether a subscriber's filter accepts a source that came in on `interface`: one compare for any-source.
-    #[inline(always)]
+    #[inline]
     pub fn accepts(&self, filter: FilterId, interface: InterfaceId, source: Ipv4Addr) -> bool {
         filter.is_any() || self.filters.accepts(filter, interface, source)
     }

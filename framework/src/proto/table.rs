@@ -81,23 +81,20 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         self.get_hashed(self.hash(key), key)
     }
 
-    /// The value of `key`, whose hash the caller has at hand. The home bucket is looked at in the caller's own code;
-    /// the one key in twenty that stands elsewhere costs a call.
-    #[inline(always)]
+    /// The value of `key`, whose hash the caller has at hand.
+    #[inline]
     pub(super) fn get_hashed(&self, hash: u64, key: K) -> Option<&V> {
-        debug_assert!(key != K::EMPTY && hash == self.hash(key));
-        let bucket = &self.buckets[self.home(hash)];
-        match bucket.position(key) {
-            Some(slot) => Some(&bucket.values[slot]),
-            None if !bucket.is_full() => None,
-            None => self.get_displaced(key),
-        }
+        let (idx, slot) = self.locate_hashed(hash, key)?;
+        Some(&self.buckets[idx].values[slot])
     }
 
-    #[inline(never)]
-    fn get_displaced(&self, key: K) -> Option<&V> {
-        let (idx, slot) = self.locate(key)?;
-        Some(&self.buckets[idx].values[slot])
+    /// The value of `key`, whose hash the caller has at hand, if it stands in its home bucket, as 19 of 20 do.
+    /// Otherwise [`get`](Self::get) may still find it.
+    #[inline(always)]
+    pub(super) fn get_at_home(&self, hash: u64, key: K) -> Option<&V> {
+        debug_assert!(key != K::EMPTY && hash == self.hash(key));
+        let bucket = &self.buckets[self.home(hash)];
+        bucket.position(key).map(|slot| &bucket.values[slot])
     }
 
     pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {
@@ -158,7 +155,13 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
     }
 
     fn locate(&self, key: K) -> Option<(usize, usize)> {
-        let mut idx = self.home(self.hash(key));
+        self.locate_hashed(self.hash(key), key)
+    }
+
+    #[inline]
+    fn locate_hashed(&self, hash: u64, key: K) -> Option<(usize, usize)> {
+        debug_assert!(key != K::EMPTY && hash == self.hash(key));
+        let mut idx = self.home(hash);
         loop {
             let bucket = &self.buckets[idx];
             if let Some(slot) = bucket.position(key) {
@@ -176,6 +179,7 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         hash as usize & (self.buckets.len() - 1)
     }
 
+    #[inline]
     fn after(&self, idx: usize) -> usize {
         (idx + 1) & (self.buckets.len() - 1)
     }
