@@ -125,7 +125,7 @@ impl<I, R> Ethernet<I, R> {
 impl<A, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
     /// Untagged IPv4 is nearly every frame. Asked for first, it gets a copy of the checks in which the compiler knows
     /// that there are no tags and how long the header is, and goes straight on.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.frames.inc();
         let untagged = EthernetHeader::parse(mbuf.bytes()).map(|(header, _)| header.ethertype());

@@ -218,15 +218,33 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_addresses(&self, header: &Ipv4Header, cx: &Cx<'_>) -> Result<(), Ipv4Drop> {
         let (source, destination) = (header.source(), header.destination());
+        if !is_ordinary(source) {
+            self.check_source(source)?;
+        }
+        if !is_group(destination) {
+            self.check_destination(destination, cx)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_source(&self, source: Ipv4Addr) -> Result<(), Ipv4Drop> {
         // A replay may have been recorded on a loopback interface.
         let is_loopback = self.accept == Accept::Own && source.is_loopback();
-        if is_group(source) || source.is_broadcast() || is_loopback {
+        if source.is_multicast() || source.is_broadcast() || is_loopback {
             return Err(Ipv4Drop::MartianSource);
         }
-        if is_group(destination) || self.accept == Accept::Any || cx.host.classify(destination) != Destination::Other {
+        Ok(())
+    }
+
+    /// Out of line: it reads a list, and writes nothing that the compiler would have to read again behind it.
+    #[inline(never)]
+    fn check_destination(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Result<(), Ipv4Drop> {
+        if self.accept == Accept::Any || cx.host.classify(destination) != Destination::Other {
             return Ok(());
         }
         Err(Ipv4Drop::OtherHost)
@@ -330,7 +348,7 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
     /// A sound header without options in front of a whole packet in one buffer is nearly every one. Asked for first,
     /// it gets a copy of the checks in which the compiler knows the version and the header's length, and goes straight
     /// on.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.packets.inc();
         if mbuf.is_plain()
@@ -372,7 +390,7 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
 }
 
 /// Whether a whole header of version 4 without options is there.
-#[inline]
+#[inline(always)]
 fn has_no_options(bytes: &[u8]) -> bool {
     const VERSION_4_NO_OPTIONS: u8 = 0x45;
     bytes.len() >= ipv4::HEADER_LEN && bytes[0] == VERSION_4_NO_OPTIONS
@@ -418,8 +436,15 @@ fn fragment(header: &Ipv4Header, payload: Mbuf) -> Fragment<Mbuf> {
     Fragment { key, offset: header.fragment_offset(), len, more: header.more_fragments(), handle: payload }
 }
 
-/// As [`Ipv4Addr::is_multicast`], in one compare of a word that is at hand anyway.
+/// Known by its first byte to be neither loopback nor a group, reserved or the broadcast: nearly every source.
 #[inline]
-pub(super) fn is_group(address: Ipv4Addr) -> bool {
+fn is_ordinary(address: Ipv4Addr) -> bool {
+    let [first, ..] = address.octets();
+    first != 127 && first < 224
+}
+
+/// As [`Ipv4Addr::is_multicast`], of the word that is at hand anyway.
+#[inline]
+fn is_group(address: Ipv4Addr) -> bool {
     address.to_bits() >> 28 == 0b1110
 }

@@ -6,12 +6,11 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use zerocopy::FromBytes;
 
 use super::datagram::Datagram;
-use super::ipv4::is_group;
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{Loan, Mbuf, Verdict};
-use crate::proto::{ConsumerId, Cursor, Flow, Found, InterfaceId, Subscriber};
+use crate::proto::{ConsumerId, Flow, Found, InterfaceId, Subscriber};
 use crate::wire::{Ipv4Header, UdpError, UdpHeader, ipv4, udp};
 
 crate::drop_reasons! {
@@ -25,7 +24,7 @@ crate::drop_reasons! {
         Truncated => "truncated",
         /// The checksum is wrong.
         BadChecksum => "bad_checksum",
-        /// The source is a group or the port is zero: nobody could answer it, nobody sent it.
+        /// The source port is zero: nobody could answer it. (Addresses that cannot be a source end at IPv4.)
         BadSource => "bad_source",
         /// Nobody bound the port or joined the group.
         NoConsumer => "no_consumer",
@@ -89,7 +88,6 @@ pub struct Udp {
 #[derive(Clone, Copy)]
 struct Envelope {
     flow: Flow,
-    interface: InterfaceId,
     ttl: u8,
     tos: u8,
 }
@@ -97,34 +95,28 @@ struct Envelope {
 /// What the header says of a datagram that passed.
 struct Passed {
     envelope: Envelope,
+    has_checksum: bool,
     payload_len: usize,
 }
 
 impl Envelope {
     #[inline(always)]
-    fn new(ipv4: &Ipv4Header, udp: &UdpHeader, interface: InterfaceId) -> Self {
+    fn new(ipv4: &Ipv4Header, udp: &UdpHeader) -> Self {
         let flow = Flow {
             local: SocketAddrV4::new(ipv4.destination(), udp.destination_port()),
             remote: SocketAddrV4::new(ipv4.source(), udp.source_port()),
         };
-        Self { flow, interface, ttl: ipv4.ttl(), tos: ipv4.tos() }
+        Self { flow, ttl: ipv4.ttl(), tos: ipv4.tos() }
     }
 
-    /// The same from a datagram whose headers have been taken off.
-    fn behind(mbuf: &Mbuf, interface: InterfaceId) -> Option<Self> {
-        let headers = mbuf.behind(mbuf.l3_len() + udp::HEADER_LEN)?;
-        let (ipv4, _) = Ipv4Header::ref_from_prefix(headers).ok()?;
-        let (_, udp) = UdpHeader::ref_from_suffix(headers).ok()?;
-        Some(Self::new(ipv4, udp, interface))
-    }
-
+    /// Nothing here is read where the app does not look at it and its code is at hand to the compiler.
     #[inline(always)]
-    fn datagram<'a>(&self, consumer: ConsumerId, mbuf: &'a Mbuf, payload: &'a [u8]) -> Datagram<'a> {
+    fn datagram<'a>(&self, to: Recipient, mbuf: &'a Mbuf, payload: &'a [u8]) -> Datagram<'a> {
         Datagram {
-            consumer,
+            consumer: to.consumer,
             source: self.flow.remote,
             destination: self.flow.local,
-            interface: self.interface,
+            interface: to.interface,
             timestamp: mbuf.timestamp(),
             ttl: self.ttl,
             tos: self.tos,
@@ -133,6 +125,21 @@ impl Envelope {
             mbuf: mbuf.lend(),
         }
     }
+}
+
+/// The headers of a datagram, still there when they have been taken off: towards the headroom. What is rarely needed is
+/// read from there once more, so that the usual datagram need not carry it along.
+fn headers(payload: &Mbuf) -> Option<(&Ipv4Header, &UdpHeader)> {
+    let headers = payload.behind(payload.l3_len() + udp::HEADER_LEN)?;
+    let (ipv4, _) = Ipv4Header::ref_from_prefix(headers).ok()?;
+    let (_, udp) = UdpHeader::ref_from_suffix(headers).ok()?;
+    Some((ipv4, udp))
+}
+
+/// Who gets a datagram, and where.
+struct Recipient {
+    consumer: ConsumerId,
+    interface: InterfaceId,
 }
 
 impl Udp {
@@ -153,27 +160,34 @@ impl Udp {
         }
     }
 
-    /// Checks the header in front of `bytes`, which are the packet's in one piece.
+    /// Checks the headers; `bytes` are the packet's in one piece, from the UDP header on.
     #[inline(always)]
-    fn check(&self, mbuf: &Mbuf, bytes: &[u8], cx: &Cx<'_>) -> Result<Passed, UdpDrop> {
+    fn check(mbuf: &Mbuf, bytes: &[u8]) -> Result<Passed, UdpDrop> {
         let (header, payload) = UdpHeader::parse(bytes)?;
         let Some(ipv4) = ipv4_header(mbuf) else { return Err(UdpDrop::TooShort) };
-        if is_group(ipv4.source()) || header.source_port() == 0 {
+        if header.source_port() == 0 {
             return Err(UdpDrop::BadSource);
         }
-        let good = match mbuf.l4_checksum() {
-            Verdict::Good => true,
-            Verdict::Bad => false,
-            Verdict::Unknown if header.checksum() == 0 || self.config.checksum == ChecksumPolicy::Ignore => true,
-            Verdict::Unknown => {
-                let sum = header.sum(ipv4.source(), ipv4.destination()).append(payload);
-                sum.is_valid() || self.is_accepted_partial(header, ipv4.source(), ipv4.destination())
-            }
-        };
-        if !good {
-            return Err(UdpDrop::BadChecksum);
+        let has_checksum = header.checksum() != 0;
+        Ok(Passed { envelope: Envelope::new(ipv4, header), has_checksum, payload_len: payload.len() })
+    }
+
+    /// Whether the payload is what was sent, as far as a checksum tells.
+    #[inline(always)]
+    fn is_intact(&self, passed: &Passed, mbuf: &Mbuf, payload: &[u8]) -> bool {
+        match mbuf.l4_checksum() {
+            Verdict::Unknown => !passed.has_checksum || self.verify(mbuf.lend(), payload),
+            verdict => verdict == Verdict::Good,
         }
-        Ok(Passed { envelope: Envelope::new(ipv4, header, cx.host.interface()), payload_len: payload.len() })
+    }
+
+    /// Out of line, so that datagrams without a checksum, or which the NIC has verified, keep nothing for it.
+    #[inline(never)]
+    fn verify(&self, mbuf: Loan<'_>, payload: &[u8]) -> bool {
+        let Some((ipv4, header)) = headers(&mbuf) else { return false };
+        self.config.checksum == ChecksumPolicy::Ignore
+            || header.sum(ipv4.source(), ipv4.destination()).append(payload).is_valid()
+            || self.is_accepted_partial(header, ipv4.source(), ipv4.destination())
     }
 
     #[cold]
@@ -184,45 +198,55 @@ impl Udp {
         accepted
     }
 
-    /// Ends a datagram that `deliveries` consumers have had.
-    #[inline(always)]
-    fn finish(&mut self, mbuf: Mbuf, deliveries: u64, cx: &Cx<'_>) {
-        if deliveries == 0 {
-            return self.nobody(mbuf, cx);
-        }
-        self.datagrams.inc();
-        self.bytes.add(mbuf.len() as u64);
-        self.deliveries.add(deliveries);
-        mbuf.free();
-    }
-
-    /// A datagram that came in fragments is put together first: the app gets its payload in one piece.
+    /// A datagram that came in fragments, or shows the bytes of another, is put together first: the app gets its payload
+    /// in one piece.
     #[cold]
     #[inline(never)]
     fn push_chain<A: UdpApp>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         let mut scratch = core::mem::take(&mut self.scratch);
         let bytes = linearise(&mbuf, &mut scratch);
-        match self.check(&mbuf, bytes, cx) {
-            Ok(Passed { envelope, payload_len }) => {
-                mbuf.narrow(udp::HEADER_LEN, payload_len);
-                let payload = &bytes[udp::HEADER_LEN..udp::HEADER_LEN + payload_len];
-                let deliveries = deliver(&envelope, &mbuf, payload, app, cx);
-                self.finish(mbuf, deliveries, cx);
+        match Self::check(&mbuf, bytes) {
+            Ok(passed) => {
+                mbuf.narrow(udp::HEADER_LEN, passed.payload_len);
+                let payload = &bytes[udp::HEADER_LEN..udp::HEADER_LEN + passed.payload_len];
+                let delivered = match self.is_intact(&passed, &mbuf, payload) {
+                    true => deliver_each(mbuf.lend(), payload, app, cx),
+                    false => Err(UdpDrop::BadChecksum),
+                };
+                self.end(mbuf, passed.payload_len, delivered);
             }
             Err(reason) => discard(mbuf, &mut self.drops, reason),
         }
         self.scratch = scratch;
     }
 
-    /// Names why nobody got the datagram.
+    /// A datagram whose destination has filters to ask, several consumers, connected flows, or none of them.
+    #[inline(never)]
+    fn push_shared<A: UdpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        let payload_len = mbuf.len();
+        let delivered = deliver_each(mbuf.lend(), mbuf.bytes(), app, cx);
+        self.end(mbuf, payload_len, delivered);
+    }
+
+    /// Ends a datagram and counts what became of it.
+    #[inline(always)]
+    fn end(&mut self, mbuf: Mbuf, payload_len: usize, delivered: Result<u64, UdpDrop>) {
+        match delivered {
+            Ok(deliveries) => {
+                self.datagrams.inc();
+                self.bytes.add(payload_len as u64);
+                self.deliveries.add(deliveries);
+                mbuf.free();
+            }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    /// Names why a header was refused: looks at it again, so that the usual datagram need not carry reasons along.
     #[cold]
     #[inline(never)]
-    fn nobody(&mut self, mbuf: Mbuf, cx: &Cx<'_>) {
-        let found = Envelope::behind(&mbuf, cx.host.interface()).map(|envelope| cx.sockets.lookup(envelope.flow));
-        let reason = match found {
-            None | Some(Found::Nobody) => UdpDrop::NoConsumer,
-            Some(Found::One(_) | Found::Many(_)) => UdpDrop::SourceFiltered,
-        };
+    fn refuse(&mut self, mbuf: Mbuf) {
+        let reason = Self::check(&mbuf, mbuf.bytes()).err().unwrap_or(UdpDrop::TooShort);
         discard(mbuf, &mut self.drops, reason);
     }
 }
@@ -233,15 +257,18 @@ impl<A: UdpApp> Node<A> for Udp {
         if !mbuf.is_plain() {
             return self.push_chain(mbuf, app, cx);
         }
-        match self.check(&mbuf, mbuf.bytes(), cx) {
-            Ok(Passed { envelope, payload_len }) => {
-                // What the IP payload has beyond the UDP length is padding and not part of the datagram.
-                mbuf.narrow(udp::HEADER_LEN, payload_len);
-                let deliveries = deliver(&envelope, &mbuf, mbuf.bytes(), app, cx);
-                self.finish(mbuf, deliveries, cx);
-            }
-            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        let Ok(passed) = Self::check(&mbuf, mbuf.bytes()) else { return self.refuse(mbuf) };
+        // What the IP payload has beyond the UDP length is padding and not part of the datagram.
+        mbuf.narrow(udp::HEADER_LEN, passed.payload_len);
+        if !self.is_intact(&passed, &mbuf, mbuf.bytes()) {
+            return discard(mbuf, &mut self.drops, UdpDrop::BadChecksum);
         }
+        let Some(consumer) = cx.sockets.only_consumer(passed.envelope.flow.local) else {
+            return self.push_shared(mbuf, app, cx);
+        };
+        let to = Recipient { consumer, interface: cx.host.interface() };
+        app.on_datagram(&passed.envelope.datagram(to, &mbuf, mbuf.bytes()), cx);
+        self.end(mbuf, passed.payload_len, Ok(1));
     }
 
     #[inline]
@@ -257,44 +284,34 @@ impl<A: UdpApp> Node<A> for Udp {
     }
 }
 
-/// Gives the datagram to its consumers; returns how many took it.
-#[inline(always)]
-fn deliver<A: UdpApp>(envelope: &Envelope, mbuf: &Mbuf, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> u64 {
-    match cx.sockets.lookup(envelope.flow) {
-        Found::Nobody => 0,
-        Found::One(subscriber) => {
-            let datagram = envelope.datagram(subscriber.consumer, mbuf, payload);
-            u64::from(offer(subscriber, &datagram, app, cx))
+/// Gives a payload to all who want it; returns how many that were, or why nobody did.
+fn deliver_each<A: UdpApp>(mbuf: Loan<'_>, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> Result<u64, UdpDrop> {
+    let Some((ipv4, udp)) = headers(&mbuf) else { return Err(UdpDrop::TooShort) };
+    let envelope = Envelope::new(ipv4, udp);
+    let mut offer = |subscriber: Subscriber, cx: &mut Cx<'_>| {
+        let to = Recipient { consumer: subscriber.consumer, interface: cx.host.interface() };
+        let accepted = cx.sockets.accepts(subscriber.filter, to.interface, ipv4.source());
+        if accepted {
+            app.on_datagram(&envelope.datagram(to, &mbuf, payload), cx);
         }
-        Found::Many(cursor) => offer_each(cursor, mbuf.lend(), payload, app, cx),
-    }
-}
-
-/// Gives the datagram to one subscriber if its filter accepts the source.
-#[inline(always)]
-fn offer<A: UdpApp>(subscriber: Subscriber, datagram: &Datagram<'_>, app: &mut A, cx: &mut Cx<'_>) -> bool {
-    if !cx.sockets.accepts(subscriber.filter, datagram.interface, *datagram.source.ip()) {
-        return false;
-    }
-    app.on_datagram(datagram, cx);
-    true
-}
-
-/// Gives the datagram to all of a list of subscribers; returns how many took it. A function of its own that reads the
-/// headers again, so that the usual case above keeps nothing for it.
-#[inline(never)]
-fn offer_each<A: UdpApp>(mut cursor: Cursor, mbuf: Loan<'_>, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> u64 {
-    let Some(envelope) = Envelope::behind(&mbuf, cx.host.interface()) else { return 0 };
-    let mut deliveries = 0;
-    while let Some(subscriber) = cx.sockets.next(&mut cursor) {
-        let datagram = envelope.datagram(subscriber.consumer, &mbuf, payload);
-        deliveries += u64::from(offer(subscriber, &datagram, app, cx));
-    }
-    deliveries
+        u64::from(accepted)
+    };
+    let deliveries = match cx.sockets.lookup(envelope.flow) {
+        Found::Nobody => return Err(UdpDrop::NoConsumer),
+        Found::One(subscriber) => offer(subscriber, cx),
+        Found::Many(mut cursor) => {
+            let mut deliveries = 0;
+            while let Some(subscriber) = cx.sockets.next(&mut cursor) {
+                deliveries += offer(subscriber, cx);
+            }
+            deliveries
+        }
+    };
+    if deliveries == 0 { Err(UdpDrop::SourceFiltered) } else { Ok(deliveries) }
 }
 
 /// The IPv4 header that was advanced over: fixed part only, at `l3_len` before the data.
-#[inline]
+#[inline(always)]
 fn ipv4_header(mbuf: &Mbuf) -> Option<&Ipv4Header> {
     let header = mbuf.behind(mbuf.l3_len())?;
     Ipv4Header::ref_from_prefix(header).ok().map(|(header, _)| header)
