@@ -117,6 +117,9 @@ impl<N> Lookup<N> {
         let (ipv4, _) = Ipv4Header::ref_from_prefix(mbuf.bytes()).ok()?;
         let (udp, _) = UdpHeader::ref_from_prefix(mbuf.bytes().get(mbuf.l3_len()..)?).ok()?;
         let local = SocketAddrV4::new(ipv4.destination(), udp.destination_port());
+        if let Some(route) = self.routes.only_consumer(local) {
+            return Some(route.0 as usize);
+        }
         let remote = SocketAddrV4::new(ipv4.source(), udp.source_port());
         match self.routes.lookup(Flow { local, remote }) {
             Found::One(route) => Some(route.consumer.0 as usize),
@@ -284,7 +287,7 @@ impl Forwarder {
     }
 
     /// What is measured: turns of the loop until the frames are on the other wire.
-    #[inline]
+    #[inline(never)]
     pub fn drain(&mut self) {
         let mut left = ROUND;
         while left > 0 {

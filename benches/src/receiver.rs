@@ -98,7 +98,7 @@ impl Receiver {
     }
 
     /// What is measured: turns of the loop until a full wire is empty.
-    #[inline]
+    #[inline(never)]
     pub fn drain(&mut self) {
         let mut left = ROUND;
         while left > 0 {
@@ -108,7 +108,7 @@ impl Receiver {
     }
 
     /// A turn of the loop that finds nothing.
-    #[inline]
+    #[inline(never)]
     pub fn idle(&mut self) {
         self.now = Instant::from_nanos(self.now.as_nanos() + 20);
         self.worker.poll_once(self.now);
