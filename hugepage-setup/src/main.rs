@@ -94,17 +94,17 @@ fn main() -> ExitCode {
 /// Prints the table and what would be done. Fails where applying would be refused.
 fn plan(roots: &Roots, change: &Change) -> Result<(), String> {
     let machine = discover(roots)?;
-    print(&report::machine(&machine));
+    print(&report::machine(&machine))?;
     let Some(target) = change.target() else {
-        print(&report::table(&machine, None));
+        print(&report::table(&machine, None))?;
         return Ok(());
     };
     let step = hugepages::decide(&machine, &target);
-    print(&report::table(&machine, Some((&target, &step))));
+    print(&report::table(&machine, Some((&target, &step))))?;
     let step = step.map_err(|error| error.to_string())?;
     if change.persist {
         let persistence = Persistence::plan(roots, &machine, &target).map_err(|error| error.to_string())?;
-        print(&report::persistence(&persistence, "would write"));
+        print(&report::persistence(&persistence, "would write"))?;
     }
     match step {
         Step::Nothing => print("Nothing to reserve.\n"),
@@ -112,7 +112,6 @@ fn plan(roots: &Roots, change: &Change) -> Result<(), String> {
             print(&format!("Nothing was changed. To do it: {}\n", change.command(&target)))
         }
     }
-    Ok(())
 }
 
 /// Prints the table, does the step, says what came of it, and makes it last if asked.
@@ -122,13 +121,13 @@ fn apply(roots: &Roots, change: &Change, target: &Target) -> Result<(), String> 
         error => error.to_string(),
     };
     let machine = discover(roots)?;
-    print(&report::table(&machine, Some((target, &hugepages::decide(&machine, target)))));
+    print(&report::table(&machine, Some((target, &hugepages::decide(&machine, target)))))?;
     let outcome = hugepages::reserve(roots, target).map_err(refused)?;
-    print(&report::outcome(target, &outcome));
+    print(&report::outcome(target, &outcome))?;
     if change.persist {
         let persistence = Persistence::plan(roots, &machine, target).map_err(|error| error.to_string())?;
         persistence.write().map_err(refused)?;
-        print(&report::persistence(&persistence, "wrote"));
+        print(&report::persistence(&persistence, "wrote"))?;
     }
     match outcome {
         Outcome::Partial { asked, granted, .. } => Err(format!("half done: {granted} of {asked} pages are reserved")),
@@ -152,7 +151,7 @@ fn check(roots: &Roots, amount: &Amount) -> Result<(), String> {
     let mut mapping = Mapping::map(&MapRequest { page, node: target.node, ..MapRequest::new(1) })
         .map_err(|error| error.to_string())?;
     mapping.as_mut_slice()[0] = 1;
-    print(&report::checked(&target, &pool));
+    print(&report::checked(&target, &pool))?;
     Ok(())
 }
 
@@ -193,7 +192,12 @@ fn discover(roots: &Roots) -> Result<Machine, String> {
     Machine::discover(roots).map_err(|error| error.to_string())
 }
 
-/// Standard output may be a closed pipe (`| head`): then nobody reads on, and the work is done all the same.
-fn print(text: &str) {
-    let _ = io::stdout().write_all(text.as_bytes());
+/// A reader that has gone (`| head`) is no reason to fail; a full disk is.
+fn print(text: &str) -> Result<(), String> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}; give it a place with room"))
+        }
+        _ => Ok(()),
+    }
 }

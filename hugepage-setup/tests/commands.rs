@@ -1,7 +1,7 @@
 //! The binary on made-up machines: what it prints, what it writes, how it exits.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -184,4 +184,21 @@ fn without_root_the_command_is_named() {
     assert_eq!(code, 1);
     assert_has(&errors, "needs root; run: sudo hugepage-setup apply --pages 16 --persist");
     assert_eq!(errors.lines().count(), 1, "one sentence: {errors}");
+}
+
+#[test]
+fn table_that_cannot_be_written_is_a_failure_before_anything_changes() {
+    let Ok(full) = File::options().write(true).open("/dev/full") else {
+        println!("SKIPPED table_that_cannot_be_written_is_a_failure: there is no /dev/full");
+        return;
+    };
+    let machine = fake_machine(12);
+    for verb in ["plan", "apply"] {
+        let mut command = Command::new(BINARY);
+        command.args([verb, "--pages", "16", "--root"]).arg(machine.path()).stdout(full.try_clone().unwrap());
+        let (code, _, error) = finish(&mut command);
+        assert_eq!(code, 1, "{verb}: {error}");
+        assert_has(&error, "standard output");
+        assert_eq!(total(&machine), "12\n", "{verb}");
+    }
 }

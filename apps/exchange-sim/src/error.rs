@@ -46,6 +46,9 @@ pub enum Error {
     },
 }
 
+/// Only truth files are read.
+const TRUTH_HINT: &str = "give the .truth.json that exchange-sim generate writes beside its capture";
+
 impl Error {
     pub(crate) fn io(verb: &'static str, path: &Path, error: io::Error) -> Self {
         Self::File { verb, path: path.into(), error }
@@ -56,7 +59,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(error) => error.fmt(f),
-            Self::File { verb, path, error } => write!(f, "cannot {verb} {}: {error}", path.display()),
+            Self::File { verb: "read", path, error } => {
+                write!(f, "cannot read {}: {error}; {TRUTH_HINT}", path.display())
+            }
+            Self::File { verb, path, error } => {
+                write!(f, "cannot {verb} {}: {error}; check the folder, its permissions and its space", path.display())
+            }
             Self::NoDirectory { path, directory } => write!(
                 f,
                 "cannot create {}: there is no directory {}; create it or choose another file",
@@ -64,7 +72,7 @@ impl fmt::Display for Error {
                 directory.display()
             ),
             Self::Capture(error) => error.fmt(f),
-            Self::Truth { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Truth { path, why } => write!(f, "{}: {why}; {TRUTH_HINT}", path.display()),
             Self::Socket { what, error } => write!(f, "{what}: {error}"),
         }
     }

@@ -164,3 +164,14 @@ fn published_day_arrives_on_loopback() {
     assert_eq!(received[0], 1000);
     assert!(received[1] < 1000);
 }
+
+#[test]
+fn truth_that_cannot_be_replaced_says_what_to_look_at() {
+    let directory = tempdir().unwrap();
+    let out = directory.path().join("day.pcap");
+    std::fs::create_dir(Truth::path_beside(&out)).unwrap();
+    let output = run(&["generate", "--messages", "2000", "--out", out.to_str().unwrap()]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("day.pcap.truth.json") && error.contains("check the folder"), "{error}");
+}

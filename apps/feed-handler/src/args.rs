@@ -48,7 +48,7 @@ pub struct ReplayArgs {
     #[arg(long, value_parser = parse_pace)]
     pace: Option<Pace>,
     /// Stop after so many packets.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_packets: Option<u64>,
     /// Pin the worker to this core, or to none with any [default: the last core that it may use].
     #[arg(long, value_name = "N|any")]

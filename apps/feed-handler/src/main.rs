@@ -93,11 +93,7 @@ impl Console {
     }
 
     fn show(&mut self, progress: &Progress) {
-        let Progress { seconds, packets, messages, messages_per_second, gaps } = progress;
-        let line = format!(
-            "{seconds:4.0} s  {packets} packets  {messages} messages  {:.2} M messages/s  {gaps} gaps",
-            messages_per_second / 1e6
-        );
+        let line = progress.to_string();
         if self.is_terminal {
             eprint!("\r{line:<width$}", width = self.line_len);
             self.line_len = line.len();

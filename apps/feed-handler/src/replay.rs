@@ -6,6 +6,7 @@
 mod source;
 
 use std::cell::Cell;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::join::{Join, Learning};
 use crate::plan::{Placement, Plan};
-use crate::report::{Core, Run, Summary};
+use crate::report::{Core, Run, Summary, grouped, rate};
 use crate::sniff;
 
 use source::Source;
@@ -66,6 +67,14 @@ pub struct Progress {
     pub messages_per_second: f64,
     /// Gaps so far.
     pub gaps: u64,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [packets, messages, gaps] = [self.packets, self.messages, self.gaps].map(grouped);
+        let (seconds, rate) = (self.seconds, rate(self.messages_per_second));
+        write!(f, "{seconds:4.0} s  {packets} packets  {messages} messages, {rate}  {gaps} gaps")
+    }
 }
 
 /// What the worker brings home.

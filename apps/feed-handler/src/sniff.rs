@@ -96,14 +96,21 @@ pub fn explain(plan: &Plan) -> String {
     if !named.is_empty() && !named.iter().any(|group| survey.groups.contains_key(group)) {
         return format!("{file} has no packet to the groups that were named; it has {}", survey.groups_listed());
     }
+    if survey.holds(format) {
+        return format!("no packet of {format} arrived, though {file} has some: see what dropped them in the summary");
+    }
     format!("{file} does not hold {format}: no packet decodes; {}", survey.advice())
 }
 
 impl Survey {
     /// Nothing decodes as `format`, and something does as another.
     fn contradicts(&self, format: Format) -> bool {
-        let own = CAPTURED.iter().position(|&captured| captured == format);
-        own.is_some_and(|own| self.decodes[own] == 0) && self.decodes.iter().any(|&count| count > 0)
+        CAPTURED.contains(&format) && !self.holds(format) && self.decodes.iter().any(|&count| count > 0)
+    }
+
+    /// Something decodes as `format`.
+    fn holds(&self, format: Format) -> bool {
+        CAPTURED.iter().zip(self.decodes).any(|(&captured, count)| captured == format && count > 0)
     }
 
     /// What it looks like, and what to do.
@@ -111,7 +118,10 @@ impl Survey {
         let best = (0..CAPTURED.len()).max_by_key(|&idx| self.decodes[idx]).filter(|&idx| self.decodes[idx] > 0);
         if let Some(best) = best {
             let format = CAPTURED[best];
-            return format!("it looks like {format} ({} packets do), so use --format {format}", self.decodes[best]);
+            return format!(
+                "it looks like {format} ({} of its first {} packets do), so use --format {format}",
+                self.decodes[best], self.frames
+            );
         }
         if self.groups.is_empty() {
             return "there is no UDP multicast in it: record where the feed arrives".to_owned();
@@ -122,10 +132,13 @@ impl Survey {
     fn groups_listed(&self) -> String {
         const LISTED: usize = 4;
         let listed: Vec<_> =
-            self.groups.iter().take(LISTED).map(|(group, count)| format!("{group} ({count} packets)")).collect();
+            self.groups.iter().take(LISTED).map(|(group, count)| format!("{group} ({count} times)")).collect();
         let more = self.groups.len().saturating_sub(LISTED);
         let more = if more > 0 { format!(" and {more} more groups") } else { String::new() };
-        if listed.is_empty() { "no groups at all".to_owned() } else { listed.join(", ") + &more }
+        if listed.is_empty() {
+            return "no groups at all".to_owned();
+        }
+        format!("{}{more} among its first {} packets", listed.join(", "), self.frames)
     }
 
     fn look_at(&mut self, frame: &[u8]) {

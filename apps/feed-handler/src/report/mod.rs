@@ -19,4 +19,5 @@ pub use account::{MessageAccount, PacketAccount};
 pub use channel::{BooksSummary, ChannelSummary, LatencySummary, LineSummary, TopSummary};
 pub use summary::{Core, Ending, Run, Summary, Undecoded};
 pub use text::Table;
+pub(crate) use text::{grouped, rate};
 pub use truth::{TruthCheck, TruthLine};

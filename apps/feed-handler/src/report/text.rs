@@ -46,7 +46,7 @@ impl fmt::Display for Table {
 }
 
 /// A number with commas between thousands.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (idx, digit) in digits.chars().enumerate() {
@@ -59,7 +59,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// A rate with the unit that fits.
-fn rate(per_second: f64) -> String {
+pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         rate if rate >= 1e6 => format!("{:.2} M/s", rate / 1e6),
         rate if rate >= 1e3 => format!("{:.1} k/s", rate / 1e3),
