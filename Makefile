@@ -1,7 +1,8 @@
 # The verbs, the same for people and CI. `make` alone lists them.
 #
 # A fresh machine needs Rust and a C linker. The linker is installed from the distribution when you are root, and
-# named when you are not; nothing else is wanted, because no dependency brings a C library. (`make bench` also likes valgrind and strace.)
+# named when you are not; nothing else is wanted, because no dependency brings a C library. Only `make bench` likes to have
+# valgrind and strace, and `make fuzz` needs a C++ compiler for libFuzzer.
 
 # rustup puts cargo where a shell finds it only after the next login.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -45,13 +46,14 @@ lint: tools ## format, clippy and documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 .PHONY: bench
-bench: tools ## the promised figures side by side with the incumbents, as a table and target/bench/report.json; QUICK=1 is shorter
+bench: tools ## the promised figures side by side with the incumbents; QUICK=1 is shorter; also in target/bench/report.json
 	$(call want,valgrind,valgrind,to count instructions,true)
 	$(call want,strace,strace,to count system calls,true)
 	cargo bench -p wirepath-benches
 
 .PHONY: fuzz
-fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS each
+fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS=60 each
+	$(call want,c++,g++,to build libFuzzer,exit 2)
 	@cargo fuzz --version 2>/dev/null || { echo "wirepath: cargo-fuzz is missing; cargo install cargo-fuzz" >&2; exit 2; }
 	cd tests && for corpus in corpus/*; do \
 		mkdir -p fuzz/finds/$${corpus#*/} && \
