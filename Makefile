@@ -27,7 +27,9 @@ help: ## this list
 run: tools ## the demo: a generated day through the whole pipeline; or a capture: make run CAPTURE=file FORMAT=iex-tops
 	$(if $(CAPTURE),$(if $(FORMAT),,$(error what is in $(CAPTURE)? add FORMAT=iex-tops or another that feed-handler names)))
 	cargo build --profile demo -p exchange-sim -p feed-handler -p hugepage-setup
-	@if [ "$$(id -u)" = 0 ]; then $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES) || true; fi
+	@if [ "$$(id -u)" = 0 ]; then $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES) || true; \
+	elif ! $(DEMO)/hugepage-setup check --pages $(HUGEPAGES) >/dev/null 2>&1; then \
+		echo "wirepath: no hugepages for the demo, and only root reserves them: sudo $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES)" >&2; fi
 ifeq ($(CAPTURE),)
 	$(DEMO)/exchange-sim generate --out $(DEMO)/day.pcap $(DAY)
 	$(DEMO)/feed-handler replay $(DEMO)/day.pcap --format mold-itch50 --truth $(DEMO)/day.pcap.truth.json

@@ -185,8 +185,8 @@ fn publish(outlet: Outlet, truth_path: Option<PathBuf>, day: Day) -> Result<(), 
     if let Some(path) = &truth_path {
         exchange_sim::check_directory(path)?;
     }
-    let seconds = settings.messages / settings.rate;
-    print(&format!("publishing from {}: {seconds} s of open market and some ten more\n", outlet.interface));
+    let seconds = settings.messages as f64 / settings.rate as f64;
+    print(&format!("publishing from {}: {seconds:.1} s of open market and some ten more\n", outlet.interface));
     let published = exchange_sim::publish(&settings, &outlet)?;
     if let Some(path) = truth_path {
         published.truth.write(&path)?;

@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 use common::{numbers, replay};
 use market::framing::mold_udp64::MoldHeader;
@@ -41,16 +42,28 @@ impl Capture {
         self.replay_with("", flags)
     }
 
+    /// Replays as another format.
+    fn replay_as(self, format: &str) -> Value {
+        let directory = tempdir().unwrap();
+        let file = directory.path().join("made.pcap");
+        self.write(&file);
+        replay(&file, format, &[])
+    }
+
+    fn write(&self, file: &Path) {
+        let mut writer = Writer::create(file).unwrap();
+        for (at_us, frame) in &self.0 {
+            writer.write(1_000_000_000 + at_us * 1_000, frame);
+        }
+        writer.finish().unwrap();
+    }
+
     /// Replays with a configuration.
     fn replay_with(self, config: &str, flags: &[&str]) -> Value {
         let directory = tempdir().unwrap();
         let (file, config_file) = (directory.path().join("made.pcap"), directory.path().join("made.toml"));
         fs::write(&config_file, config).unwrap();
-        let mut writer = Writer::create(&file).unwrap();
-        for (at_us, frame) in &self.0 {
-            writer.write(1_000_000_000 + at_us * 1_000, frame);
-        }
-        writer.finish().unwrap();
+        self.write(&file);
         replay(&file, "mold-itch50", &[flags, &["--config", config_file.to_str().unwrap()]].concat())
     }
 }
@@ -285,4 +298,39 @@ fn books_that_find_no_memory_are_counted() {
     let capture = Capture::default().frame(0, udp_frame(A, &payload));
     let summary = capture.replay_with("[books]\ninstruments = 1\norders = 1\nlevels = 1\n", &[]);
     assert_eq!(numbers(&summary, ["messages", "books.instruments", "books.refused"]), [2, 1, 1]);
+}
+
+/// An IEX-TP packet of DEEP 1.0, written by hand from the specification.
+fn deep(seq: u64, messages: &[Vec<u8>]) -> Vec<u8> {
+    let blocks: Vec<u8> =
+        messages.iter().flat_map(|message| [&(message.len() as u16).to_le_bytes()[..], message].concat()).collect();
+    let counts = [(blocks.len() as u16).to_le_bytes(), (messages.len() as u16).to_le_bytes()].concat();
+    let (channel, session) = (1u32.to_le_bytes(), 77u32.to_le_bytes());
+    let header = [&[1, 0, 0x04, 0x80][..], &channel, &session, &counts, &[0; 8], &seq.to_le_bytes(), &[0; 8]].concat();
+    [header, blocks].concat()
+}
+
+/// A price level (`8` bids, `5` offers) or, with an identifier behind it, a trade.
+fn deep_message(kind: u8, size: u32, price: i64) -> Vec<u8> {
+    let identifier: &[u8] = if kind == b'T' { &[9; 8] } else { &[] };
+    let time = 1_500_000_000_000_000_000u64.to_le_bytes();
+    [&[kind, 1], &time[..], b"ZIEXT   ", &size.to_le_bytes(), &price.to_le_bytes(), identifier].concat()
+}
+
+#[test]
+fn deep_makes_books_of_price_levels() {
+    let first = deep(1, &[deep_message(b'8', 100, 10_0000), deep_message(b'5', 200, 10_0500)]);
+    let (better, gone) = (deep_message(b'8', 300, 10_0100), deep_message(b'8', 0, 10_0000));
+    let second = deep(3, &[better, gone, deep_message(b'T', 50, 10_0100)]);
+    let mut capture = Capture::default();
+    for (at_us, payload) in [(0, first), (1, second), (2, deep(6, &[]))] {
+        capture = capture.frame(at_us, udp_frame(A, &payload)).frame(at_us, udp_frame(B, &payload));
+    }
+    let summary = capture.replay_as("iex-deep");
+    assert_eq!(channels(&summary), 1);
+    assert_eq!(numbers(&summary, ["packets", "messages", "duplicates", "gaps", "heartbeats"]), [6, 5, 5, 0, 2]);
+    assert_eq!(summary["by_type"], json!({"5": 1, "8": 3, "T": 1}));
+    let top = &summary["channels"][0]["books"]["tops"][0];
+    assert_eq!(numbers(top, ["bid_shares", "ask_shares"]), [300, 200]);
+    assert_eq!([&top["symbol"], &top["bid"], &top["ask"]], ["ZIEXT", "10.0100", "10.0500"]);
 }

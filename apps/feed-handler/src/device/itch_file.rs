@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use market::framing::mold_udp64::MoldHeader;
 use wirepath::counters::{Counter, Drops, Scope, Unit};
-use wirepath::device::pcap::Pace;
+use wirepath::device::pcap::{Pace, Pacer};
 use wirepath::device::steering::{Fields, Rule, RuleId, SteerError};
 use wirepath::device::{
     Capabilities, Device, DeviceError, Offload, Queue, RxOffloads, RxQueue, RxState, TxOffloads, TxQueue,
@@ -31,6 +31,7 @@ const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SESSION: [u8; 10] = *b"FILE      ";
 const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
 const MOLD_LEN: usize = 20;
+
 /// Which file, and how.
 #[derive(Clone, Debug)]
 pub struct ItchFileConfig {
@@ -54,7 +55,7 @@ pub struct ItchFileDevice {
 pub struct ItchFileQueue {
     blocks: Blocks,
     frame_len_max: usize,
-    pace: Pace,
+    pacer: Pacer,
 }
 
 impl ItchFileDevice {
@@ -65,7 +66,7 @@ impl ItchFileDevice {
         let blocks = Blocks::open(&config.path, Arc::clone(&ending)).map_err(|error| {
             DeviceError::Other(format!("cannot open the file {name}: {error}; check the path and its permissions"))
         })?;
-        let queue = ItchFileQueue { blocks, frame_len_max: config.frame_len_max, pace: config.pace };
+        let queue = ItchFileQueue { blocks, frame_len_max: config.frame_len_max, pacer: Pacer::new(config.pace) };
         Ok(Self { name, frame_len_max: config.frame_len_max, queue: Some(queue), ending })
     }
 
@@ -121,8 +122,7 @@ impl Queue for ItchFileQueue {
         let rx = ItchFileRx {
             blocks: self.blocks,
             frame_len_max: self.frame_len_max,
-            pace: self.pace,
-            origin: None,
+            pacer: self.pacer,
             next_seq: 1,
             pending: None,
             end: End::Messages,
@@ -146,9 +146,7 @@ wirepath::drop_reasons! {
 pub struct ItchFileRx {
     blocks: Blocks,
     frame_len_max: usize,
-    pace: Pace,
-    /// The first poll, and the time of the first message.
-    origin: Option<(Instant, u64)>,
+    pacer: Pacer,
     next_seq: u64,
     /// A run that was found and is not due, or has no buffer to go to.
     pending: Option<Run>,
@@ -186,18 +184,6 @@ impl ItchFileRx {
         })
     }
 
-    fn is_due(&mut self, at_ns: u64, now: Instant) -> bool {
-        let (start, first_ns) = *self.origin.get_or_insert((now, at_ns));
-        let elapsed = now.since(start).as_nanos();
-        let reached = match self.pace {
-            Pace::FullSpeed => return true,
-            Pace::Recorded => elapsed,
-            // A double holds the nanoseconds of 104 days exactly.
-            Pace::Times(factor) => (elapsed as f64 * factor) as u64,
-        };
-        at_ns.saturating_sub(first_ns) <= reached
-    }
-
     /// Writes the packet of a run into an mbuf, which comes back where it is too small.
     fn fill(&self, run: &Run, mut mbuf: Mbuf) -> Result<Mbuf, Mbuf> {
         let Some(frame) = mbuf.append(HEADERS_LEN + MOLD_LEN + run.len) else { return Err(mbuf) };
@@ -229,7 +215,7 @@ impl RxQueue for ItchFileRx {
         let mut received = 0;
         for _ in 0..limit.min(burst.remaining_capacity()) {
             let Some(run) = self.next_run() else { break };
-            let mbuf = if self.is_due(run.at_ns, now) { pool.alloc() } else { None };
+            let mbuf = if self.pacer.is_due(run.at_ns, now) { pool.alloc() } else { None };
             let Some(mbuf) = mbuf else {
                 self.pending = Some(run);
                 break;

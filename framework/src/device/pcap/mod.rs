@@ -23,7 +23,7 @@ mod writer;
 pub use device::{Loading, PcapConfig, PcapDevice, PcapQueue};
 pub use error::{Cut, End, Error, Problem, Truncation};
 pub use outcome::{Outcome, Recorded};
-pub use pace::Pace;
+pub use pace::{Pace, Pacer};
 pub use reader::{Reader, Record};
 pub use rx::{PcapRx, PcapRxDrop};
 pub use tx::{PcapTx, PcapTxDrop};

@@ -14,22 +14,24 @@ pub enum Pace {
     Times(f64),
 }
 
-/// Joins the clock of the capture to the clock of the worker at the first frame.
-pub(super) struct Pacer {
+/// Joins the clock of the capture to the clock of the worker at the first frame. For devices that replay a file.
+#[derive(Debug)]
+pub struct Pacer {
     pace: Pace,
     /// The first poll that had a frame, and that frame's recorded time.
     origin: Option<(Instant, u64)>,
 }
 
 impl Pacer {
-    pub(super) fn new(pace: Pace) -> Self {
+    /// A pacer that has not seen a frame.
+    pub fn new(pace: Pace) -> Self {
         Self { pace, origin: None }
     }
 
     /// Whether a frame recorded at `timestamp_ns` is due at `now`. Frames keep their order, so one that was recorded
     /// before its predecessor is due with it.
     #[inline]
-    pub(super) fn is_due(&mut self, timestamp_ns: u64, now: Instant) -> bool {
+    pub fn is_due(&mut self, timestamp_ns: u64, now: Instant) -> bool {
         if self.pace == Pace::FullSpeed {
             return true;
         }
