@@ -182,7 +182,8 @@ impl<Q: Queue> Rig<Q> {
         let received = count("worker0/frames");
         assert_eq!(received, count("worker0/ethernet/frames"), "a frame was lost on the way to the pipeline");
         assert_eq!(received, delivered + dropped + self.worker.kept() as u64, "{}", table(&snapshot));
-        assert_eq!(count("worker0/udp/deliveries"), self.worker.app().deliveries);
+        let deliveries = count("worker0/udp/datagrams") + count("worker0/udp/copies");
+        assert_eq!(deliveries, self.worker.app().deliveries);
         assert_eq!(self.worker.pool().unnamed(), 0, "an mbuf ended without a name");
     }
 

@@ -178,7 +178,7 @@ proptest! {
         play(&mut tapped, &steps);
         tapped.assert_settled(0);
         let count = |name: &str| (plain.snapshot().count(name).unwrap(), tapped.snapshot().count(name).unwrap());
-        for name in ["worker0/ethernet/frames", "worker0/udp/datagrams", "worker0/udp/deliveries", "worker0/egress/frames"] {
+        for name in ["worker0/ethernet/frames", "worker0/udp/datagrams", "worker0/udp/copies", "worker0/egress/frames"] {
             let (plain, tapped) = count(name);
             prop_assert_eq!(plain, tapped, "{}", name);
         }

@@ -213,8 +213,11 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             protocol: packet.header.protocol(),
             is_fragment: packet.header.is_fragment(),
             header_len: packet.header_len(),
-            // Not the length of `packet.payload`, which is what the first buffer of a chain holds of it.
-            payload_len: usize::from(packet.header.total_len()) - packet.header_len(),
+            payload_len: match mbuf.is_linear() {
+                true => packet.payload.len(),
+                // `payload` is what the first buffer holds of it.
+                false => usize::from(packet.header.total_len()) - packet.header_len(),
+            },
         })
     }
 

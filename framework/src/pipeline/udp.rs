@@ -24,8 +24,6 @@ crate::drop_reasons! {
         Truncated => "truncated",
         /// The checksum is wrong.
         BadChecksum => "bad_checksum",
-        /// The source port is zero: nobody could answer it. (Addresses that cannot be a source end at IPv4.)
-        BadSource => "bad_source",
         /// Nobody bound the port or joined the group.
         NoConsumer => "no_consumer",
         /// Consumers joined the group, and the source filter of each of them excludes the sender.
@@ -79,7 +77,8 @@ pub struct Udp {
     scratch: Box<[u8]>,
     datagrams: Counter,
     bytes: Counter,
-    deliveries: Counter,
+    /// Deliveries beyond the first of each datagram.
+    copies: Counter,
     partial_checksums: Counter,
     drops: Drops<UdpDrop>,
 }
@@ -154,20 +153,18 @@ impl Udp {
             scratch: vec![0; udp::HEADER_LEN + Self::PAYLOAD_LEN_MAX].into_boxed_slice(),
             datagrams: scope.counter("datagrams", Unit::Datagrams),
             bytes: scope.counter("payload_bytes", Unit::Bytes),
-            deliveries: scope.counter("deliveries", Unit::Events),
+            copies: scope.counter("copies", Unit::Events),
             partial_checksums: scope.counter("partial_checksums", Unit::Datagrams),
             drops: scope.drops(),
         }
     }
 
-    /// Checks the headers; `bytes` are the packet's in one piece, from the UDP header on.
+    /// Checks the headers; `bytes` are the packet's in one piece, from the UDP header on. Source port 0 is a sender who
+    /// wants no answer (RFC 768).
     #[inline(always)]
     fn check(mbuf: &Mbuf, bytes: &[u8]) -> Result<Passed, UdpDrop> {
         let (header, payload) = UdpHeader::parse(bytes)?;
         let Some(ipv4) = ipv4_header(mbuf) else { return Err(UdpDrop::TooShort) };
-        if header.source_port() == 0 {
-            return Err(UdpDrop::BadSource);
-        }
         let has_checksum = header.checksum() != 0;
         Ok(Passed { envelope: Envelope::new(ipv4, header), has_checksum, payload_len: payload.len() })
     }
@@ -235,7 +232,9 @@ impl Udp {
             Ok(deliveries) => {
                 self.datagrams.inc();
                 self.bytes.add(payload_len as u64);
-                self.deliveries.add(deliveries);
+                if deliveries > 1 {
+                    self.copies.add(deliveries - 1);
+                }
                 mbuf.free();
             }
             Err(reason) => discard(mbuf, &mut self.drops, reason),

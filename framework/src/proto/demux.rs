@@ -455,17 +455,18 @@ impl Demux {
 struct LocalKey(u64);
 
 impl LocalKey {
+    /// The address as it lies in the packet: a key is only ever compared and hashed.
     #[inline]
     fn new(end: SocketAddrV4) -> Self {
-        Self(u64::from(end.ip().to_bits()) << 16 | u64::from(end.port()))
+        Self(u64::from(end.port()) << 32 | u64::from(u32::from_ne_bytes(end.ip().octets())))
     }
 
     fn address(self) -> Ipv4Addr {
-        Ipv4Addr::from_bits((self.0 >> 16) as u32)
+        Ipv4Addr::from((self.0 as u32).to_ne_bytes())
     }
 
     fn port(self) -> u16 {
-        self.0 as u16
+        (self.0 >> 32) as u16
     }
 }
 
