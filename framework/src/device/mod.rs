@@ -13,6 +13,7 @@
 //! What a device may never do: lose a frame without a counter of its own name, panic on what the NIC, the kernel or
 //! a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home. [`conformance`] checks it.
 
+pub mod af_xdp;
 pub mod capture;
 pub mod conformance;
 pub mod fault;

@@ -1,0 +1,388 @@
+//! bpf(2): maps, programs and links, as file descriptors that close themselves. With the last descriptor of a link the kernel
+//! takes the program off the interface, however the process ends.
+//!
+//! `unsafe`, because the kernel reads and writes through addresses in the attributes.
+//!
+//! Invariants:
+//! 1. Every address in an attribute comes from a slice that is borrowed until the call has returned, and the length beside it
+//!    is the slice's.
+//! 2. Where the kernel knows the length itself (keys and values of a map), it is the one that the map was made with, and
+//!    the slice is checked against it.
+//! 3. An attribute is plain data without padding, and the length passed is its own.
+//! 4. A descriptor that the kernel returns is new and has no other owner.
+
+use core::ffi::c_long;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use super::assembler::Insn;
+
+const MAP_CREATE: c_long = 0;
+const MAP_UPDATE: c_long = 2;
+const MAP_DELETE: c_long = 3;
+const PROG_LOAD: c_long = 5;
+const LINK_GET_FD_BY_ID: c_long = 30;
+const OBJ_GET_INFO_BY_FD: c_long = 15;
+const LINK_CREATE: c_long = 28;
+const LINK_UPDATE: c_long = 29;
+const LINK_GET_NEXT_ID: c_long = 31;
+#[cfg(test)]
+const PROG_TEST_RUN: c_long = 10;
+
+const PROG_TYPE_XDP: u32 = 6;
+const ATTACH_TYPE_XDP: u32 = 37;
+const LINK_TYPE_XDP: u32 = 6;
+/// The program can handle frames in several buffers (Linux 5.18).
+const PROG_FLAG_FRAGS: u32 = 1 << 5;
+/// The update names the program that it replaces.
+const LINK_UPDATE_REPLACE: u32 = 1 << 2;
+/// Names the kernel accepts: letters, digits, `_` and `.`, with a zero at the end.
+const NAME: [u8; 16] = *b"wirepath\0\0\0\0\0\0\0\0";
+/// The helpers that we call want no licence of their own; this is ours.
+const LICENCE: &[u8] = b"Dual MIT/GPL\0";
+
+/// Kinds of maps, by their number in linux/bpf.h.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MapKind {
+    Hash = 1,
+    Sockets = 17,
+}
+
+/// A map in the kernel.
+pub(super) struct Map {
+    fd: OwnedFd,
+    key_len: usize,
+    value_len: usize,
+}
+
+/// A loaded program.
+pub(super) struct Program {
+    fd: OwnedFd,
+}
+
+/// A program on an interface. It goes when this does.
+pub(super) struct Link {
+    fd: OwnedFd,
+}
+
+/// Who has an XDP program on which interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LinkInfo {
+    pub(super) id: u32,
+    /// 0 where the interface is gone.
+    pub(super) ifindex: u32,
+}
+
+/// Why a program was not loaded: the kernel's error, and the last words of its verifier.
+#[derive(Debug)]
+pub(super) struct LoadError {
+    pub(super) error: io::Error,
+    pub(super) log: String,
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct MapCreate {
+    kind: u32,
+    key_len: u32,
+    value_len: u32,
+    entries_max: u32,
+    flags: u32,
+    inner_map_fd: u32,
+    numa_node: u32,
+    name: [u8; 16],
+}
+
+impl Map {
+    /// A map of up to `entries_max` values.
+    pub(super) fn create(kind: MapKind, key_len: usize, value_len: usize, entries_max: u32) -> io::Result<Self> {
+        let attribute = MapCreate {
+            kind: kind as u32,
+            key_len: key_len as u32,
+            value_len: value_len as u32,
+            entries_max,
+            flags: 0,
+            inner_map_fd: 0,
+            numa_node: 0,
+            name: NAME,
+        };
+        // SAFETY: no address in the attribute.
+        let fd = unsafe { new_fd(MAP_CREATE, &attribute) }?;
+        Ok(Self { fd, key_len, value_len })
+    }
+
+    /// Sets the value of `key`. The program sees the old one or the new one.
+    pub(super) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        assert!(key.len() == self.key_len && value.len() == self.value_len, "keys and values as the map was made for");
+        let attribute = Element::new(&self.fd, key, value.as_ptr() as u64);
+        // SAFETY: both slices live until the call is over (1) and have the lengths that the kernel copies (2).
+        unsafe { bpf(MAP_UPDATE, &attribute) }.map(drop)
+    }
+
+    /// Takes `key` out.
+    pub(super) fn remove(&self, key: &[u8]) -> io::Result<()> {
+        assert!(key.len() == self.key_len, "a key as the map was made for");
+        let attribute = Element::new(&self.fd, key, 0);
+        // SAFETY: as for `update`; no value is read.
+        unsafe { bpf(MAP_DELETE, &attribute) }.map(drop)
+    }
+
+    /// The descriptor's number, for a program to name.
+    pub(super) fn raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Element {
+    map_fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Element {
+    fn new(fd: &OwnedFd, key: &[u8], value: u64) -> Self {
+        Self { map_fd: fd.as_raw_fd() as u32, padding: 0, key: key.as_ptr() as u64, value, flags: 0 }
+    }
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct ProgLoad {
+    kind: u32,
+    insn_count: u32,
+    insns: u64,
+    licence: u64,
+    log_level: u32,
+    log_len: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    ifindex: u32,
+    attach_type: u32,
+}
+
+impl Program {
+    /// Loads an XDP program; `frags` where it may see frames in several buffers.
+    pub(super) fn load(insns: &[Insn], frags: bool) -> Result<Self, LoadError> {
+        let mut attribute = ProgLoad {
+            kind: PROG_TYPE_XDP,
+            insn_count: insns.len() as u32,
+            insns: insns.as_ptr() as u64,
+            licence: LICENCE.as_ptr() as u64,
+            log_level: 0,
+            log_len: 0,
+            log: 0,
+            kernel_version: 0,
+            flags: if frags { PROG_FLAG_FRAGS } else { 0 },
+            name: NAME,
+            ifindex: 0,
+            attach_type: ATTACH_TYPE_XDP,
+        };
+        // SAFETY: instructions and licence live until the call is over, their count and final zero tell the lengths (1).
+        let error = match unsafe { new_fd(PROG_LOAD, &attribute) } {
+            Ok(fd) => return Ok(Self { fd }),
+            Err(error) => error,
+        };
+        // Again with a log: writing it costs time that a program that loads need not spend.
+        let mut log = vec![0u8; 1 << 20];
+        (attribute.log_level, attribute.log_len, attribute.log) = (1, log.len() as u32, log.as_mut_ptr() as u64);
+        // SAFETY: as above, and the log is borrowed mutably until the call is over (1).
+        let again = unsafe { new_fd(PROG_LOAD, &attribute) };
+        match again {
+            Ok(fd) => Ok(Self { fd }),
+            Err(_) => Err(LoadError { error, log: last_lines(&log) }),
+        }
+    }
+}
+
+fn last_lines(log: &[u8]) -> String {
+    let text = String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or(&[])).into_owned();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("processed")).collect();
+    lines[lines.len().saturating_sub(3)..].join("; ")
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct LinkCreate {
+    prog_fd: u32,
+    ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct LinkUpdate {
+    link_fd: u32,
+    prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
+}
+
+impl Link {
+    /// Puts a program on an interface of the calling thread's network namespace. `flags` are `XDP_FLAGS_*` of
+    /// linux/if_link.h.
+    pub(super) fn create(program: &Program, ifindex: u32, flags: u32) -> io::Result<Self> {
+        let prog_fd = program.fd.as_raw_fd() as u32;
+        let attribute = LinkCreate { prog_fd, ifindex, attach_type: ATTACH_TYPE_XDP, flags };
+        // SAFETY: no address in the attribute.
+        let fd = unsafe { new_fd(LINK_CREATE, &attribute) }?;
+        Ok(Self { fd })
+    }
+
+    /// Exchanges the program: each frame meets the old one or the new one.
+    pub(super) fn replace(&self, old: &Program, new: &Program) -> io::Result<()> {
+        let attribute = LinkUpdate {
+            link_fd: self.fd.as_raw_fd() as u32,
+            prog_fd: new.fd.as_raw_fd() as u32,
+            flags: LINK_UPDATE_REPLACE,
+            old_prog_fd: old.fd.as_raw_fd() as u32,
+        };
+        // SAFETY: no address in the attribute.
+        unsafe { bpf(LINK_UPDATE, &attribute) }.map(drop)
+    }
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct ById {
+    id: u32,
+    next_id: u32,
+    open_flags: u32,
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct InfoByFd {
+    fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// `struct bpf_link_info` as far as XDP links go.
+#[derive(FromBytes, IntoBytes)]
+#[repr(C)]
+struct RawLinkInfo {
+    kind: u32,
+    id: u32,
+    prog_id: u32,
+    padding: u32,
+    ifindex: u32,
+    rest: [u32; 11],
+}
+
+/// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it there are none to see.
+pub(super) fn xdp_links() -> Vec<LinkInfo> {
+    let mut links = Vec::new();
+    let mut id = 0;
+    while let Some(next) = next_link(id) {
+        id = next;
+        links.extend(link_info(id));
+    }
+    links
+}
+
+fn next_link(id: u32) -> Option<u32> {
+    let mut attribute = ById { id, next_id: 0, open_flags: 0 };
+    // SAFETY: no address in the attribute, which the kernel may write (it is borrowed mutably).
+    unsafe { bpf_mut(LINK_GET_NEXT_ID, &mut attribute) }.ok()?;
+    Some(attribute.next_id)
+}
+
+fn link_info(id: u32) -> Option<LinkInfo> {
+    // SAFETY: no address in the attribute.
+    let fd = unsafe { new_fd(LINK_GET_FD_BY_ID, &ById { id, next_id: 0, open_flags: 0 }) }.ok()?;
+    let mut info = RawLinkInfo::new_zeroed();
+    let attribute = InfoByFd {
+        fd: fd.as_raw_fd() as u32,
+        info_len: size_of::<RawLinkInfo>() as u32,
+        info: (&raw mut info) as u64,
+    };
+    // SAFETY: `info` lives until the call is over, with the length beside it (1); any bytes are a `RawLinkInfo`.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &attribute) }.ok()?;
+    (info.kind == LINK_TYPE_XDP).then_some(LinkInfo { id, ifindex: info.ifindex })
+}
+
+#[cfg(test)]
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct TestRun {
+    prog_fd: u32,
+    verdict: u32,
+    data_in_len: u32,
+    data_out_len: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration_ns: u32,
+    ctx_in_len: u32,
+    ctx_out_len: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_len: u32,
+    padding: u32,
+}
+
+#[cfg(test)]
+impl Program {
+    /// Runs the program on `frame`, as if it came on queue 0; its verdict and the ns that a run took.
+    pub(super) fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<(u32, u32)> {
+        let mut attribute = TestRun {
+            prog_fd: self.fd.as_raw_fd() as u32,
+            verdict: 0,
+            data_in_len: frame.len() as u32,
+            data_out_len: 0,
+            data_in: frame.as_ptr() as u64,
+            data_out: 0,
+            repeat,
+            duration_ns: 0,
+            ctx_in_len: 0,
+            ctx_out_len: 0,
+            ctx_in: 0,
+            ctx_out: 0,
+            flags: 0,
+            cpu: 0,
+            batch_len: 0,
+            padding: 0,
+        };
+        // SAFETY: the frame lives until the call is over, with its length beside it (1).
+        unsafe { bpf_mut(PROG_TEST_RUN, &mut attribute) }?;
+        Ok((attribute.verdict, attribute.duration_ns))
+    }
+}
+
+/// # Safety
+/// Addresses in the attribute are as invariants 1 and 2 say.
+unsafe fn new_fd<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let fd = unsafe { bpf(command, attribute) }?;
+    // SAFETY: the kernel returned a descriptor that is new (4).
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// # Safety
+/// Addresses in the attribute are as invariants 1 and 2 say, and the command does not write to the attribute.
+unsafe fn bpf<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io::Result<i32> {
+    // SAFETY: plain data with its own length (3); the rest is the caller's promise.
+    result(unsafe { libc::syscall(libc::SYS_bpf, command, attribute as *const T, size_of::<T>()) })
+}
+
+/// # Safety
+/// Addresses in the attribute are as invariants 1 and 2 say.
+unsafe fn bpf_mut<T: IntoBytes + Immutable>(command: c_long, attribute: &mut T) -> io::Result<i32> {
+    // SAFETY: plain data with its own length (3), borrowed mutably; the rest is the caller's promise.
+    result(unsafe { libc::syscall(libc::SYS_bpf, command, attribute as *mut T, size_of::<T>()) })
+}
+
+fn result(value: c_long) -> io::Result<i32> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value as i32) }
+}

@@ -1,0 +1,296 @@
+//! The generated program against the reference: the kernel runs it on frames without any traffic (BPF_PROG_TEST_RUN).
+
+use core::cell::Cell;
+use core::net::Ipv4Addr;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use zerocopy::IntoBytes;
+
+use super::bpf::{Map, MapKind, Program};
+use super::program::{Source, Verdict, generate};
+use super::steering::{Key, shapes, tag_word};
+use crate::device::steering::Rule;
+use crate::wire::{EtherType, MacAddr, Protocol};
+
+/// A loaded program whose verdict is `Drop` for frames that a rule names, as no socket is open.
+struct Loaded {
+    program: Program,
+    _maps: [Map; 2],
+}
+
+fn load(rules: &[Rule], frags: bool) -> std::io::Result<Loaded> {
+    let table = Map::create(MapKind::Hash, size_of::<Key>(), 4, rules.len().max(1) as u32)?;
+    let sockets = Map::create(MapKind::Sockets, 4, 4, 1)?;
+    for rule in rules {
+        table.update(Key::new(rule, 0).as_bytes(), tag_word(rule).as_bytes())?;
+    }
+    let insns = generate(&Source {
+        shapes: &shapes(rules.iter()),
+        rules_fd: table.raw_fd(),
+        sockets_fd: sockets.raw_fd(),
+        tags: rules.iter().any(|rule| rule.flow_tag.is_some()),
+        frags,
+        unclaimed: Verdict::Drop,
+    });
+    let program = Program::load(&insns, frags).map_err(|refused| {
+        assert!(refused.log.is_empty(), "the verifier refuses {rules:?}: {}", refused.log);
+        refused.error
+    })?;
+    Ok(Loaded { program, _maps: [table, sockets] })
+}
+
+impl Loaded {
+    fn names(&self, frame: &[u8]) -> bool {
+        let (verdict, _) = self.program.test_run(frame, 1).unwrap();
+        assert!(verdict == Verdict::Drop as u32 || verdict == Verdict::Pass as u32, "verdict {verdict}");
+        verdict == Verdict::Drop as u32
+    }
+}
+
+/// Whether the kernel lets us load programs; says so where it does not.
+fn skipped(test: &str) -> bool {
+    match load(&[Rule::ALL], false) {
+        Ok(_) => false,
+        Err(error) => {
+            println!("SKIPPED {test}: bpf(2) says {error}; run as root");
+            true
+        }
+    }
+}
+
+/// Addresses, ports and the like come from few values, so that rules and frames meet.
+fn address() -> impl Strategy<Value = Ipv4Addr> {
+    prop::sample::select(vec![Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::UNSPECIFIED])
+}
+
+fn port() -> impl Strategy<Value = u16> {
+    prop::sample::select(vec![0u16, 9000, 0x2823])
+}
+
+fn mac() -> impl Strategy<Value = MacAddr> {
+    prop::sample::select(vec![MacAddr::ZERO, MacAddr::BROADCAST, MacAddr([1, 0, 0x5e, 1, 2, 3])])
+}
+
+fn ethertype() -> impl Strategy<Value = EtherType> {
+    prop::sample::select(vec![EtherType::IPV4, EtherType::IPV4, EtherType::ARP, EtherType(0x05ff), EtherType(0x0600)])
+}
+
+fn protocol() -> impl Strategy<Value = Protocol> {
+    prop::sample::select(vec![Protocol::UDP, Protocol::TCP, Protocol::IGMP, Protocol(0)])
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let link = (some(0.2, mac()), some(0.3, vlan()), some(0.8, ethertype()));
+    let ports = (some(0.5, port()), some(0.5, port()), some(0.2, 0u32..1 << 24));
+    (link, some(0.5, address()), some(0.5, address()), some(0.8, protocol()), ports)
+        .prop_map(|((destination_mac, vlan, ethertype), source, destination, protocol, (from, to, flow_tag))| Rule {
+            destination_mac,
+            vlan,
+            ethertype,
+            source,
+            destination,
+            protocol,
+            source_port: from,
+            destination_port: to,
+            flow_tag,
+        })
+        .prop_filter("a rule that makes sense", |rule| rule.check().is_ok())
+}
+
+fn some<S: Strategy>(probability: f64, value: S) -> impl Strategy<Value = Option<S::Value>>
+where
+    S::Value: Clone,
+{
+    prop::option::weighted(probability, value)
+}
+
+fn vlan() -> impl Strategy<Value = u16> {
+    prop::sample::select(vec![0u16, 7, 4095])
+}
+
+/// A frame of any kind that steering has to tell apart, and what may be wrong with it.
+#[derive(Clone, Debug)]
+struct Shape {
+    mac: MacAddr,
+    tags: Vec<(bool, u16)>,
+    ethertype: EtherType,
+    version_ihl: u8,
+    addresses: (Ipv4Addr, Ipv4Addr),
+    protocol: Protocol,
+    fragment: u16,
+    ports: (u16, u16),
+    total_len_off: i16,
+    padding: usize,
+    cut: Option<prop::sample::Index>,
+}
+
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let link = (mac(), prop::collection::vec((any::<bool>(), vlan()), 0..=3), ethertype());
+    let version_ihl = prop::sample::select(vec![0x45u8, 0x45, 0x45, 0x46, 0x4f, 0x44, 0x40, 0x65]);
+    let ip = (version_ihl, (address(), address()), protocol());
+    let fragment = prop::sample::select(vec![0u16, 0, 0x4000, 0x2000, 1, 0x2001, 0x1fff]);
+    let lens = (prop::sample::select(vec![0i16, 0, 0, 1, -1, -4, -5, -9, -30, 2000]), 0usize..9, any::<Option<prop::sample::Index>>());
+    (link, ip, fragment, (port(), port()), lens).prop_map(|(link, ip, fragment, ports, (total_len_off, padding, cut))| {
+        let cut = cut.filter(|cut| cut.index(2) == 0);
+        bytes(&Shape {
+            mac: link.0,
+            tags: link.1,
+            ethertype: link.2,
+            version_ihl: ip.0,
+            addresses: ip.1,
+            protocol: ip.2,
+            fragment,
+            ports,
+            total_len_off,
+            padding,
+            cut,
+        })
+    })
+}
+
+fn bytes(shape: &Shape) -> Vec<u8> {
+    let mut frame = [shape.mac.0, [2, 0, 0, 0, 0, 1]].concat();
+    for &(provider, vid) in &shape.tags {
+        frame.extend_from_slice(if provider { &[0x88, 0xa8] } else { &[0x81, 0x00] });
+        // Priority and drop eligible are no part of the identifier.
+        frame.extend_from_slice(&(vid | 0xb000).to_be_bytes());
+    }
+    frame.extend_from_slice(&shape.ethertype.0.to_be_bytes());
+    let header_len = usize::from(shape.version_ihl & 15) * 4;
+    let total_len = (header_len.max(20) + 8) as i16 + shape.total_len_off;
+    let mut header = vec![0; header_len.max(20)];
+    header[0] = shape.version_ihl;
+    header[2..4].copy_from_slice(&total_len.max(0).to_be_bytes());
+    header[6..8].copy_from_slice(&shape.fragment.to_be_bytes());
+    header[9] = shape.protocol.0;
+    header[12..16].copy_from_slice(&shape.addresses.0.octets());
+    header[16..20].copy_from_slice(&shape.addresses.1.octets());
+    frame.extend_from_slice(&header);
+    frame.extend_from_slice(&shape.ports.0.to_be_bytes());
+    frame.extend_from_slice(&shape.ports.1.to_be_bytes());
+    frame.extend_from_slice(&vec![0; 4 + shape.padding]);
+    if let Some(cut) = shape.cut {
+        frame.truncate(cut.index(frame.len()));
+    }
+    // The kernel runs no program on less than an Ethernet header.
+    frame.resize(frame.len().max(14), 0);
+    frame
+}
+
+#[test]
+fn program_names_what_the_reference_names() {
+    if skipped("program_names_what_the_reference_names") {
+        return;
+    }
+    let hits = Cell::new(0);
+    let cases = (prop::collection::vec(rule(), 0..6), prop::collection::vec(frame(), 60), any::<bool>());
+    TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() })
+        .run(&cases, |(rules, frames, frags)| {
+            let loaded = load(&rules, frags).unwrap();
+            for frame in frames {
+                let expected = rules.iter().any(|rule| rule.matches(&frame));
+                hits.set(hits.get() + usize::from(expected));
+                prop_assert_eq!(loaded.names(&frame), expected, "{:02x?} under {:?}", frame, rules);
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(hits.get() > 1_000, "only {hits:?} frames were named: the test no longer tries much");
+}
+
+#[test]
+fn every_cut_of_a_frame_is_judged_as_the_reference_does() {
+    if skipped("every_cut_of_a_frame_is_judged_as_the_reference_does") {
+        return;
+    }
+    let group = Ipv4Addr::new(239, 1, 2, 3);
+    let rules = [Rule::udp(group, 9000).on_vlan(7), Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }];
+    let whole = bytes(&Shape {
+        mac: MacAddr::ZERO,
+        tags: vec![(true, 7), (false, 1)],
+        ethertype: EtherType::IPV4,
+        version_ihl: 0x4f,
+        addresses: (group, group),
+        protocol: Protocol::UDP,
+        fragment: 0x4000,
+        ports: (1, 9000),
+        total_len_off: 0,
+        padding: 3,
+        cut: None,
+    });
+    assert!(rules[0].matches(&whole));
+    for rule in rules {
+        let loaded = load(&[rule], false).unwrap();
+        for len in 14..=whole.len() {
+            assert_eq!(loaded.names(&whole[..len]), rule.matches(&whole[..len]), "{len} bytes, {rule}");
+        }
+    }
+}
+
+#[test]
+fn frame_in_several_buffers_is_whole() {
+    if skipped("frame_in_several_buffers_is_whole") {
+        return;
+    }
+    let group = Ipv4Addr::new(239, 1, 2, 3);
+    let rule = Rule::udp(group, 9000);
+    let loaded = load(&[rule], true).unwrap();
+    for total_len in [8000i16, 8001] {
+        let shape = Shape {
+            mac: MacAddr::ZERO,
+            tags: vec![(false, 7)],
+            ethertype: EtherType::IPV4,
+            version_ihl: 0x45,
+            addresses: (group, group),
+            protocol: Protocol::UDP,
+            fragment: 0,
+            ports: (1, 9000),
+            total_len_off: total_len - 28,
+            padding: 8000 - 28,
+            cut: None,
+        };
+        let frame = bytes(&shape);
+        assert_eq!((frame.len(), rule.matches(&frame)), (8018, total_len == 8000));
+        assert_eq!(loaded.names(&frame), total_len == 8000, "{total_len}");
+    }
+}
+
+#[test]
+fn hundreds_of_rules_cost_what_one_costs() {
+    if skipped("hundreds_of_rules_cost_what_one_costs") {
+        return;
+    }
+    let rules: Vec<Rule> = (0..800u32)
+        .flat_map(|idx| {
+            let group = Ipv4Addr::from_bits(0xef01_0000 | idx);
+            [Rule::udp(group, 9000), Rule::udp(group, 9001).from(Ipv4Addr::new(10, 0, 0, 1)).on_vlan(7)]
+        })
+        .chain([Rule::arp(), Rule::igmp(), Rule::tcp(Ipv4Addr::new(10, 0, 0, 9), 22).tagged(5)])
+        .collect();
+    let loaded = load(&rules, true).unwrap();
+    for rule in rules.iter().step_by(97).chain(&rules[1_600..]) {
+        let frame = frame_of(rule);
+        assert!(rule.matches(&frame) && loaded.names(&frame), "{rule}");
+    }
+    let stranger = frame_of(&Rule::udp(Ipv4Addr::new(1, 1, 1, 1), 53));
+    assert!(!loaded.names(&stranger));
+    let ns = |frame: &[u8]| loaded.program.test_run(frame, 100_000).unwrap().1;
+    println!("{} ns for a frame of the first shape, {} ns for one that no rule names", ns(&frame_of(&rules[1])), ns(&stranger));
+}
+
+fn frame_of(rule: &Rule) -> Vec<u8> {
+    bytes(&Shape {
+        mac: rule.destination_mac.unwrap_or(MacAddr::ZERO),
+        tags: rule.vlan.map(|vid| (false, vid)).into_iter().collect(),
+        ethertype: rule.ethertype.unwrap_or(EtherType::IPV4),
+        version_ihl: 0x45,
+        addresses: (rule.source.unwrap_or(Ipv4Addr::UNSPECIFIED), rule.destination.unwrap_or(Ipv4Addr::UNSPECIFIED)),
+        protocol: rule.protocol.unwrap_or(Protocol::UDP),
+        fragment: 0,
+        ports: (rule.source_port.unwrap_or(0), rule.destination_port.unwrap_or(0)),
+        total_len_off: 0,
+        padding: 0,
+        cut: None,
+    })
+}

@@ -1,0 +1,156 @@
+//! Rules as the program looks them up. Rules that name the same fields have one *shape*; all rules are in one hash map whose
+//! key holds the fields that the shape names, and zeros for the others. So the program depends on the shapes in use only, a
+//! handful, however many hundred rules there are: it makes one lookup for each shape, and most changes are one update of the map.
+//!
+//! Where several rules name a frame, the one of the most telling shape decides the flow tag: ports before addresses before link
+//! fields, and more fields before fewer.
+
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::device::steering::{Fields, Rule};
+
+/// The fields that a rule names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape(pub(super) Fields);
+
+/// What a frame must have for a shape to be worth a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Depth {
+    /// Nothing: the shape names no field.
+    Any,
+    /// An Ethernet header that parses.
+    Ethernet,
+    /// An IPv4 header that parses.
+    Ipv4,
+    /// Ports: no later fragment, and four bytes of payload.
+    Ports,
+}
+
+/// Every field, and its bit of the shape's byte in the key.
+pub(super) const FIELDS: [Fields; 8] = [
+    Fields::DESTINATION_MAC,
+    Fields::VLAN,
+    Fields::ETHERTYPE,
+    Fields::SOURCE,
+    Fields::DESTINATION,
+    Fields::PROTOCOL,
+    Fields::SOURCE_PORT,
+    Fields::DESTINATION_PORT,
+];
+
+impl Shape {
+    pub(super) fn of(rule: &Rule) -> Self {
+        Self(rule.fields())
+    }
+
+    pub(super) fn has(self, fields: Fields) -> bool {
+        self.0.contains(fields)
+    }
+
+    pub(super) fn depth(self) -> Depth {
+        let any_of = |fields: &[Fields]| fields.iter().any(|&field| self.has(field));
+        if any_of(&[Fields::SOURCE_PORT, Fields::DESTINATION_PORT]) {
+            Depth::Ports
+        } else if any_of(&[Fields::SOURCE, Fields::DESTINATION, Fields::PROTOCOL]) {
+            Depth::Ipv4
+        } else if self.0 != Fields::NONE {
+            Depth::Ethernet
+        } else {
+            Depth::Any
+        }
+    }
+
+    /// The shape as the key's byte.
+    pub(super) fn byte(self) -> u8 {
+        (0..8).filter(|&bit| self.has(FIELDS[bit])).fold(0, |byte, bit| byte | 1 << bit)
+    }
+
+    /// The order of lookups: what is most telling first. The last number makes it the same on every run.
+    fn rank(self) -> impl Ord {
+        core::cmp::Reverse((self.depth(), self.byte().count_ones(), self.byte()))
+    }
+}
+
+/// The shapes in use, in the order in which the program tries them.
+pub(super) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Shape> {
+    let mut shapes: Vec<Shape> = rules.map(Shape::of).collect();
+    shapes.sort_by_key(|shape| shape.rank());
+    shapes.dedup();
+    shapes
+}
+
+/// A rule of one queue as the hash map has it. Addresses and ports are in network order, as in the frame; what the program
+/// computes is in the machine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct Key {
+    pub(super) destination_mac: [u8; 6],
+    /// Identifier of the outermost tag; [`UNTAGGED`] in the key of an untagged frame.
+    pub(super) vlan: u16,
+    pub(super) source: [u8; 4],
+    pub(super) destination: [u8; 4],
+    pub(super) source_port: [u8; 2],
+    pub(super) destination_port: [u8; 2],
+    pub(super) ethertype: [u8; 2],
+    pub(super) protocol: u8,
+    pub(super) shape: u8,
+    pub(super) queue: u32,
+}
+
+/// A VLAN that no rule can name.
+pub(super) const UNTAGGED: u16 = 0xffff;
+
+impl Key {
+    pub(super) fn new(rule: &Rule, queue: u16) -> Self {
+        Self {
+            destination_mac: rule.destination_mac.map_or([0; 6], |mac| mac.0),
+            vlan: rule.vlan.unwrap_or(0),
+            source: rule.source.map_or([0; 4], |address| address.octets()),
+            destination: rule.destination.map_or([0; 4], |address| address.octets()),
+            source_port: rule.source_port.unwrap_or(0).to_be_bytes(),
+            destination_port: rule.destination_port.unwrap_or(0).to_be_bytes(),
+            ethertype: rule.ethertype.map_or([0; 2], |ethertype| ethertype.0.to_be_bytes()),
+            protocol: rule.protocol.map_or(0, |protocol| protocol.0),
+            shape: Shape::of(rule).byte(),
+            queue: queue.into(),
+        }
+    }
+}
+
+/// Says that a flow tag is there, above its 24 bits.
+pub(super) const TAG_PRESENT: u32 = 1 << 31;
+
+/// What the map holds for a key: the flow tag with [`TAG_PRESENT`], or 0.
+pub(super) fn tag_word(rule: &Rule) -> u32 {
+    rule.flow_tag.map_or(0, |tag| tag | TAG_PRESENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use super::*;
+
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+
+    #[test]
+    fn most_telling_shape_comes_first() {
+        let rules = [Rule::ALL, Rule::arp(), Rule::igmp(), Rule::udp(GROUP, 1), Rule::udp(GROUP, 2).from(GROUP), Rule::udp(GROUP, 3)];
+        let depths: Vec<_> = shapes(rules.iter()).iter().map(|shape| (shape.depth(), shape.byte().count_ones())).collect();
+        let expected = [(Depth::Ports, 5), (Depth::Ports, 4), (Depth::Ipv4, 2), (Depth::Ethernet, 1), (Depth::Any, 0)];
+        assert_eq!(depths, expected);
+    }
+
+    #[test]
+    fn keys_tell_a_zero_from_any_value() {
+        let zero = Rule { vlan: Some(0), ..Rule::ALL };
+        assert_ne!(Key::new(&zero, 0), Key::new(&Rule::ALL, 0));
+        assert_ne!(Key::new(&Rule::arp(), 0), Key::new(&Rule::arp(), 1));
+        assert_eq!(Key::new(&Rule::arp().tagged(5), 0), Key::new(&Rule::arp(), 0));
+    }
+
+    #[test]
+    fn absent_tag_is_not_tag_zero() {
+        assert_eq!((tag_word(&Rule::ALL), tag_word(&Rule::ALL.tagged(0))), (0, TAG_PRESENT));
+    }
+}
