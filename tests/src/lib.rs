@@ -1,8 +1,10 @@
-//! What the tests across packages share: the fuzz targets with their corpus, a rig around a whole worker, and inputs
-//! made from a seed.
+//! What the tests across packages share: the fuzz targets with their corpus, a rig around a whole worker, inputs
+//! made from a seed, and network namespaces.
 
 pub mod corpus;
 pub mod frames;
 pub mod fuzz;
 pub mod mutate;
+#[allow(unsafe_code)]
+pub mod netns;
 pub mod rig;

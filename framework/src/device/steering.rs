@@ -279,6 +279,11 @@ pub enum SteerError {
         /// The rule asked for.
         id: RuleId,
     },
+    /// What carries the rules out, the kernel or the NIC, did not take this one.
+    Refused {
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 impl fmt::Display for SteerError {
@@ -299,6 +304,13 @@ impl fmt::Display for SteerError {
             }
             Self::NoQueue { idx } => write!(f, "there is no queue {idx} to steer to"),
             Self::NoRule { id } => write!(f, "rule {} is not in place", id.0),
+            Self::Refused { errno } => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                write!(
+                    f,
+                    "the system did not take the rule ({error}); the others are in place: use fewer or simpler rules"
+                )
+            }
         }
     }
 }

@@ -45,7 +45,6 @@ pub(super) enum Size {
 pub(super) enum Alu {
     Add = 0x00,
     Sub = 0x10,
-    Or = 0x40,
     And = 0x50,
     ShiftLeft = 0x60,
     ShiftRight = 0x70,
@@ -142,7 +141,7 @@ impl Assembler {
     }
 
     /// Reads 16 bits that came in network order as a number.
-    pub(super) fn from_big_endian16(&mut self, reg: Reg) {
+    pub(super) fn swap_big_endian16(&mut self, reg: Reg) {
         self.push(CLASS_ALU32 | OP_SWAP | TO_BIG_ENDIAN, reg, Reg::R0, 0, 16);
     }
 
@@ -191,7 +190,8 @@ impl Assembler {
             let place = self.places[label.0].expect("each label that is jumped to has a place");
             // Counted from the instruction behind the jump.
             let distance = place as isize - at as isize - 1;
-            self.insns[at].offset = i16::try_from(distance).expect("a steering program is shorter than 32 Ki instructions");
+            self.insns[at].offset =
+                i16::try_from(distance).expect("a steering program is shorter than 32 Ki instructions");
         }
         self.insns
     }
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(bytes(|a| a.load(Size::B2, Reg::R2, Reg::R9, -2)), [0x69, 0x92, 0xfe, 0xff, 0, 0, 0, 0]);
         assert_eq!(bytes(|a| a.store(Size::B4, Reg::R10, -8, Reg::R3)), [0x63, 0x3a, 0xf8, 0xff, 0, 0, 0, 0]);
         assert_eq!(bytes(|a| a.store(Size::B8, Reg::R10, -8, 0)), [0x7a, 0x0a, 0xf8, 0xff, 0, 0, 0, 0]);
-        assert_eq!(bytes(|a| a.from_big_endian16(Reg::R2)), [0xdc, 0x02, 0, 0, 16, 0, 0, 0]);
+        assert_eq!(bytes(|a| a.swap_big_endian16(Reg::R2)), [0xdc, 0x02, 0, 0, 16, 0, 0, 0]);
         assert_eq!(bytes(|a| a.call(Helper::RedirectMap)), [0x85, 0, 0, 0, 51, 0, 0, 0]);
         assert_eq!(bytes(|a| a.exit()), [0x95, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes(|a| a.load_map(Reg::R1, 7))[..8], [0x18, 0x11, 0, 0, 7, 0, 0, 0]);

@@ -300,11 +300,8 @@ fn link_info(id: u32) -> Option<LinkInfo> {
     // SAFETY: no address in the attribute.
     let fd = unsafe { new_fd(LINK_GET_FD_BY_ID, &ById { id, next_id: 0, open_flags: 0 }) }.ok()?;
     let mut info = RawLinkInfo::new_zeroed();
-    let attribute = InfoByFd {
-        fd: fd.as_raw_fd() as u32,
-        info_len: size_of::<RawLinkInfo>() as u32,
-        info: (&raw mut info) as u64,
-    };
+    let attribute =
+        InfoByFd { fd: fd.as_raw_fd() as u32, info_len: size_of::<RawLinkInfo>() as u32, info: (&raw mut info) as u64 };
     // SAFETY: `info` lives until the call is over, with the length beside it (1); any bytes are a `RawLinkInfo`.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &attribute) }.ok()?;
     (info.kind == LINK_TYPE_XDP).then_some(LinkInfo { id, ifindex: info.ifindex })

@@ -1,10 +1,60 @@
-//! AF_XDP: a live port of any Linux NIC, shared with the kernel.
+//! AF_XDP: a live port of any Linux NIC, shared with the kernel. What a steering rule names comes to our queues without the
+//! kernel's stack on the path; everything else the kernel gets as before.
+//!
+//! ```text
+//!  NIC ─▶ program ── a rule names it ──▶ rx ring ─▶ AfXdpRx      AfXdpTx ─▶ tx ring ─▶ NIC
+//!            └────── no rule ──▶ kernel   fill ring ◀── pool ──▶            completion ring
+//! ```
+//!
+//! The program is generated from the rules ([`program`], one lookup for each [shape](steering) of rule) and loaded as
+//! instructions: no compiler and no library on the user's machine. It is held by a BPF link, so it goes with the process, also
+//! after kill -9. The pool of the worker is the umem ([`umem`]); its layout is [`Layout::umem`](crate::mem::Layout::umem).
+//!
+//! ```no_run
+//! use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
+//! use wirepath::device::steering::Rule;
+//! use wirepath::device::Device;
+//!
+//! let mut port = AfXdpDevice::open(&AfXdpConfig::new("eth1"))?;
+//! println!("{}", port.describe());
+//! port.steer(&Rule::udp([239, 1, 2, 3].into(), 9000), 0).expect("a rule that makes sense");
+//! let queue = port.take_queue(0)?; // to a worker's thread, and there: queue.open(&pool, &scope)
+//! # Ok::<(), wirepath::device::DeviceError>(())
+//! ```
+//!
+//! What it does not do: move frames between queues (the NIC does), insert VLAN tags, compute checksums, or tell when
+//! a frame arrived.
+
+mod device;
+mod error;
+mod holder;
+mod interface;
+mod netlink;
+mod port;
+mod program;
+mod steering;
 
 mod assembler;
 #[allow(unsafe_code)]
 mod bpf;
-mod program;
-mod steering;
+mod in_flight;
+#[allow(unsafe_code)]
+mod ring;
+mod rx;
+mod socket;
+#[allow(unsafe_code)]
+mod sys;
+mod tx;
+#[allow(unsafe_code)]
+mod umem;
 
 #[cfg(test)]
 mod program_tests;
+
+use device::LINK_HEADER_LEN;
+
+pub use device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};
+pub use port::Mode;
+pub use rx::{AfXdpRx, AfXdpRxDrop};
+pub use socket::Copying;
+pub use tx::{AfXdpTx, AfXdpTxDrop};

@@ -75,11 +75,7 @@ const L3: Reg = Reg::R9;
 /// Generates the program: about 60 instructions and 20 for each shape.
 pub(super) fn generate(source: &Source<'_>) -> Vec<Insn> {
     let mut assembler = Assembler::default();
-    let labels = Labels {
-        entries: [(); 4].map(|()| assembler.label()),
-        hit: assembler.label(),
-
-    };
+    let labels = Labels { entries: [(); 4].map(|()| assembler.label()), hit: assembler.label() };
     let mut program = Program { asm: assembler, source, labels };
     if source.shapes.is_empty() {
         // Without rules nothing is ours, and the verifier refuses code that no frame reaches.
@@ -98,7 +94,6 @@ struct Labels {
     /// Where the lookups begin for frames of each [`Depth`].
     entries: [Label; 4],
     hit: Label,
-
 }
 
 struct Program<'a> {
@@ -136,7 +131,7 @@ impl Program<'_> {
         asm.alu(Alu::Add, L3, TAG_LEN);
         asm.jump_if(L3, Cmp::Above, END, malformed);
         asm.load(Size::B2, Reg::R3, L3, -4);
-        asm.from_big_endian16(Reg::R3);
+        asm.swap_big_endian16(Reg::R3);
         asm.alu(Alu::And, Reg::R3, 0x0fff);
         asm.store(Size::B2, Reg::R10, STACK_VLAN, Reg::R3);
         asm.store(Size::B8, Reg::R10, STACK_L3_OFFSET, ETHERNET_LEN + TAG_LEN);
@@ -152,7 +147,7 @@ impl Program<'_> {
 
         asm.place(typed);
         asm.mov(Reg::R3, Reg::R2);
-        asm.from_big_endian16(Reg::R3);
+        asm.swap_big_endian16(Reg::R3);
         // A length of IEEE 802.3 3.2.6, not an EtherType.
         asm.jump_if(Reg::R3, Cmp::Below, 0x0600, malformed);
     }
@@ -179,7 +174,7 @@ impl Program<'_> {
         asm.jump_if(Reg::R2, Cmp::Below, IPV4_LEN_MIN, ethernet);
         // R3: bytes of the packet as it states them.
         asm.load(Size::B2, Reg::R3, L3, 2);
-        asm.from_big_endian16(Reg::R3);
+        asm.swap_big_endian16(Reg::R3);
         asm.jump_if(Reg::R3, Cmp::Below, Reg::R2, ethernet);
         self.whole_packet();
         self.ports();
@@ -204,7 +199,7 @@ impl Program<'_> {
         asm.mov(Reg::R1, CTX);
         asm.call(Helper::XdpBuffLen);
         asm.load(Size::B2, Reg::R3, L3, 2);
-        asm.from_big_endian16(Reg::R3);
+        asm.swap_big_endian16(Reg::R3);
         asm.load(Size::B8, Reg::R4, Reg::R10, STACK_L3_OFFSET);
         asm.alu(Alu::Add, Reg::R4, Reg::R3);
         asm.jump_if(Reg::R4, Cmp::Above, Reg::R0, ethernet);
@@ -227,7 +222,7 @@ impl Program<'_> {
         asm.jump_if(Reg::R3, Cmp::Below, 4, ipv4);
         // Later fragments carry no ports (RFC 791 3.1).
         asm.load(Size::B2, Reg::R3, L3, 6);
-        asm.from_big_endian16(Reg::R3);
+        asm.swap_big_endian16(Reg::R3);
         asm.alu(Alu::And, Reg::R3, 0x1fff);
         asm.jump_if(Reg::R3, Cmp::NotEqual, 0, ipv4);
         asm.mov(Reg::R4, L3);

@@ -135,8 +135,16 @@ mod tests {
 
     #[test]
     fn most_telling_shape_comes_first() {
-        let rules = [Rule::ALL, Rule::arp(), Rule::igmp(), Rule::udp(GROUP, 1), Rule::udp(GROUP, 2).from(GROUP), Rule::udp(GROUP, 3)];
-        let depths: Vec<_> = shapes(rules.iter()).iter().map(|shape| (shape.depth(), shape.byte().count_ones())).collect();
+        let rules = [
+            Rule::ALL,
+            Rule::arp(),
+            Rule::igmp(),
+            Rule::udp(GROUP, 1),
+            Rule::udp(GROUP, 2).from(GROUP),
+            Rule::udp(GROUP, 3),
+        ];
+        let depths: Vec<_> =
+            shapes(rules.iter()).iter().map(|shape| (shape.depth(), shape.byte().count_ones())).collect();
         let expected = [(Depth::Ports, 5), (Depth::Ports, 4), (Depth::Ipv4, 2), (Depth::Ethernet, 1), (Depth::Any, 0)];
         assert_eq!(depths, expected);
     }

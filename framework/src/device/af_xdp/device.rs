@@ -1,0 +1,269 @@
+//! The port: an interface with our program on it, and the queues that workers take.
+
+use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::error::SetupError;
+use super::interface::{Interface, LinkWatch};
+use super::port::{Mode, Port};
+use super::rx::AfXdpRx;
+use super::socket::{self, Copying, Wanted};
+use super::tx::AfXdpTx;
+use super::umem::is_umem_layout;
+use crate::counters::Scope;
+use crate::device::steering::{Fields, Rule, RuleId, SteerError};
+use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
+use crate::mem::Pool;
+
+/// Which interface, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfXdpConfig {
+    /// The interface's name, in the network namespace of the thread that opens it.
+    pub interface: String,
+    /// Where the program runs.
+    pub mode: Mode,
+    /// Whether frames are copied.
+    pub copying: Copying,
+    /// Frames that may wait for the worker, and buffers that the kernel has for them: a power of two. Too few and a burst
+    /// is dropped by the kernel (`rx_ring_full`, `kernel_dropped`); too many and the buffers fall out of the cache before
+    /// they are used again.
+    pub rx_ring_len: u32,
+    /// Buffers of frames that may be on their way out: a power of two.
+    pub tx_ring_len: u32,
+    /// Rules at the same time; 100 bytes of kernel memory each.
+    pub rules_max: usize,
+}
+
+impl AfXdpConfig {
+    /// The best that driver and kernel can do on `interface`: 2048 frames to receive, 1024 to send, 4096 rules. At 10 Gbit/s
+    /// 2048 of the shortest frames are 138 µs: longer than a worker is away.
+    pub fn new(interface: &str) -> Self {
+        Self {
+            interface: interface.into(),
+            mode: Mode::default(),
+            copying: Copying::default(),
+            rx_ring_len: 2048,
+            tx_ring_len: 1024,
+            rules_max: 4096,
+        }
+    }
+}
+
+/// Ethernet's header and one VLAN tag.
+pub(super) const LINK_HEADER_LEN: usize = 14 + 4;
+/// Buffers of a frame to send in copy mode: the 17 parts of an skb (MAX_SKB_FRAGS).
+const COPY_SEGMENTS_MAX: usize = 17;
+
+/// A live port. While it or one of its queues exists our program is on the interface; with the last of them, or the process, it
+/// is gone.
+pub struct AfXdpDevice {
+    port: Arc<Port>,
+    config: AfXdpConfig,
+    taken: Vec<bool>,
+}
+
+/// A queue on its way to a worker.
+pub struct AfXdpQueue {
+    port: Arc<Port>,
+    config: AfXdpConfig,
+    idx: u16,
+    frame_len_max: usize,
+    /// Opened by the main thread, so that they are of its network namespace.
+    sockets: Vec<OwnedFd>,
+    watch: LinkWatch,
+}
+
+impl AfXdpDevice {
+    /// Puts a program without rules on the interface. The kernel goes on receiving every frame until a rule names some of them
+    /// and the queue they come on has been polled.
+    ///
+    /// # Errors
+    /// One sentence with the next step in it: no such interface, no permission, a program of somebody else on the interface
+    /// (and whose), a driver without XDP, a kernel that is too old.
+    pub fn open(config: &AfXdpConfig) -> Result<Self, DeviceError> {
+        for (name, len) in [("rx_ring_len", config.rx_ring_len), ("tx_ring_len", config.tx_ring_len)] {
+            if !len.is_power_of_two() || !(64..=65_536).contains(&len) {
+                return Err(SetupError::RingLen { name, len }.into());
+            }
+        }
+        let interface = Interface::find(&config.interface)?;
+        // A thread may have the capabilities for programs but not for sockets: say so before anything is attached.
+        socket::open()?;
+        let taken = vec![false; interface.queues.into()];
+        let port = Arc::new(Port::attach(interface, config.mode, config.rules_max)?);
+        Ok(Self { port, config: config.clone(), taken })
+    }
+
+    /// Where the program runs; never [`Mode::Auto`].
+    pub fn mode(&self) -> Mode {
+        self.port.mode
+    }
+
+    /// What was chosen and what the driver can do, in words, for the operator.
+    pub fn describe(&self) -> String {
+        let (interface, driver) = (&self.port.interface, &self.port.interface.driver);
+        let mut words = format!("{}, mtu {}, queues {}: ", interface.name, interface.mtu, interface.queues);
+        words.push_str(match self.port.mode {
+            Mode::Generic => "generic XDP, behind the driver",
+            Mode::Native | Mode::Auto => "native XDP, in the driver",
+        });
+        if let Some(reason) = &self.port.fallback {
+            // Writing to a String does not fail.
+            let _ = write!(words, " (which refused: {reason})");
+        }
+        words.push_str(match (self.port.mode, driver.known, driver.zero_copy) {
+            (Mode::Generic, ..) => "; frames are copied",
+            (_, true, true) => "; the driver can receive without a copy",
+            (_, true, false) => "; frames are copied, the driver cannot do without",
+            (_, false, _) => "; the kernel does not say whether the driver can receive without a copy",
+        });
+        words.push_str(if driver.rx_timestamps {
+            "; arrival times not available: the driver has them, but the program does not read them"
+        } else {
+            "; arrival times not available: the driver tells none"
+        });
+        words
+    }
+
+    fn frame_len_max(&self) -> usize {
+        self.port.interface.mtu + LINK_HEADER_LEN
+    }
+
+    fn tx_segments_max(&self) -> usize {
+        let driver = &self.port.interface.driver;
+        let may_be_zero_copy = self.port.mode == Mode::Native
+            && self.config.copying != Copying::Copy
+            && (driver.zero_copy || !driver.known);
+        match (socket::has_multi_buffer(), may_be_zero_copy) {
+            (false, _) => 1,
+            (true, true) => (driver.zero_copy_segments_max.max(1) as usize).min(COPY_SEGMENTS_MAX),
+            (true, false) => COPY_SEGMENTS_MAX,
+        }
+    }
+
+    fn check_queue(&self, idx: u16) -> bool {
+        usize::from(idx) < self.taken.len()
+    }
+}
+
+impl Device for AfXdpDevice {
+    type Queue = AfXdpQueue;
+
+    fn name(&self) -> &str {
+        &self.port.interface.name
+    }
+
+    /// As found at [`AfXdpDevice::open`]. Chains to send need Linux 6.6, and in zero-copy mode a driver that has them.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            queues: self.port.interface.queues,
+            frame_len_max: self.frame_len_max(),
+            tx_segments_max: self.tx_segments_max(),
+            rx: RxOffloads { flow_tag: true, ..RxOffloads::default() },
+            tx: TxOffloads::default(),
+            steering: Fields::ALL,
+            rules_max: self.config.rules_max,
+        }
+    }
+
+    fn take_queue(&mut self, idx: u16) -> Result<AfXdpQueue, DeviceError> {
+        let device = || self.port.interface.name.clone();
+        if !self.check_queue(idx) {
+            return Err(DeviceError::NoQueue { device: device(), idx, queues: self.port.interface.queues });
+        }
+        if self.taken[usize::from(idx)] {
+            return Err(DeviceError::QueueTaken { device: device(), idx });
+        }
+        let sockets = (0..socket::TRIES_MAX).map(|_| socket::open()).collect::<Result<_, _>>()?;
+        let watch = LinkWatch::new(self.port.interface.index)
+            .map_err(|error| SetupError::system("opening a netlink socket", error))?;
+        self.taken[usize::from(idx)] = true;
+        Ok(AfXdpQueue {
+            port: Arc::clone(&self.port),
+            config: self.config.clone(),
+            idx,
+            frame_len_max: self.frame_len_max(),
+            sockets,
+            watch,
+        })
+    }
+
+    /// Frames that the rule names and that the NIC delivers to queue `idx` come to us. AF_XDP moves no frame between queues: where
+    /// a NIC spreads frames over several, put the rule in place for each of them, or tell the NIC (`ethtool -N`).
+    ///
+    /// Where several rules name a frame, one with ports goes before one without, and one with more fields before one with
+    /// fewer, to decide its flow tag. Of a frame whose headers are spread over several buffers only the first counts.
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        rule.check()?;
+        if !self.check_queue(idx) {
+            return Err(SteerError::NoQueue { idx });
+        }
+        self.port.add(rule, idx)
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        self.port.remove(id)
+    }
+}
+
+impl Queue for AfXdpQueue {
+    type Rx = AfXdpRx;
+    type Tx = AfXdpTx;
+
+    /// Makes the pool's region the umem and binds the socket. The pool must be of [`Layout::umem`](crate::mem::Layout::umem).
+    /// Frames come from the first [`receive`](crate::device::RxQueue::receive) on; until then they go to the kernel.
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(AfXdpRx, AfXdpTx), DeviceError> {
+        if !is_umem_layout(pool.layout()) {
+            return Err(SetupError::NotAUmem { stride: pool.layout().stride() }.into());
+        }
+        let rx_ring_len = self.config.rx_ring_len;
+        if pool.capacity() <= rx_ring_len as usize {
+            return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), rx_ring_len }.into());
+        }
+        let wanted = Wanted {
+            interface: &self.port.interface,
+            queue: self.idx,
+            mode: self.port.mode,
+            copying: self.config.copying,
+            rx_ring_len,
+            tx_ring_len: self.config.tx_ring_len,
+            frame_len_max: self.frame_len_max,
+        };
+        let bound = socket::bind(self.sockets, pool, &wanted)?;
+        let ways = Ways { zero_copy: bound.zero_copy, multi_buffer: bound.multi_buffer };
+        scope.text("mode", ways.describe(self.port.mode));
+        let segments_max = match ways {
+            Ways { multi_buffer: false, .. } => 1,
+            Ways { zero_copy: false, .. } => COPY_SEGMENTS_MAX,
+            Ways { .. } => (self.port.interface.driver.zero_copy_segments_max as usize).clamp(1, COPY_SEGMENTS_MAX),
+        };
+        let umem = Rc::new(bound.umem);
+        let rings = bound.rings;
+        let rx = AfXdpRx::new(self.port, self.idx, Rc::clone(&umem), (rings.rx, rings.fill), ways, self.watch, scope);
+        let tx = AfXdpTx::new(umem, (rings.tx, rings.completion), self.frame_len_max, segments_max, scope);
+        Ok((rx, tx))
+    }
+}
+
+/// The ways in which a queue was bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ways {
+    pub(super) zero_copy: bool,
+    pub(super) multi_buffer: bool,
+}
+
+impl Ways {
+    /// In words, for the operator.
+    pub(super) fn describe(self, mode: Mode) -> &'static str {
+        match (mode, self.zero_copy, self.multi_buffer) {
+            (Mode::Generic, _, true) => "generic, copies, frames in several chunks",
+            (Mode::Generic, _, false) => "generic, copies",
+            (_, true, true) => "native, zero-copy, frames in several chunks",
+            (_, true, false) => "native, zero-copy",
+            (_, false, true) => "native, copies, frames in several chunks",
+            (_, false, false) => "native, copies",
+        }
+    }
+}

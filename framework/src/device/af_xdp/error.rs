@@ -1,0 +1,201 @@
+//! What can go wrong before the first frame, as sentences that say what to do.
+
+use core::fmt;
+use std::io;
+
+use crate::device::DeviceError;
+use crate::mem::Layout;
+
+/// Why there is no device, or no queue.
+#[derive(Debug)]
+pub(super) enum SetupError {
+    NoInterface {
+        interface: String,
+    },
+    Asking {
+        interface: String,
+        error: io::Error,
+    },
+    NoPermission {
+        doing: &'static str,
+    },
+    KernelTooOld {
+        missing: &'static str,
+        since: &'static str,
+    },
+    KernelWithoutXdpSockets,
+    /// Another program is on the interface.
+    Attached {
+        interface: String,
+        holder: String,
+    },
+    NoNativeXdp {
+        interface: String,
+        error: io::Error,
+    },
+    Attaching {
+        interface: String,
+        error: io::Error,
+    },
+    ProgramRefused {
+        error: io::Error,
+        log: String,
+    },
+    QueueBusy {
+        interface: String,
+        queue: u16,
+        holder: String,
+    },
+    NoZeroCopy {
+        interface: String,
+        error: io::Error,
+    },
+    Binding {
+        interface: String,
+        queue: u16,
+        error: io::Error,
+    },
+    NotAUmem {
+        stride: usize,
+    },
+    MtuTooLarge {
+        interface: String,
+        mtu: usize,
+        chunk_len: usize,
+        data_room: usize,
+    },
+    PoolTooSmall {
+        buffers: usize,
+        rx_ring_len: u32,
+    },
+    RingLen {
+        name: &'static str,
+        len: u32,
+    },
+    MemoryLock {
+        len: usize,
+    },
+    NoMemory {
+        doing: &'static str,
+    },
+    System {
+        doing: &'static str,
+        error: io::Error,
+    },
+}
+
+impl SetupError {
+    /// Sorts what a system call said: lacking permission and memory have sentences of their own.
+    pub(super) fn system(doing: &'static str, error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
+            Some(libc::ENOMEM) => Self::NoMemory { doing },
+            _ => Self::System { doing, error },
+        }
+    }
+}
+
+impl From<SetupError> for DeviceError {
+    fn from(error: SetupError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoInterface { interface } => {
+                write!(f, "there is no interface {interface} in this network namespace: `ip link` lists those that are")
+            }
+            Self::Asking { interface, error } => {
+                write!(f, "the kernel did not say what {interface} is ({error}): try `ip link show dev {interface}`")
+            }
+            Self::NoPermission { doing } => write!(
+                f,
+                "no permission for {doing}: run as root, or give the program what it needs with `setcap \
+                 cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep PROGRAM`"
+            ),
+            Self::KernelTooOld { missing, since } => {
+                write!(f, "this kernel ({}) lacks {missing}: use Linux {since} or later", kernel_release())
+            }
+            Self::KernelWithoutXdpSockets => {
+                write!(f, "this kernel has no AF_XDP sockets: use one that is built with CONFIG_XDP_SOCKETS=y")
+            }
+            Self::Attached { interface, holder } => write!(
+                f,
+                "{interface} already has an XDP program, {holder}: one program receives an interface's frames, so stop the other \
+                 or take another interface"
+            ),
+            Self::NoNativeXdp { interface, error } => write!(
+                f,
+                "the driver of {interface} does not run XDP programs ({error}): use Mode::Generic, which any driver can, or \
+                 Mode::Auto"
+            ),
+            Self::Attaching { interface, error } => {
+                write!(f, "the XDP program cannot be put on {interface} ({error}): `dmesg` may say why")
+            }
+            Self::ProgramRefused { error, log } => {
+                write!(f, "the kernel's verifier refuses the steering program ({error}; {log}): please report this")
+            }
+            Self::QueueBusy { interface, queue, holder } => write!(
+                f,
+                "queue {queue} of {interface} is taken by another AF_XDP socket, {holder}: stop that or take another queue"
+            ),
+            Self::NoZeroCopy { interface, error } => write!(
+                f,
+                "the driver of {interface} cannot receive without a copy ({error}): use Copying::Copy or Copying::Auto"
+            ),
+            Self::Binding { interface, queue, error } => {
+                write!(
+                    f,
+                    "queue {queue} of {interface} cannot be opened ({error}): `ethtool -l {interface}` lists its queues"
+                )
+            }
+            Self::NotAUmem { stride } => write!(
+                f,
+                "buffers {stride} bytes apart cannot be shared with the kernel: make the pool with Layout::umem(2048) or \
+                 Layout::umem(4096)"
+            ),
+            Self::MtuTooLarge { interface, mtu, chunk_len, data_room } => write!(
+                f,
+                "frames of {interface} (mtu {mtu}) do not fit the {data_room} bytes of a {chunk_len}-byte chunk, and neither \
+                 kernel nor driver spread them over several: {}",
+                smaller_mtu(*chunk_len, *mtu, interface)
+            ),
+            Self::PoolTooSmall { buffers, rx_ring_len } => write!(
+                f,
+                "a pool of {buffers} buffers cannot feed a receive ring of {rx_ring_len} and send: make it larger, or \
+                 AfXdpConfig::rx_ring_len smaller"
+            ),
+            Self::RingLen { name, len } => {
+                write!(f, "AfXdpConfig::{name} is {len}: use a power of two from 64 to 65,536")
+            }
+            Self::MemoryLock { len } => write!(
+                f,
+                "the kernel may not lock {len} bytes for this user: raise the limit with `ulimit -l unlimited` (LimitMEMLOCK= in \
+                 a systemd unit), give the program cap_ipc_lock, or use a smaller pool"
+            ),
+            Self::NoMemory { doing } => {
+                write!(f, "no memory for {doing}: use a smaller pool or smaller rings, or free some (`free -m`)")
+            }
+            Self::System { doing, error } => write!(f, "{doing} failed: {error}"),
+        }
+    }
+}
+
+/// What to do about frames that are longer than a chunk.
+fn smaller_mtu(chunk_len: usize, mtu: usize, interface: &str) -> String {
+    let larger = Layout::umem(4096).data_room();
+    if chunk_len < 4096 && mtu + super::LINK_HEADER_LEN <= larger {
+        return "make the pool with Layout::umem(4096)".into();
+    }
+    let mtu = larger - super::LINK_HEADER_LEN;
+    format!(
+        "make the pool with Layout::umem(4096) and `ip link set dev {interface} mtu {mtu}`, or use Linux 6.6 or later"
+    )
+}
+
+fn kernel_release() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {}", release.trim())
+}

@@ -1,0 +1,159 @@
+//! What the kernel says of an interface, and what its driver can do with XDP. Asked at set-up; the state of the link also now
+//! and then while the queue runs.
+
+use std::io;
+
+use super::error::SetupError;
+use super::netlink::{Answer, Netlink, Request, u32_at};
+use super::sys;
+
+/// linux/rtnetlink.h, linux/if_link.h
+const RTM_GETLINK: u16 = 18;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const LINK_INFO_LEN: usize = 16;
+
+/// linux/genetlink.h, linux/netdev.h
+const GENERIC_CONTROL: u16 = 16;
+const CONTROL_GET_FAMILY: u8 = 3;
+const CONTROL_FAMILY_ID: u16 = 1;
+const CONTROL_FAMILY_NAME: u16 = 2;
+const NETDEV_DEV_GET: u8 = 1;
+const NETDEV_IFINDEX: u16 = 1;
+const NETDEV_XDP_FEATURES: u16 = 3;
+const NETDEV_XDP_ZC_SEGMENTS_MAX: u16 = 4;
+const NETDEV_XDP_RX_METADATA: u16 = 5;
+const GENERIC_LEN: usize = 4;
+
+const FEATURE_BASIC: u32 = 1;
+const FEATURE_REDIRECT: u32 = 2;
+const FEATURE_ZERO_COPY: u32 = 8;
+const FEATURE_RX_SG: u32 = 32;
+const RX_METADATA_TIMESTAMP: u32 = 1;
+
+/// An interface of the calling thread's network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) index: u32,
+    pub(super) name: String,
+    /// Bytes of the longest packet behind the Ethernet header.
+    pub(super) mtu: usize,
+    pub(super) link: LinkState,
+    /// Queues that frames come on.
+    pub(super) queues: u16,
+    pub(super) driver: DriverFeatures,
+}
+
+/// Whether the link carries frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkState {
+    Up,
+    Down,
+    /// The interface is gone, or in another network namespace.
+    Gone,
+}
+
+/// What the driver says that it can do, by the kernel's netdev family (Linux 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DriverFeatures {
+    /// Whether the kernel could be asked. Where not, nothing else here is known.
+    pub(super) known: bool,
+    /// Runs XDP programs and redirects their frames.
+    pub(super) native: bool,
+    /// Receives into a umem without a copy.
+    pub(super) zero_copy: bool,
+    /// Gives programs frames in several buffers.
+    pub(super) multi_buffer: bool,
+    /// Buffers of a frame in zero-copy mode.
+    pub(super) zero_copy_segments_max: u32,
+    /// Can tell a program when a frame arrived.
+    pub(super) rx_timestamps: bool,
+}
+
+impl Interface {
+    /// Finds the interface `name`.
+    pub(super) fn find(name: &str) -> Result<Self, SetupError> {
+        let asked = |error| SetupError::Asking { interface: name.into(), error };
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+            return Err(SetupError::NoInterface { interface: name.into() });
+        }
+        let mut route = Netlink::open(libc::NETLINK_ROUTE).map_err(asked)?;
+        let request =
+            Request::new(RTM_GETLINK, &[0; LINK_INFO_LEN]).with(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+        let answer = match route.ask(request, LINK_INFO_LEN) {
+            Ok(answer) => answer,
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                return Err(SetupError::NoInterface { interface: name.into() });
+            }
+            Err(error) => return Err(asked(error)),
+        };
+        let index = u32_at(answer.fixed, 4).unwrap_or(0);
+        Ok(Self {
+            index,
+            name: answer.get_name(IFLA_IFNAME).unwrap_or_else(|| name.into()),
+            mtu: answer.get_u32(IFLA_MTU).unwrap_or(0) as usize,
+            link: state(&answer),
+            queues: queues(name, &answer),
+            driver: driver_features(index).unwrap_or_default(),
+        })
+    }
+}
+
+/// Queues in use, by ethtool; where the driver does not say, those that were set up.
+fn queues(name: &str, answer: &Answer<'_>) -> u16 {
+    let channels = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).and_then(|socket| sys::channels(&socket, name));
+    let count = match channels {
+        Ok(channels) if channels.combined + channels.rx > 0 => channels.combined + channels.rx,
+        _ => answer.get_u32(IFLA_NUM_RX_QUEUES).unwrap_or(1),
+    };
+    u16::try_from(count).unwrap_or(u16::MAX).max(1)
+}
+
+fn state(answer: &Answer<'_>) -> LinkState {
+    let flags = u32_at(answer.fixed, 8).unwrap_or(0);
+    let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+    if flags & wanted == wanted { LinkState::Up } else { LinkState::Down }
+}
+
+/// Asks for the state of one link again and again. Keeps the network namespace in which it was made.
+pub(super) struct LinkWatch {
+    route: Netlink,
+    index: u32,
+}
+
+impl LinkWatch {
+    pub(super) fn new(index: u32) -> io::Result<Self> {
+        Ok(Self { route: Netlink::open(libc::NETLINK_ROUTE)?, index })
+    }
+
+    /// The state now: two system calls. `None` where the kernel does not say.
+    pub(super) fn look(&mut self) -> Option<LinkState> {
+        let mut fixed = [0; LINK_INFO_LEN];
+        fixed[4..8].copy_from_slice(&self.index.to_ne_bytes());
+        match self.route.ask(Request::new(RTM_GETLINK, &fixed), LINK_INFO_LEN) {
+            Ok(answer) => Some(state(&answer)),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Some(LinkState::Gone),
+            Err(_) => None,
+        }
+    }
+}
+
+fn driver_features(index: u32) -> io::Result<DriverFeatures> {
+    let mut generic = Netlink::open(libc::NETLINK_GENERIC)?;
+    let request = Request::new(GENERIC_CONTROL, &[CONTROL_GET_FAMILY, 1, 0, 0]).with(CONTROL_FAMILY_NAME, b"netdev\0");
+    let family = generic.ask(request, GENERIC_LEN)?.get_u16(CONTROL_FAMILY_ID);
+    let family = family.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    let request = Request::new(family, &[NETDEV_DEV_GET, 1, 0, 0]).with(NETDEV_IFINDEX, &index.to_ne_bytes());
+    let answer = generic.ask(request, GENERIC_LEN)?;
+    let features = answer.get_u32(NETDEV_XDP_FEATURES).unwrap_or(0);
+    let has = |feature| features & feature == feature;
+    Ok(DriverFeatures {
+        known: true,
+        native: has(FEATURE_BASIC | FEATURE_REDIRECT),
+        zero_copy: has(FEATURE_ZERO_COPY),
+        multi_buffer: has(FEATURE_RX_SG),
+        zero_copy_segments_max: answer.get_u32(NETDEV_XDP_ZC_SEGMENTS_MAX).unwrap_or(1).max(1),
+        rx_timestamps: answer.get_u32(NETDEV_XDP_RX_METADATA).unwrap_or(0) & RX_METADATA_TIMESTAMP != 0,
+    })
+}

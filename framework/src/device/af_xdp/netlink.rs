@@ -1,0 +1,174 @@
+//! Requests to the kernel over netlink: one question, one answer, made of attributes (RFC 3549; linux/netlink.h). Set-up, and
+//! a look at the link every now and then.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::sys;
+
+const MESSAGE_ERROR: u16 = 2;
+const FLAG_REQUEST: u16 = 1;
+/// Bytes of `struct nlmsghdr`, before what the protocol adds.
+const HEADER_LEN: usize = 16;
+/// Bytes of `struct nlattr`.
+const ATTRIBUTE_LEN: usize = 4;
+/// The two bits of an attribute's type that are flags.
+const ATTRIBUTE_FLAGS: u16 = 0xc000;
+
+/// A netlink socket of the network namespace in which it was opened.
+pub(super) struct Netlink {
+    socket: OwnedFd,
+    /// The last answer. 32 KiB is what the kernel itself uses for a link with all its attributes.
+    buffer: Vec<u8>,
+}
+
+/// A question under construction.
+pub(super) struct Request {
+    bytes: Vec<u8>,
+}
+
+/// What came back: the protocol's fixed part and the attributes.
+pub(super) struct Answer<'a> {
+    pub(super) fixed: &'a [u8],
+    attributes: &'a [u8],
+}
+
+impl Netlink {
+    /// Opens a socket of `protocol`: `NETLINK_ROUTE`, `NETLINK_GENERIC`.
+    pub(super) fn open(protocol: i32) -> io::Result<Self> {
+        let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
+        Ok(Self { socket, buffer: vec![0; 32 << 10] })
+    }
+
+    /// Asks and waits for the answer, of which the first `fixed_len` bytes have a fixed form.
+    pub(super) fn ask(&mut self, mut request: Request, fixed_len: usize) -> io::Result<Answer<'_>> {
+        let len = (request.bytes.len() as u32).to_ne_bytes();
+        request.bytes[..4].copy_from_slice(&len);
+        sys::send(&self.socket, &request.bytes)?;
+        let received = sys::receive(&self.socket, &mut self.buffer)?;
+        parse(&self.buffer[..received], fixed_len)
+    }
+}
+
+fn parse(bytes: &[u8], fixed_len: usize) -> io::Result<Answer<'_>> {
+    let cut = || io::Error::other("netlink answered with a message that is cut short");
+    let message = bytes.get(..u32_at(bytes, 0).ok_or_else(cut)? as usize).ok_or_else(cut)?;
+    let body = message.get(HEADER_LEN..).ok_or_else(cut)?;
+    if u16_at(message, 4) == Some(MESSAGE_ERROR) {
+        let errno = u32_at(body, 0).ok_or_else(cut)? as i32;
+        return Err(io::Error::from_raw_os_error(errno.saturating_neg()));
+    }
+    let (fixed, attributes) = body.split_at_checked(fixed_len).ok_or_else(cut)?;
+    Ok(Answer { fixed, attributes })
+}
+
+impl Request {
+    /// A request of a type, with what the protocol puts before the attributes.
+    pub(super) fn new(kind: u16, fixed: &[u8]) -> Self {
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&FLAG_REQUEST.to_ne_bytes());
+        bytes.extend_from_slice(fixed);
+        Self { bytes }
+    }
+
+    /// Adds an attribute.
+    pub(super) fn with(mut self, kind: u16, value: &[u8]) -> Self {
+        self.bytes.extend_from_slice(&((ATTRIBUTE_LEN + value.len()) as u16).to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(value);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        self
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// The value of an attribute; `None` where the kernel does not give it.
+    pub(super) fn get(&self, wanted: u16) -> Option<&'a [u8]> {
+        let mut rest = self.attributes;
+        while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
+            let value = rest.get(ATTRIBUTE_LEN..len.into())?;
+            if kind & !ATTRIBUTE_FLAGS == wanted {
+                return Some(value);
+            }
+            rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or(&[]);
+        }
+        None
+    }
+
+    /// An attribute of four bytes, or the lower half of one of eight.
+    pub(super) fn get_u32(&self, wanted: u16) -> Option<u32> {
+        let value = self.get(wanted)?;
+        match value.len() {
+            8 => Some(u64::from_ne_bytes(value.try_into().ok()?) as u32),
+            _ => u32_at(value, 0),
+        }
+    }
+
+    /// An attribute of two bytes.
+    pub(super) fn get_u16(&self, wanted: u16) -> Option<u16> {
+        u16_at(self.get(wanted)?, 0)
+    }
+
+    /// An attribute that is a name, without the zero at its end.
+    pub(super) fn get_name(&self, wanted: u16) -> Option<String> {
+        let name = self.get(wanted)?.split(|&byte| byte == 0).next()?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+/// Four bytes at `at` in the machine's order.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Vec<u8> {
+        let request = Request::new(16, &[7; 4]).with(3, b"veth0\0").with(4, &1500u32.to_ne_bytes());
+        let mut bytes = request.bytes;
+        let len = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn attributes_are_found_by_their_type() {
+        let bytes = message();
+        let answer = parse(&bytes, 4).unwrap();
+        assert_eq!((answer.fixed, answer.get_name(3).as_deref()), (&[7; 4][..], Some("veth0")));
+        assert_eq!((answer.get_u32(4), answer.get_u32(5)), (Some(1500), None));
+    }
+
+    #[test]
+    fn cut_answers_are_errors_or_lack_attributes() {
+        let bytes = message();
+        for len in 0..bytes.len() {
+            assert!(parse(&bytes[..len], 4).is_err(), "{len} bytes");
+        }
+        for len in 20..bytes.len() {
+            let mut bytes = bytes[..len].to_vec();
+            bytes[..4].copy_from_slice(&(len as u32).to_ne_bytes());
+            assert_eq!(parse(&bytes, 4).unwrap().get_u32(4), None, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn attribute_of_no_length_ends_the_list() {
+        let answer = Answer { fixed: &[], attributes: &[0; 16] };
+        assert_eq!(answer.get(1), None);
+    }
+
+    #[test]
+    fn error_of_the_kernel_comes_back_as_it_is() {
+        let mut bytes = Request::new(MESSAGE_ERROR, &(-libc::ENODEV).to_ne_bytes()).bytes;
+        bytes[..4].copy_from_slice(&20u32.to_ne_bytes());
+        assert_eq!(parse(&bytes, 4).err().unwrap().raw_os_error(), Some(libc::ENODEV));
+    }
+}

@@ -1,0 +1,427 @@
+//! The four rings that are shared with the kernel (Documentation/networking/af_xdp.rst): fill and tx, which we produce and
+//! the kernel consumes; rx and completion the other way. One [`Cursor`] does the arithmetic of all four.
+//!
+//! ```text
+//!   consumer                producer (shared)       posted (ours)
+//!   ──▶ [for the consumer] ──▶ [written, not shown] ──▶ [free] ──▶ consumer + len
+//! ```
+//!
+//! Indices run freely and wrap at 2^32; a slot is `index & (len - 1)`. What the kernel writes into its index is input: an
+//! index that is off the ring counts as a fault and moves nothing.
+//!
+//! `unsafe`, because the kernel is the other side of this memory.
+//!
+//! Invariants:
+//! 1. The memory of a ring stays mapped as long as its `Memory` lives, and a ring owns its `Memory`.
+//! 2. `producer`, `consumer` and `flags` point to aligned words of that memory, `slots` to `len` aligned slots in it; that is
+//!    checked against the mapping's length when the ring is made. `len` is a power of two.
+//! 3. A slot of a produced ring is written only while `posted - consumer < len`, so the kernel does not read it. It is
+//!    shown by a Release store of `producer`.
+//! 4. A slot of a consumed ring is read only below the `producer` that was read by an Acquire load, and given back by a Release
+//!    store of `consumer`.
+//! 5. Slots are plain data: any bytes the kernel writes are a valid value, and reads are volatile, so that what is checked is
+//!    what is used.
+//! 6. A ring has one owner on our side: it is neither `Clone` nor `Sync`, and changing it takes `&mut self`.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::io;
+use std::os::fd::AsRawFd;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// A descriptor of the rx and tx rings, `struct xdp_desc`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct Desc {
+    /// Where the frame's bytes begin, from the start of the umem.
+    pub(super) addr: u64,
+    pub(super) len: u32,
+    pub(super) options: u32,
+}
+
+/// More buffers of the same frame follow (`XDP_PKT_CONTD`).
+pub(super) const MORE: u32 = 1;
+
+/// The kernel wants a system call before it goes on (`XDP_RING_NEED_WAKEUP`).
+const NEED_WAKEUP: u32 = 1;
+
+/// Where the parts of a ring are in its mapping, `struct xdp_ring_offset`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct Offsets {
+    pub(super) producer: u64,
+    pub(super) consumer: u64,
+    pub(super) slots: u64,
+    pub(super) flags: u64,
+}
+
+/// What is behind a ring: pages shared with the kernel, or, for tests and Miri, plain memory with both ends in one process.
+enum Memory {
+    Pages {
+        base: NonNull<u8>,
+        len: usize,
+    },
+    #[cfg(test)]
+    Heap(std::sync::Arc<[core::cell::UnsafeCell<u64>]>),
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self {
+            // SAFETY: the range came from mmap, and the ring that used it is gone (1).
+            Self::Pages { base, len } => unsafe {
+                libc::munmap(base.as_ptr().cast(), *len);
+            },
+            #[cfg(test)]
+            Self::Heap(_) => {}
+        }
+    }
+}
+
+/// Where we are in a ring, and where the kernel was when we last looked.
+struct Cursor {
+    producer: NonNull<AtomicU32>,
+    consumer: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    len: u32,
+    /// The index on our side, ahead of what the kernel has been shown.
+    ours: u32,
+    /// The kernel's index as last read and found on the ring.
+    theirs: u32,
+    faults: u64,
+}
+
+impl Cursor {
+    fn shared(&self, word: NonNull<AtomicU32>) -> &AtomicU32 {
+        // SAFETY: the words are valid as long as the ring is (1, 2).
+        unsafe { word.as_ref() }
+    }
+
+    /// Slots that a producer may write.
+    fn free(&self) -> u32 {
+        self.len - self.ours.wrapping_sub(self.theirs)
+    }
+
+    /// Slots that a consumer may read.
+    fn filled(&self) -> u32 {
+        self.theirs.wrapping_sub(self.ours)
+    }
+
+    /// Reads the kernel's index as the consumer of what we produce.
+    fn look_at_consumer(&mut self) {
+        let theirs = self.shared(self.consumer).load(Ordering::Acquire);
+        let moved = theirs.wrapping_sub(self.theirs);
+        self.accept(theirs, moved <= self.ours.wrapping_sub(self.theirs));
+    }
+
+    /// Reads the kernel's index as the producer of what we consume.
+    fn look_at_producer(&mut self) {
+        let theirs = self.shared(self.producer).load(Ordering::Acquire);
+        let ahead = theirs.wrapping_sub(self.ours);
+        self.accept(theirs, ahead <= self.len && ahead >= self.filled());
+    }
+
+    fn accept(&mut self, theirs: u32, on_the_ring: bool) {
+        if on_the_ring {
+            self.theirs = theirs;
+        } else {
+            self.faults += 1;
+        }
+    }
+}
+
+/// What both kinds of ring are made of.
+struct Ring<T> {
+    cursor: Cursor,
+    slots: NonNull<T>,
+    _memory: Memory,
+    slot: PhantomData<T>,
+}
+
+impl<T: Copy> Ring<T> {
+    /// Over `memory_len` bytes at `base`, which `memory` keeps.
+    fn over(base: NonNull<u8>, memory_len: usize, memory: Memory, offsets: &Offsets, len: u32) -> io::Result<Self> {
+        let slots_end =
+            (len as usize).checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(offsets.slots as usize));
+        let words = [offsets.producer, offsets.consumer, offsets.flags];
+        let inside = words.iter().all(|&at| at as usize + size_of::<u32>() <= memory_len && at.is_multiple_of(4))
+            && slots_end.is_some_and(|end| end <= memory_len)
+            && (offsets.slots as usize).is_multiple_of(align_of::<T>());
+        if !inside || !len.is_power_of_two() {
+            return Err(io::Error::other("the kernel's ring offsets are outside its ring"));
+        }
+        // SAFETY: the offsets are inside the range (checked above).
+        let at = |offset: u64| unsafe { base.add(offset as usize) };
+        let (producer, consumer, flags) =
+            (at(offsets.producer).cast(), at(offsets.consumer).cast(), at(offsets.flags).cast());
+        let cursor = Cursor { producer, consumer, flags, len, ours: 0, theirs: 0, faults: 0 };
+        Ok(Self { cursor, slots: at(offsets.slots).cast(), _memory: memory, slot: PhantomData })
+    }
+
+    /// Maps a ring of `len` slots of an AF_XDP socket.
+    fn map(socket: &impl AsRawFd, page_offset: u64, offsets: &Offsets, len: u32) -> io::Result<Self> {
+        let bytes = offsets.slots as usize + len as usize * size_of::<T>();
+        // SAFETY: a new mapping, at a place of the kernel's choice, of a descriptor that is open.
+        let base = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                socket.as_raw_fd(),
+                page_offset as libc::off_t,
+            )
+        };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => {
+                Self::over(base, bytes, Memory::Pages { base, len: bytes }, offsets, len)
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: u32) -> NonNull<T> {
+        // SAFETY: masked, so one of the `len` slots (2).
+        unsafe { self.slots.add((index & (self.cursor.len - 1)) as usize) }
+    }
+}
+
+/// A ring that we write: fill (addresses of free buffers) and tx (descriptors of frames).
+pub(super) struct ProducerRing<T>(Ring<T>);
+
+/// A ring that we read: rx (descriptors of frames) and completion (addresses of sent buffers).
+pub(super) struct ConsumerRing<T>(Ring<T>);
+
+impl<T: Copy + IntoBytes> ProducerRing<T> {
+    /// Maps it. The socket has been asked for a ring of `len` slots.
+    pub(super) fn map(socket: &impl AsRawFd, page_offset: u64, offsets: &Offsets, len: u32) -> io::Result<Self> {
+        Ring::map(socket, page_offset, offsets, len).map(Self)
+    }
+
+    /// Slots in all.
+    pub(super) fn len(&self) -> u32 {
+        self.0.cursor.len
+    }
+
+    /// Whether at least `wanted` slots can be posted now. Looks at the kernel's index only where those known to be free are
+    /// too few.
+    #[inline]
+    pub(super) fn has_room(&mut self, wanted: u32) -> bool {
+        if self.0.cursor.free() < wanted {
+            self.0.cursor.look_at_consumer();
+        }
+        self.0.cursor.free() >= wanted
+    }
+
+    /// Writes the next slot. Panics where the ring is full: ask [`ProducerRing::has_room`].
+    #[inline]
+    pub(super) fn post(&mut self, value: T) {
+        assert!(self.0.cursor.free() > 0, "post into a full ring");
+        let slot = self.0.slot(self.0.cursor.ours);
+        // SAFETY: the slot is free (3, asserted) and inside the ring (2).
+        unsafe { slot.write_volatile(value) };
+        self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
+    }
+
+    /// Shows the kernel all that was posted.
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        let cursor = &self.0.cursor;
+        cursor.shared(cursor.producer).store(cursor.ours, Ordering::Release);
+    }
+
+    /// Slots that the kernel has not taken yet, after a fresh look.
+    #[inline]
+    pub(super) fn untaken(&mut self) -> u32 {
+        self.0.cursor.look_at_consumer();
+        self.0.cursor.ours.wrapping_sub(self.0.cursor.theirs)
+    }
+
+    /// Whether the kernel waits for a system call.
+    #[inline]
+    pub(super) fn needs_wakeup(&self) -> bool {
+        let cursor = &self.0.cursor;
+        cursor.shared(cursor.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+
+    /// Times that the kernel's index was off the ring.
+    pub(super) fn faults(&self) -> u64 {
+        self.0.cursor.faults
+    }
+}
+
+impl<T: Copy + FromBytes> ConsumerRing<T> {
+    /// Maps it. The socket has been asked for a ring of `len` slots.
+    pub(super) fn map(socket: &impl AsRawFd, page_offset: u64, offsets: &Offsets, len: u32) -> io::Result<Self> {
+        Ring::map(socket, page_offset, offsets, len).map(Self)
+    }
+
+    /// Takes the oldest slot, looking at the kernel's index only where those known of are used up. It is given back by
+    /// [`ConsumerRing::give_back`].
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<T> {
+        if self.0.cursor.filled() == 0 {
+            self.0.cursor.look_at_producer();
+            if self.0.cursor.filled() == 0 {
+                return None;
+            }
+        }
+        let slot = self.0.slot(self.0.cursor.ours);
+        self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
+        // SAFETY: below the producer's index (4) and inside the ring (2); any bytes are a value (5).
+        Some(unsafe { slot.read_volatile() })
+    }
+
+    /// Gives the kernel back all slots that were taken.
+    #[inline]
+    pub(super) fn give_back(&mut self) {
+        let cursor = &self.0.cursor;
+        cursor.shared(cursor.consumer).store(cursor.ours, Ordering::Release);
+    }
+
+    /// Times that the kernel's index was off the ring.
+    pub(super) fn faults(&self) -> u64 {
+        self.0.cursor.faults
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use core::cell::UnsafeCell;
+    use std::sync::Arc;
+
+    use super::*;
+
+    const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, slots: 192 };
+
+    /// A ring in memory, and the words by which a test plays the kernel.
+    pub(in super::super) struct Played {
+        memory: Arc<[UnsafeCell<u64>]>,
+    }
+
+    impl Played {
+        fn word(&self, offset: u64) -> &AtomicU32 {
+            // SAFETY: inside the memory, aligned, and only ever used as an atomic.
+            unsafe { &*self.memory[offset as usize / 8].get().cast() }
+        }
+
+        pub(in super::super) fn set_producer(&self, index: u32) {
+            self.word(OFFSETS.producer).store(index, Ordering::Release);
+        }
+
+        pub(in super::super) fn set_consumer(&self, index: u32) {
+            self.word(OFFSETS.consumer).store(index, Ordering::Release);
+        }
+
+        pub(in super::super) fn producer(&self) -> u32 {
+            self.word(OFFSETS.producer).load(Ordering::Acquire)
+        }
+
+        pub(in super::super) fn consumer(&self) -> u32 {
+            self.word(OFFSETS.consumer).load(Ordering::Acquire)
+        }
+
+        pub(in super::super) fn write<T: IntoBytes + Copy>(&self, slot: usize, value: T) {
+            let at = OFFSETS.slots as usize / 8 + slot * size_of::<T>() / 8;
+            // SAFETY: one thread plays both sides; the slot is inside the memory.
+            unsafe { self.memory[at].get().cast::<T>().write(value) };
+        }
+
+        pub(in super::super) fn read<T: FromBytes + Copy>(&self, slot: usize) -> T {
+            let at = OFFSETS.slots as usize / 8 + slot * size_of::<T>() / 8;
+            // SAFETY: as for `write`.
+            unsafe { self.memory[at].get().cast::<T>().read() }
+        }
+    }
+
+    fn ring<T: Copy>(len: u32) -> (Ring<T>, Played) {
+        let words = OFFSETS.slots as usize / 8 + len as usize * size_of::<T>() / 8;
+        let memory: Arc<[UnsafeCell<u64>]> = (0..words).map(|_| UnsafeCell::new(0)).collect();
+        let base = NonNull::new(UnsafeCell::raw_get(memory.as_ptr()).cast::<u8>()).unwrap();
+        let ring = Ring::over(base, words * 8, Memory::Heap(Arc::clone(&memory)), &OFFSETS, len).unwrap();
+        (ring, Played { memory })
+    }
+
+    pub(in super::super) fn producer<T: Copy>(len: u32) -> (ProducerRing<T>, Played) {
+        let (ring, kernel) = ring(len);
+        (ProducerRing(ring), kernel)
+    }
+
+    pub(in super::super) fn consumer<T: Copy>(len: u32) -> (ConsumerRing<T>, Played) {
+        let (ring, kernel) = ring(len);
+        (ConsumerRing(ring), kernel)
+    }
+
+    #[test]
+    fn full_ring_has_room_again_when_the_kernel_took_a_slot() {
+        let (mut ring, kernel) = producer::<u64>(4);
+        (0..4).for_each(|value| ring.post(value));
+        assert!(!ring.has_room(1));
+        assert_eq!(kernel.producer(), 0, "nothing is shown before it is published");
+        ring.publish();
+        kernel.set_consumer(1);
+        assert!(ring.has_room(1) && !ring.has_room(2));
+        assert_eq!((kernel.producer(), kernel.read::<u64>(3), ring.untaken()), (4, 3, 3));
+    }
+
+    #[test]
+    fn indices_wrap_at_the_end_of_their_type() {
+        let (mut ring, kernel) = producer::<u64>(2);
+        let start = u32::MAX - 1;
+        (ring.0.cursor.ours, ring.0.cursor.theirs) = (start, start);
+        for step in 0..5u32 {
+            assert!(ring.has_room(2));
+            ring.post(step.into());
+            ring.publish();
+            kernel.set_consumer(start.wrapping_add(step + 1));
+        }
+        assert_eq!((ring.faults(), kernel.producer()), (0, 3));
+    }
+
+    #[test]
+    fn consumer_reads_what_was_published_and_no_more() {
+        let (mut ring, kernel) = consumer::<Desc>(4);
+        assert_eq!(ring.take(), None);
+        let desc = Desc { addr: 384, len: 60, options: MORE };
+        kernel.write(0, desc);
+        kernel.set_producer(1);
+        assert_eq!((ring.take(), ring.take()), (Some(desc), None));
+        assert_eq!(kernel.consumer(), 0);
+        ring.give_back();
+        assert_eq!(kernel.consumer(), 1);
+    }
+
+    #[test]
+    fn index_off_the_ring_is_a_fault_and_moves_nothing() {
+        let (mut ring, kernel) = consumer::<u64>(4);
+        kernel.set_producer(5);
+        assert_eq!((ring.take(), ring.faults()), (None, 1));
+        kernel.set_producer(u32::MAX);
+        assert_eq!((ring.take(), ring.faults()), (None, 2));
+        kernel.set_producer(4);
+        assert_eq!((ring.take(), ring.faults()), (Some(0), 2));
+
+        let (mut ring, kernel) = producer::<u64>(4);
+        (0..4).for_each(|value| ring.post(value));
+        ring.publish();
+        kernel.set_consumer(5);
+        assert!(!ring.has_room(1));
+        assert_eq!(ring.faults(), 1);
+    }
+
+    #[test]
+    fn offsets_outside_the_mapping_are_refused() {
+        let memory: Arc<[UnsafeCell<u64>]> = (0..64).map(|_| UnsafeCell::new(0)).collect();
+        let base = NonNull::new(UnsafeCell::raw_get(memory.as_ptr()).cast::<u8>()).unwrap();
+        let over = |offsets: Offsets, len| {
+            Ring::<u64>::over(base, 512, Memory::Heap(Arc::clone(&memory)), &offsets, len).is_ok()
+        };
+        assert!(over(OFFSETS, 32));
+        assert!(!over(OFFSETS, 64) && !over(OFFSETS, 3));
+        assert!(!over(Offsets { producer: 510, ..OFFSETS }, 4));
+        assert!(!over(Offsets { slots: 193, ..OFFSETS }, 4));
+    }
+}

@@ -1,0 +1,317 @@
+//! The receiving half: descriptors of the rx ring become mbufs, and the fill ring is refilled from the pool.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+
+use super::device::Ways;
+use super::interface::{LinkState, LinkWatch};
+use super::port::Port;
+use super::program::{META_LEN, META_MAGIC};
+use super::ring::{ConsumerRing, Desc, MORE, ProducerRing};
+use super::socket::Statistics;
+use super::steering::TAG_PRESENT;
+use super::sys;
+use super::umem::{Fault, Lent, Umem};
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::{RxQueue, RxState};
+use crate::mem::{BURST_MAX, Burst, Mbuf, Pool, RxInfo};
+use crate::time::{Duration, Instant};
+
+crate::drop_reasons! {
+    /// Why a frame that a rule names does not reach the pipeline.
+    pub enum AfXdpRxDrop {
+        /// The kernel found no buffer in the fill ring (the pool was empty), or the frame fits no chunk.
+        KernelDropped => "kernel_dropped",
+        /// The rx ring was full: the worker did not poll for longer than `rx_ring_len` frames take.
+        RingFull => "rx_ring_full",
+        /// The kernel gave an address that it was not lent.
+        AddressInvalid => "address_invalid",
+        /// The kernel gave bytes that are not inside their chunk.
+        LengthInvalid => "length_invalid",
+        /// The frame came in more buffers than a chain may have.
+        TooManySegments => "too_many_segments",
+    }
+}
+
+/// Buffers of one frame: 9,018 bytes in chunks of 2048 are six, and an skb has no more than 18 parts.
+const SEGMENTS_MAX: usize = 18;
+
+/// Time between two looks at what changes slowly: the link, and what the kernel counted. Three system calls; at 100 ms they
+/// are 30 a second, and an operator who reads counters once a second sees fresh ones.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The receiving half of a queue. A system call is made by the first `receive` (which opens the way for frames), then every
+/// 100 ms of its clock, and in zero-copy mode where the driver asks to be woken.
+pub struct AfXdpRx {
+    port: Arc<Port>,
+    queue: u16,
+    umem: Rc<Umem>,
+    rx: ConsumerRing<Desc>,
+    fill: ProducerRing<u64>,
+    lent: Lent,
+    /// The first buffers of a frame whose last one has not come yet.
+    parts: ArrayVec<Mbuf, SEGMENTS_MAX>,
+    /// The rest of the frame is dropped, its first part was.
+    skipping: bool,
+    zero_copy: bool,
+    connected: bool,
+    next_look: Instant,
+    link: LinkState,
+    watch: LinkWatch,
+    kernel: Statistics,
+    counters: Counters,
+    drops: Drops<AfXdpRxDrop>,
+}
+
+struct Counters {
+    frames: Counter,
+    bytes: Counter,
+    /// System calls that woke the driver.
+    wakeups: Counter,
+    /// Refills that found the pool empty while the kernel wanted buffers.
+    fill_starved: Counter,
+    /// Times that the kernel found the fill ring empty.
+    kernel_fill_empty: Counter,
+    /// Addresses of the fill ring that the kernel refused.
+    kernel_invalid_descs: Counter,
+    /// Times that a ring index of the kernel was off its ring.
+    ring_faults: Counter,
+}
+
+impl AfXdpRx {
+    pub(super) fn new(
+        port: Arc<Port>,
+        queue: u16,
+        umem: Rc<Umem>,
+        (rx, fill): (ConsumerRing<Desc>, ProducerRing<u64>),
+        ways: Ways,
+        watch: LinkWatch,
+        scope: &Scope,
+    ) -> Self {
+        let scope = scope.scope("rx");
+        let counters = Counters {
+            frames: scope.counter("frames", Unit::Frames),
+            bytes: scope.counter("bytes", Unit::Bytes),
+            wakeups: scope.counter("wakeups", Unit::Events),
+            fill_starved: scope.counter("fill_starved", Unit::Events),
+            kernel_fill_empty: scope.counter("kernel_fill_empty", Unit::Events),
+            kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
+            ring_faults: scope.counter("ring_faults", Unit::Events),
+        };
+        Self {
+            queue,
+            rx,
+            fill,
+            lent: Lent::new(umem.geometry()),
+            parts: ArrayVec::new(),
+            skipping: false,
+            zero_copy: ways.zero_copy,
+            connected: false,
+            next_look: Instant::ZERO,
+            link: port.interface.link,
+            watch,
+            kernel: Statistics::default(),
+            counters,
+            drops: scope.drops(),
+            port,
+            umem,
+        }
+    }
+
+    /// Whether frames are received without a copy.
+    pub fn is_zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    /// Brings the counters up to date with what the kernel counted for this socket: one system call. `receive` does it
+    /// every 100 ms.
+    pub fn publish(&mut self) {
+        let Some(now) = Statistics::read(&self.umem) else { return };
+        let before = core::mem::replace(&mut self.kernel, now);
+        self.drops.count_many(AfXdpRxDrop::KernelDropped, now.rx_dropped - before.rx_dropped);
+        self.drops.count_many(AfXdpRxDrop::RingFull, now.rx_ring_full - before.rx_ring_full);
+        self.counters.kernel_fill_empty.add(now.fill_ring_empty - before.fill_ring_empty);
+        self.counters.kernel_invalid_descs.add(now.rx_invalid_descs - before.rx_invalid_descs);
+        self.counters.ring_faults.add(self.rx.faults() + self.fill.faults() - self.counters.ring_faults.get());
+    }
+
+    /// What is not done for every burst.
+    #[cold]
+    fn look(&mut self, pool: &Pool, now: Instant) {
+        self.next_look = now + LOOK_EVERY;
+        self.link = self.watch.look().unwrap_or(self.link);
+        if self.link == LinkState::Gone {
+            self.umem.set_gone();
+        }
+        self.publish();
+        if !self.connected {
+            self.connect(pool);
+        }
+    }
+
+    /// Fills the fill ring, then lets frames come: the other way round the first ones would find no buffer.
+    fn connect(&mut self, pool: &Pool) {
+        while self.lent.count() < self.fill.len() && self.refill(pool) > 0 {}
+        // A queue whose interface is gone connects to nothing, and says so by its state.
+        self.connected = self.port.connect(self.queue, self.umem.socket()).is_ok();
+    }
+
+    /// Lends up to a burst of buffers to the kernel; how many.
+    #[inline]
+    fn refill(&mut self, pool: &Pool) -> usize {
+        let wanted = ((self.fill.len() - self.lent.count()) as usize).min(BURST_MAX);
+        if wanted == 0 {
+            return 0;
+        }
+        assert!(self.umem.is_of(pool), "a queue receives into the pool that it was opened with");
+        let count = wanted.min(pool.available());
+        if count == 0 {
+            self.counters.fill_starved.inc();
+            return 0;
+        }
+        if !self.fill.has_room(count as u32) {
+            return 0;
+        }
+        for mbuf in (0..count).map_while(|_| pool.alloc()) {
+            let addr = self.lent.lend(mbuf);
+            self.fill.post(addr);
+        }
+        self.fill.publish();
+        count
+    }
+
+    /// A driver in zero-copy mode that ran out of buffers wants a system call.
+    #[inline]
+    fn wake_driver(&mut self) {
+        if self.zero_copy && self.fill.needs_wakeup() {
+            self.counters.wakeups.inc();
+            // Nothing can be done about a failure here; the link's state tells.
+            let _ = sys::kick_rx(self.umem.socket());
+        }
+    }
+
+    /// One descriptor: a frame, or part of one. The frame where it is complete.
+    #[inline]
+    fn take(&mut self, desc: &Desc, tags: bool) -> Option<Mbuf> {
+        let taken = self.lent.take_back(desc);
+        if desc.options & MORE != 0 || !self.parts.is_empty() || self.skipping {
+            return self.take_part(taken, desc.options & MORE != 0, tags);
+        }
+        match taken {
+            Ok(mbuf) => Some(if tags { with_tag(mbuf) } else { mbuf }),
+            Err(fault) => {
+                self.drops.count(reason(fault));
+                None
+            }
+        }
+    }
+
+    /// A frame of several buffers: kept until its last one comes, then chained from the back.
+    #[cold]
+    fn take_part(&mut self, taken: Result<Mbuf, Fault>, more: bool, tags: bool) -> Option<Mbuf> {
+        match taken {
+            Ok(mbuf) if self.skipping => mbuf.free(),
+            Ok(mbuf) => {
+                let mbuf = if tags && self.parts.is_empty() { with_tag(mbuf) } else { mbuf };
+                if let Err(full) = self.parts.try_push(mbuf) {
+                    full.element().free();
+                    self.drop_parts(AfXdpRxDrop::TooManySegments);
+                }
+            }
+            Err(_) if self.skipping => {}
+            Err(fault) => self.drop_parts(reason(fault)),
+        }
+        if more {
+            return None;
+        }
+        self.skipping = false;
+        let mut chain = self.parts.pop()?;
+        while let Some(mut mbuf) = self.parts.pop() {
+            mbuf.attach(chain);
+            chain = mbuf;
+        }
+        Some(chain)
+    }
+
+    /// Ends the frame under construction; what is still to come of it is skipped.
+    fn drop_parts(&mut self, reason: AfXdpRxDrop) {
+        self.parts.drain(..).for_each(Mbuf::free);
+        self.skipping = true;
+        self.drops.count(reason);
+    }
+}
+
+fn reason(fault: Fault) -> AfXdpRxDrop {
+    match fault {
+        Fault::Address => AfXdpRxDrop::AddressInvalid,
+        Fault::Length => AfXdpRxDrop::LengthInvalid,
+    }
+}
+
+/// Reads what the program wrote before the frame, and wipes it, so that the buffer's next frame does not inherit it.
+#[inline]
+fn with_tag(mut mbuf: Mbuf) -> Mbuf {
+    let Some(meta) = mbuf.prepend(META_LEN) else { return mbuf };
+    let (magic, word) = meta.split_at_mut(META_LEN / 2);
+    let flow_tag = match (word_of(magic), word_of(word)) {
+        (META_MAGIC, word) if word & TAG_PRESENT != 0 => Some(word & !TAG_PRESENT),
+        _ => None,
+    };
+    magic.fill(0);
+    mbuf.advance(META_LEN);
+    if flow_tag.is_some() {
+        mbuf.set_rx_info(&RxInfo { flow_tag, ..RxInfo::default() });
+    }
+    mbuf
+}
+
+fn word_of(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().map_or(0, |&word| u32::from_ne_bytes(word))
+}
+
+impl RxQueue for AfXdpRx {
+    #[inline]
+    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
+        if now >= self.next_look || !self.connected {
+            self.look(pool, now);
+        }
+        let (limit, tags) = (limit.min(burst.remaining_capacity()), self.port.tags());
+        let (mut received, mut bytes, mut descs) = (0, 0, 0);
+        while received < limit {
+            let Some(desc) = self.rx.take() else { break };
+            descs += 1;
+            if let Some(mbuf) = self.take(&desc, tags) {
+                bytes += mbuf.len() as u64;
+                received += 1;
+                burst.push(mbuf);
+            }
+        }
+        if descs > 0 {
+            self.rx.give_back();
+            self.counters.frames.add(received as u64);
+            self.counters.bytes.add(bytes);
+        }
+        self.refill(pool);
+        self.wake_driver();
+        received
+    }
+
+    fn state(&self) -> RxState {
+        match self.link {
+            LinkState::Up => RxState::Open,
+            LinkState::Down => RxState::LinkDown,
+            LinkState::Gone => RxState::Ended,
+        }
+    }
+}
+
+impl Drop for AfXdpRx {
+    fn drop(&mut self) {
+        // What comes from now on is the kernel's, also while the sending half lives on.
+        self.port.disconnect(self.queue);
+        self.umem.keep(self.parts.drain(..));
+        self.umem.keep(self.lent.take_all());
+    }
+}

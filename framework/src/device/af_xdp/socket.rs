@@ -1,0 +1,256 @@
+//! An AF_XDP socket from its birth to the queue it is bound to, with its four rings. What the driver can do is found out by
+//! trying, best first: without a copy before with one, frames in several buffers before frames in one.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use zerocopy::FromBytes;
+
+use super::error::SetupError;
+use super::holder;
+use super::interface::Interface;
+use super::port::Mode;
+use super::ring::{ConsumerRing, Desc, Offsets, ProducerRing};
+use super::sys;
+use super::umem::Umem;
+use crate::mem::Pool;
+
+/// Whether frames are copied between the driver's buffers and the pool's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Copying {
+    /// Without a copy where the driver can, with one where not.
+    #[default]
+    Auto,
+    /// Without, or not at all.
+    ZeroCopy,
+    /// With a copy, always: the NIC's own rings stay as the kernel has set them up.
+    Copy,
+}
+
+/// A bound socket.
+pub(super) struct Bound {
+    pub(super) umem: Umem,
+    pub(super) rings: Rings,
+    pub(super) zero_copy: bool,
+    pub(super) multi_buffer: bool,
+}
+
+/// The rings of a socket.
+pub(super) struct Rings {
+    pub(super) fill: ProducerRing<u64>,
+    pub(super) completion: ConsumerRing<u64>,
+    pub(super) rx: ConsumerRing<Desc>,
+    pub(super) tx: ProducerRing<Desc>,
+}
+
+/// What to bind.
+pub(super) struct Wanted<'a> {
+    pub(super) interface: &'a Interface,
+    pub(super) queue: u16,
+    pub(super) mode: Mode,
+    pub(super) copying: Copying,
+    pub(super) rx_ring_len: u32,
+    pub(super) tx_ring_len: u32,
+    pub(super) frame_len_max: usize,
+}
+
+/// linux/if_xdp.h: descriptors that one sendto(2) takes in copy mode; 32 where it is not set (Linux 6.17).
+const MAX_TX_SKB_BUDGET: i32 = 9;
+/// The first Linux with frames in several buffers (XDP_USE_SG).
+const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
+
+/// A socket in the calling thread's network namespace, not bound yet.
+pub(super) fn open() -> Result<OwnedFd, SetupError> {
+    sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(|error| match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => SetupError::KernelWithoutXdpSockets,
+        _ => SetupError::system("opening an AF_XDP socket", error),
+    })
+}
+
+/// Binds the first of `sockets` for which the kernel agrees. Each try needs a socket of its own, as one that failed to bind
+/// keeps its rings.
+pub(super) fn bind(mut sockets: Vec<OwnedFd>, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, SetupError> {
+    let tries = tries(wanted, pool.layout().data_room(), has_multi_buffer());
+    let mut last = None;
+    for flags in tries {
+        let Some(socket) = sockets.pop() else { break };
+        let (umem, rings) = prepare(socket, pool, wanted)?;
+        let flags = flags | libc::XDP_USE_NEED_WAKEUP;
+        match sys::bind(umem.socket(), wanted.interface.index, wanted.queue.into(), flags) {
+            Ok(()) => return Ok(bound(umem, rings, flags)),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => last = Some(error),
+            Err(error) => return Err(refused(wanted, error)),
+        }
+    }
+    let name = || wanted.interface.name.clone();
+    Err(match (last, wanted.copying) {
+        (error, Copying::ZeroCopy) => {
+            let error = error.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+            SetupError::NoZeroCopy { interface: name(), error }
+        }
+        (Some(error), _) => SetupError::Binding { interface: name(), queue: wanted.queue, error },
+        (None, _) => SetupError::MtuTooLarge {
+            interface: name(),
+            mtu: wanted.interface.mtu,
+            chunk_len: pool.layout().stride(),
+            data_room: pool.layout().data_room(),
+        },
+    })
+}
+
+/// The most tries that there can be.
+pub(super) const TRIES_MAX: usize = 4;
+
+/// What to ask of the kernel, best first.
+fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -> Vec<u16> {
+    let driver = wanted.interface.driver;
+    let one_buffer_fits = wanted.frame_len_max <= data_room;
+    let mut tries = Vec::with_capacity(TRIES_MAX);
+    let mut add = |copying: u16, multi_buffer: bool| {
+        if multi_buffer && kernel_has_multi_buffer {
+            tries.push(copying | libc::XDP_USE_SG);
+        }
+        if one_buffer_fits {
+            tries.push(copying);
+        }
+    };
+    if wanted.mode == Mode::Native && wanted.copying != Copying::Copy && (driver.zero_copy || !driver.known) {
+        add(libc::XDP_ZEROCOPY, !driver.known || driver.zero_copy_segments_max > 1);
+    }
+    if wanted.copying != Copying::ZeroCopy {
+        add(libc::XDP_COPY, true);
+    }
+    tries
+}
+
+/// Whether this kernel has AF_XDP frames in several buffers.
+pub(super) fn has_multi_buffer() -> bool {
+    kernel_version().is_some_and(|version| version >= MULTI_BUFFER_SINCE)
+}
+
+/// Major and minor of the running kernel.
+pub(super) fn kernel_version() -> Option<(u32, u32)> {
+    parse_version(&std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?)
+}
+
+fn parse_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+fn prepare(socket: OwnedFd, pool: &Pool, wanted: &Wanted<'_>) -> Result<(Umem, Rings), SetupError> {
+    let umem = Umem::register(socket, pool).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOBUFS) => SetupError::MemoryLock { len: pool.layout().region_len(pool.capacity()) },
+        _ => SetupError::system("sharing the pool with the kernel (XDP_UMEM_REG)", error),
+    })?;
+    let rings = rings(umem.socket(), wanted)
+        .map_err(|error| SetupError::system("making the rings of an AF_XDP socket", error))?;
+    // Kernels that do not know the option send 32 frames a call.
+    let _ = sys::set_option(umem.socket(), MAX_TX_SKB_BUDGET, wanted.tx_ring_len);
+    Ok((umem, rings))
+}
+
+/// `struct xdp_mmap_offsets`.
+#[derive(FromBytes)]
+#[repr(C)]
+struct AllOffsets {
+    rx: Offsets,
+    tx: Offsets,
+    fill: Offsets,
+    completion: Offsets,
+}
+
+fn rings(socket: &OwnedFd, wanted: &Wanted<'_>) -> io::Result<Rings> {
+    let (rx_len, tx_len) = (wanted.rx_ring_len, wanted.tx_ring_len);
+    sys::set_option(socket, libc::XDP_UMEM_FILL_RING, rx_len)?;
+    sys::set_option(socket, libc::XDP_UMEM_COMPLETION_RING, tx_len)?;
+    sys::set_option(socket, libc::XDP_RX_RING, rx_len)?;
+    sys::set_option(socket, libc::XDP_TX_RING, tx_len)?;
+    let at: AllOffsets = sys::option(socket, libc::XDP_MMAP_OFFSETS)?;
+    Ok(Rings {
+        fill: ProducerRing::map(socket, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fill, rx_len)?,
+        completion: ConsumerRing::map(socket, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &at.completion, tx_len)?,
+        rx: ConsumerRing::map(socket, libc::XDP_PGOFF_RX_RING as u64, &at.rx, rx_len)?,
+        tx: ProducerRing::map(socket, libc::XDP_PGOFF_TX_RING as u64, &at.tx, tx_len)?,
+    })
+}
+
+fn bound(umem: Umem, rings: Rings, flags: u16) -> Bound {
+    let has = |flag| flags & flag != 0;
+    let zero_copy = has(libc::XDP_ZEROCOPY);
+    umem.set_zero_copy(zero_copy);
+    Bound { umem, rings, zero_copy, multi_buffer: has(libc::XDP_USE_SG) }
+}
+
+fn refused(wanted: &Wanted<'_>, error: io::Error) -> SetupError {
+    let (interface, queue) = (wanted.interface.name.clone(), wanted.queue);
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => {
+            SetupError::QueueBusy { interface, queue, holder: holder::of_queue(wanted.interface.index) }
+        }
+        Some(libc::ENODEV | libc::ENXIO) => SetupError::NoInterface { interface },
+        Some(libc::EPERM | libc::EACCES) => SetupError::NoPermission { doing: "binding an AF_XDP socket" },
+        _ => SetupError::Binding { interface, queue, error },
+    }
+}
+
+/// `struct xdp_statistics`: what the kernel counted for a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes)]
+#[repr(C)]
+pub(super) struct Statistics {
+    /// Frames without a buffer in the fill ring, or too long.
+    pub(super) rx_dropped: u64,
+    /// Addresses in the fill ring that are no chunks.
+    pub(super) rx_invalid_descs: u64,
+    pub(super) tx_invalid_descs: u64,
+    pub(super) rx_ring_full: u64,
+    /// Times that the fill ring was empty.
+    pub(super) fill_ring_empty: u64,
+    /// Times that the tx ring was empty.
+    pub(super) tx_ring_empty: u64,
+}
+
+impl Statistics {
+    /// As they are now: one system call. `None` where the interface is gone.
+    pub(super) fn read(umem: &Umem) -> Option<Self> {
+        sys::option(umem.socket(), libc::XDP_STATISTICS).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
+
+    const ZC: u16 = libc::XDP_ZEROCOPY;
+    const COPY: u16 = libc::XDP_COPY;
+    const SG: u16 = libc::XDP_USE_SG;
+
+    fn check(driver: DriverFeatures, mode: Mode, copying: Copying, frame_len_max: usize, expected: &[u16]) {
+        let interface = Interface { index: 1, name: "eth0".into(), mtu: 1500, link: LinkState::Up, queues: 1, driver };
+        let wanted =
+            Wanted { interface: &interface, queue: 0, mode, copying, rx_ring_len: 64, tx_ring_len: 64, frame_len_max };
+        assert_eq!(tries(&wanted, 1664, true), expected, "{driver:?} {mode:?} {copying:?} {frame_len_max}");
+        assert!(expected.len() <= TRIES_MAX);
+    }
+
+    #[test]
+    fn best_way_is_tried_first_and_impossible_ones_never() {
+        let unknown = DriverFeatures::default();
+        let plain = DriverFeatures { known: true, native: true, ..unknown };
+        let zero_copy = DriverFeatures { zero_copy: true, zero_copy_segments_max: 1, ..plain };
+        check(unknown, Mode::Native, Copying::Auto, 1518, &[ZC | SG, ZC, COPY | SG, COPY]);
+        check(zero_copy, Mode::Native, Copying::Auto, 1518, &[ZC, COPY | SG, COPY]);
+        check(zero_copy, Mode::Native, Copying::ZeroCopy, 9018, &[]);
+        check(zero_copy, Mode::Generic, Copying::Auto, 1518, &[COPY | SG, COPY]);
+        check(plain, Mode::Native, Copying::Auto, 9018, &[COPY | SG]);
+        check(plain, Mode::Native, Copying::ZeroCopy, 1518, &[]);
+    }
+
+    #[test]
+    fn version_is_read_from_any_release() {
+        assert_eq!(parse_version("6.18.44-fc-v657\n"), Some((6, 18)));
+        assert_eq!(parse_version("5.10.0"), Some((5, 10)));
+        assert_eq!(parse_version("unknown"), None);
+    }
+}

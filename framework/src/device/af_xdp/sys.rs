@@ -1,0 +1,173 @@
+//! The system calls of sockets: AF_XDP for frames, netlink and ioctl(2) for what is known of an interface.
+//!
+//! `unsafe`, because libc's functions take addresses.
+//!
+//! Invariants:
+//! 1. Every address comes from a reference or slice that is borrowed until the call has returned, and the length beside it is
+//!    the one of what it points to.
+//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//! 3. A descriptor that the kernel returns is new and has no other owner.
+
+use core::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use crate::mem::Region;
+
+/// `struct xdp_umem_reg`.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct UmemReg {
+    addr: u64,
+    len: u64,
+    chunk_len: u32,
+    headroom: u32,
+    flags: u32,
+    tx_metadata_len: u32,
+}
+
+/// `struct sockaddr_xdp`.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct XdpAddress {
+    family: u16,
+    flags: u16,
+    ifindex: u32,
+    queue: u32,
+    shared_umem_fd: u32,
+}
+
+/// A new socket that programs started by us do not inherit.
+pub(super) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: no address is passed.
+    let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: new (3).
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets an option of an AF_XDP socket.
+pub(super) fn set_option(socket: &OwnedFd, option: c_int, value: u32) -> io::Result<()> {
+    set(socket, option, &value)
+}
+
+fn set<T: IntoBytes + Immutable>(socket: &OwnedFd, option: c_int, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is borrowed for the call, with its own length (1).
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, (&raw const *value).cast(), len) })
+        .map(drop)
+}
+
+/// Reads an option of an AF_XDP socket. Older kernels know fewer fields: the rest stays zero.
+pub(super) fn option<T: FromBytes + FromZeros>(socket: &OwnedFd, option: c_int) -> io::Result<T> {
+    let mut value = T::new_zeroed();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: value and length are borrowed mutably for the call (1), and any bytes are a `T` (2).
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, (&raw mut value).cast(), &raw mut len)
+    })?;
+    Ok(value)
+}
+
+/// Makes `len` bytes of `region` the umem of an AF_XDP socket.
+///
+/// # Safety
+/// From now on the kernel writes into chunks that the fill ring names. The region outlives the socket, and nobody else
+/// reads or writes a chunk while the kernel has it.
+pub(super) unsafe fn register_umem(
+    socket: &OwnedFd,
+    region: &Region,
+    len: usize,
+    chunk_len: usize,
+    headroom: usize,
+) -> io::Result<()> {
+    assert!(len <= region.len(), "a umem lies inside its region");
+    let request = UmemReg {
+        addr: region.base().as_ptr() as u64,
+        len: len as u64,
+        chunk_len: chunk_len as u32,
+        headroom: headroom as u32,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    set(socket, libc::XDP_UMEM_REG, &request)
+}
+
+/// Binds an AF_XDP socket to a queue.
+pub(super) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
+    let address = XdpAddress { family: libc::AF_XDP as u16, flags, ifindex, queue, shared_umem_fd: 0 };
+    let len = size_of::<XdpAddress>() as libc::socklen_t;
+    // SAFETY: the address is borrowed for the call, with its own length (1).
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
+}
+
+/// Lets the kernel work on the tx ring. Never waits.
+pub(super) fn kick_tx(socket: &OwnedFd) -> io::Result<()> {
+    // SAFETY: no bytes and no address are passed.
+    let sent =
+        unsafe { libc::sendto(socket.as_raw_fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
+    check(sent as c_int).map(drop)
+}
+
+/// Lets the kernel work on the fill ring. Never waits.
+pub(super) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
+    let none = core::ptr::null_mut();
+    // SAFETY: no room for bytes and no address are passed.
+    let received = unsafe { libc::recvfrom(socket.as_raw_fd(), none, 0, libc::MSG_DONTWAIT, none.cast(), none.cast()) };
+    check(received as c_int).map(drop)
+}
+
+/// Sends a message.
+pub(super) fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the bytes are borrowed for the call, with their own length (1).
+    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    check(sent as c_int).map(drop)
+}
+
+/// Receives a message; its length.
+pub(super) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the bytes are borrowed mutably for the call, with their own length (1, 2).
+    let received = unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
+}
+
+/// `struct ethtool_channels`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes)]
+#[repr(C)]
+pub(super) struct Channels {
+    command: u32,
+    max: [u32; 4],
+    pub(super) rx: u32,
+    pub(super) tx: u32,
+    pub(super) other: u32,
+    pub(super) combined: u32,
+}
+
+/// `struct ifreq` with an address in it.
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; libc::IFNAMSIZ],
+    data: *mut Channels,
+    rest: [u64; 2],
+}
+
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// How many queues an interface has in use, as `ethtool -l` says. `socket` is any socket of the network namespace.
+pub(super) fn channels(socket: &OwnedFd, interface: &str) -> io::Result<Channels> {
+    let mut channels = Channels::new_zeroed();
+    channels.command = ETHTOOL_GCHANNELS;
+    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], data: &raw mut channels, rest: [0; 2] };
+    // The last byte stays zero.
+    let len = interface.len().min(libc::IFNAMSIZ - 1);
+    request.name[..len].copy_from_slice(&interface.as_bytes()[..len]);
+    // SAFETY: request and channels are borrowed mutably for the call (1), which writes nothing but plain data (2).
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) })?;
+    Ok(channels)
+}
+
+fn check(value: c_int) -> io::Result<c_int> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}

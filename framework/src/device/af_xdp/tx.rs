@@ -1,0 +1,306 @@
+//! The sending half: mbufs become descriptors of the tx ring, and come home with the completion ring.
+
+use std::io;
+use std::rc::Rc;
+
+use arrayvec::ArrayVec;
+
+use super::in_flight::{Completed, InFlight};
+use super::ring::{ConsumerRing, Desc, MORE, ProducerRing};
+use super::socket::Statistics;
+use super::sys;
+use super::umem::Umem;
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::{Offload, TxQueue};
+use crate::mem::Mbuf;
+use crate::time::{Duration, Instant};
+
+crate::drop_reasons! {
+    /// Why a posted frame does not leave.
+    pub enum AfXdpTxDrop {
+        /// Longer than the interface's frames.
+        TooLong => "too_long",
+        /// Shorter than an Ethernet header.
+        TooShort => "too_short",
+        /// A chain of more buffers than kernel or driver take.
+        TooManySegments => "too_many_segments",
+        /// Asks for a checksum, segmentation or a VLAN tag, which AF_XDP does not do.
+        OffloadUnsupported => "offload_unsupported",
+        /// Bytes that are not in the pool that the queue was opened with.
+        ForeignBuffer => "foreign_buffer",
+        /// In flight when the interface went away.
+        InterfaceGone => "interface_gone",
+    }
+}
+
+/// Descriptors of a frame.
+const SEGMENTS_MAX: usize = 17;
+/// Frames that sendto(2) takes from the tx ring in copy mode where the kernel knows no other number (TX_BATCH_SIZE).
+const KICK_BATCH: u32 = 32;
+/// Completions that one `reap` takes: bounded work, and more than a turn of the loop posts.
+const REAP_MAX: usize = 256;
+/// Calls by which a dropped half gets its last frames out.
+const LAST_KICKS: usize = 64;
+/// As for the receiving half.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const ETHERNET_LEN: usize = 14;
+
+/// The sending half of a queue. `ring_doorbell` makes a system call where the kernel asks for one: in copy mode once for all that
+/// was posted (once for 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps.
+pub struct AfXdpTx {
+    umem: Rc<Umem>,
+    tx: ProducerRing<Desc>,
+    completion: ConsumerRing<u64>,
+    in_flight: InFlight,
+    frame_len_max: usize,
+    segments_max: usize,
+    unpublished: bool,
+    next_look: Instant,
+    kernel: Statistics,
+    counters: Counters,
+    drops: Drops<AfXdpTxDrop>,
+}
+
+struct Counters {
+    frames: Counter,
+    bytes: Counter,
+    ring_full: Counter,
+    /// System calls that set the kernel to work.
+    kicks: Counter,
+    /// Those that it refused: the link is down, or the driver's ring is full. They are made again with the next doorbell.
+    kicks_refused: Counter,
+    /// Completions of an address that was not in flight.
+    completions_invalid: Counter,
+    /// Descriptors that the kernel refused.
+    kernel_invalid_descs: Counter,
+    kernel_ring_empty: Counter,
+    ring_faults: Counter,
+}
+
+impl AfXdpTx {
+    pub(super) fn new(
+        umem: Rc<Umem>,
+        (tx, completion): (ProducerRing<Desc>, ConsumerRing<u64>),
+        frame_len_max: usize,
+        segments_max: usize,
+        scope: &Scope,
+    ) -> Self {
+        let scope = scope.scope("tx");
+        let counters = Counters {
+            frames: scope.counter("frames", Unit::Frames),
+            bytes: scope.counter("bytes", Unit::Bytes),
+            ring_full: scope.counter("ring_full", Unit::Events),
+            kicks: scope.counter("kicks", Unit::Events),
+            kicks_refused: scope.counter("kicks_refused", Unit::Events),
+            completions_invalid: scope.counter("completions_invalid", Unit::Events),
+            kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
+            kernel_ring_empty: scope.counter("kernel_ring_empty", Unit::Events),
+            ring_faults: scope.counter("ring_faults", Unit::Events),
+        };
+        Self {
+            in_flight: InFlight::new(umem.geometry(), tx.len()),
+            umem,
+            tx,
+            completion,
+            frame_len_max,
+            segments_max: segments_max.min(SEGMENTS_MAX),
+            unpublished: false,
+            next_look: Instant::ZERO,
+            kernel: Statistics::default(),
+            counters,
+            drops: scope.drops(),
+        }
+    }
+
+    /// Buffers that a frame may have.
+    pub fn segments_max(&self) -> usize {
+        self.segments_max
+    }
+
+    /// Brings the counters up to date with what the kernel counted for this socket: one system call. `ring_doorbell` does it
+    /// every 100 ms.
+    pub fn publish(&mut self) {
+        let Some(now) = Statistics::read(&self.umem) else { return };
+        let before = core::mem::replace(&mut self.kernel, now);
+        self.counters.kernel_invalid_descs.add(now.tx_invalid_descs - before.tx_invalid_descs);
+        self.counters.kernel_ring_empty.add(now.tx_ring_empty - before.tx_ring_empty);
+        self.counters.ring_faults.add(self.tx.faults() + self.completion.faults() - self.counters.ring_faults.get());
+    }
+
+    /// Ends a frame that can never be sent.
+    #[cold]
+    fn refuse(&mut self, mbuf: Mbuf, reason: AfXdpTxDrop) -> Result<(), Mbuf> {
+        self.drops.count(reason);
+        mbuf.free();
+        Ok(())
+    }
+
+    #[cold]
+    fn full(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        self.counters.ring_full.inc();
+        Err(mbuf)
+    }
+
+    /// A frame of several buffers: a descriptor each, all but the last saying that more follow.
+    fn post_chain(&mut self, mbuf: Mbuf, len: usize) -> Result<(), Mbuf> {
+        let mut descs = ArrayVec::<Desc, SEGMENTS_MAX>::new();
+        for segment in mbuf.segments().filter(|segment| !segment.is_empty()) {
+            let Some(addr) = self.umem.geometry().addr_of(segment) else {
+                return self.refuse(mbuf, AfXdpTxDrop::ForeignBuffer);
+            };
+            if descs.len() == self.segments_max {
+                return self.refuse(mbuf, AfXdpTxDrop::TooManySegments);
+            }
+            descs.push(Desc { addr, len: segment.len() as u32, options: MORE });
+        }
+        if let Some(last) = descs.last_mut() {
+            last.options = 0;
+        }
+        if self.in_flight.room() < descs.len() || !self.tx.has_room(descs.len() as u32) {
+            return self.full(mbuf);
+        }
+        let addrs: ArrayVec<u64, SEGMENTS_MAX> = descs.iter().map(|desc| desc.addr).collect();
+        descs.into_iter().for_each(|desc| self.tx.post(desc));
+        self.posted(mbuf, len, &addrs);
+        Ok(())
+    }
+
+    #[inline]
+    fn posted(&mut self, mbuf: Mbuf, len: usize, addrs: &[u64]) {
+        self.in_flight.post(mbuf, addrs);
+        self.unpublished = true;
+        self.counters.frames.inc();
+        self.counters.bytes.add(len as u64);
+    }
+
+    /// Lets the kernel take what is in the ring, for as long as it asks for it and takes some.
+    fn kick(&mut self) {
+        let mut left = self.tx.untaken();
+        for _ in 0..=left / KICK_BATCH {
+            if left == 0 || !self.tx.needs_wakeup() {
+                return;
+            }
+            self.counters.kicks.inc();
+            if let Err(error) = sys::kick_tx(self.umem.socket()) {
+                self.kick_refused(&error);
+            }
+            let still_left = self.tx.untaken();
+            if still_left >= left {
+                return;
+            }
+            left = still_left;
+        }
+    }
+
+    #[cold]
+    fn kick_refused(&mut self, error: &io::Error) {
+        match error.raw_os_error() {
+            // The kernel stopped after its batch; the loop goes on.
+            Some(libc::EAGAIN) => {}
+            // Not bound any more: the interface was removed, or moved to another network namespace.
+            Some(libc::ENXIO | libc::ENODEV) => self.umem.set_gone(),
+            _ => self.counters.kicks_refused.inc(),
+        }
+    }
+
+    /// The kernel will complete nothing any more: what is in flight comes home as lost.
+    #[cold]
+    fn abandon(&mut self) -> usize {
+        let frames = self.in_flight.frames();
+        self.drops.count_many(AfXdpTxDrop::InterfaceGone, frames as u64);
+        self.in_flight.take_all().into_iter().for_each(Mbuf::free);
+        frames
+    }
+}
+
+impl TxQueue for AfXdpTx {
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        let len = mbuf.len();
+        if len > self.frame_len_max {
+            return self.refuse(mbuf, AfXdpTxDrop::TooLong);
+        }
+        if len < ETHERNET_LEN {
+            return self.refuse(mbuf, AfXdpTxDrop::TooShort);
+        }
+        if offload.ip_checksum || offload.l4_checksum || offload.segment_len.is_some() || offload.vlan.is_some() {
+            return self.refuse(mbuf, AfXdpTxDrop::OffloadUnsupported);
+        }
+        if !mbuf.is_linear() {
+            return self.post_chain(mbuf, len);
+        }
+        let Some(addr) = self.umem.geometry().addr_of(mbuf.bytes()) else {
+            return self.refuse(mbuf, AfXdpTxDrop::ForeignBuffer);
+        };
+        if self.in_flight.room() == 0 || !self.tx.has_room(1) {
+            return self.full(mbuf);
+        }
+        self.tx.post(Desc { addr, len: len as u32, options: 0 });
+        self.posted(mbuf, len, &[addr]);
+        Ok(())
+    }
+
+    #[inline]
+    fn ring_doorbell(&mut self, now: Instant) {
+        if self.unpublished {
+            self.tx.publish();
+            self.unpublished = false;
+        }
+        if self.in_flight.frames() > 0 {
+            self.kick();
+        }
+        if now >= self.next_look {
+            self.next_look = now + LOOK_EVERY;
+            self.publish();
+        }
+    }
+
+    #[inline]
+    fn reap(&mut self) -> usize {
+        if self.in_flight.frames() == 0 {
+            return 0;
+        }
+        if self.umem.is_gone() {
+            return self.abandon();
+        }
+        let (mut frames, mut taken) = (0, 0);
+        while taken < REAP_MAX {
+            let Some(addr) = self.completion.take() else { break };
+            taken += 1;
+            match self.in_flight.complete(addr) {
+                Completed::Frame => frames += 1,
+                Completed::Part => {}
+                Completed::Unknown => self.counters.completions_invalid.inc(),
+            }
+        }
+        if taken > 0 {
+            self.completion.give_back();
+        }
+        frames
+    }
+
+    /// Frames of one buffer. Takes home what was sent, as room comes from that only.
+    fn room(&mut self) -> usize {
+        self.reap();
+        self.in_flight.room()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight.frames()
+    }
+}
+
+impl Drop for AfXdpTx {
+    /// What was posted leaves as far as the kernel takes it.
+    fn drop(&mut self) {
+        self.tx.publish();
+        for _ in 0..LAST_KICKS {
+            if self.tx.untaken() == 0 || self.umem.is_gone() {
+                break;
+            }
+            self.kick();
+        }
+        self.reap();
+        self.umem.keep(self.in_flight.take_all().into_iter());
+    }
+}

@@ -1,0 +1,305 @@
+//! The memory that kernel and worker share: the region of the worker's pool, cut into the pool's own buffers.
+//!
+//! ```text
+//!  chunk   | metadata 128 | kernel's headroom 256 | frame ...             |
+//!          ^ address in the fill ring             ^ address in a descriptor
+//! ```
+//!
+//! The umem is registered with a headroom of the metadata's length, so the kernel writes behind it.
+//!
+//! `unsafe`, because registering memory lets the kernel write into it.
+//!
+//! Invariants:
+//! 1. The socket is closed before the region may go: both are here, and `drop` closes first.
+//! 2. A chunk that the kernel has is an mbuf that nobody else can reach: it is in [`Lent`] or in the sender's
+//!    [`InFlight`](super::in_flight::InFlight), which give it out only when the kernel has given it back, or, when the
+//!    halves of a queue are dropped, in `leftovers` here until the socket is closed.
+
+use core::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::ring::Desc;
+use super::sys;
+use crate::mem::{Layout, METADATA_LEN, Mbuf, Pool, Region};
+
+/// An AF_XDP socket with its memory.
+pub(super) struct Umem {
+    /// `None` once it is closed.
+    socket: Option<OwnedFd>,
+    region: Arc<Region>,
+    geometry: Geometry,
+    zero_copy: Cell<bool>,
+    /// The interface is gone: the kernel will neither receive nor send again.
+    gone: Cell<bool>,
+    leftovers: RefCell<Vec<Mbuf>>,
+}
+
+/// How addresses become chunks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Geometry {
+    base: usize,
+    chunks: usize,
+    /// Chunks are a power of two apart.
+    shift: u32,
+    /// From the start of a chunk to where the kernel puts a frame.
+    data_offset: usize,
+}
+
+impl Umem {
+    /// Registers the region of `pool` with `socket`.
+    pub(super) fn register(socket: OwnedFd, pool: &Pool) -> io::Result<Self> {
+        let region = Arc::clone(pool.region());
+        let geometry = Geometry::of(pool);
+        let len = geometry.chunks << geometry.shift;
+        // SAFETY: the region is kept until the socket is closed (1), and a chunk that the kernel has is in nobody else's
+        // hands (2).
+        unsafe { sys::register_umem(&socket, &region, len, 1 << geometry.shift, METADATA_LEN) }?;
+        Ok(Self {
+            socket: Some(socket),
+            region,
+            geometry,
+            zero_copy: Cell::new(false),
+            gone: Cell::new(false),
+            leftovers: RefCell::default(),
+        })
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        self.socket.as_ref().expect("the socket is closed by drop only")
+    }
+
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub(super) fn is_of(&self, pool: &Pool) -> bool {
+        Arc::ptr_eq(&self.region, pool.region())
+    }
+
+    pub(super) fn set_zero_copy(&self, zero_copy: bool) {
+        self.zero_copy.set(zero_copy);
+    }
+
+    pub(super) fn set_gone(&self) {
+        self.gone.set(true);
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.get()
+    }
+
+    /// Keeps mbufs that the kernel may still have until the socket is closed.
+    pub(super) fn keep(&self, mbufs: impl Iterator<Item = Mbuf>) {
+        self.leftovers.borrow_mut().extend(mbufs);
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // In copy mode the kernel touches no chunk after close(2) has returned: net/xdp/xsk.c unbinds and waits for a grace
+        // period. A driver in zero-copy mode is stopped later, by a work queue, and may write until then: its chunks never go
+        // home, and the pool, which notices, leaves its region behind.
+        drop(self.socket.take());
+        for mbuf in self.leftovers.get_mut().drain(..) {
+            if self.zero_copy.get() { core::mem::forget(mbuf) } else { mbuf.free() }
+        }
+    }
+}
+
+impl Geometry {
+    pub(super) fn of(pool: &Pool) -> Self {
+        let layout = pool.layout();
+        Self {
+            base: pool.region().base().as_ptr() as usize,
+            chunks: pool.capacity(),
+            shift: layout.stride().trailing_zeros(),
+            data_offset: layout.stride() - layout.data_room(),
+        }
+    }
+
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    /// The chunk that an address of the umem lies in; `None` outside.
+    #[inline]
+    pub(super) fn chunk(&self, addr: u64) -> Option<usize> {
+        let chunk = usize::try_from(addr >> self.shift).ok()?;
+        (chunk < self.chunks).then_some(chunk)
+    }
+
+    /// The address of `bytes` for a descriptor; `None` where they are not inside one chunk.
+    #[inline]
+    pub(super) fn addr_of(&self, bytes: &[u8]) -> Option<u64> {
+        let addr = (bytes.as_ptr() as usize).checked_sub(self.base)? as u64;
+        self.chunk(addr)?;
+        (self.offset(addr) + bytes.len() <= 1 << self.shift).then_some(addr)
+    }
+
+    #[inline]
+    fn offset(&self, addr: u64) -> usize {
+        addr as usize & ((1 << self.shift) - 1)
+    }
+}
+
+/// Whether buffers of this layout are chunks that the kernel takes.
+pub(super) fn is_umem_layout(layout: Layout) -> bool {
+    matches!(layout.stride(), 2048 | 4096) && layout == Layout::umem(layout.stride())
+}
+
+/// What is wrong with a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The address lies outside the umem, or in a chunk that the kernel was not lent.
+    Address,
+    /// The bytes reach into the metadata or out of the chunk. The buffer has gone home.
+    Length,
+}
+
+/// The chunks that the kernel has to receive into.
+pub(super) struct Lent {
+    geometry: Geometry,
+    /// For each chunk its mbuf, empty, while the kernel has it.
+    mbufs: Box<[Option<Mbuf>]>,
+    count: u32,
+}
+
+impl Lent {
+    pub(super) fn new(geometry: Geometry) -> Self {
+        Self { geometry, mbufs: (0..geometry.chunks).map(|_| None).collect(), count: 0 }
+    }
+
+    /// Chunks that the kernel has.
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Notes that the kernel gets the chunk of a fresh mbuf; its address for the fill ring. Panics where the mbuf is of
+    /// another region: the caller has compared the pools.
+    #[inline]
+    pub(super) fn lend(&mut self, mbuf: Mbuf) -> u64 {
+        let addr = self.geometry.addr_of(mbuf.bytes()).expect("an mbuf of the umem's own pool");
+        let chunk = addr as usize >> self.geometry.shift;
+        debug_assert!(self.mbufs[chunk].is_none(), "a chunk that comes from the pool is not with the kernel");
+        self.mbufs[chunk] = Some(mbuf);
+        self.count += 1;
+        (chunk << self.geometry.shift) as u64
+    }
+
+    /// The mbuf of a received frame, or part of one. All that the kernel says is checked: a chunk that it was lent, bytes
+    /// behind the metadata and inside the chunk.
+    #[inline]
+    pub(super) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, Fault> {
+        let mbuf = self.geometry.chunk(desc.addr).and_then(|chunk| self.mbufs[chunk].take());
+        let Some(mut mbuf) = mbuf else { return Err(Fault::Address) };
+        self.count -= 1;
+        let (offset, len) = (self.geometry.offset(desc.addr), desc.len as usize);
+        if offset == self.geometry.data_offset && mbuf.append(len).is_some() {
+            return Ok(mbuf);
+        }
+        if offset < METADATA_LEN || offset + len > 1 << self.geometry.shift {
+            mbuf.free();
+            return Err(Fault::Length);
+        }
+        place(&mut mbuf, self.geometry.data_offset, offset, len);
+        Ok(mbuf)
+    }
+
+    /// All mbufs, as the kernel is gone or going.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Mbuf> + '_ {
+        self.count = 0;
+        self.mbufs.iter_mut().filter_map(Option::take)
+    }
+}
+
+/// Makes an empty mbuf, whose data begins at `data_offset` of its chunk, show `len` bytes from `offset`, where a driver with
+/// a headroom of its own has put them. The caller has checked that they are inside.
+#[cold]
+fn place(mbuf: &mut Mbuf, data_offset: usize, offset: usize, len: usize) {
+    let fits = "the bytes are inside the chunk";
+    if offset < data_offset {
+        let before = data_offset - offset;
+        mbuf.prepend(before).expect(fits);
+        mbuf.append(len.saturating_sub(before)).expect(fits);
+        mbuf.trim_to(len);
+    } else {
+        mbuf.append(offset - data_offset + len).expect(fits);
+        mbuf.advance(offset - data_offset);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNKS: usize = 4;
+
+    fn pool() -> Pool {
+        let layout = Layout::umem(2048);
+        Pool::new(Arc::new(Region::heap(layout.region_len(CHUNKS)).unwrap()), layout).unwrap()
+    }
+
+    /// What becomes of a descriptor while chunk 0 is lent: offset in the chunk and bytes, or the fault. No buffer is lost.
+    fn check(addr: u64, len: u32, expected: Result<(usize, usize), Fault>) {
+        let pool = pool();
+        let mut lent = Lent::new(Geometry::of(&pool));
+        assert_eq!(lent.lend(pool.alloc().unwrap()), 0);
+        let taken = lent.take_back(&Desc { addr, len, options: 0 }).map(|mbuf| {
+            let seen = (mbuf.data_ptr() as usize - pool.region().base().as_ptr() as usize, mbuf.len());
+            mbuf.free();
+            seen
+        });
+        assert_eq!(taken, expected, "address {addr}, length {len}");
+        lent.take_all().for_each(Mbuf::free);
+        assert_eq!((pool.in_use(), pool.unnamed(), lent.count()), (0, 0, 0));
+    }
+
+    #[test]
+    fn address_outside_the_umem_or_of_a_chunk_not_lent_is_refused() {
+        for addr in [2048 + 384, 4 * 2048, 4 * 2048 + 384, u64::MAX, 1 << 40] {
+            check(addr, 60, Err(Fault::Address));
+        }
+    }
+
+    #[test]
+    fn bytes_outside_the_data_of_a_chunk_are_refused() {
+        check(384, 1665, Err(Fault::Length));
+        check(384, u32::MAX, Err(Fault::Length));
+        check(0, 60, Err(Fault::Length));
+        check(127, 60, Err(Fault::Length));
+        check(2047, 2, Err(Fault::Length));
+    }
+
+    #[test]
+    fn frame_is_found_wherever_the_driver_put_it() {
+        check(384, 1664, Ok((384, 1664)));
+        check(384, 0, Ok((384, 0)));
+        check(128, 60, Ok((128, 60)));
+        check(128, 1920, Ok((128, 1920)));
+        check(1024, 1024, Ok((1024, 1024)));
+    }
+
+    #[test]
+    fn chunk_that_comes_back_twice_is_refused() {
+        let pool = pool();
+        let mut lent = Lent::new(Geometry::of(&pool));
+        lent.lend(pool.alloc().unwrap());
+        let desc = Desc { addr: 384, len: 60, options: 0 };
+        lent.take_back(&desc).unwrap().free();
+        assert_eq!(lent.take_back(&desc).map(Mbuf::free), Err(Fault::Address));
+    }
+
+    #[test]
+    fn foreign_bytes_have_no_address() {
+        let (pool, other) = (pool(), pool());
+        let geometry = Geometry::of(&pool);
+        let (own, foreign) = (pool.alloc_copy(&[1; 60]).unwrap(), other.alloc_copy(&[1; 60]).unwrap());
+        assert_eq!(geometry.addr_of(own.bytes()), Some(384));
+        assert_eq!(geometry.addr_of(foreign.bytes()), None);
+        own.free();
+        foreign.free();
+    }
+}

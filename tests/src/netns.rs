@@ -1,0 +1,147 @@
+//! Network namespaces for tests that need live ports: made under names that say whose they are, entered by single threads,
+//! removed when the test ends. What a killed run left behind is removed by the next one.
+//!
+//! Entering a namespace is `setns(2)`, for which the standard library has no call.
+//!
+//! Invariants:
+//! 1. Descriptors passed to system calls are open: they are borrowed from a `File` for the call. No addresses are passed.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where iproute2 keeps the names.
+const DIRECTORY: &str = "/run/netns";
+/// What our names begin with; then the process id, a dash and a number.
+const PREFIX: &str = "wirepath-";
+
+/// A network namespace of this test. Dropping it removes it, and with it the interfaces in it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace whose loopback is up and that speaks no IPv6, so that nothing moves that a test did not send.
+    ///
+    /// # Errors
+    /// In words, where the machine does not let us: no root, no iproute2.
+    pub fn new() -> Result<Self, String> {
+        static CLEANED: Once = Once::new();
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        CLEANED.call_once(remove_those_of_the_dead);
+        let name = format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        ip(&["netns", "add", &name])?;
+        let namespace = Self { name };
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        namespace.run(|| {
+            for scope in ["all", "default"] {
+                // A kernel without IPv6 is quiet anyway.
+                let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
+            }
+        });
+        Ok(namespace)
+    }
+
+    /// Its name, as `ip netns` shows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `ip` in the namespace.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn ip(&self, arguments: &[&str]) -> Result<String, String> {
+        ip(&[&["-n", self.name.as_str()], arguments].concat())
+    }
+
+    /// Runs a program in the namespace and waits for it.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn command(&self, program: &str, arguments: &[&str]) -> io::Result<Output> {
+        let inside = ["netns", "exec", self.name.as_str(), program];
+        Command::new("ip").args(inside).args(arguments).output()
+    }
+
+    /// Makes a veth pair: `here` in this namespace, `there` in `other`, which may be this one. Both are up.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn veth(&self, here: &str, other: &Self, there: &str) -> Result<(), String> {
+        self.ip(&["link", "add", here, "type", "veth", "peer", "name", there, "netns", &other.name])?;
+        self.ip(&["link", "set", here, "up"])?;
+        other.ip(&["link", "set", there, "up"])?;
+        Ok(())
+    }
+
+    /// Runs `act` on a thread of its own inside the namespace, and hands back what it returns. A panic in it is the
+    /// caller's.
+    pub fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let entered = scope.spawn(|| {
+                self.enter().expect("the namespace of this test can be entered");
+                act()
+            });
+            match entered.join() {
+                Ok(value) => value,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// Moves the calling thread into the namespace, for good.
+    ///
+    /// # Errors
+    /// The namespace is gone, or we are not root.
+    pub fn enter(&self) -> io::Result<()> {
+        enter(&self.name)
+    }
+
+    /// Removes the namespace now, interfaces included.
+    pub fn remove(self) {}
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // One that a test has removed itself is as good as removed.
+        let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
+/// Moves the calling thread into the namespace `name`, which another process may have made.
+///
+/// # Errors
+/// The namespace is not there, or we are not root.
+pub fn enter(name: &str) -> io::Result<()> {
+    let file = File::open(Path::new(DIRECTORY).join(name))?;
+    // SAFETY: an open descriptor and no address (1).
+    if unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+fn ip(arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("ip").args(arguments).output().map_err(|error| format!("ip (iproute2): {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Removes the namespaces of processes that are no more.
+fn remove_those_of_the_dead() {
+    let Ok(entries) = fs::read_dir(DIRECTORY) else { return };
+    for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = ip(&["netns", "del", &name]);
+        }
+    }
+}
