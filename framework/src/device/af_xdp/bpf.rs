@@ -67,12 +67,11 @@ pub(super) struct Link {
     fd: OwnedFd,
 }
 
-/// Who has an XDP program on which interface.
+/// Which link keeps which program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkInfo {
     pub(super) id: u32,
-    /// 0 where the interface is gone.
-    pub(super) ifindex: u32,
+    pub(super) program: u32,
 }
 
 /// Why a program was not loaded: the kernel's error, and the last words of its verifier.
@@ -272,10 +271,8 @@ struct InfoByFd {
 struct RawLinkInfo {
     kind: u32,
     id: u32,
-    prog_id: u32,
-    padding: u32,
-    ifindex: u32,
-    rest: [u32; 11],
+    program: u32,
+    rest: [u32; 13],
 }
 
 /// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it there are none to see.
@@ -304,7 +301,7 @@ fn link_info(id: u32) -> Option<LinkInfo> {
         InfoByFd { fd: fd.as_raw_fd() as u32, info_len: size_of::<RawLinkInfo>() as u32, info: (&raw mut info) as u64 };
     // SAFETY: `info` lives until the call is over, with the length beside it (1); any bytes are a `RawLinkInfo`.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &attribute) }.ok()?;
-    (info.kind == LINK_TYPE_XDP).then_some(LinkInfo { id, ifindex: info.ifindex })
+    (info.kind == LINK_TYPE_XDP).then_some(LinkInfo { id, program: info.program })
 }
 
 #[cfg(test)]

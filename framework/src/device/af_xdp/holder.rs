@@ -6,9 +6,9 @@ use std::path::Path;
 
 use super::bpf;
 
-/// The processes that hold an XDP program on interface `ifindex` of our network namespace, in words.
-pub(super) fn of_program(ifindex: u32) -> String {
-    let holders = holders(ifindex);
+/// The processes that hold the XDP program with this id, in words.
+pub(super) fn of_program(program: Option<u32>) -> String {
+    let holders = holders(program);
     if holders.is_empty() {
         return "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip link set dev \
                 INTERFACE xdp off` removes one that nobody keeps)"
@@ -18,8 +18,8 @@ pub(super) fn of_program(ifindex: u32) -> String {
 }
 
 /// The same for a queue. Which process has the socket the kernel does not tell, so it is a guess, and says so.
-pub(super) fn of_queue(ifindex: u32) -> String {
-    let holders = holders(ifindex);
+pub(super) fn of_queue(program: Option<u32>) -> String {
+    let holders = holders(program);
     if holders.is_empty() {
         "of a process that is not to be seen from here".into()
     } else {
@@ -27,19 +27,14 @@ pub(super) fn of_queue(ifindex: u32) -> String {
     }
 }
 
-fn holders(ifindex: u32) -> Vec<String> {
-    let links: Vec<u32> = bpf::xdp_links().iter().filter(|link| link.ifindex == ifindex).map(|link| link.id).collect();
+fn holders(program: Option<u32>) -> Vec<String> {
+    let links: Vec<u32> =
+        bpf::xdp_links().iter().filter(|link| Some(link.program) == program).map(|link| link.id).collect();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let own_namespace = fs::read_link("/proc/thread-self/ns/net").ok();
     let mut holders = Vec::new();
     for process in processes.flatten() {
         let name = process.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        // Interfaces of different namespaces may have the same number. Threads of ours may be in one each.
-        let namespace = fs::read_link(process.path().join("ns/net")).ok();
-        if pid != std::process::id() && namespace != own_namespace {
-            continue;
-        }
         if holds_one_of(&process.path(), &links) {
             holders.push(describe(pid, &process.path()));
         }

@@ -12,6 +12,8 @@ const RTM_GETLINK: u16 = 18;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_PROGRAM: u16 = 4;
 const LINK_INFO_LEN: usize = 16;
 
 /// linux/genetlink.h, linux/netdev.h
@@ -42,6 +44,8 @@ pub(super) struct Interface {
     pub(super) link: LinkState,
     /// Queues that frames come on.
     pub(super) queues: u16,
+    /// The XDP program that is on it already.
+    pub(super) program: Option<u32>,
     pub(super) driver: DriverFeatures,
 }
 
@@ -95,6 +99,7 @@ impl Interface {
             mtu: answer.get_u32(IFLA_MTU).unwrap_or(0) as usize,
             link: state(&answer),
             queues: queues(name, &answer),
+            program: answer.nested(IFLA_XDP).and_then(|xdp| xdp.get_u32(IFLA_XDP_PROGRAM)),
             driver: driver_features(index).unwrap_or_default(),
         })
     }

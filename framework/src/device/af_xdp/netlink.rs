@@ -96,6 +96,11 @@ impl<'a> Answer<'a> {
         None
     }
 
+    /// The attributes in an attribute.
+    pub(super) fn nested(&self, wanted: u16) -> Option<Self> {
+        Some(Self { fixed: &[], attributes: self.get(wanted)? })
+    }
+
     /// An attribute of four bytes, or the lower half of one of eight.
     pub(super) fn get_u32(&self, wanted: u16) -> Option<u32> {
         let value = self.get(wanted)?;

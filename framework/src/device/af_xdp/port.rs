@@ -270,7 +270,7 @@ fn not_attached(interface: &Interface, error: io::Error) -> SetupError {
     let name = interface.name.clone();
     match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
-            SetupError::Attached { interface: name, holder: holder::of_program(interface.index) }
+            SetupError::Attached { interface: name, holder: holder::of_program(interface.program) }
         }
         Some(libc::ENODEV) => SetupError::NoInterface { interface: name },
         Some(libc::EPERM | libc::EACCES) => {

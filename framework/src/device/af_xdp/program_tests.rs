@@ -83,19 +83,25 @@ fn protocol() -> impl Strategy<Value = Protocol> {
 fn rule() -> impl Strategy<Value = Rule> {
     let link = (some(0.2, mac()), some(0.3, vlan()), some(0.8, ethertype()));
     let ports = (some(0.5, port()), some(0.5, port()), some(0.2, 0u32..1 << 24));
-    (link, some(0.5, address()), some(0.5, address()), some(0.8, protocol()), ports)
-        .prop_map(|((destination_mac, vlan, ethertype), source, destination, protocol, (from, to, flow_tag))| Rule {
-            destination_mac,
-            vlan,
-            ethertype,
-            source,
-            destination,
-            protocol,
-            source_port: from,
-            destination_port: to,
-            flow_tag,
-        })
-        .prop_filter("a rule that makes sense", |rule| rule.check().is_ok())
+    (link, some(0.5, address()), some(0.5, address()), some(0.8, protocol()), ports).prop_map(
+        |((destination_mac, vlan, ethertype), source, destination, protocol, (from, to, flow_tag))| {
+            // What the header before does not lead to is not named.
+            let ipv4 = ethertype == Some(EtherType::IPV4);
+            let protocol = protocol.filter(|_| ipv4);
+            let with_ports = matches!(protocol, Some(Protocol::UDP | Protocol::TCP));
+            Rule {
+                destination_mac,
+                vlan,
+                ethertype,
+                source: source.filter(|_| ipv4),
+                destination: destination.filter(|_| ipv4),
+                protocol,
+                source_port: from.filter(|_| with_ports),
+                destination_port: to.filter(|_| with_ports),
+                flow_tag,
+            }
+        },
+    )
 }
 
 fn some<S: Strategy>(probability: f64, value: S) -> impl Strategy<Value = Option<S::Value>>

@@ -64,7 +64,7 @@ enum Memory {
         len: usize,
     },
     #[cfg(test)]
-    Heap(std::sync::Arc<[core::cell::UnsafeCell<u64>]>),
+    Heap(#[expect(dead_code, reason = "it keeps the memory")] std::sync::Arc<[core::cell::UnsafeCell<u64>]>),
 }
 
 impl Drop for Memory {

@@ -16,7 +16,7 @@ use super::sys;
 use super::umem::{Fault, Lent, Umem};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{RxQueue, RxState};
-use crate::mem::{BURST_MAX, Burst, Mbuf, Pool, RxInfo};
+use crate::mem::{Burst, Mbuf, Pool, RxInfo};
 use crate::time::{Duration, Instant};
 
 crate::drop_reasons! {
@@ -37,6 +37,9 @@ crate::drop_reasons! {
 
 /// Buffers of one frame: 9,018 bytes in chunks of 2048 are six, and an skb has no more than 18 parts.
 const SEGMENTS_MAX: usize = 18;
+
+/// Buffers that one refill lends: more than a burst of frames takes, also where each is a chain of four.
+const REFILL_MAX: usize = 256;
 
 /// Time between two looks at what changes slowly: the link, and what the kernel counted. Three system calls; at 100 ms they
 /// are 30 a second, and an operator who reads counters once a second sees fresh ones.
@@ -158,10 +161,10 @@ impl AfXdpRx {
         self.connected = self.port.connect(self.queue, self.umem.socket()).is_ok();
     }
 
-    /// Lends up to a burst of buffers to the kernel; how many.
+    /// Lends buffers to the kernel; how many.
     #[inline]
     fn refill(&mut self, pool: &Pool) -> usize {
-        let wanted = ((self.fill.len() - self.lent.count()) as usize).min(BURST_MAX);
+        let wanted = ((self.fill.len() - self.lent.count()) as usize).min(REFILL_MAX);
         if wanted == 0 {
             return 0;
         }

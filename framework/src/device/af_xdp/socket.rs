@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use zerocopy::FromBytes;
 
@@ -54,6 +55,10 @@ pub(super) struct Wanted<'a> {
     pub(super) frame_len_max: usize,
 }
 
+/// Time that a queue may take to become free after its socket was closed: hundreds of times what it takes an idle machine.
+const RELEASE_MAX: Duration = Duration::from_millis(500);
+const RELEASE_STEP: Duration = Duration::from_millis(5);
+
 /// linux/if_xdp.h: descriptors that one sendto(2) takes in copy mode; 32 where it is not set (Linux 6.17).
 const MAX_TX_SKB_BUDGET: i32 = 9;
 /// The first Linux with frames in several buffers (XDP_USE_SG).
@@ -76,7 +81,7 @@ pub(super) fn bind(mut sockets: Vec<OwnedFd>, pool: &Pool, wanted: &Wanted<'_>) 
         let Some(socket) = sockets.pop() else { break };
         let (umem, rings) = prepare(socket, pool, wanted)?;
         let flags = flags | libc::XDP_USE_NEED_WAKEUP;
-        match sys::bind(umem.socket(), wanted.interface.index, wanted.queue.into(), flags) {
+        match bind_patiently(&umem, wanted, flags) {
             Ok(()) => return Ok(bound(umem, rings, flags)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => last = Some(error),
             Err(error) => return Err(refused(wanted, error)),
@@ -96,6 +101,21 @@ pub(super) fn bind(mut sockets: Vec<OwnedFd>, pool: &Pool, wanted: &Wanted<'_>) 
             data_room: pool.layout().data_room(),
         },
     })
+}
+
+/// Binds, and where the queue is taken waits a moment: the kernel frees the queue of a socket that was closed (by a process that
+/// was killed and is started again) on a work queue, some milliseconds later.
+fn bind_patiently(umem: &Umem, wanted: &Wanted<'_>, flags: u16) -> io::Result<()> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match sys::bind(umem.socket(), wanted.interface.index, wanted.queue.into(), flags) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && waited < RELEASE_MAX => {
+                std::thread::sleep(RELEASE_STEP);
+                waited += RELEASE_STEP;
+            }
+            result => return result,
+        }
+    }
 }
 
 /// The most tries that there can be.
@@ -186,7 +206,7 @@ fn refused(wanted: &Wanted<'_>, error: io::Error) -> SetupError {
     let (interface, queue) = (wanted.interface.name.clone(), wanted.queue);
     match error.raw_os_error() {
         Some(libc::EBUSY) => {
-            SetupError::QueueBusy { interface, queue, holder: holder::of_queue(wanted.interface.index) }
+            SetupError::QueueBusy { interface, queue, holder: holder::of_queue(wanted.interface.program) }
         }
         Some(libc::ENODEV | libc::ENXIO) => SetupError::NoInterface { interface },
         Some(libc::EPERM | libc::EACCES) => SetupError::NoPermission { doing: "binding an AF_XDP socket" },
@@ -219,15 +239,26 @@ impl Statistics {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
+    use crate::mem::{Layout, Region};
 
     const ZC: u16 = libc::XDP_ZEROCOPY;
     const COPY: u16 = libc::XDP_COPY;
     const SG: u16 = libc::XDP_USE_SG;
 
     fn check(driver: DriverFeatures, mode: Mode, copying: Copying, frame_len_max: usize, expected: &[u16]) {
-        let interface = Interface { index: 1, name: "eth0".into(), mtu: 1500, link: LinkState::Up, queues: 1, driver };
+        let interface = Interface {
+            index: 1,
+            name: "eth0".into(),
+            mtu: 1500,
+            link: LinkState::Up,
+            queues: 1,
+            program: None,
+            driver,
+        };
         let wanted =
             Wanted { interface: &interface, queue: 0, mode, copying, rx_ring_len: 64, tx_ring_len: 64, frame_len_max };
         assert_eq!(tries(&wanted, 1664, true), expected, "{driver:?} {mode:?} {copying:?} {frame_len_max}");
@@ -245,6 +276,36 @@ mod tests {
         check(zero_copy, Mode::Generic, Copying::Auto, 1518, &[COPY | SG, COPY]);
         check(plain, Mode::Native, Copying::Auto, 9018, &[COPY | SG]);
         check(plain, Mode::Native, Copying::ZeroCopy, 1518, &[]);
+    }
+
+    #[test]
+    fn queue_that_another_socket_has_is_refused_in_words() {
+        let tried = std::thread::spawn(|| {
+            sys::leave_namespace()?;
+            let interface = Interface::find("lo").unwrap();
+            let wanted = Wanted {
+                interface: &interface,
+                queue: 0,
+                mode: Mode::Generic,
+                copying: Copying::Copy,
+                rx_ring_len: 64,
+                tx_ring_len: 64,
+                frame_len_max: 1518,
+            };
+            let layout = Layout::umem(2048);
+            let pool = || Pool::new(Arc::new(Region::heap(layout.region_len(128)).unwrap()), layout).unwrap();
+            let (first_pool, second_pool) = (pool(), pool());
+            let first = bind(vec![open().unwrap()], &first_pool, &wanted).unwrap();
+            let refused = bind(vec![open().unwrap()], &second_pool, &wanted).err().unwrap().to_string();
+            drop(first);
+            // The kernel lets go of it a moment later, which is waited for.
+            bind(vec![open().unwrap()], &second_pool, &wanted).unwrap();
+            io::Result::Ok(refused)
+        });
+        match tried.join().unwrap() {
+            Ok(refused) => assert!(refused.contains("queue 0 of lo is taken by another AF_XDP socket"), "{refused}"),
+            Err(error) => println!("SKIPPED queue_that_another_socket_has_is_refused_in_words: {error}; run as root"),
+        }
     }
 
     #[test]

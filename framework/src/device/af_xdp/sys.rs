@@ -168,6 +168,13 @@ pub(super) fn channels(socket: &OwnedFd, interface: &str) -> io::Result<Channels
     Ok(channels)
 }
 
+/// Moves the calling thread into a fresh network namespace, with nothing in it but a loopback that is down.
+#[cfg(test)]
+pub(super) fn leave_namespace() -> io::Result<()> {
+    // SAFETY: no address is passed.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+}
+
 fn check(value: c_int) -> io::Result<c_int> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
