@@ -268,7 +268,7 @@ fn queue_takes_frames_from_its_first_poll_and_until_it_is_dropped() {
         drop(device);
 
         let port = Port::open(&config("veth1"), &rules);
-        let Port { mut rx, tx, device, pool, .. } = port;
+        let Port { mut rx, tx, device, block, pool, .. } = port;
         send("ours");
         let mut burst = Burst::new();
         let start = std::time::Instant::now();
@@ -277,7 +277,11 @@ fn queue_takes_frames_from_its_first_poll_and_until_it_is_dropped() {
         }
         assert_eq!(burst.len(), 1);
         burst.drain(..).for_each(Mbuf::free);
+        send("left in the ring");
+        // Nobody but the receiving half itself could see it arrive there.
+        std::thread::sleep(Duration::from_millis(100));
         drop(rx);
+        assert_eq!(block.snapshot().count("port/rx/drop/queue_closed"), Some(1));
         send("after the receiving half is dropped");
         assert_eq!(next(), "after the receiving half is dropped");
         drop((tx, device));

@@ -32,6 +32,8 @@ crate::drop_reasons! {
         LengthInvalid => "length_invalid",
         /// The frame came in more buffers than a chain may have.
         TooManySegments => "too_many_segments",
+        /// The frame was in the rx ring when the receiving half was dropped.
+        QueueClosed => "queue_closed",
     }
 }
 
@@ -132,11 +134,11 @@ impl AfXdpRx {
     /// every 100 ms.
     pub fn publish(&mut self) {
         let Some(now) = Statistics::read(&self.umem) else { return };
-        let before = core::mem::replace(&mut self.kernel, now);
-        self.drops.count_many(AfXdpRxDrop::KernelDropped, now.rx_dropped - before.rx_dropped);
-        self.drops.count_many(AfXdpRxDrop::RingFull, now.rx_ring_full - before.rx_ring_full);
-        self.counters.kernel_fill_empty.add(now.fill_ring_empty - before.fill_ring_empty);
-        self.counters.kernel_invalid_descs.add(now.rx_invalid_descs - before.rx_invalid_descs);
+        let new = now.since(&core::mem::replace(&mut self.kernel, now));
+        self.drops.count_many(AfXdpRxDrop::KernelDropped, new.rx_dropped);
+        self.drops.count_many(AfXdpRxDrop::RingFull, new.rx_ring_full);
+        self.counters.kernel_fill_empty.add(new.fill_ring_empty);
+        self.counters.kernel_invalid_descs.add(new.rx_invalid_descs);
         self.counters.ring_faults.add(self.rx.faults() + self.fill.faults() - self.counters.ring_faults.get());
     }
 
@@ -314,6 +316,12 @@ impl Drop for AfXdpRx {
     fn drop(&mut self) {
         // What comes from now on is the kernel's, also while the sending half lives on.
         self.port.disconnect(self.queue);
+        while let Some(desc) = self.rx.take() {
+            if desc.options & MORE == 0 {
+                self.drops.count(AfXdpRxDrop::QueueClosed);
+            }
+        }
+        self.publish();
         self.umem.keep(self.parts.drain(..));
         self.umem.keep(self.lent.take_all());
     }

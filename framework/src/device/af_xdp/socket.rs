@@ -235,6 +235,18 @@ impl Statistics {
     pub(super) fn read(umem: &Umem) -> Option<Self> {
         sys::option(umem.socket(), libc::XDP_STATISTICS).ok()
     }
+
+    /// What has been added to `earlier`. Nothing where a number fell: the kernel forgets those of a ring that it has freed.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            rx_dropped: self.rx_dropped.saturating_sub(earlier.rx_dropped),
+            rx_invalid_descs: self.rx_invalid_descs.saturating_sub(earlier.rx_invalid_descs),
+            tx_invalid_descs: self.tx_invalid_descs.saturating_sub(earlier.tx_invalid_descs),
+            rx_ring_full: self.rx_ring_full.saturating_sub(earlier.rx_ring_full),
+            fill_ring_empty: self.fill_ring_empty.saturating_sub(earlier.fill_ring_empty),
+            tx_ring_empty: self.tx_ring_empty.saturating_sub(earlier.tx_ring_empty),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -121,9 +121,9 @@ impl AfXdpTx {
     /// every 100 ms.
     pub fn publish(&mut self) {
         let Some(now) = Statistics::read(&self.umem) else { return };
-        let before = core::mem::replace(&mut self.kernel, now);
-        self.counters.kernel_invalid_descs.add(now.tx_invalid_descs - before.tx_invalid_descs);
-        self.counters.kernel_ring_empty.add(now.tx_ring_empty - before.tx_ring_empty);
+        let new = now.since(&core::mem::replace(&mut self.kernel, now));
+        self.counters.kernel_invalid_descs.add(new.tx_invalid_descs);
+        self.counters.kernel_ring_empty.add(new.tx_ring_empty);
         self.counters.ring_faults.add(self.tx.faults() + self.completion.faults() - self.counters.ring_faults.get());
     }
 
