@@ -140,8 +140,13 @@ fn remove_those_of_the_dead() {
     let Ok(entries) = fs::read_dir(DIRECTORY) else { return };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
         let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        if owner.is_some_and(is_dead) {
             let _ = ip(&["netns", "del", &name]);
         }
     }
+}
+
+/// Whether the process is no more. One that was killed and not yet waited for is still listed, but runs no program.
+fn is_dead(pid: &str) -> bool {
+    fs::read_link(Path::new("/proc").join(pid).join("exe")).is_err()
 }

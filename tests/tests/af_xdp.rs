@@ -88,6 +88,7 @@ impl Port {
         let mut burst = Burst::new();
         self.tx.reap();
         self.rx.receive(&mut burst, 32, &self.pool, self.now);
+        self.rx.refresh_counters();
         self.tx.ring_doorbell(self.now);
         burst
     }

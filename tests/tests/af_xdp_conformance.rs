@@ -36,7 +36,7 @@ impl RxQueue for PatientRx {
         let count = self.rx.receive(burst, limit, pool, now);
         self.dry = if count == 0 { self.dry + 1 } else { 0 };
         if self.dry.is_multiple_of(50) && count == 0 {
-            self.rx.publish();
+            self.rx.refresh_counters();
             std::thread::sleep(Duration::from_micros(5));
         }
         count
@@ -44,6 +44,10 @@ impl RxQueue for PatientRx {
 
     fn state(&self) -> RxState {
         self.rx.state()
+    }
+
+    fn refresh_counters(&mut self) {
+        self.rx.refresh_counters();
     }
 }
 

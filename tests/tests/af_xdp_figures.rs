@@ -100,6 +100,7 @@ fn receive() {
                 }
                 let rate = frames as f64 / start.elapsed().as_secs_f64() / 1e6;
                 running.store(false, Ordering::Relaxed);
+                port.rx.refresh_counters();
                 let lost = port.count("rx/drop/rx_ring_full") + port.count("rx/drop/kernel_dropped");
                 println!("receive, {mode:?}: {rate:.2} Mpps from AF_XDP, {lost} dropped in the ring");
             });

@@ -135,7 +135,7 @@ fn frame() -> impl Strategy<Value = Shape> {
     let link = (mac(), prop::collection::vec((any::<bool>(), vlan()), 0..=3), ethertype());
     let version_ihl = prop::sample::select(vec![0x45u8, 0x45, 0x45, 0x46, 0x4f, 0x44, 0x40, 0x65]);
     let ip = (version_ihl, (address(), address()), protocol());
-    let fragment = prop::sample::select(vec![0u16, 0, 0x4000, 0x2000, 1, 0x2001, 0x1fff]);
+    let fragment = prop::sample::select(vec![0u16, 0, 0, 0x4000, 0x2000, 0xc000, 1, 0x2001, 0x1000, 0x1fff]);
     let lens = (
         prop::sample::select(vec![0i16, 0, 0, 0, 0, 0, 1, -1, -4, -5, -9, -30, 2000]),
         0usize..9,

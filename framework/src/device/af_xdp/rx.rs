@@ -43,8 +43,7 @@ const SEGMENTS_MAX: usize = 18;
 /// Buffers that one refill lends: more than a burst of frames takes, also where each is a chain of four.
 const REFILL_MAX: usize = 256;
 
-/// Time between two looks at what changes slowly: the link, and what the kernel counted. Three system calls; at 100 ms they
-/// are 30 a second, and an operator who reads counters once a second sees fresh ones.
+/// Time between two looks at the link, two system calls each: soon enough for a loop that has to leave, and 20 calls a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The receiving half of a queue. A system call is made by the first `receive` (which opens the way for frames), then every
@@ -130,18 +129,6 @@ impl AfXdpRx {
         self.zero_copy
     }
 
-    /// Brings the counters up to date with what the kernel counted for this socket: one system call. `receive` does it
-    /// every 100 ms.
-    pub fn publish(&mut self) {
-        let Some(now) = Statistics::read(&self.umem) else { return };
-        let new = now.since(&core::mem::replace(&mut self.kernel, now));
-        self.drops.count_many(AfXdpRxDrop::KernelDropped, new.rx_dropped);
-        self.drops.count_many(AfXdpRxDrop::RingFull, new.rx_ring_full);
-        self.counters.kernel_fill_empty.add(new.fill_ring_empty);
-        self.counters.kernel_invalid_descs.add(new.rx_invalid_descs);
-        self.counters.ring_faults.add(self.rx.faults() + self.fill.faults() - self.counters.ring_faults.get());
-    }
-
     /// What is not done for every burst.
     #[cold]
     fn look(&mut self, pool: &Pool, now: Instant) {
@@ -150,7 +137,6 @@ impl AfXdpRx {
         if self.link == LinkState::Gone {
             self.umem.set_gone();
         }
-        self.publish();
         if !self.connected {
             self.connect(pool);
         }
@@ -310,6 +296,17 @@ impl RxQueue for AfXdpRx {
             LinkState::Gone => RxState::Ended,
         }
     }
+
+    /// One system call.
+    fn refresh_counters(&mut self) {
+        let Some(now) = Statistics::read(&self.umem) else { return };
+        let new = now.since(&core::mem::replace(&mut self.kernel, now));
+        self.drops.count_many(AfXdpRxDrop::KernelDropped, new.rx_dropped);
+        self.drops.count_many(AfXdpRxDrop::RingFull, new.rx_ring_full);
+        self.counters.kernel_fill_empty.add(new.fill_ring_empty);
+        self.counters.kernel_invalid_descs.add(new.rx_invalid_descs);
+        self.counters.ring_faults.add(self.rx.faults() + self.fill.faults() - self.counters.ring_faults.get());
+    }
 }
 
 impl Drop for AfXdpRx {
@@ -321,7 +318,7 @@ impl Drop for AfXdpRx {
                 self.drops.count(AfXdpRxDrop::QueueClosed);
             }
         }
-        self.publish();
+        self.refresh_counters();
         self.umem.keep(self.parts.drain(..));
         self.umem.keep(self.lent.take_all());
     }

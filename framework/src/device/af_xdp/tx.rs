@@ -13,7 +13,7 @@ use super::umem::Umem;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a posted frame does not leave.
@@ -41,8 +41,6 @@ const KICK_BATCH: u32 = 32;
 const REAP_MAX: usize = 256;
 /// Calls by which a dropped half gets its last frames out.
 const LAST_KICKS: usize = 64;
-/// As for the receiving half.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ETHERNET_LEN: usize = 14;
 
 /// The sending half of a queue. `ring_doorbell` makes a system call where the kernel asks for one: in copy mode once for all that
@@ -55,7 +53,6 @@ pub struct AfXdpTx {
     frame_len_max: usize,
     segments_max: usize,
     unpublished: bool,
-    next_look: Instant,
     kernel: Statistics,
     counters: Counters,
     drops: Drops<AfXdpTxDrop>,
@@ -105,7 +102,6 @@ impl AfXdpTx {
             frame_len_max,
             segments_max: segments_max.min(SEGMENTS_MAX),
             unpublished: false,
-            next_look: Instant::ZERO,
             kernel: Statistics::default(),
             counters,
             drops: scope.drops(),
@@ -115,16 +111,6 @@ impl AfXdpTx {
     /// Buffers that a frame may have.
     pub fn segments_max(&self) -> usize {
         self.segments_max
-    }
-
-    /// Brings the counters up to date with what the kernel counted for this socket: one system call. `ring_doorbell` does it
-    /// every 100 ms.
-    pub fn publish(&mut self) {
-        let Some(now) = Statistics::read(&self.umem) else { return };
-        let new = now.since(&core::mem::replace(&mut self.kernel, now));
-        self.counters.kernel_invalid_descs.add(new.tx_invalid_descs);
-        self.counters.kernel_ring_empty.add(new.tx_ring_empty);
-        self.counters.ring_faults.add(self.tx.faults() + self.completion.faults() - self.counters.ring_faults.get());
     }
 
     /// Ends a frame that can never be sent.
@@ -241,17 +227,13 @@ impl TxQueue for AfXdpTx {
     }
 
     #[inline]
-    fn ring_doorbell(&mut self, now: Instant) {
+    fn ring_doorbell(&mut self, _now: Instant) {
         if self.unpublished {
             self.tx.publish();
             self.unpublished = false;
         }
         if self.in_flight.frames() > 0 {
             self.kick();
-        }
-        if now >= self.next_look {
-            self.next_look = now + LOOK_EVERY;
-            self.publish();
         }
     }
 
@@ -287,6 +269,15 @@ impl TxQueue for AfXdpTx {
 
     fn in_flight(&self) -> usize {
         self.in_flight.frames()
+    }
+
+    /// One system call.
+    fn refresh_counters(&mut self) {
+        let Some(now) = Statistics::read(&self.umem) else { return };
+        let new = now.since(&core::mem::replace(&mut self.kernel, now));
+        self.counters.kernel_invalid_descs.add(new.tx_invalid_descs);
+        self.counters.kernel_ring_empty.add(new.tx_ring_empty);
+        self.counters.ring_faults.add(self.tx.faults() + self.completion.faults() - self.counters.ring_faults.get());
     }
 }
 
