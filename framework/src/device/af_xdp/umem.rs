@@ -112,7 +112,7 @@ impl Geometry {
     pub(super) fn of(pool: &Pool) -> Self {
         let layout = pool.layout();
         Self {
-            base: pool.region().base().as_ptr() as usize,
+            base: pool.region().base().as_ptr().addr(),
             chunks: pool.capacity(),
             shift: layout.stride().trailing_zeros(),
             data_offset: layout.stride() - layout.data_room(),
@@ -133,7 +133,7 @@ impl Geometry {
     /// The address of `bytes` for a descriptor; `None` where they are not inside one chunk.
     #[inline]
     pub(super) fn addr_of(&self, bytes: &[u8]) -> Option<u64> {
-        let addr = (bytes.as_ptr() as usize).checked_sub(self.base)? as u64;
+        let addr = bytes.as_ptr().addr().checked_sub(self.base)? as u64;
         self.chunk(addr)?;
         (self.offset(addr) + bytes.len() <= 1 << self.shift).then_some(addr)
     }
