@@ -39,6 +39,7 @@ endif
 
 .PHONY: test
 test: tools ## every test; ends with what could not run here, and why
+	$(call want,ip,iproute2,for tests in network namespaces,:)
 	@scripts/test
 
 .PHONY: lint
