@@ -17,7 +17,7 @@ use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::sampling::{Spread, interleave};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
 use wirepath_benches::table::{Found, Line, Verdict, heading};
-use wirepath_benches::{allocations, cores, decoding, handoff, outside};
+use wirepath_benches::{allocations, cores, decoding, handoff, is_quick, outside};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -26,8 +26,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 const PACKETS: &str = env!("CARGO_BIN_EXE_packets");
 
 fn main() {
-    let quick = env::var_os("QUICK").is_some_and(|value| value != "0");
-    let samples = if quick { 101 } else { 801 };
+    let samples = if is_quick() { 101 } else { 801 };
     let mut report = Report { samples, cores: cores::two(), lines: Vec::new(), start: time::Instant::now() };
     println!("wirepath on {}, {} samples a line, interleaved\n\n{}", machine(), report.samples, heading());
     if let Some([_, second]) = report.cores {
@@ -172,10 +171,19 @@ impl Report {
             println!("   run dropped: from core to core {before:.0} ns before, {after:.0} ns after");
             found = Err(format!("the distance of the cores changed in each of {TRIES} runs"));
         }
-        if let (Ok(_), Some([before, after])) = (&found, looks.last()) {
-            println!("   from core to core {before:.0} ns before, {after:.0} ns after");
+        let what = "SPSC hand-off of 8 bytes across cores, burst 32";
+        match (&found, looks.last()) {
+            (Ok(_), Some(&[before, after])) if before > NEIGHBOURS_NS => {
+                println!("   from core to core {before:.0} ns before, {after:.0} ns after");
+                self.add(Line::new(&format!("{what}, far apart"), "ns", found));
+                found = Err(format!("the cores are {before:.0} ns apart, which is not one cache; run it again later"));
+            }
+            (Ok(_), Some(&[before, after])) => {
+                println!("   from core to core {before:.0} ns before, {after:.0} ns after");
+            }
+            _ => (),
         }
-        self.add(Line::new("SPSC hand-off of 8 bytes across cores, burst 32", "ns", found).at_most(2.0).hoping(1.5));
+        self.add(Line::new(what, "ns", found).at_most(2.0).hoping(1.5));
         looks
     }
 
@@ -201,6 +209,10 @@ impl Report {
         }
     }
 }
+
+/// The promise about hand-offs is for two cores that share a cache, as where the incumbent was measured: a line takes 20
+/// to 65 ns from one to the other there. A virtual machine may be given cores of two dies for minutes: 190 ns and more.
+const NEIGHBOURS_NS: f64 = 100.0;
 
 /// Nanoseconds for taking an mbuf and giving it back, 32 at a time, as a burst does.
 fn alloc_and_free(pool: &Pool) -> f64 {

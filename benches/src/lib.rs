@@ -14,11 +14,20 @@ pub mod feeder;
 pub mod forwarder;
 pub mod handoff;
 pub mod receiver;
+pub mod single_packets;
 pub mod smoltcp_peer;
 
 #[allow(unsafe_code)]
 pub mod allocations;
 pub mod cores;
+pub mod measure;
 pub mod outside;
+#[allow(unsafe_code)]
+pub mod prefetch;
 pub mod sampling;
 pub mod table;
+
+/// Whether fewer samples will do: `QUICK=1`.
+pub fn is_quick() -> bool {
+    std::env::var_os("QUICK").is_some_and(|value| value != "0")
+}

@@ -20,7 +20,11 @@ fn plain(consumer: u32) -> Subscriber {
 
 /// The consumers that a datagram of `flow` reaches, in order.
 fn reached(demux: &Demux, flow: Flow) -> Vec<u32> {
-    match demux.lookup(flow) {
+    let found = demux.lookup(flow);
+    if let Some(consumer) = demux.only_consumer(flow.local) {
+        assert_eq!(found, Found::One(plain(consumer.0)), "the short answer is the whole answer, or none");
+    }
+    match found {
         Found::Nobody => vec![],
         Found::One(one) => vec![one.consumer.0],
         Found::Many(mut cursor) => {
@@ -244,82 +248,4 @@ proptest! {
         for flow in model.connected.into_keys() { prop_assert!(demux.disconnect(flow).is_some()); }
         prop_assert_eq!((demux.locals(), demux.nodes.len(), demux.fans.len()), (0, 0, 0));
     }
-}
-
-/// Not a benchmark, a look: `cargo test --release -p wirepath --lib demux::tests::cost -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints timings; run it in a release build"]
-fn cost_of_a_lookup() {
-    for count in [1u32, 64, 1000, 100_000] {
-        let mut demux = demux(count as usize, 0, 0);
-        for idx in 0..count {
-            demux.bind(nth_group(idx), plain(idx)).unwrap();
-        }
-        // No pattern that the branch predictor could learn.
-        let mut state = 1u32;
-        let order: Vec<u32> = core::iter::repeat_with(|| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            ((u64::from(state) * u64::from(count)) >> 32) as u32
-        })
-        .take(100_000)
-        .collect();
-        let best = (0..50).map(|_| nanoseconds_a_lookup(&demux, &order)).fold(f64::MAX, f64::min);
-        println!("{count:>7} entries: {best:.2} ns a lookup");
-    }
-}
-
-/// The other paths of a lookup, each with one entry: what they cost over the first.
-#[test]
-#[ignore = "prints timings; run it in a release build"]
-fn cost_of_each_path() {
-    let local = end(HOST, 5000);
-    let group = end(GROUP, 5000);
-    let mut demux = demux(8, 8, 16);
-    demux.bind(end(ANY, 6000), plain(1)).unwrap();
-    demux.connect(flow(local), ConsumerId(1)).unwrap();
-    for consumer in 0..4 {
-        demux.bind(group, plain(consumer)).unwrap();
-    }
-    demux.bind(end(GROUP, 5001), plain(1)).unwrap();
-    for (name, local) in [
-        ("one consumer", end(GROUP, 5001)),
-        ("connected", local),
-        ("fan of four", group),
-        ("wildcard", end(HOST, 6000)),
-        ("group nobody joined", end(GROUP, 5002)),
-        ("port nobody bound", end(HOST, 5002)),
-    ] {
-        let rounds = 1_000_000;
-        let start = std::time::Instant::now();
-        for _ in 0..rounds {
-            match demux.lookup(std::hint::black_box(flow(local))) {
-                Found::Nobody => {}
-                Found::One(one) => {
-                    std::hint::black_box(one);
-                }
-                Found::Many(mut cursor) => {
-                    while let Some(one) = demux.next(&mut cursor) {
-                        std::hint::black_box(one);
-                    }
-                }
-            }
-        }
-        println!("{name}: {:.2} ns", start.elapsed().as_nanos() as f64 / f64::from(rounds));
-    }
-}
-
-fn nth_group(idx: u32) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::from_bits(0xe900_0000 + idx), 5000 + (idx & 7) as u16)
-}
-
-fn nanoseconds_a_lookup(demux: &Demux, order: &[u32]) -> f64 {
-    let start = std::time::Instant::now();
-    let mut sum = 0u32;
-    for idx in order {
-        if let Found::One(one) = demux.lookup(std::hint::black_box(flow(nth_group(*idx)))) {
-            sum = sum.wrapping_add(one.consumer.0);
-        }
-    }
-    std::hint::black_box(sum);
-    start.elapsed().as_nanos() as f64 / order.len() as f64
 }

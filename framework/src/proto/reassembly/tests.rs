@@ -314,23 +314,3 @@ proptest! {
         prop_assert_eq!(end, End::Complete((0..pieces.len() as u32).collect()));
     }
 }
-
-/// Not a benchmark, a look: `cargo test --release -p wirepath --lib reassembly::tests::cost -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints timings; run it in a release build"]
-fn cost_of_a_fragment() {
-    for (name, offsets) in [("in order", [0, 1480, 2960, 4440]), ("last first", [4440, 2960, 1480, 0])] {
-        let mut bench = Bench::new(1024, 4096, 64);
-        let start = std::time::Instant::now();
-        for round in 0..100_000u32 {
-            for offset in offsets {
-                let fragment = Fragment { key: key(round as u16), offset, len: 1480, more: offset != 4440, handle: 0 };
-                let outcome = bench.machine.push(std::hint::black_box(fragment), START, &mut |_| {});
-                if let Outcome::Complete(complete) = outcome {
-                    assert_eq!(complete.count(), 4);
-                }
-            }
-        }
-        println!("{name}: {:.1} ns a fragment", start.elapsed().as_nanos() as f64 / 400_000.0);
-    }
-}

@@ -218,23 +218,3 @@ proptest! {
         }
     }
 }
-
-/// Not a benchmark, a look: `cargo test --release -p wirepath --lib filter::tests::cost -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints timings; run it in a release build"]
-fn cost_of_a_filter() {
-    let mut filters = filters(8, 4096);
-    let many: Vec<_> = (0..4000).map(Ipv4Addr::from_bits).collect();
-    let any = filters.join(member(1, PORT0)).unwrap();
-    let one = filters.join_source(member(2, PORT0), A).unwrap();
-    let many = filters.set(member(3, PORT0), FilterMode::Exclude, &many).unwrap().unwrap();
-    for (name, filter) in [("nobody asked", FilterId::ANY), ("any source", any), ("one source", one), ("4000", many)] {
-        let rounds = 1_000_000;
-        let start = std::time::Instant::now();
-        let accepted = (0..rounds)
-            .filter(|_| filters.accepts(std::hint::black_box(filter), PORT0, std::hint::black_box(A)))
-            .count();
-        assert_eq!(accepted, rounds);
-        println!("{name}: {:.2} ns a datagram", start.elapsed().as_nanos() as f64 / rounds as f64);
-    }
-}
