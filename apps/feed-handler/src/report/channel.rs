@@ -109,7 +109,7 @@ pub struct TopSummary {
     pub stale: bool,
 }
 
-/// How long packets took, in ns.
+/// How long packets took, in ns; `None` where none was measured.
 #[derive(Debug, Serialize)]
 pub struct LatencySummary {
     /// What exactly.
@@ -119,14 +119,14 @@ pub struct LatencySummary {
     /// One packet of so many.
     pub every: u32,
     /// Half of the packets took no longer.
-    pub p50: u64,
+    pub p50: Option<u64>,
     /// 99 of 100 took no longer.
-    pub p99: u64,
+    pub p99: Option<u64>,
     /// 999 of 1,000 took no longer.
     #[serde(rename = "p99.9")]
-    pub p999: u64,
+    pub p999: Option<u64>,
     /// The longest.
-    pub max: u64,
+    pub max: Option<u64>,
 }
 
 /// What the latency is, for people who will compare it with another.
@@ -231,14 +231,16 @@ impl TopSummary {
 impl LatencySummary {
     pub(super) fn new(latency: &Latency) -> Self {
         let histogram = &latency.histogram;
+        // Where nothing was measured there is nothing to tell, and no 0.
+        let told = |ns: u64| (!histogram.is_empty()).then_some(ns);
         Self {
             measures: MEASURES,
             samples: histogram.len(),
             every: latency.every,
-            p50: histogram.value_at_quantile(0.5),
-            p99: histogram.value_at_quantile(0.99),
-            p999: histogram.value_at_quantile(0.999),
-            max: histogram.max(),
+            p50: told(histogram.value_at_quantile(0.5)),
+            p99: told(histogram.value_at_quantile(0.99)),
+            p999: told(histogram.value_at_quantile(0.999)),
+            max: told(histogram.max()),
         }
     }
 }

@@ -204,17 +204,18 @@ impl Summary {
 
     fn write_latency(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let latency = &self.latency_ns;
-        if latency.samples == 0 {
+        let (Some(p50), Some(p99), Some(p999), Some(max)) = (latency.p50, latency.p99, latency.p999, latency.max)
+        else {
             return Ok(());
-        }
+        };
         let shown = |ns: u64| Duration::from_nanos(ns).to_string();
         writeln!(
             f,
             "\nlatency of a packet   p50 {}   p99 {}   p99.9 {}   max {}",
-            shown(latency.p50),
-            shown(latency.p99),
-            shown(latency.p999),
-            shown(latency.max)
+            shown(p50),
+            shown(p99),
+            shown(p999),
+            shown(max)
         )?;
         writeln!(f, "  {};", latency.measures)?;
         writeln!(f, "  {} packets measured, one of {}", grouped(latency.samples), latency.every)
