@@ -1,7 +1,7 @@
 //! Figures of AF_XDP over veth: what is received, what is forwarded, and how many system calls a frame costs. They say more
 //! about veth and this machine than about us; compare them in one run only.
 //!
-//! `cargo test --release -p wirepath-tests --test af_xdp_figures -- --ignored --nocapture --test-threads 1`
+//! `cargo bench -p wirepath-tests --bench af_xdp`, as root.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::UdpSocket;
@@ -17,6 +17,16 @@ use wirepath::mem::{Burst, Layout, Mbuf, Pool, Region};
 use wirepath::time::Instant;
 use wirepath::wire::EtherType;
 use wirepath_tests::netns::Namespace;
+
+fn main() {
+    if let Err(why) = Namespace::new() {
+        return println!("SKIPPED af_xdp: {why}; run as root");
+    }
+    receive();
+    receive_from_kernel_sockets();
+    share();
+    forward();
+}
 
 const EXPERIMENT: Rule = Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL };
 
@@ -80,8 +90,6 @@ fn generate(interface: &str, mode: Mode, running: &AtomicBool) -> String {
     format!("{frames} sent, {:.3} kicks a frame", port.count("tx/kicks") as f64 / frames as f64)
 }
 
-#[test]
-#[ignore = "prints figures"]
 fn receive() {
     for mode in [Mode::Native, Mode::Generic] {
         let (near, far) = (Namespace::new().unwrap(), Namespace::new().unwrap());
@@ -109,8 +117,6 @@ fn receive() {
     }
 }
 
-#[test]
-#[ignore = "prints figures"]
 fn receive_from_kernel_sockets() {
     let (near, far) = (Namespace::new().unwrap(), Namespace::new().unwrap());
     near.veth("veth0", &far, "veth1").unwrap();
@@ -164,8 +170,6 @@ fn turn(from: &mut Port, to: &mut Port, pool: &Pool, now: Instant) -> (u64, u64)
 
 /// Sends a burst, forwards it, and so on, on one thread: each turn has 32 frames. Instructions of a frame:
 /// `WIREPATH_ROUNDS=2000 valgrind --tool=callgrind --toggle-collect='*turn*' TEST share --ignored`, over 64,000.
-#[test]
-#[ignore = "prints figures"]
 fn share() {
     let rounds = std::env::var("WIREPATH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20_000);
     let namespace = Namespace::new().unwrap();
@@ -201,8 +205,6 @@ fn share() {
     });
 }
 
-#[test]
-#[ignore = "prints figures"]
 fn forward() {
     for mode in [Mode::Native, Mode::Generic] {
         let (near, middle, far) = (Namespace::new().unwrap(), Namespace::new().unwrap(), Namespace::new().unwrap());
