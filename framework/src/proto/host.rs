@@ -287,6 +287,11 @@ impl Host {
         self.changes
     }
 
+    /// Whether a neighbour is there because it was heard, believed still or not; false for one that was configured.
+    pub fn has_learned(&self, address: Ipv4Addr) -> bool {
+        self.neighbours.get(neighbour_key(address)).is_some_and(|neighbour| neighbour.until != Instant::MAX)
+    }
+
     /// The interface's number.
     #[inline]
     pub fn interface(&self) -> InterfaceId {

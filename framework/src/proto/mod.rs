@@ -9,20 +9,26 @@ mod prefix;
 mod slab;
 mod table;
 
+pub mod claim;
 pub mod demux;
 pub mod fragmentation;
 pub mod host;
+pub mod neighbor;
 pub mod ports;
 pub mod rate_limit;
 pub mod reassembly;
 pub mod sockets;
 pub mod source_filter;
 
+pub use claim::{ClaimAction, ClaimConfig, ClaimError, ClaimHeard, Claims};
 pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash, Subscriber};
 pub use fragmentation::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError};
 pub use hash::HashSeed;
 pub use host::{Destination, Host, HostConfig, HostError, HostEvent, Resolution, Route};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
+pub use neighbor::{
+    ArpSend, Heard, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours, NotLearned,
+};
 pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
 pub use rate_limit::TokenBucket;

@@ -1,0 +1,521 @@
+//! Our own addresses towards the other stations (RFC 5227): asks whether one is free before it is taken, announces it,
+//! and stands up for it when somebody else uses it.
+//!
+//! ```text
+//!   claim ──▶ Probing, 3 questions ──nobody──▶ taken: the host has it ──▶ Announcing, twice ──▶ Held
+//!                │ somebody                                                    ▲                  │ conflict
+//!                ▼                                                             │                  ▼
+//!              refused                                          announce (it is the host's already)   defended once in 10 s
+//! ```
+//! What enters are claims, ARP packets and the time; what leaves are packets to send, an address for the [`Host`], and
+//! refusals. An address that is in use is never given up (RFC 5227 2.4 (c)): a feed handler that drops its address
+//! loses more than one that shares it for a while, so a conflict is counted and defended, and a person decides.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+
+use super::hash::HashSeed;
+use super::host::{Host, HostError, HostEvent};
+use super::neighbor::ArpSend;
+use super::prefix::Ipv4Prefix;
+use crate::time::{Duration, Instant};
+use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
+
+/// The longest wait before the first question (RFC 5227 1.1, PROBE_WAIT): machines that start together do not ask
+/// together.
+pub const PROBE_WAIT: Duration = Duration::from_secs(1);
+/// Questions before an address is ours (PROBE_NUM).
+pub const PROBE_NUM: u32 = 3;
+/// Between two questions (PROBE_MIN); the longest is twice that (PROBE_MAX).
+pub const PROBE_MIN: Duration = Duration::from_secs(1);
+/// After the last question (ANNOUNCE_WAIT).
+pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
+/// Announcements of an address (ANNOUNCE_NUM).
+pub const ANNOUNCE_NUM: u32 = 2;
+/// Between two announcements (ANNOUNCE_INTERVAL).
+pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+/// Between two defences of one address (DEFEND_INTERVAL): two stations that both never give up would else fill the
+/// network.
+pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How many addresses are watched.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimConfig {
+    /// Own addresses, 56 bytes each: as many as the host may have.
+    pub claims_max: usize,
+    /// The secret that the random waits come from.
+    pub seed: HashSeed,
+}
+
+/// Why an address was not claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimError {
+    /// All places are taken.
+    Full,
+    /// It is claimed already.
+    AlreadyClaimed,
+    /// The host has it already: announce it instead.
+    AlreadyOwn,
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "no room for another claim: raise claims_max",
+            Self::AlreadyClaimed => "the address is claimed already: wait for the answer",
+            Self::AlreadyOwn => "the host has the address already: announce it instead",
+        })
+    }
+}
+
+impl core::error::Error for ClaimError {}
+
+/// What the machine wants done, or tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimAction {
+    /// Send this.
+    Send(ArpSend),
+    /// Nobody else has the address: the host has it from now on.
+    Taken(Ipv4Prefix),
+    /// Somebody has the address, or wants it at the same moment. The claim is over.
+    Refused {
+        /// The address.
+        address: Ipv4Addr,
+        /// Who.
+        by: MacAddr,
+    },
+    /// Nobody else has the address, but the host does not take it. The claim is over.
+    NotTaken {
+        /// The address.
+        address: Ipv4Addr,
+        /// Why.
+        error: HostError,
+    },
+}
+
+/// What an ARP packet said of our addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClaimHeard {
+    /// Nothing.
+    Nothing,
+    /// Somebody else sends from an address of ours. The packet teaches nothing else.
+    Conflict {
+        /// Whether we stood up for it, which happens once in [`DEFEND_INTERVAL`].
+        defended: bool,
+    },
+    /// An address that we were about to take is not free.
+    Refused,
+}
+
+/// The own addresses of one interface. A handful, so a list is enough.
+#[derive(Debug)]
+pub struct Claims {
+    config: ClaimConfig,
+    claims: Vec<Claim>,
+    /// No deadline is earlier.
+    due: Instant,
+    /// Random numbers drawn.
+    draws: u64,
+    conflicts: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    prefix: Ipv4Prefix,
+    state: State,
+    deadline: Instant,
+    /// When the address may be defended again.
+    defend_from: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// So many questions were sent.
+    Probing(u32),
+    /// So many announcements were sent.
+    Announcing(u32),
+    Held,
+}
+
+impl Claims {
+    /// Nothing is claimed. Takes all memory.
+    pub fn new(config: ClaimConfig) -> Self {
+        let claims = Vec::with_capacity(config.claims_max);
+        Self { config, claims, due: Instant::MAX, draws: 0, conflicts: 0 }
+    }
+
+    /// Begins to ask whether an address is free; the answer takes 4 to 7 seconds. RFC 5227 2.1.1 wants a minute
+    /// between claims after ten refusals, which is up to the caller, who chooses the next address.
+    pub fn claim(&mut self, prefix: Ipv4Prefix, host: &Host, now: Instant) -> Result<(), ClaimError> {
+        if host.is_own(prefix.address()) {
+            return Err(ClaimError::AlreadyOwn);
+        }
+        if self.find(prefix.address()).is_some() {
+            return Err(ClaimError::AlreadyClaimed);
+        }
+        let first = now + self.random(PROBE_WAIT);
+        if self.watch(prefix, State::Probing(0), first) { Ok(()) } else { Err(ClaimError::Full) }
+    }
+
+    /// Tells the others that the host has an address, twice: after it was configured, and after the link or the MAC
+    /// address changed. False where the host does not have it or there is no room.
+    pub fn announce(&mut self, address: Ipv4Addr, host: &Host, now: Instant) -> bool {
+        let Some(prefix) = host.addresses().iter().find(|own| own.address() == address) else { return false };
+        match self.find(address) {
+            Some(idx) => {
+                self.set(idx, State::Announcing(0), now);
+                true
+            }
+            None => self.watch(*prefix, State::Announcing(0), now),
+        }
+    }
+
+    /// Stops to watch an address that the host gave up or that shall not be claimed after all.
+    pub fn release(&mut self, address: Ipv4Addr) -> bool {
+        let before = self.claims.len();
+        self.claims.retain(|claim| claim.prefix.address() != address);
+        self.claims.len() < before
+    }
+
+    /// Hears a packet that [`ArpPacket::parse`] has passed.
+    pub fn hear(
+        &mut self,
+        packet: &ArpPacket,
+        host: &Host,
+        now: Instant,
+        act: &mut impl FnMut(ClaimAction),
+    ) -> ClaimHeard {
+        let by = packet.sender_mac();
+        if by == host.mac() {
+            return ClaimHeard::Nothing;
+        }
+        // RFC 5227 2.1.1: who sends from it has it, and who probes for it wants it as we do.
+        let wanted = if packet.is_probe() { packet.target_ip() } else { packet.sender_ip() };
+        let claim = self.find(wanted);
+        if let Some(idx) = claim
+            && matches!(self.claims[idx].state, State::Probing(_))
+        {
+            self.claims.swap_remove(idx);
+            act(ClaimAction::Refused { address: wanted, by });
+            return ClaimHeard::Refused;
+        }
+        if packet.is_probe() || !host.is_own(wanted) {
+            return ClaimHeard::Nothing;
+        }
+        self.conflicts += 1;
+        ClaimHeard::Conflict { defended: self.defend(wanted, host, now, act) }
+    }
+
+    /// Sends what is due. One compare as long as nothing is.
+    #[inline]
+    pub fn tick(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(ClaimAction)) {
+        if now >= self.due {
+            self.step_all(host, now, act);
+        }
+    }
+
+    /// How often somebody else was heard to use an address of ours.
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts
+    }
+
+    fn find(&self, address: Ipv4Addr) -> Option<usize> {
+        self.claims.iter().position(|claim| claim.prefix.address() == address)
+    }
+
+    fn watch(&mut self, prefix: Ipv4Prefix, state: State, deadline: Instant) -> bool {
+        if self.claims.len() == self.config.claims_max {
+            return false;
+        }
+        self.claims.push(Claim { prefix, state, deadline, defend_from: Instant::ZERO });
+        self.due = self.due.min(deadline);
+        true
+    }
+
+    fn set(&mut self, idx: usize, state: State, deadline: Instant) {
+        let claim = &mut self.claims[idx];
+        (claim.state, claim.deadline) = (state, deadline);
+        self.due = self.due.min(deadline);
+    }
+
+    /// Announces an address once more, so that the others believe us again, unless that was done a moment ago. One
+    /// that was never announced is watched from now on.
+    #[cold]
+    fn defend(&mut self, address: Ipv4Addr, host: &Host, now: Instant, act: &mut impl FnMut(ClaimAction)) -> bool {
+        if self.find(address).is_none()
+            && let Some(prefix) = host.addresses().iter().find(|own| own.address() == address)
+        {
+            self.watch(*prefix, State::Held, Instant::MAX);
+        }
+        let Some(idx) = self.find(address) else { return false };
+        if now < self.claims[idx].defend_from {
+            return false;
+        }
+        self.claims[idx].defend_from = now + DEFEND_INTERVAL;
+        act(ClaimAction::Send(announcement(address, host)));
+        true
+    }
+
+    #[cold]
+    fn step_all(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(ClaimAction)) {
+        self.due = Instant::MAX;
+        // Backwards, because a claim that ends gives its place to the last one.
+        for idx in (0..self.claims.len()).rev() {
+            let Claim { state, deadline, .. } = self.claims[idx];
+            if deadline > now {
+                self.due = self.due.min(deadline);
+            } else if let State::Probing(sent) = state {
+                self.step_probing(idx, sent, host, now, act);
+            } else if let State::Announcing(sent) = state {
+                self.step_announcing(idx, sent, host, now, act);
+            }
+        }
+    }
+
+    fn step_probing(
+        &mut self,
+        idx: usize,
+        sent: u32,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(ClaimAction),
+    ) {
+        let prefix = self.claims[idx].prefix;
+        let address = prefix.address();
+        if sent < PROBE_NUM {
+            act(ClaimAction::Send(question(address, host)));
+            let wait = if sent + 1 == PROBE_NUM { ANNOUNCE_WAIT } else { PROBE_MIN + self.random(PROBE_MIN) };
+            return self.set(idx, State::Probing(sent + 1), now + wait);
+        }
+        match host.apply(HostEvent::AddressAdded(prefix)) {
+            Ok(()) => {
+                act(ClaimAction::Taken(prefix));
+                self.step_announcing(idx, 0, host, now, act);
+            }
+            Err(error) => {
+                self.claims.swap_remove(idx);
+                act(ClaimAction::NotTaken { address, error });
+            }
+        }
+    }
+
+    fn step_announcing(&mut self, idx: usize, sent: u32, host: &Host, now: Instant, act: &mut impl FnMut(ClaimAction)) {
+        let address = self.claims[idx].prefix.address();
+        if !host.is_own(address) {
+            // The host gave it up meanwhile: nothing to announce, nothing to watch.
+            self.claims.swap_remove(idx);
+            return;
+        }
+        act(ClaimAction::Send(announcement(address, host)));
+        match sent + 1 {
+            ANNOUNCE_NUM => self.set(idx, State::Held, Instant::MAX),
+            sent => self.set(idx, State::Announcing(sent), now + ANNOUNCE_INTERVAL),
+        }
+    }
+
+    /// Up to `most`, by a keyed hash of how often this was asked.
+    fn random(&mut self, most: Duration) -> Duration {
+        self.draws += 1;
+        let word = u128::from(self.config.seed.sip(&[self.draws]));
+        Duration::from_nanos((word * u128::from(most.as_nanos()) >> 64) as u64)
+    }
+}
+
+/// "Has anybody this address?" (RFC 5227 2.1.1): from no address, so that nobody learns from it.
+fn question(address: Ipv4Addr, host: &Host) -> ArpSend {
+    request(Ipv4Addr::UNSPECIFIED, address, host)
+}
+
+/// "I have this address" (RFC 5227 2.3): a request, which more stacks learn from than from a reply.
+fn announcement(address: Ipv4Addr, host: &Host) -> ArpSend {
+    request(address, address, host)
+}
+
+fn request(sender_ip: Ipv4Addr, target_ip: Ipv4Addr, host: &Host) -> ArpSend {
+    let packet = ArpFields {
+        operation: ArpOperation::Request,
+        sender_mac: host.mac(),
+        sender_ip,
+        target_mac: MacAddr::ZERO,
+        target_ip,
+    };
+    ArpSend { to: MacAddr::BROADCAST, packet }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::host::HostConfig;
+    use super::super::ids::InterfaceId;
+    use super::*;
+    use crate::wire::VlanTags;
+
+    const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+
+    struct Script {
+        claims: Claims,
+        host: Host,
+        now: Instant,
+        actions: Vec<ClaimAction>,
+    }
+
+    fn script() -> Script {
+        let config = HostConfig {
+            interface: InterfaceId(0),
+            mac: MAC,
+            vlan: VlanTags::NONE,
+            mtu: 1500,
+            addresses_max: 2,
+            routes_max: 2,
+            neighbours_max: 2,
+        };
+        Script {
+            claims: Claims::new(ClaimConfig { claims_max: 2, seed: HashSeed::new(5, 6) }),
+            host: Host::new(config, HashSeed::new(1, 2)).unwrap(),
+            now: Instant::from_nanos(77),
+            actions: Vec::new(),
+        }
+    }
+
+    impl Script {
+        fn claim(&mut self) {
+            self.claims.claim(prefix(), &self.host, self.now).unwrap();
+        }
+
+        fn own(&mut self) {
+            self.host.apply(HostEvent::AddressAdded(prefix())).unwrap();
+        }
+
+        /// Lets time pass in steps of 100 ms; when packets were sent, in seconds since the call, and what they asked from.
+        fn run(&mut self, span: Duration) -> Vec<(f64, Ipv4Addr)> {
+            let (start, mut sent) = (self.now, Vec::new());
+            while self.now.since(start) < span {
+                self.now += Duration::from_millis(100);
+                let at = self.now.since(start).as_secs_f64();
+                self.claims.tick(&mut self.host, self.now, &mut |action| match action {
+                    ClaimAction::Send(send) => {
+                        assert_eq!(
+                            (send.to, send.packet.sender_mac, send.packet.target_ip),
+                            (MacAddr::BROADCAST, MAC, OURS)
+                        );
+                        sent.push((at, send.packet.sender_ip));
+                    }
+                    other => self.actions.push(other),
+                });
+            }
+            sent
+        }
+
+        fn hear(
+            &mut self,
+            operation: ArpOperation,
+            mac: MacAddr,
+            sender_ip: Ipv4Addr,
+            target_ip: Ipv4Addr,
+        ) -> ClaimHeard {
+            let fields = ArpFields { operation, sender_mac: mac, sender_ip, target_mac: MacAddr::ZERO, target_ip };
+            let packet = ArpPacket::new(&fields);
+            self.claims.hear(&packet, &self.host, self.now, &mut |action| self.actions.push(action))
+        }
+    }
+
+    fn prefix() -> Ipv4Prefix {
+        Ipv4Prefix::new(OURS, 24).unwrap()
+    }
+
+    #[test]
+    fn free_address_is_probed_three_times_taken_and_announced_twice() {
+        let mut script = script();
+        script.claim();
+        let sent = script.run(Duration::from_secs(20));
+        let from: Vec<_> = sent.iter().map(|(_, from)| *from).collect();
+        let nobody = Ipv4Addr::UNSPECIFIED;
+        assert_eq!(from, [nobody, nobody, nobody, OURS, OURS]);
+        let gaps: Vec<_> = sent.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        assert!(sent[0].0 <= 1.2 && gaps[..2].iter().all(|gap| (0.9..2.2).contains(gap)), "{sent:?}");
+        assert!(gaps[2..].iter().all(|gap| (1.9..2.2).contains(gap)), "{sent:?}");
+        assert_eq!(script.actions, [ClaimAction::Taken(prefix())]);
+        assert!(script.host.is_own(OURS));
+    }
+
+    #[test]
+    fn address_in_use_is_refused_and_never_announced() {
+        let elsewhere = Ipv4Addr::new(10, 0, 0, 7);
+        for (operation, sender, target) in [
+            (ArpOperation::Reply, OURS, Ipv4Addr::UNSPECIFIED),
+            (ArpOperation::Request, OURS, elsewhere),
+            (ArpOperation::Request, Ipv4Addr::UNSPECIFIED, OURS),
+        ] {
+            let mut script = script();
+            script.claim();
+            script.run(Duration::from_secs(2));
+            assert_eq!(script.hear(operation, OTHER, sender, target), ClaimHeard::Refused);
+            assert_eq!(script.actions, [ClaimAction::Refused { address: OURS, by: OTHER }]);
+            assert!(script.run(Duration::from_secs(20)).is_empty() && !script.host.is_own(OURS));
+        }
+    }
+
+    #[test]
+    fn own_probe_that_comes_back_is_not_a_conflict() {
+        let mut script = script();
+        script.claim();
+        assert_eq!(script.hear(ArpOperation::Request, MAC, Ipv4Addr::UNSPECIFIED, OURS), ClaimHeard::Nothing);
+        script.own();
+        assert_eq!(script.hear(ArpOperation::Request, MAC, OURS, OURS), ClaimHeard::Nothing);
+    }
+
+    #[test]
+    fn conflict_is_counted_each_time_and_defended_once_in_ten_seconds() {
+        let mut script = script();
+        script.own();
+        let defended: Vec<_> = (0..25)
+            .map(|_| {
+                script.now += Duration::from_secs(1);
+                script.hear(ArpOperation::Reply, OTHER, OURS, Ipv4Addr::UNSPECIFIED)
+            })
+            .collect();
+        let count = defended.iter().filter(|heard| **heard == ClaimHeard::Conflict { defended: true }).count();
+        assert_eq!((count, script.claims.conflicts(), script.actions.len()), (3, 25, 3));
+        assert!(script.host.is_own(OURS));
+    }
+
+    #[test]
+    fn probe_for_an_address_that_we_have_is_no_conflict() {
+        let mut script = script();
+        script.own();
+        assert_eq!(script.hear(ArpOperation::Request, OTHER, Ipv4Addr::UNSPECIFIED, OURS), ClaimHeard::Nothing);
+    }
+
+    #[test]
+    fn address_that_was_given_up_is_not_announced() {
+        let mut script = script();
+        script.own();
+        assert!(script.claims.announce(OURS, &script.host, script.now));
+        script.host.apply(HostEvent::AddressRemoved(prefix())).unwrap();
+        assert!(script.run(Duration::from_secs(10)).is_empty());
+        assert!(!script.claims.announce(OURS, &script.host, script.now));
+    }
+
+    #[test]
+    fn claims_beyond_the_room_are_refused() {
+        let mut script = script();
+        script.claim();
+        assert_eq!(script.claims.claim(prefix(), &script.host, script.now), Err(ClaimError::AlreadyClaimed));
+        let with = |last| Ipv4Prefix::new(Ipv4Addr::new(10, 0, 0, last), 24).unwrap();
+        script.claims.claim(with(2), &script.host, script.now).unwrap();
+        assert_eq!(script.claims.claim(with(3), &script.host, script.now), Err(ClaimError::Full));
+    }
+
+    #[test]
+    fn host_without_room_ends_the_claim_with_its_reason() {
+        let mut script = script();
+        for last in [5, 6] {
+            let prefix = Ipv4Prefix::new(Ipv4Addr::new(10, 0, last, 1), 24).unwrap();
+            script.host.apply(HostEvent::AddressAdded(prefix)).unwrap();
+        }
+        script.claim();
+        script.run(Duration::from_secs(10));
+        assert_eq!(script.actions, [ClaimAction::NotTaken { address: OURS, error: HostError::AddressesFull }]);
+    }
+}

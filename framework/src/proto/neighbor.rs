@@ -1,0 +1,619 @@
+//! Who the neighbours are, by ARP (RFC 826, RFC 1122 2.3.2): asks for MAC addresses, believes what it may, checks it
+//! again before it gets old, and keeps what cannot be sent yet.
+//!
+//! ```text
+//!   queue ─▶ Asking ──answer──▶ Reachable ──30 s──▶ Probing (unicast) ──answer──▶ Reachable
+//!              │ 3 tries                              │ 3 tries
+//!              ▼                                      ▼
+//!            gone: what waited comes back           Asking (broadcast), and the host does not believe it any more
+//! ```
+//! What enters are wishes to send, ARP packets and the time; what leaves are packets to send, handles that may go now
+//! or come back with a reason, and events for the [`Host`], which is told here and nowhere else asked about ARP. Our
+//! own addresses are the business of [`claim`](super::claim).
+//!
+//! A neighbour that we asked for is kept fresh until it is [forgotten](Neighbours::forget), used or not: a gateway
+//! whose address has gone cold costs an order some milliseconds, and a probe each 30 s costs nothing. One that only
+//! asked for us is let go when its time is over.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+
+use super::hash::HashSeed;
+use super::host::{Host, HostEvent, Resolution};
+use super::slab::{NIL, Slab};
+use super::table::Table;
+use crate::time::{Duration, Instant};
+use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
+
+/// For how long the first MAC address that answers stands against another one. Two stations that answer one question
+/// (a proxy and the host itself) would else take turns; longer delays a gateway's failover by as much. Linux waits as
+/// long (`locktime`).
+pub const LOCK_TIME: Duration = Duration::from_secs(1);
+
+/// Neighbours that one [`Neighbours::tick`] looks at. A poll never pays for a large table; a table of 1024 is done
+/// within 16 polls.
+pub const SWEPT_PER_TICK_MAX: usize = 64;
+
+/// How much is held, and for how long. All memory is taken at construction.
+#[derive(Clone, Copy, Debug)]
+pub struct NeighbourConfig {
+    /// Neighbours, 80 bytes each and 32 to 64 of table. The host wants room for as many.
+    pub neighbours_max: usize,
+    /// How many of them may be strangers, who asked for us and whom we never asked: a flood of requests with made-up
+    /// senders takes these places and no others.
+    pub strangers_max: usize,
+    /// Handles that wait for answers, of all neighbours together. The pool needs as many buffers more.
+    pub pending_max: usize,
+    /// Handles that wait for one neighbour: one at least (RFC 1122 2.3.2.2). The newest stay.
+    pub pending_per_neighbour: usize,
+    /// How long an answer is believed before it is checked. Shorter asks more often; longer sends longer into the void
+    /// when a neighbour changed its MAC address without a word.
+    pub reachable: Duration,
+    /// How long the first question waits for its answer; each further one waits twice as long. RFC 1122 2.3.2.1 allows
+    /// one question a second at most.
+    pub retry: Duration,
+    /// Questions before a neighbour is given up.
+    pub tries: u32,
+}
+
+impl Default for NeighbourConfig {
+    /// 64 neighbours, of them 16 strangers, 64 waiting packets and 8 of one neighbour; 30 s, 1 s and 3 tries.
+    fn default() -> Self {
+        Self {
+            neighbours_max: 64,
+            strangers_max: 16,
+            pending_max: 64,
+            pending_per_neighbour: 8,
+            reachable: Duration::from_secs(30),
+            retry: Duration::from_secs(1),
+            tries: 3,
+        }
+    }
+}
+
+impl NeighbourConfig {
+    /// The bytes that [`Neighbours::new`] takes for handles of type `H`: the sum of its three parts.
+    pub fn bytes<H>(&self) -> usize {
+        Table::<u64, u32>::bytes(self.neighbours_max)
+            + Slab::<Entry>::bytes(self.neighbours_max)
+            + Slab::<Pending<H>>::bytes(self.pending_max)
+    }
+
+    /// How long the question number `tries` waits.
+    fn wait(&self, tries: u32) -> Duration {
+        let factor = 1u64 << tries.saturating_sub(1).min(16);
+        Duration::from_nanos(self.retry.as_nanos().saturating_mul(factor))
+    }
+
+    /// How long all questions together wait.
+    fn patience(&self) -> Duration {
+        (1..=self.tries).fold(Duration::ZERO, |sum, tries| sum + self.wait(tries))
+    }
+}
+
+/// An ARP packet to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArpSend {
+    /// Destination of its frame.
+    pub to: MacAddr,
+    /// What it says.
+    pub packet: ArpFields,
+}
+
+/// Whom to ask for: what [`Resolution::NeighbourMissing`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeighbourWish {
+    /// Whose MAC address is wanted.
+    pub next_hop: Ipv4Addr,
+    /// Our address to ask from.
+    pub source: Ipv4Addr,
+}
+
+/// What the machine wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourAction<H> {
+    /// Send this.
+    Send(ArpSend),
+    /// The handle's neighbour is known: it may go to this station.
+    Resolved {
+        /// What waited.
+        handle: H,
+        /// Where it goes.
+        mac: MacAddr,
+    },
+    /// The handle cannot go.
+    Released {
+        /// What waited.
+        handle: H,
+        /// Why.
+        reason: NeighbourDrop,
+    },
+}
+
+/// Why a handle came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NeighbourDrop {
+    /// The neighbour did not answer.
+    Unreachable,
+    /// Newer ones wait for the same neighbour, as many as may.
+    Superseded,
+    /// No room for another handle or neighbour, here or in the host.
+    NoRoom,
+    /// The neighbour was forgotten.
+    Forgotten,
+}
+
+/// What became of an ARP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Heard {
+    /// It answered our question.
+    Answered,
+    /// It confirmed what we believed.
+    Confirmed,
+    /// A known neighbour has another MAC address now.
+    Moved,
+    /// It told of a neighbour who asked for us.
+    Stranger,
+    /// Nothing was learned.
+    Ignored(NotLearned),
+}
+
+/// Why an ARP packet taught nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NotLearned {
+    /// Between others: what every station of the segment hears.
+    NotForUs,
+    /// An answer that nobody asked for.
+    Unsolicited,
+    /// The sender's address cannot be that of a neighbour: ours, none, or not on the link.
+    NotANeighbour,
+    /// It comes from our own MAC address: the network gave our frame back.
+    OwnStation,
+    /// Another MAC address answered a moment ago; see [`LOCK_TIME`].
+    TooSoon,
+    /// No room for another stranger, or no room in the host.
+    NoRoom,
+}
+
+impl fmt::Display for NeighbourDrop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreachable => "the neighbour did not answer",
+            Self::Superseded => "newer packets wait for the neighbour",
+            Self::NoRoom => "no room for another neighbour or waiting packet",
+            Self::Forgotten => "the neighbour was forgotten",
+        })
+    }
+}
+
+/// The neighbours of one interface, and what waits for them.
+#[derive(Debug)]
+pub struct Neighbours<H> {
+    config: NeighbourConfig,
+    /// Places in `entries` by address. Strangers choose keys here, but no more than `strangers_max` of them.
+    by_address: Table<u64, u32>,
+    entries: Slab<Entry>,
+    pending: Slab<Pending<H>>,
+    strangers: usize,
+    sweep: Sweep,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    address: Ipv4Addr,
+    /// Our address to ask from.
+    source: Ipv4Addr,
+    mac: MacAddr,
+    state: State,
+    /// When the state ends.
+    deadline: Instant,
+    /// When the MAC address was learned or changed.
+    changed: Instant,
+    stranger: bool,
+    /// Handles that wait, oldest first.
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Unknown; so many broadcasts have asked.
+    Asking(u32),
+    /// Known and fresh.
+    Reachable,
+    /// Known; so many unicasts have asked whether it still holds.
+    Probing(u32),
+}
+
+#[derive(Debug)]
+struct Pending<H> {
+    handle: H,
+    next: u32,
+}
+
+/// A walk over the entries that goes on from tick to tick.
+#[derive(Debug)]
+struct Sweep {
+    at: u32,
+    /// No deadline is earlier.
+    due: Instant,
+    /// The earliest deadline of those that this walk has seen or that were set since it began.
+    found: Instant,
+}
+
+impl<H> Neighbours<H> {
+    /// Nobody is known. Takes all memory (see [`NeighbourConfig::bytes`]).
+    pub fn new(config: NeighbourConfig, seed: HashSeed) -> Self {
+        assert!(
+            config.tries > 0 && config.pending_per_neighbour > 0,
+            "asking means at least once, waiting at least one"
+        );
+        Self {
+            config,
+            by_address: Table::new(config.neighbours_max, seed),
+            entries: Slab::new(config.neighbours_max),
+            pending: Slab::new(config.pending_max),
+            strangers: 0,
+            sweep: Sweep { at: 0, due: Instant::MAX, found: Instant::MAX },
+        }
+    }
+
+    /// Takes what cannot be sent yet, and asks. It comes back through `act`: at once where the neighbour is known or
+    /// there is no room, else with the answer or the last question's silence.
+    pub fn queue(
+        &mut self,
+        wish: NeighbourWish,
+        handle: H,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighbourAction<H>),
+    ) {
+        if let Resolution::Station { mac, .. } = host.resolve(wish.next_hop, now) {
+            return act(NeighbourAction::Resolved { handle, mac });
+        }
+        match self.ask(wish, host, now, act) {
+            Some(idx) => self.wait(idx, handle, act),
+            None => act(NeighbourAction::Released { handle, reason: NeighbourDrop::NoRoom }),
+        }
+    }
+
+    /// Wants a neighbour to be known from now on, though nothing waits for it yet: gateways, at start. False where
+    /// there is no room.
+    pub fn keep(
+        &mut self,
+        wish: NeighbourWish,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighbourAction<H>),
+    ) -> bool {
+        self.ask(wish, host, now, act).is_some()
+    }
+
+    /// Lets a neighbour go: here and in the host.
+    pub fn forget(&mut self, address: Ipv4Addr, host: &mut Host, act: &mut impl FnMut(NeighbourAction<H>)) {
+        if let Some(idx) = self.find(address) {
+            self.remove(idx, NeighbourDrop::Forgotten, host, act);
+        }
+    }
+
+    /// Hears a packet that [`ArpPacket::parse`] has passed. What is believed: an answer to our question; a packet to us
+    /// from a neighbour we know; a packet to others from a neighbour we know, if it tells of another MAC address, and
+    /// then it is checked at once; a stranger's question to us, as far as there are places for strangers.
+    pub fn hear(
+        &mut self,
+        packet: &ArpPacket,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighbourAction<H>),
+    ) -> Heard {
+        let sender = packet.sender_ip();
+        if packet.sender_mac() == host.mac() {
+            return Heard::Ignored(NotLearned::OwnStation);
+        }
+        if !is_neighbour(sender, host) {
+            return Heard::Ignored(NotLearned::NotANeighbour);
+        }
+        let for_us = host.is_own(packet.target_ip());
+        match (self.find(sender), packet.operation()) {
+            (Some(idx), _) => self.update(idx, packet.sender_mac(), for_us, host, now, act),
+            (None, _) if !for_us => Heard::Ignored(NotLearned::NotForUs),
+            (None, ArpOperation::Reply) => Heard::Ignored(NotLearned::Unsolicited),
+            (None, ArpOperation::Request) => self.admit(packet, host, now),
+        }
+    }
+
+    /// Asks again, checks what gets old, gives up. One compare as long as nothing is due; else at most
+    /// [`SWEPT_PER_TICK_MAX`] neighbours.
+    #[inline]
+    pub fn tick(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+        if now >= self.sweep.due {
+            self.sweep(host, now, act);
+        }
+    }
+
+    /// Handles that wait now.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Neighbours that are known or asked for.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn find(&self, address: Ipv4Addr) -> Option<u32> {
+        self.by_address.get(key(address)).copied()
+    }
+
+    /// The place of a neighbour, which is asked for where it is new; a stranger is wanted from now on.
+    fn ask(
+        &mut self,
+        wish: NeighbourWish,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighbourAction<H>),
+    ) -> Option<u32> {
+        if let Some(idx) = self.find(wish.next_hop) {
+            self.strangers -= usize::from(core::mem::take(&mut self.entries[idx].stranger));
+            return Some(idx);
+        }
+        if self.entries.free_count() == 0 {
+            self.evict_stranger(host, act);
+        }
+        let entry = Entry {
+            address: wish.next_hop,
+            source: wish.source,
+            mac: MacAddr::ZERO,
+            state: State::Asking(0),
+            deadline: now,
+            changed: now,
+            stranger: false,
+            first: NIL,
+            last: NIL,
+            count: 0,
+        };
+        let idx = self.insert(entry)?;
+        self.ask_again(idx, host, now, act);
+        Some(idx)
+    }
+
+    fn insert(&mut self, entry: Entry) -> Option<u32> {
+        let idx = self.entries.insert(entry).ok()?;
+        let inserted = self.by_address.insert(key(entry.address), idx);
+        assert!(inserted, "the table has a place for each entry, and the address was not there");
+        Some(idx)
+    }
+
+    /// Sends the next question: to all while nobody is known, else to the station that is to be checked.
+    fn ask_again(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+        let entry = &mut self.entries[idx];
+        let (to, tries) = match entry.state {
+            State::Asking(tries) => {
+                entry.state = State::Asking(tries + 1);
+                (MacAddr::BROADCAST, tries + 1)
+            }
+            State::Probing(tries) => {
+                entry.state = State::Probing(tries + 1);
+                (entry.mac, tries + 1)
+            }
+            State::Reachable => return,
+        };
+        let packet = ArpFields {
+            operation: ArpOperation::Request,
+            sender_mac: host.mac(),
+            sender_ip: entry.source,
+            target_mac: MacAddr::ZERO,
+            target_ip: entry.address,
+        };
+        self.set_deadline(idx, now + self.config.wait(tries));
+        act(NeighbourAction::Send(ArpSend { to, packet }));
+    }
+
+    fn set_deadline(&mut self, idx: u32, deadline: Instant) {
+        self.entries[idx].deadline = deadline;
+        self.sweep.due = self.sweep.due.min(deadline);
+        self.sweep.found = self.sweep.found.min(deadline);
+    }
+
+    /// Puts a handle at the end of its neighbour's queue. Where that is full, or nothing is free, its oldest makes way:
+    /// the newest packet is the one that is still wanted (RFC 1122 2.3.2.2).
+    fn wait(&mut self, idx: u32, handle: H, act: &mut impl FnMut(NeighbourAction<H>)) {
+        let is_full = self.entries[idx].count as usize >= self.config.pending_per_neighbour;
+        if (is_full || self.pending.free_count() == 0)
+            && let Some(handle) = self.take_first(idx)
+        {
+            act(NeighbourAction::Released { handle, reason: NeighbourDrop::Superseded });
+        }
+        let place = match self.pending.insert(Pending { handle, next: NIL }) {
+            Ok(place) => place,
+            Err(Pending { handle, .. }) => {
+                return act(NeighbourAction::Released { handle, reason: NeighbourDrop::NoRoom });
+            }
+        };
+        let entry = &mut self.entries[idx];
+        let last = core::mem::replace(&mut entry.last, place);
+        entry.count += 1;
+        match self.pending.get_mut(last) {
+            Some(last) => last.next = place,
+            None => entry.first = place,
+        }
+    }
+
+    fn take_first(&mut self, idx: u32) -> Option<H> {
+        let entry = &mut self.entries[idx];
+        let Pending { handle, next } = self.pending.remove(entry.first)?;
+        entry.first = next;
+        entry.count -= 1;
+        if next == NIL {
+            entry.last = NIL;
+        }
+        Some(handle)
+    }
+
+    /// A neighbour that we know or asked for has spoken.
+    fn update(
+        &mut self,
+        idx: u32,
+        mac: MacAddr,
+        for_us: bool,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighbourAction<H>),
+    ) -> Heard {
+        let entry = &mut self.entries[idx];
+        let is_new = matches!(entry.state, State::Asking(_));
+        let moved = !is_new && entry.mac != mac;
+        if moved && now.since(entry.changed) < LOCK_TIME {
+            return Heard::Ignored(NotLearned::TooSoon);
+        }
+        if !is_new && !moved && !for_us {
+            return Heard::Ignored(NotLearned::NotForUs);
+        }
+        if is_new || moved {
+            (entry.mac, entry.changed) = (mac, now);
+        }
+        let until = if for_us {
+            entry.state = State::Reachable;
+            self.set_deadline(idx, now + self.config.reachable);
+            now + self.config.reachable + self.config.patience()
+        } else {
+            entry.state = State::Probing(0);
+            self.ask_again(idx, host, now, act);
+            now + self.config.patience()
+        };
+        let address = self.entries[idx].address;
+        if host.apply(HostEvent::NeighbourLearned { address, mac, until }).is_err() {
+            self.remove(idx, NeighbourDrop::NoRoom, host, act);
+            return Heard::Ignored(NotLearned::NoRoom);
+        }
+        while let Some(handle) = self.take_first(idx) {
+            act(NeighbourAction::Resolved { handle, mac });
+        }
+        match (is_new, moved) {
+            (true, _) => Heard::Answered,
+            (_, true) => Heard::Moved,
+            _ => Heard::Confirmed,
+        }
+    }
+
+    /// A stranger asks for us, so we are about to talk (RFC 826, "packet reception").
+    fn admit(&mut self, packet: &ArpPacket, host: &mut Host, now: Instant) -> Heard {
+        let (address, mac) = (packet.sender_ip(), packet.sender_mac());
+        let until = now + self.config.reachable;
+        // A place in the host is taken last, so that a refusal leaves nothing behind.
+        if self.strangers >= self.config.strangers_max
+            || self.entries.free_count() == 0
+            || host.apply(HostEvent::NeighbourLearned { address, mac, until }).is_err()
+        {
+            return Heard::Ignored(NotLearned::NoRoom);
+        }
+        let entry = Entry {
+            address,
+            source: packet.target_ip(),
+            mac,
+            state: State::Reachable,
+            deadline: until,
+            changed: now,
+            stranger: true,
+            first: NIL,
+            last: NIL,
+            count: 0,
+        };
+        if let Some(idx) = self.insert(entry) {
+            self.strangers += 1;
+            self.set_deadline(idx, until);
+        }
+        Heard::Stranger
+    }
+
+    /// Makes room for a neighbour that we want: the stranger whose time ends first goes. A walk over all entries, only
+    /// when the table is full.
+    #[cold]
+    fn evict_stranger(&mut self, host: &mut Host, act: &mut impl FnMut(NeighbourAction<H>)) {
+        let strangers = (0..self.config.neighbours_max as u32).filter(|idx| {
+            let entry = self.entries.get(*idx);
+            entry.is_some_and(|entry| entry.stranger)
+        });
+        if let Some(idx) = strangers.min_by_key(|idx| self.entries[*idx].deadline) {
+            self.remove(idx, NeighbourDrop::NoRoom, host, act);
+        }
+    }
+
+    fn remove(&mut self, idx: u32, reason: NeighbourDrop, host: &mut Host, act: &mut impl FnMut(NeighbourAction<H>)) {
+        while let Some(handle) = self.take_first(idx) {
+            act(NeighbourAction::Released { handle, reason });
+        }
+        let Some(entry) = self.entries.remove(idx) else { return };
+        self.by_address.remove(key(entry.address));
+        self.strangers -= usize::from(entry.stranger);
+        if !matches!(entry.state, State::Asking(_)) {
+            disbelieve(entry.address, host);
+        }
+    }
+
+    #[cold]
+    fn sweep(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+        let end = self.config.neighbours_max as u32;
+        let stop = end.min(self.sweep.at + SWEPT_PER_TICK_MAX as u32);
+        for idx in self.sweep.at..stop {
+            if self.entries.get(idx).is_some_and(|entry| entry.deadline <= now) {
+                self.expire(idx, host, now, act);
+            }
+            if let Some(entry) = self.entries.get(idx) {
+                self.sweep.found = self.sweep.found.min(entry.deadline);
+            }
+        }
+        self.sweep.at = stop;
+        if stop == end {
+            self.sweep = Sweep { at: 0, due: self.sweep.found, found: Instant::MAX };
+        }
+    }
+
+    /// A state's time is over.
+    fn expire(&mut self, idx: u32, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+        let tries_max = self.config.tries;
+        let entry = &mut self.entries[idx];
+        match entry.state {
+            State::Reachable if entry.stranger => return self.remove(idx, NeighbourDrop::Unreachable, host, act),
+            State::Reachable => entry.state = State::Probing(0),
+            State::Asking(tries) | State::Probing(tries) if tries < tries_max => (),
+            State::Asking(_) => return self.remove(idx, NeighbourDrop::Unreachable, host, act),
+            // It may have another MAC address now, and everybody may know.
+            State::Probing(_) => {
+                entry.state = State::Asking(0);
+                disbelieve(entry.address, host);
+            }
+        }
+        self.ask_again(idx, host, now, act);
+    }
+}
+
+/// Takes back what the host was told, but for a neighbour that was configured there.
+fn disbelieve(address: Ipv4Addr, host: &mut Host) {
+    if host.has_learned(address) {
+        let taken = host.apply(HostEvent::NeighbourRemoved(address));
+        assert!(taken.is_ok(), "a removal needs no room");
+    }
+}
+
+/// Whether a station on the link may have this address.
+fn is_neighbour(address: Ipv4Addr, host: &Host) -> bool {
+    use super::host::Destination;
+    let on_link = host.route(address).is_some_and(|route| route.gateway.is_none());
+    let is_host = !address.is_unspecified() && !address.is_loopback() && host.classify(address) == Destination::Other;
+    on_link && is_host
+}
+
+fn key(address: Ipv4Addr) -> u64 {
+    // Not zero, which marks a free slot.
+    1 << 32 | u64::from(address.to_bits())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! Scripts in virtual time: what is asked, believed and given back.
+
+use proptest::prelude::*;
+
+use super::super::host::HostConfig;
+use super::super::ids::InterfaceId;
+use super::super::prefix::Ipv4Prefix;
+use super::*;
+use crate::wire::VlanTags;
+
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const THIEF_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 66]);
+
+struct Script {
+    neighbours: Neighbours<u32>,
+    host: Host,
+    now: Instant,
+    /// Questions: when, in whole seconds since the start, and to whom.
+    asked: Vec<(u64, MacAddr)>,
+    resolved: Vec<(u32, MacAddr)>,
+    released: Vec<(u32, NeighbourDrop)>,
+}
+
+fn script() -> Script {
+    let config = NeighbourConfig {
+        neighbours_max: 4,
+        strangers_max: 2,
+        pending_max: 5,
+        pending_per_neighbour: 3,
+        ..NeighbourConfig::default()
+    };
+    script_with(config, 8)
+}
+
+fn script_with(config: NeighbourConfig, host_neighbours: usize) -> Script {
+    let host = HostConfig {
+        interface: InterfaceId(0),
+        mac: MAC,
+        vlan: VlanTags::NONE,
+        mtu: 1500,
+        addresses_max: 2,
+        routes_max: 4,
+        neighbours_max: host_neighbours,
+    };
+    let mut host = Host::new(host, HashSeed::new(1, 2)).unwrap();
+    host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();
+    Script {
+        neighbours: Neighbours::new(config, HashSeed::new(3, 4)),
+        host,
+        now: Instant::ZERO,
+        asked: Vec::new(),
+        resolved: Vec::new(),
+        released: Vec::new(),
+    }
+}
+
+impl Script {
+    fn with<T>(
+        &mut self,
+        call: impl FnOnce(&mut Neighbours<u32>, &mut Host, Instant, &mut dyn FnMut(NeighbourAction<u32>)) -> T,
+    ) -> T {
+        let Self { neighbours, host, now, asked, resolved, released } = self;
+        let at = now.as_nanos() / 1_000_000_000;
+        call(neighbours, host, *now, &mut |action| match action {
+            NeighbourAction::Send(send) => {
+                assert_eq!((send.packet.operation, send.packet.sender_mac), (ArpOperation::Request, MAC));
+                assert_eq!(send.packet.sender_ip, OURS);
+                asked.push((at, send.to));
+            }
+            NeighbourAction::Resolved { handle, mac } => resolved.push((handle, mac)),
+            NeighbourAction::Released { handle, reason } => released.push((handle, reason)),
+        })
+    }
+
+    fn queue(&mut self, next_hop: Ipv4Addr, handle: u32) {
+        let wish = NeighbourWish { next_hop, source: OURS };
+        self.with(|neighbours, host, now, mut act| neighbours.queue(wish, handle, host, now, &mut act));
+    }
+
+    fn hear(&mut self, operation: ArpOperation, sender: (Ipv4Addr, MacAddr), target_ip: Ipv4Addr) -> Heard {
+        let (sender_ip, sender_mac) = sender;
+        let fields = ArpFields { operation, sender_mac, sender_ip, target_mac: MacAddr::ZERO, target_ip };
+        self.with(|neighbours, host, now, mut act| neighbours.hear(&ArpPacket::new(&fields), host, now, &mut act))
+    }
+
+    fn answer(&mut self) -> Heard {
+        self.hear(ArpOperation::Reply, (PEER, PEER_MAC), OURS)
+    }
+
+    /// Lets whole seconds pass.
+    fn run(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += Duration::from_secs(1);
+            self.with(|neighbours, host, now, mut act| neighbours.tick(host, now, &mut act));
+        }
+    }
+
+    fn believed(&self, address: Ipv4Addr) -> Option<MacAddr> {
+        match self.host.resolve(address, self.now) {
+            Resolution::Station { mac, .. } => Some(mac),
+            _ => None,
+        }
+    }
+}
+
+fn peer(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, last)
+}
+
+#[test]
+fn silent_neighbour_is_asked_three_times_with_longer_waits_then_given_up() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.run(6);
+    assert!(script.released.is_empty());
+    script.run(20);
+    assert_eq!(script.asked, [0, 1, 3].map(|at| (at, MacAddr::BROADCAST)));
+    assert_eq!(script.released, [(1, NeighbourDrop::Unreachable)]);
+    assert!(script.neighbours.is_empty());
+}
+
+#[test]
+fn further_packets_do_not_ask_again() {
+    let mut script = script();
+    (0..100).for_each(|handle| script.queue(PEER, handle));
+    assert_eq!((script.asked.len(), script.released.len()), (1, 97));
+    assert!(script.released.iter().all(|(_, reason)| *reason == NeighbourDrop::Superseded));
+    script.answer();
+    assert_eq!(script.resolved, [97, 98, 99].map(|handle| (handle, PEER_MAC)));
+}
+
+#[test]
+fn answer_lets_the_host_know_and_the_packets_go_in_order() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.queue(PEER, 2);
+    assert_eq!(script.answer(), Heard::Answered);
+    assert_eq!((script.resolved.clone(), script.believed(PEER)), (vec![(1, PEER_MAC), (2, PEER_MAC)], Some(PEER_MAC)));
+    script.queue(PEER, 3);
+    assert_eq!((script.resolved.last(), script.neighbours.pending()), (Some(&(3, PEER_MAC)), 0));
+}
+
+#[test]
+fn full_queue_of_all_neighbours_refuses_the_newcomer() {
+    let mut script = script();
+    (0..3).for_each(|handle| script.queue(peer(2), handle));
+    (3..5).for_each(|handle| script.queue(peer(3), handle));
+    script.queue(peer(4), 5);
+    assert_eq!(script.released, [(5, NeighbourDrop::NoRoom)]);
+    script.queue(peer(3), 6);
+    assert_eq!(script.released[1], (3, NeighbourDrop::Superseded));
+}
+
+#[test]
+fn old_answer_is_checked_by_unicast_while_it_is_still_believed() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.answer();
+    script.run(30);
+    assert_eq!(script.asked[1..], [(30, PEER_MAC)]);
+    assert_eq!((script.answer(), script.believed(PEER)), (Heard::Confirmed, Some(PEER_MAC)));
+    script.run(29);
+    assert_eq!(script.asked.len(), 2);
+}
+
+#[test]
+fn neighbour_that_fell_silent_is_asked_of_all_and_then_gone() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.answer();
+    script.run(36);
+    assert_eq!(script.believed(PEER), Some(PEER_MAC));
+    script.run(1);
+    assert_eq!(script.believed(PEER), None);
+    script.run(20);
+    let (unicast, all) = (PEER_MAC, MacAddr::BROADCAST);
+    assert_eq!(script.asked[1..], [(30, unicast), (31, unicast), (33, unicast), (37, all), (38, all), (40, all)]);
+    assert!(script.neighbours.is_empty());
+}
+
+#[test]
+fn moved_neighbour_is_followed_and_checked_at_once() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.answer();
+    script.run(5);
+    let moved = MacAddr([2, 0, 0, 0, 0, 3]);
+    assert_eq!(script.hear(ArpOperation::Request, (PEER, moved), PEER), Heard::Moved);
+    assert_eq!((script.believed(PEER), script.asked.last()), (Some(moved), Some(&(5, moved))));
+    script.run(7);
+    assert_eq!((script.believed(PEER), script.asked.last()), (None, Some(&(12, MacAddr::BROADCAST))));
+    script.answer();
+    assert_eq!(script.believed(PEER), Some(PEER_MAC));
+}
+
+#[test]
+fn second_answer_does_not_override_the_first_within_the_lock_time() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.answer();
+    let thief = script.hear(ArpOperation::Reply, (PEER, THIEF_MAC), OURS);
+    assert_eq!((thief, script.believed(PEER)), (Heard::Ignored(NotLearned::TooSoon), Some(PEER_MAC)));
+}
+
+#[test]
+fn nothing_is_learned_from_what_nobody_asked_for() {
+    let mut script = script();
+    let far = Ipv4Addr::new(192, 0, 2, 1);
+    for (operation, sender, target, reason) in [
+        (ArpOperation::Reply, (PEER, PEER_MAC), OURS, NotLearned::Unsolicited),
+        (ArpOperation::Request, (PEER, PEER_MAC), PEER, NotLearned::NotForUs),
+        (ArpOperation::Request, (PEER, PEER_MAC), peer(9), NotLearned::NotForUs),
+        (ArpOperation::Request, (OURS, THIEF_MAC), OURS, NotLearned::NotANeighbour),
+        (ArpOperation::Request, (Ipv4Addr::UNSPECIFIED, PEER_MAC), OURS, NotLearned::NotANeighbour),
+        (ArpOperation::Request, (far, PEER_MAC), OURS, NotLearned::NotANeighbour),
+        (ArpOperation::Request, (peer(255), PEER_MAC), OURS, NotLearned::NotANeighbour),
+        (ArpOperation::Request, (Ipv4Addr::new(224, 0, 0, 1), PEER_MAC), OURS, NotLearned::NotANeighbour),
+        (ArpOperation::Request, (PEER, MAC), OURS, NotLearned::OwnStation),
+    ] {
+        assert_eq!(script.hear(operation, sender, target), Heard::Ignored(reason), "{sender:?} {target}");
+    }
+    assert!(script.neighbours.is_empty() && script.believed(PEER).is_none());
+}
+
+#[test]
+fn strangers_take_their_places_only_and_leave_without_a_question() {
+    let mut script = script();
+    let heard: Vec<_> = (10..14).map(|last| script.hear(ArpOperation::Request, (peer(last), PEER_MAC), OURS)).collect();
+    let full = Heard::Ignored(NotLearned::NoRoom);
+    assert_eq!(heard, [Heard::Stranger, Heard::Stranger, full, full]);
+    script.run(31);
+    assert_eq!((script.neighbours.len(), script.asked.len(), script.believed(peer(10))), (0, 0, None));
+}
+
+#[test]
+fn stranger_that_we_want_stays_and_another_makes_way() {
+    let mut script = script();
+    script.hear(ArpOperation::Request, (peer(10), PEER_MAC), OURS);
+    script.hear(ArpOperation::Request, (peer(11), PEER_MAC), OURS);
+    let wish = NeighbourWish { next_hop: peer(10), source: OURS };
+    assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)));
+    (2..5).for_each(|last| script.queue(peer(last), last.into()));
+    assert_eq!((script.neighbours.len(), script.believed(peer(11))), (4, None));
+    script.queue(peer(5), 5);
+    assert_eq!(script.released, [(5, NeighbourDrop::NoRoom)]);
+    script.run(30);
+    assert_eq!(script.asked.last(), Some(&(30, PEER_MAC)));
+}
+
+#[test]
+fn configured_neighbour_survives_what_arp_hears() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.host.apply(HostEvent::NeighbourSet { address: PEER, mac: THIEF_MAC }).unwrap();
+    script.answer();
+    script.run(100);
+    assert_eq!(script.believed(PEER), Some(THIEF_MAC));
+}
+
+#[test]
+fn full_host_gives_the_packets_back() {
+    let mut script = script_with(NeighbourConfig::default(), 0);
+    script.queue(PEER, 1);
+    assert_eq!(script.answer(), Heard::Ignored(NotLearned::NoRoom));
+    assert_eq!(script.released, [(1, NeighbourDrop::NoRoom)]);
+}
+
+#[test]
+fn forgotten_neighbour_gives_its_packets_back() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.with(|neighbours, host, _, mut act| neighbours.forget(PEER, host, &mut act));
+    assert_eq!(script.released, [(1, NeighbourDrop::Forgotten)]);
+}
+
+#[test]
+fn large_table_is_swept_over_several_ticks() {
+    let config = NeighbourConfig { neighbours_max: 200, pending_max: 200, ..NeighbourConfig::default() };
+    let mut script = script_with(config, 200);
+    (2..202).for_each(|last| script.queue(peer(last), last.into()));
+    script.now += Duration::from_secs(1);
+    let asked = |script: &mut Script| {
+        script.with(|neighbours, host, now, mut act| neighbours.tick(host, now, &mut act));
+        script.asked.len() - 200
+    };
+    let counts: Vec<_> = (0..5).map(|_| asked(&mut script)).collect();
+    assert_eq!(counts, [64, 128, 192, 200, 200]);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Queue(u8),
+    Hear { reply: bool, sender: u8, mac: u8, target: u8 },
+    Forget(u8),
+    Wait(u16),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1u8..9).prop_map(Step::Queue),
+        (any::<bool>(), 0u8..9, 1u8..4, 0u8..9).prop_map(|(reply, sender, mac, target)| Step::Hear {
+            reply,
+            sender,
+            mac,
+            target
+        }),
+        (1u8..9).prop_map(Step::Forget),
+        (1u16..40_000).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    /// Whatever happens, each handle that was queued waits, or went, or came back, and only once.
+    #[test]
+    fn every_handle_comes_back_once(steps in prop::collection::vec(step(), 1..200), host_room in 0usize..6) {
+        let mut script = script_with(script().neighbours.config, host_room);
+        let mut queued = 0u32;
+        for step in steps {
+            match step {
+                Step::Queue(last) => {
+                    queued += 1;
+                    script.queue(peer(last), queued);
+                }
+                Step::Hear { reply, sender, mac, target } => {
+                    let operation = if reply { ArpOperation::Reply } else { ArpOperation::Request };
+                    script.hear(operation, (peer(sender), MacAddr([2, 0, 0, 0, 0, mac])), peer(target));
+                }
+                Step::Forget(last) => {
+                    script.with(|neighbours, host, _, mut act| neighbours.forget(peer(last), host, &mut act));
+                }
+                Step::Wait(ms) => {
+                    script.now += Duration::from_millis(ms.into());
+                    script.with(|neighbours, host, now, mut act| neighbours.tick(host, now, &mut act));
+                }
+            }
+            let back = script.resolved.len() + script.released.len();
+            prop_assert_eq!(back + script.neighbours.pending(), queued as usize);
+            prop_assert!(script.neighbours.len() <= 4 && script.neighbours.strangers <= 2);
+        }
+        script.run(60);
+        let mut handles: Vec<_> = script.resolved.iter().map(|(handle, _)| *handle).collect();
+        handles.extend(script.released.iter().map(|(handle, _)| *handle));
+        handles.sort_unstable();
+        prop_assert_eq!(handles, (1..=queued).collect::<Vec<_>>());
+        prop_assert_eq!(script.neighbours.pending(), 0);
+    }
+}
