@@ -317,7 +317,7 @@ impl Claims {
     fn random(&mut self, most: Duration) -> Duration {
         self.draws += 1;
         let word = u128::from(self.config.seed.sip(&[self.draws]));
-        Duration::from_nanos((word * u128::from(most.as_nanos()) >> 64) as u64)
+        Duration::from_nanos(((word * u128::from(most.as_nanos())) >> 64) as u64)
     }
 }
 

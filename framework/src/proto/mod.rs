@@ -13,7 +13,9 @@ pub mod claim;
 pub mod demux;
 pub mod fragmentation;
 pub mod host;
+pub mod icmp;
 pub mod neighbor;
+pub mod path_mtu;
 pub mod ports;
 pub mod rate_limit;
 pub mod reassembly;
@@ -25,10 +27,12 @@ pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash
 pub use fragmentation::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError};
 pub use hash::HashSeed;
 pub use host::{Destination, Host, HostConfig, HostError, HostEvent, Resolution, Route};
+pub use icmp::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowError, FlowErrorKind, Offence, UnmatchedError, match_error};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
 pub use neighbor::{
     ArpSend, Heard, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours, NotLearned,
 };
+pub use path_mtu::{PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus};
 pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
 pub use rate_limit::TokenBucket;

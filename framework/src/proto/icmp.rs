@@ -1,0 +1,248 @@
+//! Errors by ICMP, in both directions (RFC 1122 3.2.2, RFC 5927): which ones we may send, and which of those we receive
+//! are about a flow of ours.
+//!
+//! What enters are offending packets and received messages; what leaves are permissions, and flows that something went
+//! wrong with. Writing messages and delivering errors is up to the node; what an error says of a path's MTU is kept in
+//! [`path_mtu`](super::path_mtu).
+
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use super::demux::{Flow, Found};
+use super::host::{Destination, Host};
+use super::rate_limit::TokenBucket;
+use super::sockets::UdpSockets;
+use crate::time::Instant;
+use crate::wire::icmpv4::{QuotedFlow, TimeExceeded, Unreachable};
+use crate::wire::{Icmpv4Message, Ipv4Header, Ipv4Packet, MacAddr, Protocol};
+
+/// A packet that something is wrong with.
+#[derive(Clone, Copy, Debug)]
+pub struct Offence<'a> {
+    /// Its bytes from the IPv4 header on, as many as are at hand.
+    pub packet: &'a [u8],
+    /// Where its frame went to.
+    pub link_destination: MacAddr,
+}
+
+/// Who tells whom about an offence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorRoute {
+    /// Ours: the address that the packet was sent to (RFC 1122 3.2.2).
+    pub source: Ipv4Addr,
+    /// The sender of the packet.
+    pub destination: Ipv4Addr,
+}
+
+/// Why no error is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorRefusal {
+    /// The packet's header is not whole.
+    Malformed,
+    /// It was sent to a group or to all, as a packet or as a frame: all who heard it would answer at once.
+    ToMany,
+    /// It was not sent to an address of ours.
+    NotOurs,
+    /// It is a later fragment; the first one is told about.
+    LaterFragment,
+    /// Its source is no single host.
+    NoSource,
+    /// It is an ICMP error itself, or of a type that might be one.
+    AboutError,
+    /// Too many were sent lately.
+    RateLimited,
+}
+
+impl ErrorRefusal {
+    /// The reason in fixed words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "the packet's header is not whole",
+            Self::ToMany => "the packet was sent to many",
+            Self::NotOurs => "the packet was not sent to us",
+            Self::LaterFragment => "the packet is a later fragment",
+            Self::NoSource => "the packet's source is no single host",
+            Self::AboutError => "the packet is an error itself",
+            Self::RateLimited => "too many errors were sent lately",
+        }
+    }
+}
+
+impl fmt::Display for ErrorRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Says which errors may be sent, and how many.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorLimit {
+    bucket: TokenBucket,
+}
+
+impl Default for ErrorLimit {
+    /// 1000 a second and 50 at once, as Linux (`icmp_msgs_per_sec`, `icmp_msgs_burst`).
+    fn default() -> Self {
+        Self::new(TokenBucket::new(1_000, 50))
+    }
+}
+
+impl ErrorLimit {
+    /// Errors at the rate of `bucket`.
+    pub const fn new(bucket: TokenBucket) -> Self {
+        Self { bucket }
+    }
+
+    /// Whether an error about a packet may be sent, and between whom. All of RFC 1122 3.2.2's exceptions are asked
+    /// before the rate, so that what may not be answered costs nobody an answer.
+    pub fn permit(&mut self, offence: Offence<'_>, host: &Host, now: Instant) -> Result<ErrorRoute, ErrorRefusal> {
+        let packet = Ipv4Packet::parse_quoted(offence.packet).map_err(|_| ErrorRefusal::Malformed)?;
+        let header = packet.header;
+        match host.classify(header.destination()) {
+            Destination::Own if offence.link_destination.is_multicast() => return Err(ErrorRefusal::ToMany),
+            Destination::Own => (),
+            Destination::Group | Destination::Broadcast => return Err(ErrorRefusal::ToMany),
+            Destination::Other => return Err(ErrorRefusal::NotOurs),
+        }
+        if header.fragment_offset() != 0 {
+            return Err(ErrorRefusal::LaterFragment);
+        }
+        if !is_single_host(header.source(), host) {
+            return Err(ErrorRefusal::NoSource);
+        }
+        if header.protocol() == Protocol::ICMP && !is_query(packet.payload) {
+            return Err(ErrorRefusal::AboutError);
+        }
+        if !self.bucket.take(now) {
+            return Err(ErrorRefusal::RateLimited);
+        }
+        Ok(ErrorRoute { source: header.destination(), destination: header.source() })
+    }
+}
+
+/// Whether one host, and not we, may have sent from an address (RFC 1122 3.2.2: not zero, loopback, broadcast,
+/// multicast or class E).
+pub fn is_single_host(source: Ipv4Addr, host: &Host) -> bool {
+    const CLASS_E: u8 = 240;
+    let [first, ..] = source.octets();
+    // All of 0/8 means "this network" (RFC 1122 3.2.1.3).
+    first != 0 && first < CLASS_E && !source.is_loopback() && host.classify(source) == Destination::Other
+}
+
+/// Whether an ICMP message asks or answers and is not about another packet. Types that we do not know may be errors.
+fn is_query(message: &[u8]) -> bool {
+    matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18))
+}
+
+/// What went wrong with a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowError {
+    /// Our end and the other, as of a datagram that the other end would send.
+    pub flow: Flow,
+    /// What.
+    pub kind: FlowErrorKind,
+    /// Bytes of the packet that it happened to.
+    pub packet_len: u16,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowErrorKind {
+    /// The other end was not reached. The MTU of "fragmentation needed" is a claim: see
+    /// [`PathMtus`](super::path_mtu::PathMtus).
+    Unreachable(Unreachable),
+    /// The time ran out on the way, or at the other end before all fragments were there.
+    TimeExceeded(TimeExceeded),
+    /// Somebody did not like our header.
+    ParameterProblem {
+        /// As in the message.
+        code: u8,
+        /// Offset of the refused byte.
+        pointer: u8,
+    },
+}
+
+impl FlowErrorKind {
+    /// Whether trying again is in vain as long as nobody changes something: what a socket calls `ECONNREFUSED` or
+    /// `EMSGSIZE` (RFC 1122 4.2.3.9 for TCP; UDP does the same). The rest may be a route that is being mended. Anybody
+    /// on the path, and who guesses ports off it, can send either kind: no reason to end a session by itself
+    /// (RFC 5927 5.2).
+    pub const fn is_hard(self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable(Unreachable::Protocol | Unreachable::Port | Unreachable::FragmentationNeeded { .. })
+        )
+    }
+}
+
+/// Why an ICMP message is not about a flow of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnmatchedError {
+    /// Redirects, which a host with routes of its own does not want (they are how a neighbour takes over a path), source
+    /// quench, which must be ignored (RFC 6633), and what is not an error at all.
+    NotTaken,
+    /// The quote is too short for ports, or a later fragment's.
+    NoFlow,
+    /// The quoted packet is not UDP.
+    NotUdp,
+    /// The quoted packet did not come from an address of ours, or did not leave this host.
+    NotOurs,
+    /// The quoted packet went to many, and no honest station tells about those.
+    ToMany,
+    /// "Fragmentation needed" about a packet that may be fragmented.
+    MayFragment,
+    /// Nobody here has the flow.
+    NoSocket,
+}
+
+/// Which flow a received message is about. Anybody may send one with a made-up quote, so all that we know of the quoted
+/// packet has to fit: our address, a port that somebody here has and, for a connected socket, its peer (RFC 5927 3,
+/// 4; UDP has no sequence number to ask for).
+pub fn match_error(
+    message: &Icmpv4Message<'_>,
+    host: &Host,
+    sockets: &UdpSockets,
+) -> Result<FlowError, UnmatchedError> {
+    let kind = match *message {
+        Icmpv4Message::DestinationUnreachable { code, .. } => FlowErrorKind::Unreachable(code),
+        Icmpv4Message::TimeExceeded { code, .. } => FlowErrorKind::TimeExceeded(code),
+        Icmpv4Message::ParameterProblem { code, pointer, .. } => FlowErrorKind::ParameterProblem { code, pointer },
+        _ => return Err(UnmatchedError::NotTaken),
+    };
+    let quoted = message.quoted().ok_or(UnmatchedError::NotTaken)?;
+    let header = Ipv4Packet::parse_quoted(quoted).map_err(|_| UnmatchedError::NoFlow)?.header;
+    if header.protocol() != Protocol::UDP {
+        return Err(UnmatchedError::NotUdp);
+    }
+    let quote = QuotedFlow::parse(quoted).ok_or(UnmatchedError::NoFlow)?;
+    check_quote(&kind, header, host)?;
+    let flow = Flow {
+        local: SocketAddrV4::new(quote.source, quote.source_port),
+        remote: SocketAddrV4::new(quote.destination, quote.destination_port),
+    };
+    if let Found::Nobody = sockets.lookup(flow) {
+        return Err(UnmatchedError::NoSocket);
+    }
+    Ok(FlowError { flow, kind, packet_len: header.total_len() })
+}
+
+/// Whether we could have sent what is quoted, and somebody could have sent this about it.
+fn check_quote(kind: &FlowErrorKind, quoted: &Ipv4Header, host: &Host) -> Result<(), UnmatchedError> {
+    if !host.is_own(quoted.source()) {
+        return Err(UnmatchedError::NotOurs);
+    }
+    match host.classify(quoted.destination()) {
+        Destination::Own => return Err(UnmatchedError::NotOurs),
+        Destination::Group | Destination::Broadcast => return Err(UnmatchedError::ToMany),
+        Destination::Other => (),
+    }
+    match kind {
+        FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { .. }) if !quoted.dont_fragment() => {
+            Err(UnmatchedError::MayFragment)
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

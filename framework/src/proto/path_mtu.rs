@@ -1,0 +1,203 @@
+//! How large a packet may be on the way to a destination (RFC 1191): what routers told, for a while.
+//!
+//! What enters are claims out of "fragmentation needed" messages that [`match_error`](super::icmp::match_error) has
+//! passed; what leaves is a number of bytes. A claim only ever lowers it, and after ten minutes it is forgotten and
+//! the interface's own MTU tried again.
+
+use core::net::Ipv4Addr;
+
+use super::hash::HashSeed;
+use super::table::Table;
+use crate::time::{Duration, Instant};
+
+/// How much is held, and for how long. All memory is taken at construction.
+#[derive(Clone, Copy, Debug)]
+pub struct PathMtuConfig {
+    /// Destinations with an MTU of their own, 24 bytes each and 32 to 64 of table. The one that is forgotten soonest
+    /// makes way.
+    pub destinations_max: usize,
+    /// Claims of less are taken as this. Linux takes 552 (`min_pmtu`): a forger cannot make us send tiny packets, and
+    /// no link of today has less.
+    pub mtu_min: u16,
+    /// How long a claim is believed. RFC 1191 6.3 recommends ten minutes, and forbids less than five for trying a
+    /// larger one.
+    pub age_max: Duration,
+}
+
+impl Default for PathMtuConfig {
+    /// 64 destinations, not below 552 bytes, for ten minutes.
+    fn default() -> Self {
+        Self { destinations_max: 64, mtu_min: 552, age_max: Duration::from_secs(600) }
+    }
+}
+
+/// What a router claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathMtuClaim {
+    /// Where the packet went.
+    pub destination: Ipv4Addr,
+    /// The MTU of the next link in bytes; 0 from routers older than RFC 1191.
+    pub mtu: u16,
+    /// Bytes of the packet that was too large.
+    pub packet_len: u16,
+}
+
+/// Why a claim changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathMtuRefusal {
+    /// The packet that is said to have been too large would have fitted (RFC 5927 7.2).
+    WouldHaveFitted,
+    /// We know of a smaller one.
+    NotSmaller,
+    /// There is no room at all.
+    NoRoom,
+}
+
+/// The MTUs of paths that are narrower than the interface.
+#[derive(Debug)]
+pub struct PathMtus {
+    config: PathMtuConfig,
+    /// Places in `paths`.
+    by_destination: Table<u64, u32>,
+    paths: Vec<Path>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    destination: Ipv4Addr,
+    mtu: u16,
+    until: Instant,
+}
+
+impl PathMtus {
+    /// No path is known. Takes all memory.
+    pub fn new(config: PathMtuConfig, seed: HashSeed) -> Self {
+        let capacity = config.destinations_max;
+        Self { config, by_destination: Table::new(capacity, seed), paths: Vec::with_capacity(capacity) }
+    }
+
+    /// Bytes of the largest packet to a destination, where somebody told. One probe, about 3 ns.
+    #[inline]
+    pub fn get(&self, destination: Ipv4Addr, now: Instant) -> Option<usize> {
+        let path = &self.paths[*self.by_destination.get(key(destination))? as usize];
+        (now < path.until).then_some(usize::from(path.mtu))
+    }
+
+    /// Takes a claim and says which MTU holds now. A walk over all paths where there is no room.
+    pub fn lower(&mut self, claim: PathMtuClaim, now: Instant) -> Result<usize, PathMtuRefusal> {
+        if claim.mtu >= claim.packet_len {
+            return Err(PathMtuRefusal::WouldHaveFitted);
+        }
+        let told = if claim.mtu == 0 { plateau_below(claim.packet_len) } else { claim.mtu };
+        let mtu = told.max(self.config.mtu_min);
+        // The smallest that we take is no smaller than what was sent: the claim says nothing that helps.
+        if mtu >= claim.packet_len {
+            return Err(PathMtuRefusal::WouldHaveFitted);
+        }
+        if self.get(claim.destination, now).is_some_and(|held| held <= usize::from(mtu)) {
+            return Err(PathMtuRefusal::NotSmaller);
+        }
+        let path = Path { destination: claim.destination, mtu, until: now + self.config.age_max };
+        let idx = self.place(claim.destination).ok_or(PathMtuRefusal::NoRoom)?;
+        self.paths[idx] = path;
+        Ok(usize::from(mtu))
+    }
+
+    /// Forgets all: the interface or the routes changed.
+    pub fn clear(&mut self) {
+        while let Some(path) = self.paths.pop() {
+            self.by_destination.remove(key(path.destination));
+        }
+    }
+
+    /// The place of a destination: its own, a new one, or that of the path which is forgotten soonest.
+    fn place(&mut self, destination: Ipv4Addr) -> Option<usize> {
+        if let Some(idx) = self.by_destination.get(key(destination)) {
+            return Some(*idx as usize);
+        }
+        let idx = if self.paths.len() < self.config.destinations_max {
+            self.paths.push(Path { destination, mtu: u16::MAX, until: Instant::ZERO });
+            self.paths.len() - 1
+        } else {
+            let oldest = (0..self.paths.len()).min_by_key(|idx| self.paths[*idx].until)?;
+            self.by_destination.remove(key(self.paths[oldest].destination));
+            oldest
+        };
+        let inserted = self.by_destination.insert(key(destination), idx as u32);
+        assert!(inserted, "the table has a place for each path, and the destination was not there");
+        Some(idx)
+    }
+}
+
+/// The next smaller MTU that links of the time had (RFC 1191 7.1), for routers that do not tell theirs.
+fn plateau_below(packet_len: u16) -> u16 {
+    const PLATEAUS: [u16; 10] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68];
+    PLATEAUS.into_iter().find(|plateau| *plateau < packet_len).unwrap_or(68)
+}
+
+fn key(destination: Ipv4Addr) -> u64 {
+    // Not zero, which marks a free slot.
+    1 << 32 | u64::from(destination.to_bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(destinations_max: usize) -> PathMtus {
+        PathMtus::new(PathMtuConfig { destinations_max, ..PathMtuConfig::default() }, HashSeed::new(1, 2))
+    }
+
+    fn claim(last: u8, mtu: u16) -> PathMtuClaim {
+        PathMtuClaim { destination: [192, 0, 2, last].into(), mtu, packet_len: 1500 }
+    }
+
+    #[test]
+    fn claim_that_the_packet_did_not_exceed_is_refused() {
+        let mut paths = paths(4);
+        for mtu in [1500, 1501, 9000] {
+            assert_eq!(paths.lower(claim(1, mtu), Instant::ZERO), Err(PathMtuRefusal::WouldHaveFitted));
+        }
+        let small = PathMtuClaim { packet_len: 100, ..claim(1, 60) };
+        assert_eq!(paths.lower(small, Instant::ZERO), Err(PathMtuRefusal::WouldHaveFitted));
+        assert_eq!(paths.get(small.destination, Instant::ZERO), None);
+    }
+
+    #[test]
+    fn claim_lowers_and_never_raises_nor_lasts_longer() {
+        let mut paths = paths(4);
+        assert_eq!(paths.lower(claim(1, 1400), Instant::ZERO), Ok(1400));
+        let later = Instant::ZERO + Duration::from_secs(300);
+        assert_eq!(paths.lower(claim(1, 1450), later), Err(PathMtuRefusal::NotSmaller));
+        assert_eq!(paths.lower(claim(1, 1400), later), Err(PathMtuRefusal::NotSmaller));
+        assert_eq!(paths.get([192, 0, 2, 1].into(), later), Some(1400));
+        assert_eq!(paths.get([192, 0, 2, 1].into(), Instant::ZERO + Duration::from_secs(600)), None);
+    }
+
+    #[test]
+    fn tiny_claims_are_raised_to_the_least() {
+        assert_eq!(paths(4).lower(claim(1, 68), Instant::ZERO), Ok(552));
+    }
+
+    #[test]
+    fn router_that_does_not_tell_means_the_next_plateau() {
+        let mut paths = paths(4);
+        assert_eq!(paths.lower(claim(1, 0), Instant::ZERO), Ok(1492));
+        assert_eq!(paths.lower(PathMtuClaim { packet_len: 1492, ..claim(1, 0) }, Instant::ZERO), Ok(1006));
+    }
+
+    #[test]
+    fn oldest_makes_way_and_the_table_stays_bounded() {
+        let mut paths = paths(2);
+        for last in 0..200 {
+            let now = Instant::from_nanos(last.into());
+            assert_eq!(paths.lower(claim(last, 1400), now), Ok(1400));
+        }
+        let now = Instant::from_nanos(200);
+        let known: Vec<u8> = (0..200).filter(|last| paths.get([192, 0, 2, *last].into(), now).is_some()).collect();
+        assert_eq!(known, [198, 199]);
+        paths.clear();
+        assert_eq!(paths.get([192, 0, 2, 199].into(), now), None);
+        assert_eq!(self::paths(0).lower(claim(1, 1400), now), Err(PathMtuRefusal::NoRoom));
+    }
+}
