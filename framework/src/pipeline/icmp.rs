@@ -1,0 +1,465 @@
+//! The ICMP node: answers echo requests in their own buffer, and tells the app what went wrong with its flows.
+//!
+//! What enters begins with the ICMP header and has the IPv4 header behind it (towards the headroom); nothing is handed
+//! on but to the app. Errors of our own are sent by [`IcmpErrors`](super::IcmpErrors), from the node that drops.
+
+use core::net::Ipv4Addr;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::answer::{Link, build};
+use super::node::{Cx, Node, discard};
+use super::outline::Outline;
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::Offload;
+use crate::mem::Mbuf;
+use crate::proto::icmp::is_single_host;
+use crate::proto::{
+    ConsumerId, Destination, Flow, FlowErrorKind, FragmentPiece, FragmentPlan, FragmentRequest, HashSeed, PathMtuClaim,
+    PathMtuConfig, PathMtuRefusal, PathMtus, TokenBucket, UnmatchedError, match_error,
+};
+use crate::proto::{Found, FragmentationError};
+use crate::wire::icmpv4::{Icmpv4Error, Unreachable};
+use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Protocol, checksum, ipv4};
+
+crate::drop_reasons! {
+    /// Why the ICMP node drops a message.
+    pub enum IcmpDrop {
+        /// Fewer than 8 bytes.
+        TooShort => "too_short",
+        /// The checksum is wrong.
+        BadChecksum => "bad_checksum",
+        /// Sent to a group or to all: nobody has to answer those (RFC 1122 3.2.2.6), and an attacker would like it.
+        ToMany => "to_many",
+        /// An echo request whose source is no single host.
+        BadSource => "bad_source",
+        /// More echo requests than we answer.
+        EchoLimited => "echo_limited",
+        /// An echo answer that nobody waits for.
+        UnwantedAnswer => "unwanted_answer",
+        /// Redirects, source quench, and what we do not know.
+        NotTaken => "not_taken",
+        /// An error about a packet of another protocol than UDP.
+        NotUdp => "not_udp",
+        /// An error whose quote names no flow.
+        NoFlow => "no_flow",
+        /// An error about a packet that we cannot have sent.
+        NotOurs => "not_ours",
+        /// An error about a flow that nobody here has.
+        NoSocket => "no_socket",
+        /// "Fragmentation needed" about a packet that may be fragmented, or that would have fitted.
+        BadPathMtu => "bad_path_mtu",
+        /// An echo request that was not answered: no route leads back.
+        NoRoute => "no_route",
+        /// An echo request that was not answered: no buffer is free.
+        PoolEmpty => "pool_empty",
+        /// An echo request that was not answered: the device's ring is full.
+        RingFull => "ring_full",
+        /// An echo request that was not answered: the NIC took a tag off, and the buffer has no room to put it back.
+        NoHeadroom => "no_headroom",
+    }
+}
+
+impl From<Icmpv4Error> for IcmpDrop {
+    fn from(error: Icmpv4Error) -> Self {
+        match error {
+            Icmpv4Error::Short => Self::TooShort,
+            Icmpv4Error::Checksum => Self::BadChecksum,
+        }
+    }
+}
+
+impl From<UnmatchedError> for IcmpDrop {
+    fn from(error: UnmatchedError) -> Self {
+        match error {
+            UnmatchedError::NotTaken => Self::NotTaken,
+            UnmatchedError::NoFlow => Self::NoFlow,
+            UnmatchedError::NotUdp => Self::NotUdp,
+            UnmatchedError::NotOurs | UnmatchedError::ToMany => Self::NotOurs,
+            UnmatchedError::MayFragment => Self::BadPathMtu,
+            UnmatchedError::NoSocket => Self::NoSocket,
+        }
+    }
+}
+
+/// Something went wrong with what a consumer sent. Whoever guesses the flow can send this, so it is a hint and never a
+/// proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpError {
+    /// Which of the app's consumers has the flow.
+    pub consumer: ConsumerId,
+    /// Our end and the other.
+    pub flow: Flow,
+    /// What went wrong.
+    pub kind: FlowErrorKind,
+    /// Who says so: the other end or a router.
+    pub reporter: Ipv4Addr,
+    /// Bytes of the largest packet that passes, as far as we believe the reporter; None where that was not the matter.
+    pub path_mtu: Option<usize>,
+}
+
+/// An answer to an echo request of the app's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EchoAnswer<'a> {
+    /// Who answered.
+    pub source: Ipv4Addr,
+    /// Hops that the packet had left.
+    pub ttl: u8,
+    /// As in the request.
+    pub identifier: u16,
+    /// As in the request.
+    pub sequence: u16,
+    /// As in the request.
+    pub data: &'a [u8],
+}
+
+/// An app that hears of errors. Both methods have a default: not interested.
+pub trait IcmpApp {
+    /// Something went wrong with what a consumer sent. Called once for each consumer that has the flow.
+    fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
+        let _ = (error, cx);
+    }
+
+    /// Somebody answered an echo request. True where the app had sent it.
+    fn on_echo_answer(&mut self, answer: &EchoAnswer<'_>, cx: &mut Cx<'_>) -> bool {
+        let _ = (answer, cx);
+        false
+    }
+}
+
+impl IcmpApp for () {}
+
+/// What the ICMP node answers, and what it remembers.
+#[derive(Clone, Copy, Debug)]
+pub struct IcmpConfig {
+    /// How many echo requests are answered. A flood of them takes time from the feed.
+    pub echo: TokenBucket,
+    /// MTUs of paths.
+    pub path_mtus: PathMtuConfig,
+    /// The secret of the table.
+    pub seed: HashSeed,
+}
+
+impl IcmpConfig {
+    /// 100,000 echo requests a second and 1,000 at once, which `ping -f` stays below, and the paths' defaults.
+    pub fn new(seed: HashSeed) -> Self {
+        Self { echo: TokenBucket::new(100_000, 1_000), path_mtus: PathMtuConfig::default(), seed }
+    }
+}
+
+/// Takes ICMP messages.
+pub struct Icmp {
+    echo: TokenBucket,
+    path_mtus: PathMtus,
+    /// Where messages that came in fragments are put together: the longest there is.
+    scratch: Box<[u8]>,
+    identification: u16,
+    messages: Counter,
+    echoes: Counter,
+    errors: Counter,
+    drops: Drops<IcmpDrop>,
+}
+
+/// What the headers in front of a message say.
+#[derive(Clone, Copy)]
+struct Envelope {
+    link: Link,
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    ttl: u8,
+    tos: u8,
+}
+
+impl Envelope {
+    fn behind(mbuf: &Mbuf, cx: &Cx<'_>) -> Option<Self> {
+        let (header, _) = Ipv4Header::ref_from_prefix(mbuf.behind(mbuf.l3_len())?).ok()?;
+        let link = Link::behind(mbuf, mbuf.l3_len(), cx.host)?;
+        let (source, destination) = (header.source(), header.destination());
+        Some(Self { link, source, destination, ttl: header.ttl(), tos: header.tos() })
+    }
+
+    /// The header of an answer of `payload_len` bytes.
+    fn answer(&self, payload_len: usize, identification: u16, dont_fragment: bool) -> Option<Ipv4Header> {
+        let fields = Ipv4Fields {
+            source: self.destination,
+            destination: self.source,
+            protocol: Protocol::ICMP,
+            ttl: 64,
+            tos: self.tos,
+            identification,
+            dont_fragment,
+            payload_len,
+        };
+        Ipv4Header::new(&fields).ok()
+    }
+}
+
+impl Icmp {
+    /// The node, with counters in the scope `icmp` below `scope`. Takes all memory, 64 KiB of it for messages that come
+    /// in fragments.
+    pub fn new(config: IcmpConfig, scope: &Scope) -> Self {
+        let scope = scope.scope("icmp");
+        Self {
+            echo: config.echo,
+            path_mtus: PathMtus::new(config.path_mtus, config.seed),
+            scratch: vec![0; usize::from(u16::MAX) - ipv4::HEADER_LEN].into_boxed_slice(),
+            identification: 0,
+            messages: scope.counter("messages", Unit::Messages),
+            echoes: scope.counter("echoes_answered", Unit::Messages),
+            errors: scope.counter("errors_delivered", Unit::Messages),
+            drops: scope.drops(),
+        }
+    }
+
+    /// The MTUs of paths that are narrower than the interface.
+    pub fn path_mtus(&self) -> &PathMtus {
+        &self.path_mtus
+    }
+
+    fn take<A: IcmpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), (IcmpDrop, Mbuf)> {
+        let Some(envelope) = Envelope::behind(&mbuf, cx) else { return Err((IcmpDrop::TooShort, mbuf)) };
+        let to_us = cx.host.classify(envelope.destination) == Destination::Own;
+        if !to_us || envelope.link.dst.is_multicast() {
+            return Err((IcmpDrop::ToMany, mbuf));
+        }
+        if mbuf.is_plain() && mbuf.is_writable() {
+            return self.take_plain(mbuf, &envelope, app, cx);
+        }
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let len = gather(&mbuf, &mut scratch);
+        let taken = self.take_gathered(&mut scratch[..len], &envelope, app, cx);
+        self.scratch = scratch;
+        match taken {
+            Ok(()) => {
+                mbuf.free();
+                Ok(())
+            }
+            Err(reason) => Err((reason, mbuf)),
+        }
+    }
+
+    /// A message in one buffer of its own, which an echo's answer goes back in.
+    fn take_plain<A: IcmpApp>(
+        &mut self,
+        mut mbuf: Mbuf,
+        envelope: &Envelope,
+        app: &mut A,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), (IcmpDrop, Mbuf)> {
+        let is_echo = match self.read(mbuf.bytes(), envelope, app, cx) {
+            Ok(is_echo) => is_echo,
+            Err(reason) => return Err((reason, mbuf)),
+        };
+        if !is_echo {
+            mbuf.free();
+            return Ok(());
+        }
+        if mbuf.len() + ipv4::HEADER_LEN > cx.host.mtu() {
+            let sent = self.send_fragments(mbuf.bytes_mut(), envelope, cx);
+            return end(mbuf, sent);
+        }
+        self.answer_in_place(mbuf, envelope, cx)
+    }
+
+    fn take_gathered<A: IcmpApp>(
+        &mut self,
+        message: &mut [u8],
+        envelope: &Envelope,
+        app: &mut A,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), IcmpDrop> {
+        if self.read(message, envelope, app, cx)? { self.send_fragments(message, envelope, cx) } else { Ok(()) }
+    }
+
+    /// Takes what a message says; true where it is an echo request that is to be answered.
+    fn read<A: IcmpApp>(
+        &mut self,
+        bytes: &[u8],
+        envelope: &Envelope,
+        app: &mut A,
+        cx: &mut Cx<'_>,
+    ) -> Result<bool, IcmpDrop> {
+        match Icmpv4Message::parse(bytes)? {
+            Icmpv4Message::EchoRequest(_) => self.permit_echo(envelope, cx).map(|()| true),
+            Icmpv4Message::EchoReply(echo) => {
+                let answer = EchoAnswer {
+                    source: envelope.source,
+                    ttl: envelope.ttl,
+                    identifier: echo.identifier,
+                    sequence: echo.sequence,
+                    data: echo.data,
+                };
+                if app.on_echo_answer(&answer, cx) { Ok(false) } else { Err(IcmpDrop::UnwantedAnswer) }
+            }
+            error => self.deliver(&error, envelope, app, cx).map(|()| false),
+        }
+    }
+
+    fn permit_echo(&mut self, envelope: &Envelope, cx: &Cx<'_>) -> Result<(), IcmpDrop> {
+        if !is_single_host(envelope.source, cx.host) {
+            return Err(IcmpDrop::BadSource);
+        }
+        if self.echo.take(cx.now) { Ok(()) } else { Err(IcmpDrop::EchoLimited) }
+    }
+
+    /// Gives an error to the consumers of the flow that it is about.
+    fn deliver<A: IcmpApp>(
+        &mut self,
+        message: &Icmpv4Message<'_>,
+        envelope: &Envelope,
+        app: &mut A,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), IcmpDrop> {
+        let error = match_error(message, cx.host, cx.sockets)?;
+        let path_mtu = match error.kind {
+            FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) => {
+                let claim = PathMtuClaim { destination: *error.flow.remote.ip(), mtu, packet_len: error.packet_len };
+                Some(self.lower_path_mtu(claim, cx)?)
+            }
+            _ => None,
+        };
+        let (flow, kind, reporter) = (error.flow, error.kind, envelope.source);
+        let tell = |consumer| IcmpError { consumer, flow, kind, reporter, path_mtu };
+        match cx.sockets.lookup(flow) {
+            Found::Nobody => return Err(IcmpDrop::NoSocket),
+            Found::One(subscriber) => app.on_icmp_error(&tell(subscriber.consumer), cx),
+            Found::Many(mut cursor) => {
+                while let Some(subscriber) = cx.sockets.next(&mut cursor) {
+                    app.on_icmp_error(&tell(subscriber.consumer), cx);
+                }
+            }
+        }
+        self.errors.inc();
+        Ok(())
+    }
+
+    /// The MTU to believe in after a claim.
+    fn lower_path_mtu(&mut self, claim: PathMtuClaim, cx: &Cx<'_>) -> Result<usize, IcmpDrop> {
+        match self.path_mtus.lower(claim, cx.now) {
+            Ok(mtu) => Ok(mtu),
+            Err(PathMtuRefusal::WouldHaveFitted) => Err(IcmpDrop::BadPathMtu),
+            Err(PathMtuRefusal::NotSmaller | PathMtuRefusal::NoRoom) => {
+                Ok(self.path_mtus.get(claim.destination, cx.now).unwrap_or(usize::from(claim.mtu)))
+            }
+        }
+    }
+
+    /// Turns the request into its answer where it lies: another type, new headers in the room of the old ones. Options
+    /// of the request are left out.
+    fn answer_in_place(
+        &mut self,
+        mut mbuf: Mbuf,
+        envelope: &Envelope,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), (IcmpDrop, Mbuf)> {
+        let Some(station) = envelope.link.station_to(envelope.source, cx) else {
+            return Err((IcmpDrop::NoRoute, mbuf));
+        };
+        let Some(ipv4) = envelope.answer(mbuf.len(), 0, true) else { return Err((IcmpDrop::TooShort, mbuf)) };
+        let (link, link_len) = envelope.link.header(station, EtherType::IPV4, cx.host);
+        become_answer(mbuf.bytes_mut());
+        for part in [ipv4.as_bytes(), &link[..link_len]] {
+            match mbuf.prepend(part.len()) {
+                Some(room) => room.copy_from_slice(part),
+                None => return Err((IcmpDrop::NoHeadroom, mbuf)),
+            }
+        }
+        match cx.tx.post(mbuf, Offload::default()) {
+            Ok(()) => {
+                self.echoes.inc();
+                Ok(())
+            }
+            Err(mbuf) => Err((IcmpDrop::RingFull, mbuf)),
+        }
+    }
+
+    /// Answers a request that came in fragments, or is longer than the MTU, in fragments: all or none.
+    #[cold]
+    fn send_fragments(&mut self, message: &mut [u8], envelope: &Envelope, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
+        let station = envelope.link.station_to(envelope.source, cx).ok_or(IcmpDrop::NoRoute)?;
+        let (link, link_len) = envelope.link.header(station, EtherType::IPV4, cx.host);
+        let plan = plan(message.len(), link_len, cx).map_err(|_| IcmpDrop::PoolEmpty)?;
+        if cx.pool.available() < plan.len() {
+            return Err(IcmpDrop::PoolEmpty);
+        }
+        if cx.tx.room() < plan.len() {
+            return Err(IcmpDrop::RingFull);
+        }
+        become_answer(message);
+        self.identification = self.identification.wrapping_add(1);
+        for FragmentPiece { offset, len, more, .. } in plan {
+            let header = envelope.answer(len, self.identification, false);
+            let mut ipv4 = header.ok_or(IcmpDrop::TooShort)?;
+            ipv4.set_fragment(offset as u16, more);
+            let parts = [&link[..link_len], ipv4.as_bytes(), &message[offset..offset + len]];
+            let frame = build(&parts, cx).ok_or(IcmpDrop::PoolEmpty)?;
+            if let Err(frame) = cx.tx.post(frame, Offload::default()) {
+                frame.free();
+                return Err(IcmpDrop::RingFull);
+            }
+        }
+        self.echoes.inc();
+        Ok(())
+    }
+}
+
+impl<A: IcmpApp> Node<A> for Icmp {
+    fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        self.messages.inc();
+        if let Err((reason, mbuf)) = self.take(mbuf, app, cx) {
+            discard(mbuf, &mut self.drops, reason);
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
+
+    fn kept(&self) -> usize {
+        0
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        outline.node("icmp", "echoes answered, errors to the app", |_| ());
+    }
+}
+
+/// Makes an echo request an answer: the type changes from 8 to 0, the code is 0, the checksum follows (RFC 1624).
+fn become_answer(message: &mut [u8]) {
+    let old = u16::from_be_bytes([message[0], message[1]]);
+    let sum = u16::from_be_bytes([message[2], message[3]]);
+    message[..2].fill(0);
+    message[2..4].copy_from_slice(&checksum::update_u16(sum, old, 0).to_be_bytes());
+}
+
+fn plan(message_len: usize, link_len: usize, cx: &Cx<'_>) -> Result<FragmentPlan, FragmentationError> {
+    FragmentPlan::new(FragmentRequest {
+        payload_len: message_len,
+        header_len: ipv4::HEADER_LEN,
+        later_header_len: ipv4::HEADER_LEN,
+        // A frame is no longer than a buffer holds, as each fragment is copied into one.
+        mtu: cx.host.mtu().min(cx.pool.layout().data_room() - link_len),
+        dont_fragment: false,
+    })
+}
+
+/// Puts the bytes of a message in one piece; says how many. An IP payload is never longer than the scratch.
+fn gather(mbuf: &Mbuf, scratch: &mut [u8]) -> usize {
+    let mut len = 0;
+    for segment in mbuf.segments() {
+        let Some(room) = scratch.get_mut(len..len + segment.len()) else { break };
+        room.copy_from_slice(segment);
+        len += segment.len();
+    }
+    len
+}
+
+/// Ends a request whose answer went out in buffers of its own.
+fn end(mbuf: Mbuf, sent: Result<(), IcmpDrop>) -> Result<(), (IcmpDrop, Mbuf)> {
+    match sent {
+        Ok(()) => {
+            mbuf.free();
+            Ok(())
+        }
+        Err(reason) => Err((reason, mbuf)),
+    }
+}
