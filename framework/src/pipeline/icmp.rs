@@ -178,8 +178,9 @@ impl Envelope {
         Some(Self { link, source, destination, ttl: header.ttl(), tos: header.tos() })
     }
 
-    /// The header of an answer of `payload_len` bytes.
-    fn answer(&self, payload_len: usize, identification: u16, dont_fragment: bool) -> Option<Ipv4Header> {
+    /// The header of an answer of `payload_len` bytes. Routers may fragment it: the way back may be narrower than the
+    /// way here, and nobody would send the answer again.
+    fn answer(&self, payload_len: usize, identification: u16) -> Option<Ipv4Header> {
         let fields = Ipv4Fields {
             source: self.destination,
             destination: self.source,
@@ -187,7 +188,7 @@ impl Envelope {
             ttl: 64,
             tos: self.tos,
             identification,
-            dont_fragment,
+            dont_fragment: false,
             payload_len,
         };
         Ipv4Header::new(&fields).ok()
@@ -214,6 +215,11 @@ impl Icmp {
     /// The MTUs of paths that are narrower than the interface.
     pub fn path_mtus(&self) -> &PathMtus {
         &self.path_mtus
+    }
+
+    fn next_identification(&mut self) -> u16 {
+        self.identification = self.identification.wrapping_add(1);
+        self.identification
     }
 
     fn take<A: IcmpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), (IcmpDrop, Mbuf)> {
@@ -355,7 +361,9 @@ impl Icmp {
         let Some(station) = envelope.link.station_to(envelope.source, cx) else {
             return Err((IcmpDrop::NoRoute, mbuf));
         };
-        let Some(ipv4) = envelope.answer(mbuf.len(), 0, true) else { return Err((IcmpDrop::TooShort, mbuf)) };
+        let Some(ipv4) = envelope.answer(mbuf.len(), self.next_identification()) else {
+            return Err((IcmpDrop::TooShort, mbuf));
+        };
         let (link, link_len) = envelope.link.header(station, EtherType::IPV4, cx.host);
         become_answer(mbuf.bytes_mut());
         for part in [ipv4.as_bytes(), &link[..link_len]] {
@@ -386,9 +394,9 @@ impl Icmp {
             return Err(IcmpDrop::RingFull);
         }
         become_answer(message);
-        self.identification = self.identification.wrapping_add(1);
-        for FragmentPiece { offset, len, more, .. } in plan {
-            let header = envelope.answer(len, self.identification, false);
+        let identification = self.next_identification();
+        for FragmentPiece { offset, len, more } in plan {
+            let header = envelope.answer(len, identification);
             let mut ipv4 = header.ok_or(IcmpDrop::TooShort)?;
             ipv4.set_fragment(offset as u16, more);
             let parts = [&link[..link_len], ipv4.as_bytes(), &message[offset..offset + len]];

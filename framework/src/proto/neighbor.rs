@@ -15,11 +15,14 @@
 //! whose address has gone cold costs an order some milliseconds, and a probe each 30 s costs nothing. One that only
 //! asked for us is let go when its time is over.
 
-use core::fmt;
+mod event;
+
 use core::net::Ipv4Addr;
 
+pub use event::{ArpSend, Heard, NeighbourAction, NeighbourDrop, NeighbourWish, NotLearned};
+
 use super::hash::HashSeed;
-use super::host::{Host, HostEvent, Resolution};
+use super::host::{Destination, Host, HostEvent, Resolution};
 use super::slab::{NIL, Slab};
 use super::table::Table;
 use crate::time::{Duration, Instant};
@@ -88,101 +91,6 @@ impl NeighbourConfig {
     /// How long all questions together wait.
     fn patience(&self) -> Duration {
         (1..=self.tries).fold(Duration::ZERO, |sum, tries| sum + self.wait(tries))
-    }
-}
-
-/// An ARP packet to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArpSend {
-    /// Destination of its frame.
-    pub to: MacAddr,
-    /// What it says.
-    pub packet: ArpFields,
-}
-
-/// Whom to ask for: what [`Resolution::NeighbourMissing`] says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeighbourWish {
-    /// Whose MAC address is wanted.
-    pub next_hop: Ipv4Addr,
-    /// Our address to ask from.
-    pub source: Ipv4Addr,
-}
-
-/// What the machine wants done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NeighbourAction<H> {
-    /// Send this.
-    Send(ArpSend),
-    /// The handle's neighbour is known: it may go to this station.
-    Resolved {
-        /// What waited.
-        handle: H,
-        /// Where it goes.
-        mac: MacAddr,
-    },
-    /// The handle cannot go.
-    Released {
-        /// What waited.
-        handle: H,
-        /// Why.
-        reason: NeighbourDrop,
-    },
-}
-
-/// Why a handle came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NeighbourDrop {
-    /// The neighbour did not answer.
-    Unreachable,
-    /// Newer ones wait for the same neighbour, as many as may.
-    Superseded,
-    /// No room for another handle or neighbour, here or in the host.
-    NoRoom,
-    /// The neighbour was forgotten.
-    Forgotten,
-}
-
-/// What became of an ARP packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Heard {
-    /// It answered our question.
-    Answered,
-    /// It confirmed what we believed.
-    Confirmed,
-    /// A known neighbour has another MAC address now.
-    Moved,
-    /// It told of a neighbour who asked for us.
-    Stranger,
-    /// Nothing was learned.
-    Ignored(NotLearned),
-}
-
-/// Why an ARP packet taught nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NotLearned {
-    /// Between others: what every station of the segment hears.
-    NotForUs,
-    /// An answer that nobody asked for.
-    Unsolicited,
-    /// The sender's address cannot be that of a neighbour: ours, none, or not on the link.
-    NotANeighbour,
-    /// It comes from our own MAC address: the network gave our frame back.
-    OwnStation,
-    /// Another MAC address answered a moment ago; see [`LOCK_TIME`].
-    TooSoon,
-    /// No room for another stranger, or no room in the host.
-    NoRoom,
-}
-
-impl fmt::Display for NeighbourDrop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unreachable => "the neighbour did not answer",
-            Self::Superseded => "newer packets wait for the neighbour",
-            Self::NoRoom => "no room for another neighbour or waiting packet",
-            Self::Forgotten => "the neighbour was forgotten",
-        })
     }
 }
 
@@ -604,7 +512,6 @@ fn disbelieve(address: Ipv4Addr, host: &mut Host) {
 
 /// Whether a station on the link may have this address.
 fn is_neighbour(address: Ipv4Addr, host: &Host) -> bool {
-    use super::host::Destination;
     let on_link = host.route(address).is_some_and(|route| route.gateway.is_none());
     let is_host = !address.is_unspecified() && !address.is_loopback() && host.classify(address) == Destination::Other;
     on_link && is_host

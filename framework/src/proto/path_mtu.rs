@@ -76,7 +76,7 @@ impl PathMtus {
         Self { config, by_destination: Table::new(capacity, seed), paths: Vec::with_capacity(capacity) }
     }
 
-    /// Bytes of the largest packet to a destination, where somebody told. One probe, about 3 ns.
+    /// Bytes of the largest packet to a destination, where somebody told. One probe of a table.
     #[inline]
     pub fn get(&self, destination: Ipv4Addr, now: Instant) -> Option<usize> {
         let path = &self.paths[*self.by_destination.get(key(destination))? as usize];
