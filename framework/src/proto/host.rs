@@ -318,6 +318,11 @@ impl Host {
         &self.addresses
     }
 
+    /// Our routes, longest prefix first, then the smallest metric.
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
     /// Whether an address is ours.
     #[inline]
     pub fn is_own(&self, address: Ipv4Addr) -> bool {

@@ -6,6 +6,7 @@
 
 pub mod affinity;
 mod crew;
+pub mod kernel;
 mod poll;
 mod seed;
 pub mod spsc;

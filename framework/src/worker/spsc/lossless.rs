@@ -102,6 +102,11 @@ impl<T: Send> Producer<T> {
         self.ring.consumer.0.gone.load(Ordering::Acquire)
     }
 
+    /// No item fits now. Looks at the consumer's index only where no slot is known to be free.
+    pub fn is_full(&mut self) -> bool {
+        self.free(1) == 0
+    }
+
     /// How many items the ring holds when full.
     pub fn capacity(&self) -> usize {
         self.ring.capacity()

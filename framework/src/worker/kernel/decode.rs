@@ -1,0 +1,247 @@
+//! From rtnetlink messages to [`Change`]s: which attributes matter, and what they mean for IPv4.
+//!
+//! What is not about IPv4 on this host (IPv6, bridge tables, clones in the routing cache) is no change. The bytes
+//! themselves are the library's work.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_MULTIPART, NLM_F_REPLACE};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{InfoBond, InfoData, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType};
+use netlink_packet_route::rule::{RuleAction as Action, RuleAttribute, RuleFlags, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::tables::{Change, KernelNeighbour, KernelRoute, Leg, Link, Place, RouteKind, Rule, RuleAction, Trust};
+use crate::proto::Ipv4Prefix;
+use crate::wire::MacAddr;
+
+/// What a message says; None where it says nothing about IPv4. `flags` are those of its netlink header.
+pub(super) fn change(message: &RouteNetlinkMessage, flags: u16) -> Option<Change> {
+    match message {
+        RouteNetlinkMessage::NewLink(message) if is_plain(message) => link(message).map(Change::Link),
+        RouteNetlinkMessage::DelLink(message) if is_plain(message) => Some(Change::LinkGone(message.header.index)),
+        RouteNetlinkMessage::NewAddress(message) => {
+            address(message).map(|address| Change::Address(message.header.index, address))
+        }
+        RouteNetlinkMessage::DelAddress(message) => {
+            address(message).map(|address| Change::AddressGone(message.header.index, address))
+        }
+        RouteNetlinkMessage::NewRoute(message) => route(message).map(|route| Change::Route(route, place(flags))),
+        RouteNetlinkMessage::DelRoute(message) => route(message).map(Change::RouteGone),
+        RouteNetlinkMessage::NewRule(message) => rule(message).map(Change::Rule),
+        RouteNetlinkMessage::DelRule(message) => rule(message).map(Change::RuleGone),
+        RouteNetlinkMessage::NewNeighbour(message) => neighbour(message),
+        RouteNetlinkMessage::DelNeighbour(message) => {
+            let address = neighbour_address(message)?;
+            Some(Change::NeighbourGone(message.header.ifindex, address))
+        }
+        _ => None,
+    }
+}
+
+/// Bridges tell of their ports with link messages of a family of their own: a port that leaves a bridge is not gone.
+fn is_plain(message: &LinkMessage) -> bool {
+    message.header.interface_family == AddressFamily::Unspec
+}
+
+fn link(message: &LinkMessage) -> Option<Link> {
+    let flags = message.header.flags;
+    let mut name = None;
+    let mut link = Link {
+        idx: message.header.index,
+        name: String::new(),
+        mac: MacAddr::ZERO,
+        mtu: 0,
+        up: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+        active_leg: None,
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(text) => name = Some(text.clone()),
+            LinkAttribute::Mtu(mtu) => link.mtu = *mtu as usize,
+            LinkAttribute::Address(bytes) => link.mac = mac(bytes).unwrap_or(MacAddr::ZERO),
+            LinkAttribute::LinkInfo(info) => link.active_leg = active_leg(info),
+            _ => {}
+        }
+    }
+    Some(Link { name: name?, ..link })
+}
+
+/// IFLA_BOND_ACTIVE_SLAVE: a bond sends it while it has an active leg, in the modes that have one.
+fn active_leg(info: &[LinkInfo]) -> Option<u32> {
+    let bond = info.iter().find_map(|info| match info {
+        LinkInfo::Data(InfoData::Bond(bond)) => Some(bond),
+        _ => None,
+    })?;
+    bond.iter().find_map(|attribute| match attribute {
+        InfoBond::ActivePort(idx) if *idx != 0 => Some(*idx),
+        _ => None,
+    })
+}
+
+fn address(message: &AddressMessage) -> Option<Ipv4Prefix> {
+    let (mut local, mut peer) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(IpAddr::V4(address)) => local = Some(*address),
+            AddressAttribute::Address(IpAddr::V4(address)) => peer = Some(*address),
+            _ => {}
+        }
+    }
+    let own = local.or(peer)?;
+    // Between two stations the network is the peer's; ours is the address alone, and a route leads to the peer.
+    let len = if peer.is_some_and(|peer| peer != own) { 32 } else { message.header.prefix_len };
+    Ipv4Prefix::new(own, len)
+}
+
+fn route(message: &RouteMessage) -> Option<KernelRoute> {
+    let header = &message.header;
+    if header.address_family != AddressFamily::Inet || header.flags.contains(RouteFlags::Cloned) {
+        return None;
+    }
+    let mut network = Ipv4Addr::UNSPECIFIED;
+    let mut route = KernelRoute {
+        table: u32::from(header.table),
+        network: Ipv4Prefix::ALL,
+        metric: 0,
+        tos: header.tos,
+        kind: route_kind(header.kind),
+        source: None,
+        legs: Vec::new(),
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(table) => route.table = *table,
+            RouteAttribute::Priority(metric) => route.metric = *metric,
+            RouteAttribute::Destination(RouteAddress::Inet(address)) => network = *address,
+            RouteAttribute::PrefSource(RouteAddress::Inet(address)) => route.source = Some(*address),
+            RouteAttribute::MultiPath(hops) => {
+                route.legs.extend(hops.iter().filter_map(|hop| leg(Some(hop.interface_index), &hop.attributes)));
+            }
+            _ => {}
+        }
+    }
+    if route.legs.is_empty() {
+        route.legs.extend(leg(None, &message.attributes));
+    }
+    route.network = Ipv4Prefix::new(network, header.destination_prefix_length)?;
+    Some(route)
+}
+
+/// One way out: its interface is in the leg's own header, or among the attributes of a route with one leg. None where
+/// there is no interface, and where the router speaks IPv6 only (RTA_VIA), which needs a neighbour table of IPv6.
+fn leg(link: Option<u32>, attributes: &[RouteAttribute]) -> Option<Leg> {
+    let (mut link, mut gateway) = (link, None);
+    for attribute in attributes {
+        match attribute {
+            RouteAttribute::Oif(idx) => link = Some(*idx),
+            RouteAttribute::Gateway(RouteAddress::Inet(address)) => gateway = Some(*address),
+            RouteAttribute::Via(_) => return None,
+            _ => {}
+        }
+    }
+    Some(Leg { link: link?, gateway })
+}
+
+fn route_kind(kind: RouteType) -> RouteKind {
+    match kind {
+        RouteType::Unicast => RouteKind::Unicast,
+        RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit => RouteKind::Hole,
+        RouteType::Throw => RouteKind::Throw,
+        _ => RouteKind::Other,
+    }
+}
+
+/// A dump lists routes in their order; an event without NLM_F_APPEND is a route put before its equals, or without any.
+fn place(flags: u16) -> Place {
+    match flags {
+        _ if flags & NLM_F_MULTIPART != 0 => Place::Last,
+        _ if flags & NLM_F_REPLACE != 0 => Place::InsteadOfFirst,
+        _ if flags & NLM_F_APPEND != 0 => Place::Last,
+        _ => Place::First,
+    }
+}
+
+fn rule(message: &RuleMessage) -> Option<Rule> {
+    let header = &message.header;
+    if header.family != AddressFamily::Inet {
+        return None;
+    }
+    let mut rule = Rule {
+        priority: 0,
+        action: RuleAction::Nothing,
+        from: None,
+        to: None,
+        bound_to: None,
+        special: header.tos != 0,
+        inverted: header.flags.contains(RuleFlags::Invert),
+        suppressed_len: None,
+    };
+    let (mut table, mut target) = (u32::from(header.table), 0);
+    let (mut mark, mut mask) = (0, u32::MAX);
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Priority(priority) => rule.priority = *priority,
+            RuleAttribute::Table(number) => table = *number,
+            RuleAttribute::Goto(priority) => target = *priority,
+            RuleAttribute::Source(IpAddr::V4(address)) => rule.from = Ipv4Prefix::new(*address, header.src_len),
+            RuleAttribute::Destination(IpAddr::V4(address)) => rule.to = Ipv4Prefix::new(*address, header.dst_len),
+            RuleAttribute::Oifname(name) => rule.bound_to = Some(name.clone()),
+            RuleAttribute::FwMark(value) => mark = *value,
+            RuleAttribute::FwMask(value) => mask = *value,
+            // What the host itself sends counts as coming in at the loopback interface.
+            RuleAttribute::Iifname(name) => rule.special |= name != "lo",
+            RuleAttribute::L3MDev(on) => rule.special |= on,
+            // The kernel sends -1 for none.
+            RuleAttribute::SuppressPrefixLen(len) => rule.suppressed_len = u8::try_from(*len).ok(),
+            RuleAttribute::UidRange(_)
+            | RuleAttribute::IpProtocol(_)
+            | RuleAttribute::SourcePortRange(_)
+            | RuleAttribute::DestinationPortRange(_) => rule.special = true,
+            RuleAttribute::TunId(id) => rule.special |= *id != 0,
+            _ => {}
+        }
+    }
+    // Our packets have mark zero.
+    rule.special |= mark & mask != 0;
+    rule.action = match header.action {
+        Action::ToTable => RuleAction::Table(table),
+        Action::Goto => RuleAction::Goto(target),
+        Action::Blackhole | Action::Unreachable | Action::Prohibit => RuleAction::Hole,
+        _ => RuleAction::Nothing,
+    };
+    Some(rule)
+}
+
+fn neighbour(message: &NeighbourMessage) -> Option<Change> {
+    let address = neighbour_address(message)?;
+    let heard = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(bytes) => mac(bytes),
+        _ => None,
+    });
+    let trust = match message.header.state {
+        NeighbourState::Permanent | NeighbourState::Noarp => Some(Trust::Configured),
+        NeighbourState::Reachable | NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => {
+            Some(Trust::Heard)
+        }
+        _ => None,
+    };
+    let link = message.header.ifindex;
+    match (heard, trust) {
+        (Some(mac), Some(trust)) => Some(Change::Neighbour(link, address, KernelNeighbour { mac, trust })),
+        _ => Some(Change::NeighbourGone(link, address)),
+    }
+}
+
+fn neighbour_address(message: &NeighbourMessage) -> Option<Ipv4Addr> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(*address),
+        _ => None,
+    })
+}
+
+fn mac(bytes: &[u8]) -> Option<MacAddr> {
+    bytes.try_into().ok().map(MacAddr)
+}

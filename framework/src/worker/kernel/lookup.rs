@@ -1,0 +1,198 @@
+//! The kernel's routing policy as one list for one interface: rules name tables, the first table that knows a
+//! destination decides; a [`Host`](crate::proto::Host) knows one list, in which the longest prefix decides.
+//!
+//! The list answers as the kernel would for a socket that is bound to the interface and to the address it sends from,
+//! without mark and with type of service zero. A route of a later table is left out where a route of an earlier one
+//! covers it, and longer ones win by themselves: networks either contain each other or have nothing in common. Where
+//! the kernel has a hole (blackhole, unreachable, prohibit), the routes around it are cut into the networks that remain.
+//!
+//! Left out: rules that ask for a mark, a port, a user or an input interface, VRFs, and the host's addresses on other
+//! interfaces, to which the kernel would deliver without a wire.
+
+use std::net::Ipv4Addr;
+
+use super::tables::{KernelRoute, Leg, LinkIdx, RouteKind, Rule, RuleAction, Tables};
+use crate::proto::{Ipv4Prefix, Route};
+
+/// Networks that one route may be cut into. Each hole makes up to 32; a host whose holes would make more gets no
+/// route there, which sends too little instead of into a hole.
+const PIECES_MAX: usize = 1024;
+
+/// The routes out of the interface, in no order. `name` is the interface's, `own` its addresses, the first one first.
+pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Prefix]) -> Vec<Route> {
+    let mut seen = Vec::new();
+    let rules = tables.rules();
+    let mut idx = 0;
+    while let Some(rule) = rules.get(idx) {
+        idx += 1;
+        let Some(rule) = &about_addresses(rule, name) else { continue };
+        match rule.action {
+            RuleAction::Nothing => {}
+            // A target is always behind, or the kernel would not have taken the rule. Where it is none (a rule with a
+            // condition on addresses), the jump depends on the packet, and is not taken.
+            RuleAction::Goto(priority) if is_unconditional(rule) => {
+                idx = idx.max(rules.partition_point(|held| held.priority < priority));
+            }
+            RuleAction::Goto(_) => {}
+            RuleAction::Hole => {
+                let sender = own.first().is_some_and(|first| sends_from(rule, first.address()));
+                if sender {
+                    add_layer(&mut seen, rule_networks(rule, vec![Entry { network: Ipv4Prefix::ALL, way: None }]));
+                }
+            }
+            RuleAction::Table(table) => {
+                let entries = table_entries(tables, table, rule, link, own);
+                add_layer(&mut seen, rule_networks(rule, entries));
+            }
+        }
+    }
+    seen.into_iter().filter_map(|entry| entry.way.map(|way| Route { network: entry.network, ..way })).collect()
+}
+
+/// A network, and the way there; None for a hole.
+#[derive(Clone, Copy)]
+struct Entry {
+    network: Ipv4Prefix,
+    way: Option<Route>,
+}
+
+/// What remains of a rule once all that does not depend on addresses is decided; None where it means none of our packets.
+fn about_addresses(rule: &Rule, name: &str) -> Option<Rule> {
+    let fits = !rule.special && rule.bound_to.as_deref().is_none_or(|bound| bound == name);
+    match (fits, rule.inverted) {
+        (true, false) => Some(rule.clone()),
+        (false, false) => None,
+        // `not` turns the whole of it around: true for all where one part never fits.
+        (false, true) => Some(Rule { from: None, to: None, inverted: false, ..rule.clone() }),
+        (true, true) => (!is_unconditional(rule)).then(|| rule.clone()),
+    }
+}
+
+fn is_unconditional(rule: &Rule) -> bool {
+    rule.from.is_none() && rule.to.is_none()
+}
+
+/// Whether a rule means packets from `source`. One with `not` and a destination is about the destination.
+fn sends_from(rule: &Rule, source: Ipv4Addr) -> bool {
+    let Some(from) = rule.from else { return true };
+    if rule.inverted && rule.to.is_some() { true } else { from.contains(source) != rule.inverted }
+}
+
+/// The part of the entries that a rule's destination leaves.
+fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
+    let Some(to) = rule.to else { return entries };
+    if rule.inverted {
+        let cut =
+            |entry: Entry| without(entry.network, &[to]).into_iter().map(move |network| Entry { network, ..entry });
+        return entries.into_iter().filter(|entry| !covers(to, entry.network)).flat_map(cut).collect();
+    }
+    // Inside it as they are; of those around it the longest, which then goes no further than `to`.
+    let around = entries.iter().filter(|entry| covers(entry.network, to)).map(|entry| entry.network.len()).max();
+    let clip = |entry: Entry| match entry.network {
+        network if network.len() > to.len() && covers(to, network) => Some(entry),
+        network if covers(network, to) && Some(network.len()) == around => Some(Entry { network: to, way: entry.way }),
+        _ => None,
+    };
+    entries.into_iter().filter_map(clip).collect()
+}
+
+/// What a table says about packets out of this interface, its holes and what it throws to the next one cut out.
+fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &[Ipv4Prefix]) -> Vec<Entry> {
+    let (mut entries, mut gaps) = (Vec::new(), Vec::new());
+    for routes in tables.networks(table) {
+        let network = routes[0].network;
+        if rule.suppressed_len.is_some_and(|len| network.len() <= len) {
+            continue;
+        }
+        let mut by_metric: Vec<&KernelRoute> = routes.iter().filter(|route| route.tos == 0).collect();
+        by_metric.sort_by_key(|route| route.metric);
+        let mut metric = None;
+        for route in by_metric {
+            match route.kind {
+                RouteKind::Other => {}
+                RouteKind::Hole | RouteKind::Throw => {
+                    if metric.is_none() {
+                        gaps.push(network);
+                        let hole = route.kind == RouteKind::Hole;
+                        entries.extend(hole.then_some(Entry { network, way: None }));
+                    }
+                    break;
+                }
+                // Of several with the same metric the kernel takes the first.
+                RouteKind::Unicast if metric == Some(route.metric) => {}
+                RouteKind::Unicast => {
+                    let way = way(tables, route, link, own).filter(|way| sends_from(rule, way.source));
+                    if way.is_some() {
+                        entries.push(Entry { network, way });
+                        metric = Some(route.metric);
+                    }
+                }
+            }
+        }
+    }
+    entries.into_iter().flat_map(|entry| cut(entry, &gaps)).collect()
+}
+
+/// The way that a route means out of this interface.
+fn way(tables: &Tables, route: &KernelRoute, link: LinkIdx, own: &[Ipv4Prefix]) -> Option<Route> {
+    let Leg { gateway, .. } = *route.legs.iter().find(|leg| leg.link == link)?;
+    let source = match route.source {
+        Some(source) if own.iter().any(|own| own.address() == source) || tables.is_own(source) => source,
+        _ => source_towards(gateway, own)?,
+    };
+    Some(Route { network: route.network, gateway, source, metric: route.metric })
+}
+
+/// Of our addresses the one that shares a network with the router, or else the first (inet_select_addr).
+fn source_towards(gateway: Option<Ipv4Addr>, own: &[Ipv4Prefix]) -> Option<Ipv4Addr> {
+    let near = gateway.and_then(|gateway| own.iter().find(|own| own.contains(gateway)));
+    near.or(own.first()).map(|own| own.address())
+}
+
+/// Adds what a later rule finds to what earlier ones decided.
+fn add_layer(seen: &mut Vec<Entry>, layer: Vec<Entry>) {
+    let decided = seen.len();
+    for entry in layer {
+        let earlier = &seen[..decided];
+        if earlier.iter().any(|known| covers(known.network, entry.network)) {
+            continue;
+        }
+        let holes: Vec<_> = earlier.iter().filter(|known| known.way.is_none()).map(|known| known.network).collect();
+        seen.extend(cut(entry, &holes));
+    }
+}
+
+/// A route without the holes inside its network. A hole is kept whole.
+fn cut(entry: Entry, holes: &[Ipv4Prefix]) -> Vec<Entry> {
+    if entry.way.is_none() {
+        return vec![entry];
+    }
+    let inside = |hole: &&Ipv4Prefix| hole.len() > entry.network.len() && covers(entry.network, **hole);
+    let holes: Vec<_> = holes.iter().filter(inside).copied().collect();
+    without(entry.network, &holes).into_iter().map(|network| Entry { network, ..entry }).collect()
+}
+
+/// What remains of a network without some that lie inside it, as few networks as can be.
+fn without(network: Ipv4Prefix, holes: &[Ipv4Prefix]) -> Vec<Ipv4Prefix> {
+    let mut pieces = vec![network];
+    for hole in holes {
+        let Some(idx) = pieces.iter().position(|piece| covers(*piece, *hole)) else {
+            pieces.retain(|piece| !covers(*hole, *piece));
+            continue;
+        };
+        let around = pieces.swap_remove(idx);
+        // Along the path from the network down to the hole, the other half of each step remains.
+        for len in around.len() + 1..=hole.len() {
+            let other = hole.address().to_bits() ^ 1 << (32 - u32::from(len));
+            pieces.extend(Ipv4Prefix::new(Ipv4Addr::from_bits(other), len).map(Ipv4Prefix::network));
+        }
+        if pieces.len() > PIECES_MAX {
+            return Vec::new();
+        }
+    }
+    pieces
+}
+
+fn covers(outer: Ipv4Prefix, inner: Ipv4Prefix) -> bool {
+    outer.len() <= inner.len() && outer.contains(inner.address())
+}

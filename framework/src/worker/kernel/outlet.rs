@@ -1,0 +1,148 @@
+//! The mirror's end of one worker's ring. It holds a model of the worker's [`Host`] as the tidings sent so far make it;
+//! what it sends is the difference between that model and the view. So nothing is lost where the ring is full: what was
+//! not sent is still a difference the next time, and what has changed back meanwhile is none any more.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use super::follower::{LinkState, Tidings};
+use super::tables::{KernelNeighbour, Trust};
+use super::view::View;
+use crate::proto::{Host, HostConfig, HostError, HostEvent, Ipv4Prefix, Route};
+use crate::time::Instant;
+use crate::worker::random_seed;
+use crate::worker::spsc::lossless::Producer;
+
+/// Until when a neighbour that was heard is believed. The kernel says when it is not any more; the last instant of all
+/// would mean that it was configured.
+const UNTIL_TOLD_OTHERWISE: Instant = Instant::from_nanos(u64::MAX - 1);
+
+/// The ring has no room: the rest is sent when it has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RingFull;
+
+pub(super) struct Outlet {
+    ring: Producer<Tidings>,
+    model: Host,
+    link: LinkState,
+    neighbours: BTreeMap<Ipv4Addr, KernelNeighbour>,
+    refused: Vec<HostError>,
+}
+
+impl Outlet {
+    /// For a worker whose host is made with the same `config`, so that the model refuses what the host would.
+    pub(super) fn new(config: HostConfig, ring: Producer<Tidings>) -> Result<Self, HostError> {
+        let model = Host::new(config, random_seed())?;
+        Ok(Self { ring, model, link: LinkState::default(), neighbours: BTreeMap::new(), refused: Vec::new() })
+    }
+
+    /// Sends what differs. In an order in which each step is possible: what goes away first, then addresses, the
+    /// networks on the link, the routes over them.
+    pub(super) fn update(&mut self, view: &View) -> Result<(), RingFull> {
+        self.refused.clear();
+        self.update_link(view)?;
+        self.forget_neighbours(view)?;
+        self.update_addresses(&view.addresses)?;
+        self.update_routes(&view.routes)?;
+        self.learn_neighbours(view)
+    }
+
+    /// What the last update could not make the worker's host take, and why.
+    pub(super) fn refused(&self) -> &[HostError] {
+        &self.refused
+    }
+
+    /// The worker is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.ring.is_closed()
+    }
+
+    fn update_link(&mut self, view: &View) -> Result<(), RingFull> {
+        if self.link != view.link {
+            self.ring.push(Tidings::Link(view.link)).map_err(|_| RingFull)?;
+            self.link = view.link;
+        }
+        if let Some(mac) = view.mac.filter(|mac| *mac != self.model.mac()) {
+            self.send(HostEvent::Mac(mac))?;
+        }
+        if let Some(mtu) = view.mtu.filter(|mtu| *mtu != self.model.mtu()) {
+            self.send(HostEvent::Mtu(mtu))?;
+        }
+        Ok(())
+    }
+
+    fn update_addresses(&mut self, wanted: &[Ipv4Prefix]) -> Result<(), RingFull> {
+        for gone in difference(self.model.addresses(), wanted) {
+            self.send(HostEvent::AddressRemoved(gone))?;
+        }
+        for new in difference(wanted, self.model.addresses()) {
+            self.send(HostEvent::AddressAdded(new))?;
+        }
+        Ok(())
+    }
+
+    /// Compares with the model as the addresses have made it: they bring routes along, and take them away.
+    fn update_routes(&mut self, wanted: &[Route]) -> Result<(), RingFull> {
+        let same = |one: &Route, other: &Route| (one.network, one.metric) == (other.network, other.metric);
+        let stays = |held: &Route| wanted.iter().any(|wanted| same(held, wanted));
+        let gone: Vec<_> = self.model.routes().iter().filter(|held| !stays(held)).copied().collect();
+        for Route { network, metric, .. } in gone {
+            self.send(HostEvent::RouteRemoved { network, metric })?;
+        }
+        let mut new: Vec<_> = difference(wanted, self.model.routes());
+        new.sort_by_key(|route| route.gateway.is_some());
+        for route in new {
+            self.send(HostEvent::RouteAdded(route))?;
+        }
+        Ok(())
+    }
+
+    fn forget_neighbours(&mut self, view: &View) -> Result<(), RingFull> {
+        // What was configured and is now only heard has to be forgotten first, or the host would hold on to it.
+        let ends = |address: &Ipv4Addr, held: &KernelNeighbour| {
+            view.neighbours.get(address).is_none_or(|now| held.trust == Trust::Configured && now.trust == Trust::Heard)
+        };
+        let gone: Vec<_> = self.neighbours.iter().filter(|(a, n)| ends(a, n)).map(|(address, _)| *address).collect();
+        for address in gone {
+            self.send(HostEvent::NeighbourRemoved(address))?;
+            self.neighbours.remove(&address);
+        }
+        Ok(())
+    }
+
+    fn learn_neighbours(&mut self, view: &View) -> Result<(), RingFull> {
+        for (&address, &neighbour) in &view.neighbours {
+            if self.neighbours.get(&address) == Some(&neighbour) {
+                continue;
+            }
+            let mac = neighbour.mac;
+            let taken = self.send(match neighbour.trust {
+                Trust::Configured => HostEvent::NeighbourSet { address, mac },
+                Trust::Heard => HostEvent::NeighbourLearned { address, mac, until: UNTIL_TOLD_OTHERWISE },
+            })?;
+            if taken {
+                self.neighbours.insert(address, neighbour);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an event that the model takes, and says whether it did. The ring is asked first: a model that is ahead of
+    /// what was sent would never send it.
+    fn send(&mut self, event: HostEvent) -> Result<bool, RingFull> {
+        if self.ring.is_full() {
+            return Err(RingFull);
+        }
+        if let Err(refused) = self.model.apply(event) {
+            self.refused.push(refused);
+            return Ok(false);
+        }
+        let pushed = self.ring.push(Tidings::Host(event));
+        assert!(pushed.is_ok(), "only this end fills the ring, and it had room");
+        Ok(true)
+    }
+}
+
+fn difference<T: Copy + PartialEq>(from: &[T], without: &[T]) -> Vec<T> {
+    from.iter().filter(|item| !without.contains(item)).copied().collect()
+}

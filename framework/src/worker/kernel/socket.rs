@@ -1,0 +1,290 @@
+//! The two rtnetlink sockets: one hears events, the other asks for dumps. Each message leaves as a [`Change`].
+//!
+//! A thread may wait here; a worker never comes here. What the kernel could not deliver (its buffer of events
+//! overran) and what changed without being told is [`Heard::Gap`].
+
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::rule::RuleMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+use super::decode;
+use super::tables::{Change, Rule, RuleAction, Tables};
+
+/// The groups of linux/rtnetlink.h whose events change what a [`Tables`] holds.
+const GROUPS: [u32; 5] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_NEIGH,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV4_RULE,
+];
+/// Nexthop objects, since Linux 5.3: a route that uses one changes with it, without an event of its own.
+const GROUP_NEXTHOP: u32 = 32;
+const RTM_NEWNEXTHOP: u16 = 104;
+const RTM_DELNEXTHOP: u16 = 105;
+
+/// The kernel packs a dump into messages of at most 32 KiB (netlink_dump in net/netlink/af_netlink.c).
+const MESSAGE_LEN_MAX: usize = 64 * 1024;
+
+/// Room for some thousands of events, so that a burst of them needs no dump. The kernel cuts it to rmem_max.
+const EVENTS_LEN: i32 = 4 * 1024 * 1024;
+
+/// More datagrams than the buffer of events has room for: whoever reads so many reads new ones.
+const DATAGRAMS_WAITING_MAX: usize = 100_000;
+
+/// A dump comes at once; a kernel that is silent for so long will not answer.
+const DUMP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A dump during which something changed is repeated, at most so often.
+const DUMP_ATTEMPTS: usize = 8;
+
+/// What the socket of events said.
+pub(super) enum Heard {
+    Changes(Vec<Change>),
+    /// Something was lost, or changed without a word.
+    Gap,
+    Nothing,
+}
+
+pub(super) struct Events {
+    socket: Socket,
+    /// The same socket under a type that can set how long to wait.
+    timeout: UdpSocket,
+    buffer: Vec<u8>,
+    undecoded: u64,
+}
+
+impl Events {
+    pub(super) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.set_rx_buf_sz(EVENTS_LEN)?;
+        socket.bind_auto()?;
+        for group in GROUPS {
+            socket.add_membership(group)?;
+        }
+        // An older kernel has no such group, and no such objects.
+        let _ = socket.add_membership(GROUP_NEXTHOP);
+        Ok(Self { timeout: timeout_of(&socket)?, socket, buffer: Vec::with_capacity(MESSAGE_LEN_MAX), undecoded: 0 })
+    }
+
+    /// Waits for events, for `patience` at most.
+    pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Heard> {
+        self.timeout.set_read_timeout(Some(patience))?;
+        self.receive(0)
+    }
+
+    /// The next events, if there are any now.
+    pub(super) fn next(&mut self) -> io::Result<Heard> {
+        self.receive(libc::MSG_DONTWAIT)
+    }
+
+    /// Throws away what is waiting: a dump that starts afterwards knows it. After an overrun the kernel drops all further
+    /// events until the socket is empty (netlink_rcv_wake in net/netlink/af_netlink.c).
+    pub(super) fn discard(&mut self) -> io::Result<()> {
+        for _ in 0..DATAGRAMS_WAITING_MAX {
+            if matches!(self.receive(libc::MSG_DONTWAIT)?, Heard::Nothing) {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("events come faster than they can be read"))
+    }
+
+    /// Messages that could not be read since the last call.
+    pub(super) fn take_undecoded(&mut self) -> u64 {
+        std::mem::take(&mut self.undecoded)
+    }
+
+    fn receive(&mut self, flags: i32) -> io::Result<Heard> {
+        self.buffer.clear();
+        match self.socket.recv_from(&mut self.buffer, flags | libc::MSG_TRUNC) {
+            // A truncated message is a lost one.
+            Ok((len, _)) if len > self.buffer.len() => Ok(Heard::Gap),
+            // Only the kernel has port 0; another process may send here as well.
+            Ok((_, sender)) if sender.port_number() != 0 => Ok(Heard::Changes(Vec::new())),
+            Ok(_) => Ok(self.decode()),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(Heard::Gap),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(Heard::Nothing),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn decode(&mut self) -> Heard {
+        let mut changes = Vec::new();
+        for message in messages(&self.buffer) {
+            if matches!(message.message_type(), RTM_NEWNEXTHOP | RTM_DELNEXTHOP) {
+                return Heard::Gap;
+            }
+            match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message.into_inner()) {
+                Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(inner), header, .. }) => {
+                    changes.extend(decode::change(&inner, header.flags));
+                }
+                Ok(NetlinkMessage { payload: NetlinkPayload::Overrun(_), .. }) => return Heard::Gap,
+                Ok(_) => {}
+                Err(_) => self.undecoded += 1,
+            }
+        }
+        Heard::Changes(changes)
+    }
+}
+
+pub(super) struct Dumps {
+    socket: Socket,
+    sequence_number: u32,
+    undecoded: u64,
+}
+
+impl Dumps {
+    pub(super) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        timeout_of(&socket)?.set_read_timeout(Some(DUMP_PATIENCE))?;
+        Ok(Self { socket, sequence_number: 0, undecoded: 0 })
+    }
+
+    /// All that the kernel knows, in tables of their own.
+    pub(super) fn tables(&mut self) -> io::Result<Tables> {
+        let mut tables = Tables::default();
+        for request in requests() {
+            let changes = match self.dump(&request) {
+                // A kernel without policy routing has the three tables of old, and no list of rules.
+                Err(error) if is_rules(&request) && is_unsupported(&error) => default_rules(),
+                dumped => dumped?,
+            };
+            for change in changes {
+                tables.apply(change);
+            }
+        }
+        Ok(tables)
+    }
+
+    pub(super) fn take_undecoded(&mut self) -> u64 {
+        std::mem::take(&mut self.undecoded)
+    }
+
+    fn dump(&mut self, request: &RouteNetlinkMessage) -> io::Result<Vec<Change>> {
+        for _ in 0..DUMP_ATTEMPTS {
+            if let Some(changes) = self.attempt(request)? {
+                return Ok(changes);
+            }
+        }
+        Err(io::Error::other("the kernel's tables change faster than they can be read"))
+    }
+
+    /// One dump; None where something changed meanwhile, so that it is not of one moment.
+    fn attempt(&mut self, request: &RouteNetlinkMessage) -> io::Result<Option<Vec<Change>>> {
+        self.sequence_number += 1;
+        self.send(request)?;
+        let (mut changes, mut whole) = (Vec::new(), true);
+        let mut buffer = Vec::with_capacity(MESSAGE_LEN_MAX);
+        loop {
+            buffer.clear();
+            let (len, sender) = self.socket.recv_from(&mut buffer, libc::MSG_TRUNC)?;
+            if len > buffer.len() {
+                return Err(io::Error::other(format!("a message of {len} bytes, more than the kernel's limit")));
+            }
+            if sender.port_number() != 0 {
+                continue;
+            }
+            for message in messages(&buffer) {
+                // The end of an earlier dump, which was given up.
+                if message.sequence_number() != self.sequence_number {
+                    continue;
+                }
+                whole &= message.flags() & NLM_F_DUMP_INTR == 0;
+                match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message.into_inner()) {
+                    Ok(NetlinkMessage { payload: NetlinkPayload::Done(done), .. }) if done.code < 0 => {
+                        return Err(io::Error::from_raw_os_error(-done.code));
+                    }
+                    Ok(NetlinkMessage { payload: NetlinkPayload::Done(_), .. }) => return Ok(whole.then_some(changes)),
+                    Ok(NetlinkMessage { payload: NetlinkPayload::Error(error), .. }) => return Err(error.to_io()),
+                    Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(inner), header, .. }) => {
+                        changes.extend(decode::change(&inner, header.flags));
+                    }
+                    Ok(_) => {}
+                    Err(_) => self.undecoded += 1,
+                }
+            }
+        }
+    }
+
+    fn send(&self, request: &RouteNetlinkMessage) -> io::Result<()> {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        header.sequence_number = self.sequence_number;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request.clone()));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
+    }
+}
+
+/// Links first: what follows names them.
+fn requests() -> [RouteNetlinkMessage; 5] {
+    let mut address = AddressMessage::default();
+    address.header.family = AddressFamily::Inet;
+    let mut route = RouteMessage::default();
+    route.header.address_family = AddressFamily::Inet;
+    let mut rule = RuleMessage::default();
+    rule.header.family = AddressFamily::Inet;
+    let mut neighbour = NeighbourMessage::default();
+    neighbour.header.family = AddressFamily::Inet;
+    [
+        RouteNetlinkMessage::GetLink(LinkMessage::default()),
+        RouteNetlinkMessage::GetAddress(address),
+        RouteNetlinkMessage::GetRoute(route),
+        RouteNetlinkMessage::GetRule(rule),
+        RouteNetlinkMessage::GetNeighbour(neighbour),
+    ]
+}
+
+fn is_rules(request: &RouteNetlinkMessage) -> bool {
+    matches!(request, RouteNetlinkMessage::GetRule(_))
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT))
+}
+
+/// What `ip rule` shows on a fresh host: local, main, default.
+pub(super) fn default_rules() -> Vec<Change> {
+    let rule = |(priority, table)| {
+        let action = RuleAction::Table(table);
+        let (from, to, bound_to, suppressed_len) = (None, None, None, None);
+        Change::Rule(Rule { priority, action, from, to, bound_to, special: false, inverted: false, suppressed_len })
+    };
+    [(0, 255), (32_766, 254), (32_767, 253)].map(rule).into()
+}
+
+/// The messages of one datagram. One whose length is not true ends it.
+fn messages(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let len = NetlinkBuffer::new_checked(rest).ok()?.length() as usize;
+        let message = rest.get(..len)?;
+        // Each begins at a multiple of four bytes (NLMSG_ALIGN).
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        NetlinkBuffer::new_checked(message).ok()
+    })
+}
+
+/// The same open socket as one of the standard library, whose only use is its safe call for SO_RCVTIMEO.
+fn timeout_of(socket: &Socket) -> io::Result<UdpSocket> {
+    let duplicate: OwnedFd = socket.as_fd().try_clone_to_owned()?;
+    Ok(UdpSocket::from(duplicate))
+}

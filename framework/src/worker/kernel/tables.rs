@@ -1,0 +1,256 @@
+//! What the kernel said, in words of our own: links, addresses, routes, rules and neighbours of all interfaces, IPv4 only.
+//!
+//! What enters are [`Change`]s, from a dump or from an event; a change that is told twice changes nothing the second
+//! time. This file knows no sockets and no bytes. Where a change does not fit what is known, or where the kernel is known
+//! to change more than it tells, [`Tables::apply`] says so, and somebody has to dump again.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use crate::proto::Ipv4Prefix;
+use crate::wire::MacAddr;
+
+/// The kernel's number of an interface. A new interface never gets one that is in use; a renamed one keeps its own.
+pub(super) type LinkIdx = u32;
+
+/// An interface, as the kernel describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The kernel's number; stays when the interface is renamed, and is another one when it was gone and is back.
+    pub idx: u32,
+    /// Its name now.
+    pub name: String,
+    /// Its MAC address; zeros for interfaces without.
+    pub mac: MacAddr,
+    /// Bytes of the largest packet, without the Ethernet header.
+    pub mtu: usize,
+    /// Set up by the operator, and with a carrier.
+    pub up: bool,
+    /// The number of the active leg of a bond in active-backup; None for all others and where no leg works.
+    pub active_leg: Option<u32>,
+}
+
+/// What to do with packets to a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RouteKind {
+    /// Send them on one of the legs.
+    Unicast,
+    /// Not at all: blackhole, unreachable, prohibit.
+    Hole,
+    /// Look into the next table.
+    Throw,
+    /// Local, broadcast and multicast entries: not ours to send.
+    Other,
+}
+
+/// One way out of a route; more than one where the kernel shares the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leg {
+    pub(super) link: LinkIdx,
+    pub(super) gateway: Option<Ipv4Addr>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KernelRoute {
+    pub(super) table: u32,
+    pub(super) network: Ipv4Prefix,
+    pub(super) metric: u32,
+    pub(super) tos: u8,
+    pub(super) kind: RouteKind,
+    pub(super) source: Option<Ipv4Addr>,
+    pub(super) legs: Vec<Leg>,
+}
+
+/// Where a new route stands among those to the same network with the same metric; the first one is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    First,
+    Last,
+    InsteadOfFirst,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RuleAction {
+    Table(u32),
+    Goto(u32),
+    Hole,
+    Nothing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) priority: u32,
+    pub(super) action: RuleAction,
+    pub(super) from: Option<Ipv4Prefix>,
+    pub(super) to: Option<Ipv4Prefix>,
+    /// The name of the interface that the sender must be bound to.
+    pub(super) bound_to: Option<String>,
+    /// It also asks for something that no plain packet of ours has: a mark, a port, a user, an input interface.
+    pub(super) special: bool,
+    pub(super) inverted: bool,
+    /// Routes with a prefix of at most this length do not count.
+    pub(super) suppressed_len: Option<u8>,
+}
+
+/// How far the kernel trusts a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Set by the operator, or in no need of ARP.
+    Configured,
+    /// Heard: reachable, stale, or being asked right now. The kernel says when that ends.
+    Heard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KernelNeighbour {
+    pub(super) mac: MacAddr,
+    pub(super) trust: Trust,
+}
+
+/// What one message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Link(Link),
+    LinkGone(LinkIdx),
+    Address(LinkIdx, Ipv4Prefix),
+    AddressGone(LinkIdx, Ipv4Prefix),
+    Route(KernelRoute, Place),
+    RouteGone(KernelRoute),
+    Rule(Rule),
+    RuleGone(Rule),
+    Neighbour(LinkIdx, Ipv4Addr, KernelNeighbour),
+    NeighbourGone(LinkIdx, Ipv4Addr),
+}
+
+/// What is known after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// All that the kernel knows.
+    All,
+    /// More has changed than was told: dump again.
+    NotAll,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    links: BTreeMap<LinkIdx, Link>,
+    /// In the kernel's order: the first one of an interface is its primary address.
+    addresses: Vec<(LinkIdx, Ipv4Prefix)>,
+    /// By table, network and prefix length.
+    routes: BTreeMap<(u32, u32, u8), Vec<KernelRoute>>,
+    /// By priority; of the same priority, the older one first.
+    rules: Vec<Rule>,
+    neighbours: BTreeMap<(LinkIdx, Ipv4Addr), KernelNeighbour>,
+}
+
+impl Tables {
+    pub(super) fn apply(&mut self, change: Change) -> Known {
+        match change {
+            Change::Link(link) => return self.set_link(link),
+            Change::LinkGone(idx) => {
+                self.forget_link(idx);
+                return Known::NotAll;
+            }
+            Change::Address(link, address) => {
+                if !self.addresses.contains(&(link, address)) {
+                    self.addresses.push((link, address));
+                }
+            }
+            Change::AddressGone(link, address) => {
+                self.addresses.retain(|held| *held != (link, address));
+                // The routes that send from it go without a word (fib_sync_down_addr in net/ipv4/fib_semantics.c).
+                return Known::NotAll;
+            }
+            Change::Route(route, place) => self.add_route(route, place),
+            Change::RouteGone(route) => return self.remove_route(&route),
+            Change::Rule(rule) => {
+                if !self.rules.contains(&rule) {
+                    let place = self.rules.partition_point(|held| held.priority <= rule.priority);
+                    self.rules.insert(place, rule);
+                }
+            }
+            Change::RuleGone(rule) => match self.rules.iter().position(|held| *held == rule) {
+                Some(idx) => drop(self.rules.remove(idx)),
+                None => return Known::NotAll,
+            },
+            Change::Neighbour(link, address, neighbour) => {
+                self.neighbours.insert((link, address), neighbour);
+            }
+            Change::NeighbourGone(link, address) => {
+                self.neighbours.remove(&(link, address));
+            }
+        }
+        Known::All
+    }
+
+    pub(super) fn link(&self, idx: LinkIdx) -> Option<&Link> {
+        self.links.get(&idx)
+    }
+
+    pub(super) fn link_named(&self, name: &str) -> Option<&Link> {
+        self.links.values().find(|link| link.name == name)
+    }
+
+    pub(super) fn addresses(&self, link: LinkIdx) -> impl Iterator<Item = Ipv4Prefix> {
+        self.addresses.iter().filter(move |(of, _)| *of == link).map(|(_, address)| *address)
+    }
+
+    /// Whether an address is the host's own, on whichever interface.
+    pub(super) fn is_own(&self, address: Ipv4Addr) -> bool {
+        self.addresses.iter().any(|(_, own)| own.address() == address)
+    }
+
+    pub(super) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The routes of one table, those to one network together.
+    pub(super) fn networks(&self, table: u32) -> impl Iterator<Item = &[KernelRoute]> {
+        self.routes.range((table, 0, 0)..=(table, u32::MAX, u8::MAX)).map(|(_, routes)| routes.as_slice())
+    }
+
+    pub(super) fn neighbours(&self, link: LinkIdx) -> impl Iterator<Item = (Ipv4Addr, KernelNeighbour)> {
+        let range = (link, Ipv4Addr::UNSPECIFIED)..=(link, Ipv4Addr::BROADCAST);
+        self.neighbours.range(range).map(|((_, address), neighbour)| (*address, *neighbour))
+    }
+
+    fn set_link(&mut self, link: Link) -> Known {
+        let held = self.links.insert(link.idx, link.clone());
+        // With the link its routes go, and no message names them (fib_disable_ip in net/ipv4/fib_frontend.c).
+        let went_down = held.is_some_and(|held| held.up) && !link.up;
+        if went_down { Known::NotAll } else { Known::All }
+    }
+
+    fn forget_link(&mut self, idx: LinkIdx) {
+        self.links.remove(&idx);
+        self.addresses.retain(|(link, _)| *link != idx);
+        self.neighbours.retain(|(link, _), _| *link != idx);
+    }
+
+    fn add_route(&mut self, route: KernelRoute, place: Place) {
+        let routes = self.routes.entry(key(&route)).or_default();
+        if routes.contains(&route) {
+            return;
+        }
+        let first = routes.iter().position(|held| (held.metric, held.tos) == (route.metric, route.tos));
+        match (place, first) {
+            (Place::InsteadOfFirst, Some(idx)) => routes[idx] = route,
+            (Place::First, Some(idx)) => routes.insert(idx, route),
+            _ => routes.push(route),
+        }
+    }
+
+    fn remove_route(&mut self, route: &KernelRoute) -> Known {
+        let Some(routes) = self.routes.get_mut(&key(route)) else { return Known::NotAll };
+        let Some(idx) = routes.iter().position(|held| held == route) else { return Known::NotAll };
+        routes.remove(idx);
+        if routes.is_empty() {
+            self.routes.remove(&key(route));
+        }
+        Known::All
+    }
+}
+
+fn key(route: &KernelRoute) -> (u32, u32, u8) {
+    (route.table, route.network.address().to_bits(), route.network.len())
+}

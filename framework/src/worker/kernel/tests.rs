@@ -1,0 +1,402 @@
+//! The mirror without a kernel: tables filled by hand, and a worker's host at the other end of the ring.
+
+use std::net::Ipv4Addr;
+
+use super::follower::{Follower, LinkState};
+use super::outlet::{Outlet, RingFull};
+use super::socket::default_rules;
+use super::tables::{
+    Change, KernelNeighbour, KernelRoute, Known, Leg, Link, Place, RouteKind, Rule, RuleAction, Tables, Trust,
+};
+use super::view::View;
+use crate::proto::{HashSeed, Host, HostConfig, HostError, InterfaceId, Ipv4Prefix, Resolution};
+use crate::time::Instant;
+use crate::wire::{MacAddr, VlanTags};
+use crate::worker::spsc::lossless;
+
+const IDX: u32 = 2;
+const OTHER: u32 = 3;
+const MAIN: u32 = 254;
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+
+fn ip(text: &str) -> Ipv4Addr {
+    text.parse().unwrap()
+}
+
+fn prefix(text: &str) -> Ipv4Prefix {
+    text.parse().unwrap()
+}
+
+fn link() -> Link {
+    Link { idx: IDX, name: "eth1".into(), mac: MAC, mtu: 1500, up: true, active_leg: None }
+}
+
+fn route_in(table: u32, network: &str, gateway: &str, metric: u32) -> KernelRoute {
+    KernelRoute {
+        table,
+        network: prefix(network),
+        metric,
+        tos: 0,
+        kind: RouteKind::Unicast,
+        source: None,
+        legs: vec![Leg { link: IDX, gateway: gateway.parse().ok() }],
+    }
+}
+
+fn route(network: &str, gateway: &str) -> KernelRoute {
+    route_in(MAIN, network, gateway, 0)
+}
+
+fn hole(network: &str) -> KernelRoute {
+    KernelRoute { kind: RouteKind::Hole, legs: Vec::new(), ..route(network, "") }
+}
+
+fn rule(priority: u32, table: u32) -> Rule {
+    Rule {
+        priority,
+        action: RuleAction::Table(table),
+        from: None,
+        to: None,
+        bound_to: None,
+        special: false,
+        inverted: false,
+        suppressed_len: None,
+    }
+}
+
+fn neighbour(trust: Trust) -> KernelNeighbour {
+    KernelNeighbour { mac: PEER, trust }
+}
+
+/// A kernel with 10.0.0.1/24 on eth1, and a worker that follows it.
+struct Scene {
+    tables: Tables,
+    outlet: Outlet,
+    follower: Follower,
+    host: Host,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with_ring(256)
+    }
+
+    fn with_ring(capacity: usize) -> Self {
+        let config = HostConfig {
+            interface: InterfaceId(0),
+            mac: MacAddr([2, 0, 0, 0, 0, 0xff]),
+            vlan: VlanTags::NONE,
+            mtu: 9000,
+            addresses_max: 4,
+            routes_max: 48,
+            neighbours_max: 4,
+        };
+        let (producer, consumer) = lossless::ring(capacity).unwrap();
+        let mut scene = Self {
+            tables: Tables::default(),
+            outlet: Outlet::new(config, producer).unwrap(),
+            follower: Follower::new(consumer),
+            host: Host::new(config, HashSeed::new(1, 2)).unwrap(),
+        };
+        scene.say(default_rules());
+        scene.say([Change::Link(link()), Change::Address(IDX, prefix("10.0.0.1/24"))]);
+        scene.say([Change::Route(route("10.0.0.0/24", ""), Place::First)]);
+        scene
+    }
+
+    fn say(&mut self, changes: impl IntoIterator<Item = Change>) {
+        for change in changes {
+            self.tables.apply(change);
+        }
+    }
+
+    fn say_routes(&mut self, routes: impl IntoIterator<Item = KernelRoute>) {
+        self.say(routes.into_iter().map(|route| Change::Route(route, Place::First)));
+    }
+
+    /// Lets the mirror tell and the worker listen, until both have nothing more to do.
+    fn settle(&mut self) {
+        let view = View::of(&self.tables, Some(IDX));
+        loop {
+            let told = self.outlet.update(&view);
+            while self.follower.catch_up(&mut self.host) > 0 {}
+            if told.is_ok() {
+                break;
+            }
+        }
+        assert_eq!(self.follower.refused(), 0, "the worker's host refused what the model took");
+    }
+
+    /// Where a packet goes: the next hop without a known MAC address, "-" for nowhere.
+    fn next_hop(&mut self, destination: &str) -> String {
+        self.settle();
+        match self.host.resolve(ip(destination), Instant::ZERO) {
+            Resolution::NeighbourMissing { next_hop, .. } => next_hop.to_string(),
+            Resolution::NoRoute => "-".into(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn check(&mut self, expected: &[(&str, &str)]) {
+        for (destination, next_hop) in expected {
+            assert_eq!(self.next_hop(destination), *next_hop, "to {destination}");
+        }
+    }
+}
+
+#[test]
+fn interface_arrives_with_all_it_has() {
+    let mut scene = Scene::new();
+    scene.say_routes([route("0.0.0.0/0", "10.0.0.254")]);
+    scene.check(&[("10.0.0.7", "10.0.0.7"), ("8.8.8.8", "10.0.0.254")]);
+    assert_eq!((scene.host.mac(), scene.host.mtu()), (MAC, 1500));
+    assert_eq!(scene.follower.link(), LinkState { idx: Some(IDX), up: true, active_leg: None });
+}
+
+#[test]
+fn full_ring_loses_nothing() {
+    let mut scene = Scene::with_ring(2);
+    scene.say_routes([route("0.0.0.0/0", "10.0.0.254"), route("10.1.0.0/16", "10.0.0.253")]);
+    let view = View::of(&scene.tables, Some(IDX));
+    assert_eq!(scene.outlet.update(&view), Err(RingFull));
+    assert_eq!(scene.outlet.update(&view), Err(RingFull));
+    scene.check(&[("10.1.2.3", "10.0.0.253"), ("8.8.8.8", "10.0.0.254")]);
+}
+
+#[test]
+fn what_changed_back_while_the_ring_was_full_is_not_sent() {
+    let mut scene = Scene::new();
+    scene.settle();
+    let before = scene.host.changes();
+    scene.say_routes([route("10.1.0.0/16", "10.0.0.253")]);
+    scene.say([Change::RouteGone(route("10.1.0.0/16", "10.0.0.253"))]);
+    scene.settle();
+    assert_eq!(scene.host.changes(), before);
+}
+
+#[test]
+fn what_the_host_has_no_room_for_is_reported_and_not_sent() {
+    let mut scene = Scene::new();
+    for n in 2..=6 {
+        scene.say([Change::Neighbour(IDX, Ipv4Addr::new(10, 0, 0, n), neighbour(Trust::Heard))]);
+    }
+    scene.settle();
+    assert_eq!(scene.outlet.refused(), [HostError::NeighboursFull]);
+    scene.say([Change::NeighbourGone(IDX, ip("10.0.0.2"))]);
+    scene.settle();
+    assert_eq!(scene.outlet.refused(), []);
+    assert!(matches!(scene.host.resolve(ip("10.0.0.6"), Instant::ZERO), Resolution::Station { .. }));
+}
+
+#[test]
+fn interface_that_is_gone_takes_everything_along() {
+    let mut scene = Scene::new();
+    scene.say_routes([route("0.0.0.0/0", "10.0.0.254")]);
+    scene.say([Change::Neighbour(IDX, ip("10.0.0.254"), neighbour(Trust::Configured))]);
+    scene.settle();
+    assert_eq!(scene.tables.apply(Change::LinkGone(IDX)), Known::NotAll);
+    scene.settle();
+    assert_eq!(scene.follower.link(), LinkState::default());
+    assert_eq!((scene.host.addresses().len(), scene.host.routes().len()), (0, 0));
+}
+
+#[test]
+fn changes_of_which_the_kernel_tells_a_part_ask_for_a_dump() {
+    let mut tables = Scene::new().tables;
+    assert_eq!(tables.apply(Change::Link(Link { up: false, ..link() })), Known::NotAll);
+    assert_eq!(tables.apply(Change::AddressGone(IDX, prefix("10.0.0.1/24"))), Known::NotAll);
+    assert_eq!(tables.apply(Change::RouteGone(route("10.9.0.0/16", ""))), Known::NotAll);
+    assert_eq!(tables.apply(Change::RuleGone(rule(7, 7))), Known::NotAll);
+}
+
+#[test]
+fn told_twice_is_told_once() {
+    let mut scene = Scene::new();
+    scene.say([Change::Rule(rule(100, 100)), Change::Rule(rule(100, 100))]);
+    scene.say([Change::Address(IDX, prefix("10.0.0.1/24"))]);
+    scene.say_routes([route("10.0.0.0/24", "")]);
+    assert_eq!(scene.tables.rules().len(), 4);
+    assert_eq!(scene.tables.networks(MAIN).map(<[_]>::len).sum::<usize>(), 1);
+    assert_eq!(scene.tables.addresses(IDX).count(), 1);
+}
+
+#[test]
+fn configured_neighbour_that_is_now_only_heard_follows_the_kernel() {
+    let mut scene = Scene::new();
+    let moved = MacAddr([2, 0, 0, 0, 0, 10]);
+    scene.say([Change::Neighbour(IDX, ip("10.0.0.2"), neighbour(Trust::Configured))]);
+    scene.settle();
+    scene.say([Change::Neighbour(IDX, ip("10.0.0.2"), KernelNeighbour { mac: moved, trust: Trust::Heard })]);
+    scene.settle();
+    let resolved = scene.host.resolve(ip("10.0.0.2"), Instant::ZERO);
+    assert_eq!(resolved, Resolution::Station { mac: moved, source: ip("10.0.0.1") });
+}
+
+#[test]
+fn smaller_metric_wins_and_the_larger_one_takes_over() {
+    let mut scene = Scene::new();
+    let best = route_in(MAIN, "0.0.0.0/0", "10.0.0.254", 10);
+    scene.say_routes([best.clone(), route_in(MAIN, "0.0.0.0/0", "10.0.0.253", 20)]);
+    scene.check(&[("8.8.8.8", "10.0.0.254")]);
+    scene.say([Change::RouteGone(best)]);
+    scene.check(&[("8.8.8.8", "10.0.0.253")]);
+}
+
+#[test]
+fn first_of_equal_routes_is_used() {
+    let mut scene = Scene::new();
+    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.3"), Place::First)]);
+    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.4"), Place::Last)]);
+    scene.check(&[("10.1.0.1", "10.0.0.3")]);
+    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.5"), Place::First)]);
+    scene.check(&[("10.1.0.1", "10.0.0.5")]);
+    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.6"), Place::InsteadOfFirst)]);
+    scene.check(&[("10.1.0.1", "10.0.0.6")]);
+}
+
+#[test]
+fn routes_of_other_interfaces_and_of_a_type_of_service_do_not_count() {
+    let mut scene = Scene::new();
+    let elsewhere = KernelRoute { legs: vec![Leg { link: OTHER, gateway: None }], ..route("10.2.0.0/16", "") };
+    scene.say_routes([elsewhere, KernelRoute { tos: 8, ..route("10.3.0.0/16", "10.0.0.3") }]);
+    scene.check(&[("10.2.0.1", "-"), ("10.3.0.1", "-")]);
+}
+
+#[test]
+fn leg_of_this_interface_is_found_among_several() {
+    let mut scene = Scene::new();
+    let legs =
+        vec![Leg { link: OTHER, gateway: Some(ip("10.9.0.1")) }, Leg { link: IDX, gateway: Some(ip("10.0.0.9")) }];
+    scene.say_routes([KernelRoute { legs, ..route("10.2.0.0/16", "") }]);
+    scene.check(&[("10.2.0.1", "10.0.0.9")]);
+}
+
+#[test]
+fn earlier_table_wins_over_a_longer_prefix_in_a_later_one() {
+    let mut scene = Scene::new();
+    scene.say([Change::Rule(rule(100, 100))]);
+    scene.say_routes([route_in(100, "10.0.0.0/8", "10.0.0.3", 0), route("10.1.0.0/16", "10.0.0.4")]);
+    scene.say_routes([route_in(100, "10.0.0.3/32", "", 0), route("0.0.0.0/0", "10.0.0.3")]);
+    scene.check(&[("10.1.0.1", "10.0.0.3"), ("8.8.8.8", "10.0.0.3")]);
+    scene.say([Change::RuleGone(rule(100, 100))]);
+    scene.check(&[("10.1.0.1", "10.0.0.4")]);
+}
+
+#[test]
+fn rule_for_a_destination_reaches_no_further() {
+    let mut scene = Scene::new();
+    scene.say([Change::Rule(Rule { to: Some(prefix("10.1.0.0/16")), ..rule(100, 100) })]);
+    scene.say_routes([route_in(100, "0.0.0.0/0", "10.0.0.3", 0), route_in(100, "10.0.0.0/8", "10.0.0.5", 0)]);
+    scene.say_routes([route_in(100, "10.1.7.0/24", "10.0.0.7", 0), route("0.0.0.0/0", "10.0.0.4")]);
+    scene.check(&[("10.1.0.1", "10.0.0.5"), ("10.1.7.1", "10.0.0.7"), ("10.2.0.1", "10.0.0.4")]);
+}
+
+#[test]
+fn rule_for_all_but_a_destination_leaves_that_out() {
+    let mut scene = Scene::new();
+    scene.say([Change::Rule(Rule { to: Some(prefix("128.0.0.0/1")), inverted: true, ..rule(100, 100) })]);
+    scene.say_routes([route_in(100, "0.0.0.0/0", "10.0.0.3", 0), route("0.0.0.0/0", "10.0.0.4")]);
+    scene.say_routes([route_in(100, "10.0.0.0/24", "", 0)]);
+    scene.check(&[("8.8.8.8", "10.0.0.3"), ("200.0.0.1", "10.0.0.4")]);
+}
+
+#[test]
+fn rule_for_a_source_means_routes_that_send_from_it() {
+    let mut scene = Scene::new();
+    for (from, priority, table) in [("10.0.0.1/32", 100, 100), ("10.7.0.0/16", 99, 99)] {
+        scene.say([Change::Rule(Rule { from: Some(prefix(from)), ..rule(priority, table) })]);
+    }
+    scene.say_routes([route_in(99, "0.0.0.0/0", "10.0.0.9", 0), route_in(100, "0.0.0.0/0", "10.0.0.3", 0)]);
+    scene.say_routes([route_in(100, "10.0.0.0/24", "", 0)]);
+    scene.check(&[("8.8.8.8", "10.0.0.3")]);
+}
+
+#[test]
+fn rules_that_no_plain_packet_meets_are_passed_over() {
+    let mut scene = Scene::new();
+    let others = [
+        Rule { special: true, ..rule(90, 100) },
+        Rule { bound_to: Some("eth9".into()), ..rule(91, 100) },
+        Rule { inverted: true, ..rule(92, 100) },
+    ];
+    scene.say(others.map(Change::Rule));
+    scene.say_routes([route_in(100, "0.0.0.0/0", "10.0.0.3", 0), route("0.0.0.0/0", "10.0.0.4")]);
+    scene.check(&[("8.8.8.8", "10.0.0.4")]);
+    // What WireGuard sets up: `not fwmark X lookup 100`, and before it main without its default route.
+    scene.say([Change::Rule(Rule { suppressed_len: Some(0), ..rule(80, MAIN) })]);
+    scene.say([Change::Rule(Rule { special: true, inverted: true, ..rule(93, 100) })]);
+    scene.check(&[("8.8.8.8", "10.0.0.3"), ("10.0.0.8", "10.0.0.8")]);
+}
+
+#[test]
+fn jump_leaves_out_what_is_between() {
+    let mut scene = Scene::new();
+    scene.say([Change::Rule(Rule { action: RuleAction::Goto(200), ..rule(90, 0) }), Change::Rule(rule(100, 100))]);
+    scene.say_routes([route_in(100, "0.0.0.0/0", "10.0.0.3", 0), route("0.0.0.0/0", "10.0.0.4")]);
+    scene.check(&[("8.8.8.8", "10.0.0.4")]);
+}
+
+#[test]
+fn holes_are_holes() {
+    let mut scene = Scene::new();
+    scene.say_routes([route("0.0.0.0/0", "10.0.0.254"), hole("10.0.0.0/8"), route("10.5.0.0/16", "10.0.0.5")]);
+    scene.check(&[("10.6.0.1", "-"), ("10.5.0.1", "10.0.0.5"), ("10.0.0.8", "10.0.0.8"), ("11.0.0.1", "10.0.0.254")]);
+    scene.say([Change::RouteGone(hole("10.0.0.0/8"))]);
+    scene.check(&[("10.6.0.1", "10.0.0.254")]);
+}
+
+#[test]
+fn hole_of_an_earlier_rule_hides_later_tables() {
+    let mut scene = Scene::new();
+    let closed = Rule { action: RuleAction::Hole, to: Some(prefix("10.6.0.0/16")), ..rule(100, 0) };
+    scene.say([Change::Rule(closed)]);
+    scene.say_routes([route("0.0.0.0/0", "10.0.0.254"), route("10.6.1.0/24", "10.0.0.5")]);
+    scene.check(&[("10.6.1.1", "-"), ("10.6.2.1", "-"), ("10.7.0.1", "10.0.0.254")]);
+}
+
+#[test]
+fn thrown_destination_is_looked_up_in_the_next_table() {
+    let mut scene = Scene::new();
+    scene.say([Change::Rule(rule(100, 100))]);
+    let thrown = KernelRoute { kind: RouteKind::Throw, legs: Vec::new(), ..route_in(100, "10.0.0.0/8", "", 0) };
+    scene.say_routes([thrown, route_in(100, "0.0.0.0/0", "10.0.0.3", 0), route("10.1.0.0/16", "10.0.0.4")]);
+    scene.check(&[("10.1.0.1", "10.0.0.4"), ("8.8.8.8", "10.0.0.3"), ("10.2.0.1", "-")]);
+}
+
+#[test]
+fn router_that_no_network_contains_is_on_the_link() {
+    let mut scene = Scene::new();
+    scene.say_routes([route("0.0.0.0/0", "172.31.1.1")]);
+    scene.check(&[("8.8.8.8", "172.31.1.1")]);
+}
+
+#[test]
+fn route_may_send_from_an_address_of_the_loopback_interface() {
+    let mut scene = Scene::new();
+    scene.say([Change::Address(1, prefix("10.99.0.1/32"))]);
+    scene.say_routes([KernelRoute { source: Some(ip("10.99.0.1")), ..route("0.0.0.0/0", "10.0.0.254") }]);
+    scene.settle();
+    let resolved = scene.host.resolve(ip("8.8.8.8"), Instant::ZERO);
+    assert_eq!(resolved, Resolution::NeighbourMissing { next_hop: ip("10.0.0.254"), source: ip("10.99.0.1") });
+    assert!(scene.host.is_own(ip("10.99.0.1")));
+}
+
+#[test]
+fn address_without_its_network_is_one_without() {
+    let mut scene = Scene::new();
+    scene.say([Change::RouteGone(route("10.0.0.0/24", ""))]);
+    scene.check(&[("10.0.0.7", "-")]);
+    assert!(scene.host.is_own(ip("10.0.0.1")));
+}
+
+#[test]
+fn second_address_of_a_network_inherits_its_route() {
+    let mut scene = Scene::new();
+    scene.say([Change::Address(IDX, prefix("10.0.0.2/24"))]);
+    scene.settle();
+    scene.say([Change::AddressGone(IDX, prefix("10.0.0.1/24"))]);
+    scene.settle();
+    let resolved = scene.host.resolve(ip("10.0.0.9"), Instant::ZERO);
+    assert_eq!(resolved, Resolution::NeighbourMissing { next_hop: ip("10.0.0.9"), source: ip("10.0.0.2") });
+}

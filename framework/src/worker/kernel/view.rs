@@ -1,0 +1,66 @@
+//! What one interface should look like to its worker, read from the tables.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use super::follower::LinkState;
+use super::lookup;
+use super::tables::{KernelNeighbour, LinkIdx, Tables};
+use crate::proto::{Ipv4Prefix, Route};
+use crate::wire::MacAddr;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct View {
+    pub(super) link: LinkState,
+    /// None while there is no interface, or where it has none (loopback, tunnels).
+    pub(super) mac: Option<MacAddr>,
+    pub(super) mtu: Option<usize>,
+    pub(super) addresses: Vec<Ipv4Prefix>,
+    pub(super) routes: Vec<Route>,
+    pub(super) neighbours: BTreeMap<Ipv4Addr, KernelNeighbour>,
+}
+
+impl View {
+    /// The interface with this number; an empty view where it is gone.
+    pub(super) fn of(tables: &Tables, idx: Option<LinkIdx>) -> Self {
+        let Some(link) = idx.and_then(|idx| tables.link(idx)) else { return Self::default() };
+        let mut addresses: Vec<_> = tables.addresses(link.idx).collect();
+        let mut routes = lookup::routes(tables, link.idx, &link.name, &addresses);
+        routes.extend(links_to_gateways(&routes));
+        borrow_sources(&mut addresses, &routes);
+        Self {
+            link: LinkState { idx: Some(link.idx), up: link.up, active_leg: link.active_leg },
+            mac: Some(link.mac).filter(|mac| mac.is_unicast()),
+            mtu: Some(link.mtu),
+            addresses,
+            routes,
+            neighbours: tables.neighbours(link.idx).filter(|(_, neighbour)| neighbour.mac.is_unicast()).collect(),
+        }
+    }
+}
+
+/// Routes to routers that are on the link though no network says so (`onlink`): the kernel asks for them there, and a
+/// [`Host`](crate::proto::Host) wants to see a network.
+fn links_to_gateways(routes: &[Route]) -> Vec<Route> {
+    let mut missing: Vec<Route> = Vec::new();
+    for route in routes {
+        let Some(gateway) = route.gateway else { continue };
+        let towards = routes.iter().filter(|route| route.network.contains(gateway));
+        let best = towards.max_by_key(|route| (route.network.len(), u32::MAX - route.metric));
+        let Some(network) = Ipv4Prefix::new(gateway, 32) else { continue };
+        if best.is_none_or(|best| best.gateway.is_some()) && !missing.iter().any(|known| known.network == network) {
+            missing.push(Route { network, gateway: None, metric: 0, source: route.source });
+        }
+    }
+    missing
+}
+
+/// A route may send from an address that the kernel has on another interface, a loopback address of the host for
+/// instance. To the worker it is an own address too, as it is to the kernel, which answers for it everywhere.
+fn borrow_sources(addresses: &mut Vec<Ipv4Prefix>, routes: &[Route]) {
+    for route in routes {
+        if !addresses.iter().any(|own| own.address() == route.source) {
+            addresses.extend(Ipv4Prefix::new(route.source, 32));
+        }
+    }
+}
