@@ -245,3 +245,99 @@ fn neighbour_address(message: &NeighbourMessage) -> Option<Ipv4Addr> {
 fn mac(bytes: &[u8]) -> Option<MacAddr> {
     bytes.try_into().ok().map(MacAddr)
 }
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::Parseable;
+
+    use super::*;
+
+    /// The message of a bond as a kernel sent it (recorded by the authors of netlink-packet-route, cut to the attributes
+    /// read here), with the mode and the active leg set: link 24, mode 1 (active-backup), active leg 7.
+    const BOND: [u8; 92] = [
+        0, 0, 1, 0, 24, 0, 0, 0, 0x43, 0x14, 1, 0, 0, 0, 0, 0, // ifinfomsg: link 24, up, lower up
+        10, 0, 3, 0, b'b', b'o', b'n', b'd', b'0', 0, 0, 0, // IFLA_IFNAME
+        8, 0, 4, 0, 0xdc, 5, 0, 0, // IFLA_MTU 1500
+        10, 0, 1, 0, 2, 0, 0, 0, 0, 0x18, 0, 0, // IFLA_ADDRESS
+        44, 0, 18, 0, // IFLA_LINKINFO
+        9, 0, 1, 0, b'b', b'o', b'n', b'd', 0, 0, 0, 0, // IFLA_INFO_KIND
+        28, 0, 2, 0, // IFLA_INFO_DATA
+        5, 0, 1, 0, 1, 0, 0, 0, // IFLA_BOND_MODE
+        8, 0, 2, 0, 7, 0, 0, 0, // IFLA_BOND_ACTIVE_SLAVE
+        8, 0, 3, 0, 100, 0, 0, 0, // IFLA_BOND_MIIMON
+    ];
+    const ACTIVE_LEG: usize = 80;
+
+    fn bond(bytes: &[u8]) -> Link {
+        link(&LinkMessage::parse(bytes).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn active_leg_of_a_bond_is_read() {
+        let expected = Link {
+            idx: 24,
+            name: "bond0".into(),
+            mac: MacAddr([2, 0, 0, 0, 0, 0x18]),
+            mtu: 1500,
+            up: true,
+            active_leg: Some(7),
+        };
+        assert_eq!(bond(&BOND), expected);
+    }
+
+    #[test]
+    fn failover_of_a_bond_is_another_leg_and_then_none() {
+        let mut bytes = BOND;
+        bytes[ACTIVE_LEG] = 8;
+        assert_eq!(bond(&bytes).active_leg, Some(8));
+        bytes[ACTIVE_LEG] = 0;
+        assert_eq!(bond(&bytes).active_leg, None);
+        // Without any working leg the kernel leaves the attribute out: here its type becomes IFLA_BOND_UPDELAY.
+        bytes[ACTIVE_LEG - 2] = 4;
+        assert_eq!(bond(&bytes).active_leg, None);
+    }
+
+    #[test]
+    fn link_that_leaves_a_bridge_is_not_gone() {
+        let mut message = LinkMessage::default();
+        message.header.interface_family = AddressFamily::Bridge;
+        assert_eq!(change(&RouteNetlinkMessage::DelLink(message), 0), None);
+    }
+
+    #[test]
+    fn neighbour_that_does_not_answer_is_gone() {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.ifindex = 2;
+        let address = Ipv4Addr::new(10, 0, 0, 9);
+        message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::Inet(address)));
+        message.attributes.push(NeighbourAttribute::LinkLayerAddress(vec![2, 0, 0, 0, 0, 9]));
+        let mac = MacAddr([2, 0, 0, 0, 0, 9]);
+        let known = |trust| Some(Change::Neighbour(2, address, KernelNeighbour { mac, trust }));
+        let gone = Some(Change::NeighbourGone(2, address));
+        for (state, expected) in [
+            (NeighbourState::Permanent, known(Trust::Configured)),
+            (NeighbourState::Noarp, known(Trust::Configured)),
+            (NeighbourState::Reachable, known(Trust::Heard)),
+            (NeighbourState::Stale, known(Trust::Heard)),
+            (NeighbourState::Delay, known(Trust::Heard)),
+            (NeighbourState::Probe, known(Trust::Heard)),
+            (NeighbourState::Incomplete, gone.clone()),
+            (NeighbourState::Failed, gone.clone()),
+        ] {
+            message.header.state = state;
+            assert_eq!(change(&RouteNetlinkMessage::NewNeighbour(message.clone()), 0), expected, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn address_between_two_stations_stands_alone() {
+        let mut message = AddressMessage::default();
+        message.header.prefix_len = 24;
+        message.attributes.push(AddressAttribute::Local(Ipv4Addr::new(10, 0, 0, 1).into()));
+        message.attributes.push(AddressAttribute::Address(Ipv4Addr::new(10, 0, 0, 1).into()));
+        assert_eq!(address(&message).map(|own| own.to_string()).as_deref(), Some("10.0.0.1/24"));
+        message.attributes[1] = AddressAttribute::Address(Ipv4Addr::new(10, 9, 0, 1).into());
+        assert_eq!(address(&message).map(|own| own.to_string()).as_deref(), Some("10.0.0.1/32"));
+    }
+}

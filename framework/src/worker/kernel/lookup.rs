@@ -104,33 +104,34 @@ fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &
         if rule.suppressed_len.is_some_and(|len| network.len() <= len) {
             continue;
         }
+        // The smallest metric wins, and of equal ones the first. The others stay here until they win: the worker has no use
+        // for them.
         let mut by_metric: Vec<&KernelRoute> = routes.iter().filter(|route| route.tos == 0).collect();
         by_metric.sort_by_key(|route| route.metric);
-        let mut metric = None;
         for route in by_metric {
-            match route.kind {
-                RouteKind::Other => {}
-                RouteKind::Hole | RouteKind::Throw => {
-                    if metric.is_none() {
-                        gaps.push(network);
-                        let hole = route.kind == RouteKind::Hole;
-                        entries.extend(hole.then_some(Entry { network, way: None }));
-                    }
-                    break;
+            let way = match route.kind {
+                RouteKind::Other => continue,
+                RouteKind::Throw => None,
+                RouteKind::Hole => {
+                    entries.push(Entry { network, way: None });
+                    None
                 }
-                // Of several with the same metric the kernel takes the first.
-                RouteKind::Unicast if metric == Some(route.metric) => {}
                 RouteKind::Unicast => {
                     let way = way(tables, route, link, own).filter(|way| sends_from(rule, way.source));
-                    if way.is_some() {
-                        entries.push(Entry { network, way });
-                        metric = Some(route.metric);
+                    if way.is_none() {
+                        continue;
                     }
+                    way
                 }
+            };
+            match way {
+                Some(_) => entries.push(Entry { network, way }),
+                None => gaps.push(network),
             }
+            break;
         }
     }
-    entries.into_iter().flat_map(|entry| cut(entry, &gaps)).collect()
+    cut(&entries, &gaps)
 }
 
 /// The way that a route means out of this interface.
@@ -151,25 +152,27 @@ fn source_towards(gateway: Option<Ipv4Addr>, own: &[Ipv4Prefix]) -> Option<Ipv4A
 
 /// Adds what a later rule finds to what earlier ones decided.
 fn add_layer(seen: &mut Vec<Entry>, layer: Vec<Entry>) {
-    let decided = seen.len();
-    for entry in layer {
-        let earlier = &seen[..decided];
-        if earlier.iter().any(|known| covers(known.network, entry.network)) {
-            continue;
-        }
-        let holes: Vec<_> = earlier.iter().filter(|known| known.way.is_none()).map(|known| known.network).collect();
-        seen.extend(cut(entry, &holes));
-    }
+    let holes: Vec<_> = seen.iter().filter(|known| known.way.is_none()).map(|known| known.network).collect();
+    let mut new = cut(&layer, &holes);
+    new.retain(|entry| !seen.iter().any(|known| covers(known.network, entry.network)));
+    seen.extend(new);
 }
 
-/// A route without the holes inside its network. A hole is kept whole.
-fn cut(entry: Entry, holes: &[Ipv4Prefix]) -> Vec<Entry> {
-    if entry.way.is_none() {
-        return vec![entry];
+/// Entries of one table without the gaps inside their networks. A piece that remains can be as long as an entry inside
+/// the network it was cut from, which knows better.
+fn cut(entries: &[Entry], gaps: &[Ipv4Prefix]) -> Vec<Entry> {
+    let mut remaining = Vec::new();
+    for entry in entries {
+        let inside = |gap: &&Ipv4Prefix| gap.len() > entry.network.len() && covers(entry.network, **gap);
+        let gaps: Vec<_> = gaps.iter().filter(inside).copied().collect();
+        let mut pieces = without(entry.network, &gaps);
+        pieces.retain(|piece| {
+            let closer = |other: &Entry| other.network.len() > entry.network.len() && covers(other.network, *piece);
+            !entries.iter().any(closer)
+        });
+        remaining.extend(pieces.into_iter().map(|network| Entry { network, ..*entry }));
     }
-    let inside = |hole: &&Ipv4Prefix| hole.len() > entry.network.len() && covers(entry.network, **hole);
-    let holes: Vec<_> = holes.iter().filter(inside).copied().collect();
-    without(entry.network, &holes).into_iter().map(|network| Entry { network, ..entry }).collect()
+    remaining
 }
 
 /// What remains of a network without some that lie inside it, as few networks as can be.

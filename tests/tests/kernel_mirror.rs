@@ -1,0 +1,400 @@
+//! The mirror against the real kernel: each scene is played by a process of its own in a network namespace of its own, and
+//! changes things with `ip` as an operator does. Needs root and iproute2.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::{Duration, Instant as Moment};
+
+use wirepath::counters::Block;
+use wirepath::proto::{HashSeed, Host, HostConfig, InterfaceId, Resolution};
+use wirepath::time::Instant;
+use wirepath::wire::VlanTags;
+use wirepath::worker::StopFlag;
+use wirepath::worker::kernel::{Follower, Mirror, MirrorError, MirrorThread};
+
+/// Names the scene for the process inside the namespace.
+const SCENE: &str = "WIREPATH_KERNEL_SCENE";
+/// Longer than any scene needs on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[test]
+fn interface_arrives_with_addresses_routes_and_neighbours() {
+    in_a_namespace("interface_arrives_with_addresses_routes_and_neighbours", || {
+        ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
+        ip("route add default via 10.0.0.9");
+        let mut scene = Scene::new();
+        scene.until("8.8.8.8", "02:00:00:00:00:09 from 10.0.0.1");
+        assert_eq!(scene.host.mac().to_string(), "02:00:00:00:00:01");
+        assert!(scene.follower.link().up);
+    });
+}
+
+#[test]
+fn changes_reach_the_host() {
+    in_a_namespace("changes_reach_the_host", || {
+        let mut scene = Scene::new();
+        scene.until("10.1.0.1", "no route");
+        ip("route add 10.1.0.0/16 via 10.0.0.3 metric 20");
+        scene.until("10.1.0.1", "ask 10.0.0.3");
+        ip("route add 10.1.0.0/16 via 10.0.0.4 metric 10");
+        scene.until("10.1.0.1", "ask 10.0.0.4");
+        ip("route replace 10.1.0.0/16 via 10.0.0.5 metric 10");
+        scene.until("10.1.0.1", "ask 10.0.0.5");
+        ip("neigh add 10.0.0.5 lladdr 02:00:00:00:00:05 dev eth1 nud reachable");
+        scene.until("10.1.0.1", "02:00:00:00:00:05 from 10.0.0.1");
+        ip("neigh change 10.0.0.5 lladdr 02:00:00:00:00:55 dev eth1 nud stale");
+        scene.until("10.1.0.1", "02:00:00:00:00:55 from 10.0.0.1");
+        ip("neigh del 10.0.0.5 dev eth1");
+        scene.until("10.1.0.1", "ask 10.0.0.5");
+        ip("route del 10.1.0.0/16 metric 10");
+        scene.until("10.1.0.1", "ask 10.0.0.3");
+        ip("route add blackhole 10.1.7.0/24");
+        scene.until("10.1.7.1", "no route");
+        scene.until("10.1.8.1", "ask 10.0.0.3");
+        ip("address add 10.8.0.1/16 dev eth1");
+        scene.until("10.8.0.7", "ask 10.8.0.7");
+        // The kernel does not look at the router again: it now asks for it from the other address.
+        ip("address del 10.0.0.1/24 dev eth1");
+        scene.until("10.0.0.7", "no route");
+        scene.until("10.1.0.1", "ask 10.0.0.3");
+        scene.until("10.8.0.7", "ask 10.8.0.7");
+        ip("link set eth1 mtu 1400");
+        scene.until_host("the MTU", |host| host.mtu() == 1400);
+        ip("link set eth1 address 02:00:00:00:00:77");
+        scene.until_host("the MAC address", |host| host.mac().to_string() == "02:00:00:00:00:77");
+    });
+}
+
+#[test]
+fn policy_rules_are_followed() {
+    in_a_namespace("policy_rules_are_followed", || {
+        let mut scene = Scene::new();
+        ip("route add default via 10.0.0.3");
+        ip("route add default via 10.0.0.4 table 100");
+        scene.until("8.8.8.8", "ask 10.0.0.3");
+        if !ip_may_fail("rule add to 8.0.0.0/8 lookup 100 priority 100") {
+            return println!("SKIPPED the rules: this kernel has no policy routing");
+        }
+        scene.until("8.8.8.8", "ask 10.0.0.4");
+        scene.until("9.9.9.9", "ask 10.0.0.3");
+        ip("rule del priority 100");
+        scene.until("8.8.8.8", "ask 10.0.0.3");
+        ip("rule add from 10.0.0.1 lookup 100 priority 100");
+        scene.until("9.9.9.9", "ask 10.0.0.4");
+    });
+}
+
+#[test]
+fn kernel_gives_the_same_answers() {
+    in_a_namespace("kernel_gives_the_same_answers", || {
+        let seed = std::env::var("WIREPATH_SEED").map_or(1, |seed| seed.parse().unwrap());
+        println!("WIREPATH_SEED={seed}");
+        let mut random = Random(seed);
+        let mut scene = Scene::new();
+        for _ in 0..40 {
+            for _ in 0..4 {
+                // Some of these the kernel refuses: a route that is there already, one to remove that is not.
+                ip_quietly(&random.change());
+            }
+            for _ in 0..20 {
+                let destination = format!("10.{}.{}.9", random.below(4) + 1, random.below(4));
+                let expected = answer_of_the_kernel(&destination);
+                scene.until(&destination, &expected);
+            }
+        }
+        assert_eq!((scene.counter("undecoded"), scene.counter("refused")), (0, 0));
+    });
+}
+
+#[test]
+fn link_that_goes_down_and_up_is_followed() {
+    in_a_namespace("link_that_goes_down_and_up_is_followed", || {
+        let mut scene = Scene::new();
+        ip("route add default via 10.0.0.3");
+        scene.until("8.8.8.8", "ask 10.0.0.3");
+        ip("link set eth1 down");
+        scene.until("8.8.8.8", "no route");
+        scene.until_link("down", |follower| !follower.link().up);
+        ip("link set eth1 up");
+        ip("route add default via 10.0.0.4");
+        scene.until("8.8.8.8", "ask 10.0.0.4");
+        ip("link set peer down");
+        scene.until_link("without a carrier", |follower| !follower.link().up);
+        ip("link set peer up");
+        scene.until_link("up", |follower| follower.link().up);
+        scene.until("8.8.8.8", "ask 10.0.0.4");
+    });
+}
+
+#[test]
+fn interface_is_followed_through_a_new_name_and_a_new_life() {
+    in_a_namespace("interface_is_followed_through_a_new_name_and_a_new_life", || {
+        let mut scene = Scene::new();
+        scene.until("10.0.0.7", "ask 10.0.0.7");
+        let first = scene.follower.link().idx;
+        ip("link set eth1 down");
+        ip("link set eth1 name wan0");
+        ip("link set wan0 up");
+        ip("route add 10.1.0.0/16 via 10.0.0.3");
+        scene.until("10.1.0.1", "ask 10.0.0.3");
+        assert_eq!(scene.follower.link().idx, first);
+        ip("link del wan0");
+        scene.until_link("gone", |follower| follower.link().idx.is_none());
+        scene.until_host("no addresses", |host| host.addresses().is_empty() && host.routes().is_empty());
+        interface();
+        scene.until("10.0.0.7", "ask 10.0.0.7");
+        assert!(scene.follower.link().idx.is_some_and(|idx| Some(idx) != first));
+    });
+}
+
+#[test]
+fn overrun_socket_is_caught_up_with_a_dump() {
+    in_a_namespace("overrun_socket_is_caught_up_with_a_dump", || {
+        let block = Block::heap();
+        let mut mirror = Mirror::open(&block.scope("test")).unwrap();
+        let (follower, host) = follow(&mut mirror, 8);
+        // Nobody listens meanwhile: more events than the socket has room for, far more than the ring has.
+        let flood: String =
+            (0..40_000).map(|n| format!("route replace 10.2.0.0/16 via 10.0.0.{}\n", n % 200 + 2)).collect();
+        batch(&flood);
+        ip("route replace 10.2.0.0/16 via 10.0.0.250");
+        ip("route add 10.3.0.0/16 via 10.0.0.251");
+        let thread = mirror.start(&StopFlag::new()).unwrap();
+        let mut scene = Scene { host, follower, block, _thread: thread };
+        scene.until("10.2.0.1", "ask 10.0.0.250");
+        scene.until("10.3.0.1", "ask 10.0.0.251");
+        assert!(scene.counter("gaps") > 0, "the flood of events was too small for this socket");
+        ip("route del 10.3.0.0/16");
+        scene.until("10.3.0.1", "no route");
+    });
+}
+
+#[test]
+fn storm_of_changes_ends_in_the_kernels_state() {
+    in_a_namespace("storm_of_changes_ends_in_the_kernels_state", || {
+        let mut scene = Scene::new();
+        for round in 0..20 {
+            let storm: String = (2..200)
+                .map(|n| format!("route replace 10.2.0.0/16 via 10.0.0.{n}\nneigh replace 10.0.0.{n} lladdr 02:00:00:00:{round:02}:{n:02x} dev eth1\n"))
+                .collect();
+            batch(&storm);
+            scene.until("10.2.0.1", &format!("02:00:00:00:{round:02}:c7 from 10.0.0.1"));
+            ip("neigh flush dev eth1 nud permanent");
+        }
+        scene.until("10.2.0.1", "ask 10.0.0.199");
+        assert_eq!((scene.counter("undecoded"), scene.counter("dumps_failed")), (0, 0));
+    });
+}
+
+#[test]
+fn interface_that_does_not_exist_is_refused_by_name() {
+    let block = Block::heap();
+    let mut mirror = Mirror::open(&block.scope("test")).unwrap();
+    let link = mirror.link("lo").cloned();
+    let config = config(link.map_or(65_536, |link| link.mtu), "02:00:00:00:00:01");
+    let refused = mirror.follow("nonesuch7", config, 64).err().unwrap();
+    assert!(matches!(refused, MirrorError::NoSuchInterface(_)));
+    assert!(refused.to_string().contains("nonesuch7"), "{refused}");
+}
+
+/// A worker that has only a host and a follower.
+struct Scene {
+    host: Host,
+    follower: Follower,
+    block: Block,
+    _thread: MirrorThread,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let block = Block::heap();
+        let mut mirror = Mirror::open(&block.scope("test")).unwrap();
+        let (follower, host) = follow(&mut mirror, 64);
+        let thread = mirror.start(&StopFlag::new()).unwrap();
+        Self { host, follower, block, _thread: thread }
+    }
+
+    /// Waits until packets to `destination` go where they should.
+    fn until(&mut self, destination: &str, expected: &str) {
+        let destination: Ipv4Addr = destination.parse().unwrap();
+        let way = |host: &Host| match host.resolve(destination, Instant::ZERO) {
+            Resolution::Station { mac, source } => format!("{mac} from {source}"),
+            Resolution::NeighbourMissing { next_hop, .. } => format!("ask {next_hop}"),
+            Resolution::NoRoute => "no route".into(),
+            other => format!("{other:?}"),
+        };
+        self.wait(
+            |scene| way(&scene.host) == expected,
+            |scene| {
+                format!(
+                    "{destination} goes to `{}` and not to `{expected}`: {:?}",
+                    way(&scene.host),
+                    scene.host.routes()
+                )
+            },
+        );
+    }
+
+    fn until_host(&mut self, what: &str, reached: impl Fn(&Host) -> bool) {
+        self.wait(|scene| reached(&scene.host), |scene| format!("{what} did not come: {:?}", scene.host));
+    }
+
+    fn until_link(&mut self, what: &str, reached: impl Fn(&Follower) -> bool) {
+        self.wait(|scene| reached(&scene.follower), |scene| format!("not {what}: {:?}", scene.follower.link()));
+    }
+
+    fn wait(&mut self, reached: impl Fn(&Self) -> bool, report: impl Fn(&Self) -> String) {
+        let start = Moment::now();
+        loop {
+            self.follower.catch_up(&mut self.host);
+            if reached(self) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{}", report(self));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.block.snapshot().count(&format!("test/kernel/{name}")).unwrap()
+    }
+}
+
+fn follow(mirror: &mut Mirror, capacity: usize) -> (Follower, Host) {
+    let link = mirror.link("eth1").unwrap().clone();
+    let config = config(link.mtu, &link.mac.to_string());
+    (mirror.follow("eth1", config, capacity).unwrap(), Host::new(config, HashSeed::new(1, 2)).unwrap())
+}
+
+fn config(mtu: usize, mac: &str) -> HostConfig {
+    HostConfig {
+        interface: InterfaceId(0),
+        mac: mac.parse().unwrap(),
+        vlan: VlanTags::NONE,
+        mtu,
+        addresses_max: 8,
+        routes_max: 1024,
+        neighbours_max: 512,
+    }
+}
+
+/// eth1 with 10.0.0.1/24, and the other end of its cable.
+fn interface() {
+    ip("link add eth1 address 02:00:00:00:00:01 type veth peer name peer");
+    ip("link set eth1 up");
+    ip("link set peer up");
+    ip("address add 10.0.0.1/24 dev eth1");
+}
+
+/// Plays `scene` in a namespace: this test runs itself again there, by its own name.
+fn in_a_namespace(name: &str, scene: impl FnOnce()) {
+    if std::env::var(SCENE).as_deref() == Ok(name) {
+        interface();
+        return scene();
+    }
+    let namespace = match Namespace::new(name) {
+        Ok(namespace) => namespace,
+        Err(why) => return println!("SKIPPED {name}: {why}"),
+    };
+    let inside = ["netns", "exec", namespace.0.as_str()];
+    let test = ["--exact", name, "--nocapture"];
+    let program = std::env::current_exe().unwrap();
+    let status = Command::new("ip").args(inside).arg(program).args(test).env(SCENE, name).status().unwrap();
+    assert!(status.success(), "the scene {name} failed, see above");
+}
+
+/// A network namespace, removed at the end.
+struct Namespace(String);
+
+impl Namespace {
+    fn new(test: &str) -> Result<Self, String> {
+        let name = format!("wirepath-mirror-{}-{test}", std::process::id());
+        let made = Command::new("ip").args(["netns", "add", &name]).output().map_err(|error| format!("ip: {error}"))?;
+        let said = String::from_utf8_lossy(&made.stderr);
+        if made.status.success() { Ok(Self(name)) } else { Err(format!("no network namespace: {}", said.trim())) }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+fn ip(arguments: &str) {
+    assert!(ip_may_fail(arguments), "ip {arguments}");
+}
+
+fn ip_may_fail(arguments: &str) -> bool {
+    Command::new("ip").args(arguments.split(' ')).status().unwrap().success()
+}
+
+/// A change that the kernel may refuse.
+fn ip_quietly(arguments: &str) {
+    Command::new("ip").args(arguments.split(' ')).output().unwrap();
+}
+
+/// Where the kernel sends packets of a socket that is bound to eth1 and its address.
+fn answer_of_the_kernel(destination: &str) -> String {
+    let ask = ["route", "get", destination, "from", "10.0.0.1", "oif", "eth1"];
+    let output = Command::new("ip").args(ask).output().unwrap();
+    if !output.status.success() {
+        return "no route".into();
+    }
+    let said = String::from_utf8(output.stdout).unwrap();
+    let mut words = said.split_whitespace().skip_while(|word| *word != "via");
+    format!("ask {}", words.nth(1).unwrap_or(destination))
+}
+
+fn tables_of_the_kernel() -> String {
+    let show = |arguments: [&str; 4]| Command::new("ip").args(arguments).output().unwrap().stdout;
+    let shown = [show(["-4", "-N", "rule", "show"]), show(["route", "show", "table", "all"])].concat();
+    String::from_utf8(shown).unwrap()
+}
+
+/// xorshift64: changes that can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    /// A change of a route or of a rule, among few networks, so that they meet.
+    fn change(&mut self) -> String {
+        let (second, third) = (self.below(4) + 1, self.below(4));
+        let network = match self.below(4) {
+            0 => "default".to_owned(),
+            1 => "10.0.0.0/8".to_owned(),
+            2 => format!("10.{second}.0.0/16"),
+            _ => format!("10.{second}.{third}.0/24"),
+        };
+        let table = [254, 100, 101][self.below(3) as usize];
+        let metric = self.below(3);
+        let router = self.below(3) + 3;
+        let way = format!("{network} via 10.0.0.{router} dev eth1 table {table} metric {metric}");
+        match self.below(16) {
+            0..6 => format!("route add {way}"),
+            6 => format!("route replace {way}"),
+            7 => format!("route append {way}"),
+            8 => format!("route prepend {way}"),
+            9..11 => format!("route del {network} table {table}"),
+            11 => format!("route add blackhole {network} table {table} metric {metric}"),
+            12 => format!("route add throw {network} table {table} metric {metric}"),
+            13 => format!("rule add to 10.{second}.0.0/16 lookup {table} priority {}", 100 + metric),
+            14 => format!("rule add from 10.0.0.{} lookup {table} priority {}", self.below(2) + 1, 200 + metric),
+            _ => format!("rule del priority {}", [100, 200][self.below(2) as usize] + metric),
+        }
+    }
+}
+
+/// Many changes by one process.
+fn batch(lines: &str) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
+    assert!(Command::new("ip").arg("-batch").arg(file.path()).status().unwrap().success());
+}
