@@ -16,7 +16,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
     ("proto", &["wire", "time"]),
     ("device", &["mem", "time", "counters", "wire"]),
     ("pipeline", &["door of device", "wire", "proto", "mem", "time", "counters"]),
-    ("worker", &["pipeline", "device", "mem", "time", "counters", "door of proto"]),
+    ("worker", &["pipeline", "device", "mem", "time", "counters", "wire", "door of proto"]),
 ];
 
 #[test]

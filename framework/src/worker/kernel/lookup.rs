@@ -2,7 +2,8 @@
 //! destination decides; a [`Host`](crate::proto::Host) knows one list, in which the longest prefix decides.
 //!
 //! The list answers as the kernel would for a socket that is bound to the interface and to the address it sends from,
-//! without mark and with type of service zero. A route of a later table is left out where a route of an earlier one
+//! without mark and with type of service zero; except that the kernel takes a destination without a route to be on the
+//! link of such a socket, and here it has no route. A route of a later table is left out where a route of an earlier one
 //! covers it, and longer ones win by themselves: networks either contain each other or have nothing in common. Where
 //! the kernel has a hole (blackhole, unreachable, prohibit), the routes around it are cut into the networks that remain.
 //!
@@ -35,8 +36,7 @@ pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Pref
             }
             RuleAction::Goto(_) => {}
             RuleAction::Hole => {
-                let sender = own.first().is_some_and(|first| sends_from(rule, first.address()));
-                if sender {
+                if means_us(rule, own) {
                     add_layer(&mut seen, rule_networks(rule, vec![Entry { network: Ipv4Prefix::ALL, way: None }]));
                 }
             }
@@ -78,6 +78,11 @@ fn sends_from(rule: &Rule, source: Ipv4Addr) -> bool {
     if rule.inverted && rule.to.is_some() { true } else { from.contains(source) != rule.inverted }
 }
 
+/// Whether a rule's holes are ours: they have no source, so the first address speaks for all.
+fn means_us(rule: &Rule, own: &[Ipv4Prefix]) -> bool {
+    own.first().is_some_and(|first| sends_from(rule, first.address()))
+}
+
 /// The part of the entries that a rule's destination leaves.
 fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
     let Some(to) = rule.to else { return entries };
@@ -113,7 +118,7 @@ fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &
                 RouteKind::Other => continue,
                 RouteKind::Throw => None,
                 RouteKind::Hole => {
-                    entries.push(Entry { network, way: None });
+                    entries.extend(means_us(rule, own).then_some(Entry { network, way: None }));
                     None
                 }
                 RouteKind::Unicast => {
