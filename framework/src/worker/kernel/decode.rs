@@ -252,8 +252,9 @@ mod tests {
 
     use super::*;
 
-    /// The message of a bond as a kernel sent it (recorded by the authors of netlink-packet-route, cut to the attributes
-    /// read here), with the mode and the active leg set: link 24, mode 1 (active-backup), active leg 7.
+    /// The message of a bond: link 24, mode 1 (active-backup), active leg 7. Its header and kind are as a kernel sent them
+    /// (the recording in netlink-packet-route's tests, a bond without a leg); the rest is put together after
+    /// linux/if_link.h, because no kernel at hand has bonding.
     const BOND: [u8; 92] = [
         0, 0, 1, 0, 24, 0, 0, 0, 0x43, 0x14, 1, 0, 0, 0, 0, 0, // ifinfomsg: link 24, up, lower up
         10, 0, 3, 0, b'b', b'o', b'n', b'd', b'0', 0, 0, 0, // IFLA_IFNAME
