@@ -170,6 +170,10 @@ fn cut(entries: &[Entry], gaps: &[Ipv4Prefix]) -> Vec<Entry> {
     for entry in entries {
         let inside = |gap: &&Ipv4Prefix| gap.len() > entry.network.len() && covers(entry.network, **gap);
         let gaps: Vec<_> = gaps.iter().filter(inside).copied().collect();
+        if gaps.is_empty() {
+            remaining.push(*entry);
+            continue;
+        }
         let mut pieces = without(entry.network, &gaps);
         pieces.retain(|piece| {
             let closer = |other: &Entry| other.network.len() > entry.network.len() && covers(other.network, *piece);

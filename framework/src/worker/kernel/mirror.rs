@@ -101,8 +101,8 @@ impl Mirror {
     /// One turn, for those who have a thread already: waits for events, `patience` at most, and tells the workers what
     /// has changed. True where something could not be done yet, and the next turn is wanted soon.
     ///
-    /// Costs a walk over the routes of the tables that rules name, for each interface that is followed: microseconds for
-    /// the tables of a trading host, milliseconds for a full table of the Internet.
+    /// Compares all routes out of each interface that is followed with each other: made for hosts with tens or hundreds of
+    /// routes, not for a full table of the Internet.
     pub fn turn(&mut self, patience: Duration) -> bool {
         let first = self.events.wait(patience);
         self.hear(first);
