@@ -36,6 +36,11 @@ impl<T> Slab<T> {
         self.len
     }
 
+    /// Items that it has room for: indices are below.
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(super) fn free_count(&self) -> usize {
         self.slots.len() - self.len
     }

@@ -271,6 +271,23 @@ impl UdpSockets {
         self.filters.merged(group, interface)
     }
 
+    /// Moves with every join, leave and change of a filter. One load: what reports memberships asks once per poll.
+    #[inline]
+    pub fn membership_changes(&self) -> u64 {
+        self.filters.changes()
+    }
+
+    /// Places where memberships stand: the bound of [`UdpSockets::changed_group_at`].
+    pub fn membership_places(&self) -> usize {
+        self.filters.places()
+    }
+
+    /// The group of the membership at a place, where the group has changed after `since`, a former count of
+    /// [`membership_changes`](UdpSockets::membership_changes). Groups that everybody left do not come.
+    pub fn changed_group_at(&self, place: usize, since: u64) -> Option<Ipv4Addr> {
+        self.filters.changed_at(place, since)
+    }
+
     /// Local ends that somebody bound or joined.
     pub fn locals(&self) -> usize {
         self.demux.locals()

@@ -99,6 +99,8 @@ pub struct SourceFilters {
     /// (Filter, source) to a node of that filter's list.
     sources: Table<u64, u32>,
     nodes: Slab<SourceNode>,
+    /// Joins, leaves and changes of lists so far.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -110,6 +112,8 @@ struct Filter {
     /// The source of a list of one, the usual include list: read without a probe.
     only: Ipv4Addr,
     next_in_group: u32,
+    /// The last change of the whole group, by the count of changes.
+    changed: u64,
 }
 
 #[derive(Debug)]
@@ -126,6 +130,7 @@ impl SourceFilters {
             filters: Slab::new(capacity.memberships),
             sources: Table::new(capacity.sources, seed),
             nodes: Slab::new(capacity.sources),
+            changes: 0,
         }
     }
 
@@ -225,6 +230,7 @@ impl SourceFilters {
         };
         self.clear(filter);
         self.filters[filter].mode = mode;
+        self.touch(membership.group);
         for source in sources {
             match self.list(filter, *source) {
                 Ok(()) | Err(FilterError::SourceListed) => {}
@@ -268,6 +274,35 @@ impl SourceFilters {
             }
         }
         Some(Merged { filters: self, group, interface, mode: mode?, shortest })
+    }
+
+    /// Moves with every join, leave and change of a list: what was read of the filters is good while this stays.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Places where memberships stand: the bound of [`SourceFilters::changed_at`].
+    pub fn places(&self) -> usize {
+        self.filters.capacity()
+    }
+
+    /// The group of the membership at a place, where the group has changed after `since`, a former count of
+    /// [`changes`](SourceFilters::changes). A group with several members may come several times; one that lost its
+    /// last member does not come. One line read, so that walking over all places in small steps costs nobody a packet.
+    pub fn changed_at(&self, place: usize, since: u64) -> Option<Ipv4Addr> {
+        let filter = self.filters.get(u32::try_from(place).ok()?)?;
+        (filter.changed > since).then_some(filter.membership.group)
+    }
+
+    /// Counts a change and marks what is left of the group with it.
+    fn touch(&mut self, group: Ipv4Addr) {
+        self.changes += 1;
+        let mut filter = self.groups.get(group_key(group)).copied().unwrap_or(NIL);
+        while let Some(state) = self.filters.get_mut(filter) {
+            state.changed = self.changes;
+            filter = state.next_in_group;
+        }
     }
 
     /// Whether a filter accepts every source on every interface, so that nobody needs to ask it.
@@ -357,12 +392,13 @@ impl SourceFilters {
         }
         let key = group_key(membership.group);
         let next_in_group = self.groups.get(key).copied().unwrap_or(NIL);
-        let filter = Filter { membership, mode, len: 0, first: NIL, only: Ipv4Addr::UNSPECIFIED, next_in_group };
+        let filter = Filter { membership, mode, len: 0, first: NIL, only: Ipv4Addr::UNSPECIFIED, next_in_group, changed: 0 };
         let filter = self.filters.insert(filter).map_err(|_| FilterError::MembershipsFull)?;
         match self.groups.get_mut(key) {
             Some(first) => *first = filter,
             None => assert!(self.groups.insert(key, filter), "there are as many groups as memberships"),
         }
+        self.touch(membership.group);
         Ok(filter)
     }
 
@@ -379,6 +415,7 @@ impl SourceFilters {
             None => *self.groups.get_mut(group_key(group)).expect("a member's group is listed") = next,
         }
         self.filters.remove(filter);
+        self.touch(group);
     }
 
     fn list(&mut self, filter: u32, source: Ipv4Addr) -> Result<(), FilterError> {
@@ -392,6 +429,8 @@ impl SourceFilters {
         state.first = node;
         state.len += 1;
         state.only = source;
+        let group = state.membership.group;
+        self.touch(group);
         Ok(())
     }
 
@@ -413,6 +452,8 @@ impl SourceFilters {
         let state = &mut self.filters[filter];
         state.len -= 1;
         state.only = only;
+        let group = state.membership.group;
+        self.touch(group);
         Ok(())
     }
 
@@ -458,13 +499,13 @@ impl<'a> Merged<'a> {
     }
 }
 
-fn group_key(group: Ipv4Addr) -> u64 {
+pub(super) fn group_key(group: Ipv4Addr) -> u64 {
     // Not zero, which marks a free slot.
     1 << 32 | u64::from(group.to_bits())
 }
 
 #[inline]
-fn source_key(filter: u32, source: Ipv4Addr) -> u64 {
+pub(super) fn source_key(filter: u32, source: Ipv4Addr) -> u64 {
     // Filter 0 and source 0.0.0.0 must not give zero, which marks a free slot.
     (u64::from(filter) + 1) << 32 | u64::from(source.to_bits())
 }

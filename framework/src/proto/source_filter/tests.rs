@@ -218,3 +218,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_change_marks_its_group_and_no_other() {
+    let mut filters = filters(8, 8);
+    let other = Membership { group: Ipv4Addr::new(232, 9, 9, 9), ..member(1, PORT0) };
+    filters.join(other).unwrap();
+    let changed = |filters: &SourceFilters, since| -> BTreeSet<_> {
+        (0..filters.places()).filter_map(|place| filters.changed_at(place, since)).collect()
+    };
+    let mut since = filters.changes();
+    let mut check = |filters: &SourceFilters, expected: &[Ipv4Addr]| {
+        assert!(filters.changes() > since);
+        assert_eq!(changed(filters, since), expected.iter().copied().collect());
+        since = filters.changes();
+        assert!(changed(filters, since).is_empty());
+    };
+    filters.join_source(member(1, PORT0), A).unwrap();
+    check(&filters, &[GROUP]);
+    filters.join(member(2, PORT0)).unwrap();
+    check(&filters, &[GROUP]);
+    filters.block(member(2, PORT0), B).unwrap();
+    check(&filters, &[GROUP]);
+    filters.unblock(member(2, PORT0), B).unwrap();
+    check(&filters, &[GROUP]);
+    filters.set(member(2, PORT0), FilterMode::Include, &[C]).unwrap();
+    check(&filters, &[GROUP]);
+    filters.leave(member(1, PORT0)).unwrap();
+    check(&filters, &[GROUP]);
+    filters.leave(member(2, PORT0)).unwrap();
+    check(&filters, &[]);
+}
