@@ -18,6 +18,7 @@ mod egress;
 mod ethernet;
 mod icmp;
 mod icmp_error;
+mod igmp;
 mod ipv4;
 mod node;
 mod outline;
@@ -31,6 +32,7 @@ pub use egress::{Checksum, ConnectError, Egress, EgressDrop, SendError, SendToEr
 pub use ethernet::{Ethernet, EthernetDrop, Vlans};
 pub use icmp::{EchoAnswer, Icmp, IcmpApp, IcmpConfig, IcmpDrop, IcmpError};
 pub use icmp_error::{IcmpErrors, UnsentError};
+pub use igmp::{Igmp, IgmpConfig, IgmpDrop};
 pub use ipv4::{Accept, Ipv4, Ipv4Config, Ipv4Drop, Ipv4Successors};
 pub use node::{App, Cx, Node, discard};
 pub use outline::Outline;

@@ -14,17 +14,17 @@ use crate::time::{Duration, Instant, UnixTime};
 use crate::wire::checksum::Sum;
 use crate::wire::{MacAddr, VlanTags};
 
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
-const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
-const PEER_STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
-const ANNE: ConsumerId = ConsumerId(1);
-const BERT: ConsumerId = ConsumerId(2);
+pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+pub(super) const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(super) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+pub(super) const PEER_STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+pub(super) const ANNE: ConsumerId = ConsumerId(1);
+pub(super) const BERT: ConsumerId = ConsumerId(2);
 
 /// Keeps what it is given.
 #[derive(Default)]
-struct Recorder {
+pub(super) struct Recorder {
     heard: Vec<Heard>,
     held: Vec<Held>,
     hold: bool,
@@ -63,10 +63,10 @@ impl UdpApp for Recorder {
 }
 
 /// A transmit queue that keeps frames, up to a limit.
-struct Outbox {
-    frames: Vec<Mbuf>,
-    offloads: Vec<Offload>,
-    room: usize,
+pub(super) struct Outbox {
+    pub(super) frames: Vec<Mbuf>,
+    pub(super) offloads: Vec<Offload>,
+    pub(super) room: usize,
 }
 
 impl TxQueue for Outbox {
@@ -105,7 +105,7 @@ struct Bench {
     pool: Pool,
 }
 
-fn host() -> Host {
+pub(super) fn host() -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
         mac: STATION,
@@ -224,7 +224,7 @@ fn frame(payload: &[u8]) -> Vec<u8> {
 }
 
 /// The frame with other bytes at `at`, its IPv4 checksum made right again.
-fn patched(frame: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn patched(frame: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[at..at + bytes.len()].copy_from_slice(bytes);
     let header_len = usize::from(frame[14] & 15) * 4;

@@ -16,6 +16,7 @@ pub mod host;
 pub mod icmp;
 pub mod neighbor;
 pub mod path_mtu;
+pub mod membership;
 pub mod ports;
 pub mod rate_limit;
 pub mod reassembly;
@@ -33,6 +34,7 @@ pub use neighbor::{
     ArpSend, Heard, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours, NotLearned,
 };
 pub use path_mtu::{PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus};
+pub use membership::{Announcement, Reporter, ReporterConfig, ReporterError};
 pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
 pub use rate_limit::TokenBucket;

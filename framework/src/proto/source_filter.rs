@@ -392,7 +392,8 @@ impl SourceFilters {
         }
         let key = group_key(membership.group);
         let next_in_group = self.groups.get(key).copied().unwrap_or(NIL);
-        let filter = Filter { membership, mode, len: 0, first: NIL, only: Ipv4Addr::UNSPECIFIED, next_in_group, changed: 0 };
+        let filter =
+            Filter { membership, mode, len: 0, first: NIL, only: Ipv4Addr::UNSPECIFIED, next_in_group, changed: 0 };
         let filter = self.filters.insert(filter).map_err(|_| FilterError::MembershipsFull)?;
         match self.groups.get_mut(key) {
             Some(first) => *first = filter,

@@ -1,0 +1,446 @@
+//! The IGMP node: keeps the network sending us the groups that consumers have joined. What enters are IGMP messages
+//! behind the IPv4 header; nothing goes on from here. What leaves are reports, with TTL 1 and the router alert option.
+//!
+//! The node owns the [`Reporter`], the machine that decides what to say and when. It learns of joins and leaves in
+//! `tick`: [`UdpSockets::membership_changes`](crate::proto::UdpSockets::membership_changes) is one load each poll, and
+//! when it has moved the node walks over the memberships, some at a time, and gives the machine the merged filter of
+//! each group that has changed. So apps join at their sockets and nobody has to tell a node deep in the tree. A group
+//! that was left and joined again between two walks has not changed.
+//!
+//! A pipeline without this node says nothing: where the kernel holds the memberships, or the exchange floods.
+
+use core::net::Ipv4Addr;
+
+use super::node::{Cx, Node, discard};
+use super::outline::Outline;
+use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
+use crate::device::Offload;
+use crate::mem::Mbuf;
+use crate::proto::membership::{Announcement, Reporter, ReporterConfig, ReporterError};
+use crate::proto::{FilterMode, HashSeed, Host, Resolution};
+use crate::time::Instant;
+use crate::wire::ethernet::{self, EthernetFields};
+use crate::wire::igmp::{ALL_SYSTEMS, ReportWriter};
+use crate::wire::ipv4::{self, ROUTER_ALERT};
+use crate::wire::{
+    EmitError, EtherType, EthernetHeader, IgmpError, IgmpMessage, IgmpQuery, IgmpVersion, Ipv4Fields, Ipv4Header,
+    Ipv4Packet, MacAddr, Protocol,
+};
+
+crate::drop_reasons! {
+    /// Why the IGMP node drops a message.
+    pub enum IgmpDrop {
+        /// Fewer than 8 bytes.
+        TooShort => "too_short",
+        /// The checksum is wrong.
+        BadChecksum => "bad_checksum",
+        /// A type that a host has no use for, such as DVMRP.
+        UnknownType => "unknown_type",
+        /// A query of a length that no version has, or with fewer sources than it states.
+        BadQuery => "bad_query",
+        /// It came in fragments or over several buffers, as no router sends it.
+        Scattered => "scattered",
+        /// It passed a router, or pretends to be near: the TTL is not 1 (RFC 3376 4).
+        NotLocal => "not_local",
+        /// A query or report of version 2 or 3 without the router alert option (RFC 3376 9.1 and 9.2).
+        NoRouterAlert => "no_router_alert",
+        /// A general query to another address than all systems (RFC 3376 9.1).
+        MisdirectedQuery => "misdirected_query",
+        /// A query for, or report of, an address that is no group.
+        NotAGroup => "not_a_group",
+        /// A report from outside of our networks: it must not silence ours (RFC 2236 10).
+        ForeignReport => "foreign_report",
+    }
+}
+
+impl From<IgmpError> for IgmpDrop {
+    fn from(error: IgmpError) -> Self {
+        match error {
+            IgmpError::Short => Self::TooShort,
+            IgmpError::Checksum => Self::BadChecksum,
+            IgmpError::Type => Self::UnknownType,
+            IgmpError::QueryLength | IgmpError::SourceCount => Self::BadQuery,
+            IgmpError::RecordTruncated => Self::BadQuery,
+        }
+    }
+}
+
+/// What the IGMP node needs to know at start.
+#[derive(Clone, Copy, Debug)]
+pub struct IgmpConfig {
+    /// How many groups and sources, and the newest version. Its report length is bounded by the interface's MTU.
+    pub reporter: ReporterConfig,
+    /// Whether queries of version 2 and 3 without router alert are refused, as RFC 3376 9.1 wants it. Some switches
+    /// send such: where `drop/no_router_alert` counts and groups dry up after minutes, turn this off.
+    pub require_router_alert: bool,
+    /// The secret of its tables, and what draws its delays.
+    pub seed: HashSeed,
+}
+
+impl IgmpConfig {
+    /// As the RFCs say, with room for the default number of groups.
+    pub fn new(seed: HashSeed) -> Self {
+        Self { reporter: ReporterConfig::default(), require_router_alert: true, seed }
+    }
+}
+
+/// Messages sent in one tick. Each takes about 100 ns and up to a whole frame: the orders of this poll wait behind
+/// them. A thousand joins still leave within a few ticks, in version 3 within one.
+const MESSAGES_PER_TICK: usize = 8;
+/// Memberships and groups looked at in one tick while a change is being followed: 2 to 20 ns each.
+const PLACES_PER_TICK: usize = 256;
+/// Changed groups given to the machine in one tick: 100 ns each, and 20 for each source.
+const CHANGES_PER_TICK: usize = 32;
+/// Internetwork control (RFC 3376 4).
+const TOS: u8 = 0xc0;
+/// Bytes of the IPv4 header of every message.
+const IPV4_LEN: usize = ipv4::HEADER_LEN + ROUTER_ALERT.len();
+
+/// Speaks for the host.
+pub struct Igmp {
+    config: IgmpConfig,
+    reporter: Reporter,
+    walk: Walk,
+    /// What we were on the link when we last looked.
+    identity: Identity,
+    host_changes: u64,
+    messages: Counter,
+    queries: Counter,
+    reports_sent: Counter,
+    leaves_sent: Counter,
+    /// Messages that the device would not take or that no buffer of the pool is long enough for.
+    not_sent: Counter,
+    /// Wishes that found no room in the reporter.
+    refused: Counter,
+    groups: Gauge,
+    version: Gauge,
+    drops: Drops<IgmpDrop>,
+}
+
+/// The walk over the sockets' memberships, then over the reporter's groups to find those that nobody wants any more.
+#[derive(Clone, Copy, Default)]
+struct Walk {
+    /// Changes that have been followed.
+    seen: u64,
+    /// Changes at the beginning of the walk that is under way.
+    target: u64,
+    place: usize,
+}
+
+/// What the network knows us by: when it changes, everything is told anew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    address: Ipv4Addr,
+    mac: MacAddr,
+}
+
+impl Identity {
+    fn of(host: &Host) -> Self {
+        let address = host.addresses().first().map_or(Ipv4Addr::UNSPECIFIED, |own| own.address());
+        Self { address, mac: host.mac() }
+    }
+}
+
+/// What the IPv4 header said of a message.
+#[derive(Clone, Copy)]
+struct Envelope {
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    has_router_alert: bool,
+}
+
+impl Igmp {
+    /// The node, with counters in the scope `igmp` below `scope`, on the interface of `host`.
+    pub fn new(config: IgmpConfig, host: &Host, scope: &Scope) -> Self {
+        let scope = scope.scope("igmp");
+        let reporter = Reporter::new(config.reporter, config.seed);
+        Self {
+            config,
+            reporter,
+            walk: Walk::default(),
+            identity: Identity::of(host),
+            host_changes: host.changes(),
+            messages: scope.counter("messages", Unit::Packets),
+            queries: scope.counter("queries", Unit::Packets),
+            reports_sent: scope.counter("reports_sent", Unit::Packets),
+            leaves_sent: scope.counter("leaves_sent", Unit::Packets),
+            not_sent: scope.counter("not_sent", Unit::Packets),
+            refused: scope.counter("refused", Unit::Events),
+            groups: scope.gauge("groups", Unit::Events),
+            version: scope.gauge("version", Unit::Events),
+            drops: scope.drops(),
+        }
+    }
+
+    /// The link went up or down. Down: nothing is sent. Up: everything is told anew, because what was plugged in may
+    /// be another switch.
+    pub fn set_link(&mut self, is_up: bool, now: Instant) {
+        match is_up {
+            true => self.reporter.announce(now),
+            false => self.reporter.link_down(),
+        }
+    }
+
+    /// The version in use.
+    pub fn version(&self) -> IgmpVersion {
+        self.reporter.version()
+    }
+
+    /// Checks a message and gives it to the machine.
+    fn take(&mut self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<(), IgmpDrop> {
+        if !mbuf.is_linear() {
+            return Err(IgmpDrop::Scattered);
+        }
+        let message = IgmpMessage::parse(mbuf.bytes())?;
+        let envelope = check_envelope(mbuf)?;
+        match message {
+            IgmpMessage::Query(query) => {
+                self.check_query(&query, &envelope)?;
+                self.queries.inc();
+                self.reporter.query(&query, cx.now);
+            }
+            IgmpMessage::ReportV1(group) => self.hear(group, &envelope, cx)?,
+            IgmpMessage::ReportV2(group) => {
+                self.check_router_alert(&envelope)?;
+                self.hear(group, &envelope, cx)?;
+            }
+            // What routers and switches listen to, a host does not.
+            IgmpMessage::ReportV3(_) | IgmpMessage::Leave(_) => {}
+        }
+        Ok(())
+    }
+
+    fn check_query(&self, query: &IgmpQuery<'_>, envelope: &Envelope) -> Result<(), IgmpDrop> {
+        if query.version != IgmpVersion::V1 {
+            self.check_router_alert(envelope)?;
+        }
+        match query.is_general() {
+            true if envelope.destination != ALL_SYSTEMS => Err(IgmpDrop::MisdirectedQuery),
+            false if !query.group.is_multicast() => Err(IgmpDrop::NotAGroup),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_router_alert(&self, envelope: &Envelope) -> Result<(), IgmpDrop> {
+        if envelope.has_router_alert || !self.config.require_router_alert {
+            return Ok(());
+        }
+        Err(IgmpDrop::NoRouterAlert)
+    }
+
+    /// Another host's report.
+    fn hear(&mut self, group: Ipv4Addr, envelope: &Envelope, cx: &Cx<'_>) -> Result<(), IgmpDrop> {
+        if !group.is_multicast() {
+            return Err(IgmpDrop::NotAGroup);
+        }
+        let is_near = cx.host.addresses().iter().any(|own| own.contains(envelope.source));
+        // Our own, come back over a switch that floods, must not silence us either.
+        if !is_near || cx.host.is_own(envelope.source) {
+            return Err(IgmpDrop::ForeignReport);
+        }
+        self.reporter.report_heard(group, cx.now);
+        Ok(())
+    }
+
+    /// Follows the host: another address or station.
+    #[cold]
+    fn follow_host(&mut self, cx: &Cx<'_>) {
+        self.host_changes = cx.host.changes();
+        let identity = Identity::of(cx.host);
+        if identity == self.identity {
+            return;
+        }
+        self.identity = identity;
+        self.reporter.announce(cx.now);
+    }
+
+    /// Follows the sockets for some steps of the walk.
+    #[cold]
+    fn follow_sockets(&mut self, cx: &Cx<'_>) {
+        if self.walk.place == 0 {
+            self.walk.target = cx.sockets.membership_changes();
+        }
+        let memberships = cx.sockets.membership_places();
+        let end = memberships + self.reporter.places();
+        let stop = end.min(self.walk.place + PLACES_PER_TICK);
+        let mut changes = 0;
+        while self.walk.place < stop && changes < CHANGES_PER_TICK {
+            let place = self.walk.place;
+            self.walk.place += 1;
+            let group = match place.checked_sub(memberships) {
+                None => cx.sockets.changed_group_at(place, self.walk.seen),
+                Some(place) => self.reporter.group_at(place).filter(|group| is_unwanted(*group, cx)),
+            };
+            if let Some(group) = group {
+                self.follow_group(group, cx);
+                changes += 1;
+            }
+        }
+        if self.walk.place == end {
+            self.walk = Walk { seen: self.walk.target, ..Walk::default() };
+        }
+    }
+
+    fn follow_group(&mut self, group: Ipv4Addr, cx: &Cx<'_>) {
+        let told = match cx.sockets.merged(group, cx.host.interface()) {
+            Some(merged) => self.reporter.changed(group, merged.mode(), merged.sources(), cx.now),
+            None => self.reporter.changed(group, FilterMode::Include, [], cx.now),
+        };
+        match told {
+            Ok(()) => {}
+            Err(ReporterError::GroupsFull | ReporterError::SourcesFull) => self.refused.inc(),
+        }
+    }
+
+    /// Sends what is due, in frames that the link takes and a buffer holds. The machine is asked only where a message can leave, so none is lost.
+    #[cold]
+    fn send_due(&mut self, cx: &mut Cx<'_>) {
+        let packet_len_max = cx.host.mtu().min(cx.pool.layout().data_room().saturating_sub(link_len(cx)));
+        self.reporter.set_report_len_max(packet_len_max.saturating_sub(IPV4_LEN));
+        for _ in 0..MESSAGES_PER_TICK {
+            if cx.tx.room() == 0 {
+                break;
+            }
+            let Some(mbuf) = cx.pool.alloc() else { break };
+            let Some(message) = self.reporter.next(cx.now) else {
+                mbuf.free();
+                break;
+            };
+            let is_leave = matches!(message, Announcement::Leave(_));
+            match frame(mbuf, &message, cx).map(|frame| cx.tx.post(frame, Offload::default())) {
+                Ok(Ok(())) if is_leave => self.leaves_sent.inc(),
+                Ok(Ok(())) => self.reports_sent.inc(),
+                Ok(Err(unsent)) | Err(unsent) => {
+                    self.not_sent.inc();
+                    unsent.free();
+                }
+            }
+        }
+        self.groups.set(self.reporter.groups() as u64);
+        self.version.set(match self.reporter.version() {
+            IgmpVersion::V1 => 1,
+            IgmpVersion::V2 => 2,
+            IgmpVersion::V3 => 3,
+        });
+    }
+}
+
+impl<A> Node<A> for Igmp {
+    fn push(&mut self, mbuf: Mbuf, _app: &mut A, cx: &mut Cx<'_>) {
+        match self.take(&mbuf, cx) {
+            Ok(()) => {
+                self.messages.inc();
+                mbuf.free();
+            }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self, _app: &mut A, cx: &mut Cx<'_>) {
+        if cx.host.changes() != self.host_changes {
+            self.follow_host(cx);
+        }
+        if cx.sockets.membership_changes() != self.walk.seen {
+            self.follow_sockets(cx);
+        }
+        // A walk that is under way finds more to say: it goes into the same reports.
+        if self.walk.place == 0 && self.reporter.is_due(cx.now) {
+            self.send_due(cx);
+        }
+    }
+
+    fn kept(&self) -> usize {
+        0
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        let says = format!("reports memberships, {:?} at most", self.config.reporter.version);
+        outline.node("igmp", says, |_| ());
+    }
+}
+
+/// Bytes of our Ethernet header with its tags.
+fn link_len(cx: &Cx<'_>) -> usize {
+    ethernet::HEADER_LEN + cx.host.vlan().len()
+}
+
+fn is_unwanted(group: Ipv4Addr, cx: &Cx<'_>) -> bool {
+    cx.sockets.merged(group, cx.host.interface()).is_none()
+}
+
+/// Reads the header that was advanced over, and refuses what was not sent on this link.
+fn check_envelope(mbuf: &Mbuf) -> Result<Envelope, IgmpDrop> {
+    let packet = mbuf.behind(mbuf.l3_len()).ok_or(IgmpDrop::TooShort)?;
+    let packet = Ipv4Packet::parse_quoted(packet).map_err(|_| IgmpDrop::TooShort)?;
+    if packet.header.ttl() != 1 {
+        return Err(IgmpDrop::NotLocal);
+    }
+    Ok(Envelope {
+        source: packet.header.source(),
+        destination: packet.header.destination(),
+        has_router_alert: packet.has_router_alert(),
+    })
+}
+
+/// Puts headers and message into an empty buffer. It comes back where it is shorter than the frame.
+fn frame(mut mbuf: Mbuf, message: &Announcement<'_>, cx: &Cx<'_>) -> Result<Mbuf, Mbuf> {
+    let destination = message.destination();
+    // Without an address, a host reports from 0.0.0.0 (RFC 3376 4.2.13).
+    let source = match cx.host.resolve(destination, cx.now) {
+        Resolution::Group { source, .. } => source,
+        _ => Ipv4Addr::UNSPECIFIED,
+    };
+    let mac = MacAddr::multicast_ipv4(destination);
+    let link = EthernetHeader::new(EthernetFields { dst: mac, src: cx.host.mac(), ethertype: EtherType::IPV4 });
+    let fields = Ipv4Fields {
+        source,
+        destination,
+        protocol: Protocol::IGMP,
+        ttl: 1,
+        tos: TOS,
+        identification: 0,
+        // One frame by its size: its identification means nothing (RFC 6864 4.1).
+        dont_fragment: true,
+        payload_len: message.len(),
+    };
+    match emit(&mut mbuf, &link, &fields, message, cx) {
+        Ok(()) => Ok(mbuf),
+        Err(_) => Err(mbuf),
+    }
+}
+
+fn emit(
+    mbuf: &mut Mbuf,
+    link: &EthernetHeader,
+    fields: &Ipv4Fields,
+    message: &Announcement<'_>,
+    cx: &Cx<'_>,
+) -> Result<(), EmitError> {
+    let len = link_len(cx) + IPV4_LEN + message.len();
+    let bytes = mbuf.append(len).ok_or(EmitError::NoRoom)?;
+    let link_len = link.emit_tagged(&cx.host.vlan(), bytes)?;
+    let header = Ipv4Header::with_options(fields, &ROUTER_ALERT)?;
+    header.emit_with_options(&ROUTER_ALERT, &mut bytes[link_len..])?;
+    emit_message(message, &mut bytes[link_len + IPV4_LEN..])
+}
+
+fn emit_message(message: &Announcement<'_>, bytes: &mut [u8]) -> Result<(), EmitError> {
+    let message = match *message {
+        Announcement::ReportV1(group) => IgmpMessage::ReportV1(group),
+        Announcement::ReportV2(group) => IgmpMessage::ReportV2(group),
+        Announcement::Leave(group) => IgmpMessage::Leave(group),
+        Announcement::ReportV3(records) => {
+            let mut report = ReportWriter::new(bytes)?;
+            for record in records.iter() {
+                report.push(record.kind, record.group, record.sources.iter().copied())?;
+            }
+            report.finish();
+            return Ok(());
+        }
+    };
+    message.emit(bytes).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests;

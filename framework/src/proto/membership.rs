@@ -1,0 +1,706 @@
+//! IGMP as a host: tells the routers and switches of one link which groups and sources are wanted there (RFC 3376, and
+//! RFC 2236 and RFC 1112 while a router speaks no more than those).
+//!
+//! ```text
+//!   changed (what consumers want together) ──▶ ┌──────────┐
+//!   query, report_heard (from the wire) ─────▶ │ Reporter │ ──▶ next: one message to send, as values
+//!   announce, link_down (from the host) ─────▶ └──────────┘
+//! ```
+//! The machine keeps the filter of each group as it was last told, so that a change is a comparison, and three kinds of
+//! time: when a change is told again, when a query is answered, and how long an older querier is believed to be there.
+//! It sends nothing itself. [`Reporter::next`] walks over the groups in steps of bounded work and packs what is due into
+//! reports of the size that the link takes; what was taken from it counts as sent.
+//!
+//! It does not judge where a message came from: TTL, router alert and sender are the node's to check.
+
+mod groups;
+mod report;
+
+use core::fmt;
+use core::net::Ipv4Addr;
+
+use arrayvec::ArrayVec;
+
+use self::groups::{Asked, Groups, Source};
+use self::report::Report;
+use super::hash::HashSeed;
+use super::source_filter::FilterMode;
+use crate::time::{Duration, Instant};
+use crate::wire::igmp::{ALL_SYSTEMS, RecordKind};
+use crate::wire::{IgmpQuery, IgmpVersion};
+
+pub use self::report::{Announcement, Record, Records};
+
+/// How often something is said where no querier has told (RFC 3376 8.1).
+const ROBUSTNESS: u8 = 2;
+/// How often a querier asks where it has not told (RFC 3376 8.2).
+const QUERY_INTERVAL: Duration = Duration::from_secs(125);
+/// Within which time a change is told again (RFC 3376 8.11).
+const UNSOLICITED_INTERVAL: Duration = Duration::from_secs(1);
+/// The same in versions 1 and 2 (RFC 2236 8.10).
+const UNSOLICITED_INTERVAL_OLD: Duration = Duration::from_secs(10);
+/// Between two answers to the same question. A querier counts response times in these units, so none that means it asks
+/// faster; a flood of queries gets ten answers a second and no more.
+const ANSWER_GAP: Duration = Duration::from_millis(100);
+/// Groups that one call of [`Reporter::next`] looks at: 1 µs of loads. Less would part the reports of many groups for
+/// nothing, as an Ethernet frame holds 183 records.
+const PLACES_PER_CALL: usize = 256;
+
+/// How much the machine holds and how it speaks. All memory is allocated at construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReporterConfig {
+    /// Groups: as many as the sockets may have, about 130 bytes each. Groups that were left and are not told often
+    /// enough make way for new ones.
+    pub groups: usize,
+    /// Sources in the lists of all groups, about 75 bytes each. A list that finds no room becomes "any source": more
+    /// arrives than is wanted, and the consumers' filters still drop it.
+    pub sources: usize,
+    /// Bytes of the longest report: the link's MTU without the 24 bytes of IPv4 with router alert.
+    pub report_len_max: usize,
+    /// The newest version to speak. Below 3 for switches that get version 3 wrong; sources are then never told.
+    pub version: IgmpVersion,
+}
+
+impl Default for ReporterConfig {
+    /// What the sockets hold by default, on Ethernet. About 1.8 MiB.
+    fn default() -> Self {
+        Self { groups: 2_048, sources: 20_480, report_len_max: 1_500 - 24, version: IgmpVersion::V3 }
+    }
+}
+
+/// What was not taken as it was wished. Both mean that the machine is smaller than the sockets it speaks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReporterError {
+    /// No room for another group: the network is not told of it.
+    GroupsFull,
+    /// No room for the list of sources: the group is asked for from any source.
+    SourcesFull,
+}
+
+impl fmt::Display for ReporterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GroupsFull => "no room to report another group by IGMP: raise the reporter's groups",
+            Self::SourcesFull => "no room to report another source by IGMP, any source is asked for: raise sources",
+        })
+    }
+}
+
+impl core::error::Error for ReporterError {}
+
+/// What one link is told of our groups.
+#[derive(Debug)]
+pub struct Reporter {
+    config: ReporterConfig,
+    groups: Groups,
+    /// The one in use: the oldest of those that a querier is there for.
+    version: IgmpVersion,
+    v1_until: Instant,
+    v2_until: Instant,
+    robustness: u8,
+    query_interval: Duration,
+    /// When the answer to a general query of version 3 goes out; [`Instant::MAX`] for never, as everywhere here.
+    general_at: Instant,
+    general_answered: Option<Instant>,
+    /// An older general query: each group draws its own delay up to this when the walk comes by.
+    spread: Option<Duration>,
+    /// Before this there is nothing to do.
+    wake: Instant,
+    round: Round,
+    report: Report,
+    is_down: bool,
+    seed: HashSeed,
+    draws: u64,
+}
+
+/// One walk over all groups, which may take several calls.
+#[derive(Debug)]
+struct Round {
+    is_running: bool,
+    place: u32,
+    /// Records of this place's group that are told, and sources of the one that is not told to its end.
+    part: usize,
+    told: usize,
+    /// The general query of version 3 is due.
+    is_general: bool,
+    spread: Option<Duration>,
+    /// When changes that this walk tells are told again: one draw, so that they are packed together again.
+    repeat_at: Instant,
+    /// The first thing due after this walk.
+    earliest: Instant,
+}
+
+impl Round {
+    const IDLE: Self = Self {
+        is_running: false,
+        place: 0,
+        part: 0,
+        told: 0,
+        is_general: false,
+        spread: None,
+        repeat_at: Instant::MAX,
+        earliest: Instant::MAX,
+    };
+}
+
+/// What came of looking at one group.
+enum Visit {
+    /// All is told.
+    Done,
+    /// The report is full, and there is more to say.
+    Full,
+    /// A message of its own, in versions 1 and 2.
+    Old(Announcement<'static>),
+}
+
+/// Which of a group's sources a record names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// Those of the filter.
+    Listed,
+    /// Those wanted since a change.
+    Allowed,
+    /// Those unwanted since a change.
+    Blocked,
+    /// Those of a query that are wanted.
+    Asked,
+}
+
+impl Naming {
+    fn names(self, mode: FilterMode, source: &Source) -> bool {
+        let is_wanted = source.is_listed == (mode == FilterMode::Include);
+        match self {
+            Self::Listed => source.is_listed,
+            Self::Allowed => source.repeats > 0 && is_wanted,
+            Self::Blocked => source.repeats > 0 && !is_wanted,
+            Self::Asked => source.is_asked && is_wanted,
+        }
+    }
+}
+
+impl Reporter {
+    /// A machine on a link that is up, in no group. The seed draws the delays.
+    ///
+    /// # Panics
+    /// Where `report_len_max` is below the 44 bytes that IPv4's smallest MTU leaves.
+    pub fn new(config: ReporterConfig, seed: HashSeed) -> Self {
+        assert!(config.report_len_max >= 44, "an IPv4 link of 68 bytes takes reports of 44 (RFC 791 3.2)");
+        Self {
+            groups: Groups::new(config.groups, config.sources, seed),
+            version: config.version,
+            v1_until: Instant::ZERO,
+            v2_until: Instant::ZERO,
+            robustness: ROBUSTNESS,
+            query_interval: QUERY_INTERVAL,
+            general_at: Instant::MAX,
+            general_answered: None,
+            spread: None,
+            wake: Instant::MAX,
+            round: Round::IDLE,
+            report: Report::new(config.report_len_max),
+            is_down: false,
+            seed,
+            draws: 0,
+            config,
+        }
+    }
+
+    /// The interface's filter for a group is now this one, merged over all consumers (RFC 3376 3.2); including nobody
+    /// leaves the group. What is told is the difference to what was told before (RFC 3376 5.1), with the next
+    /// [`Reporter::next`] and again as often as the querier's robustness says. Costs a probe for each source.
+    pub fn changed(
+        &mut self,
+        group: Ipv4Addr,
+        mode: FilterMode,
+        sources: impl IntoIterator<Item = Ipv4Addr>,
+        now: Instant,
+    ) -> Result<(), ReporterError> {
+        // Everybody is a member of all systems, and nobody says so (RFC 3376 6).
+        if group == ALL_SYSTEMS || !group.is_multicast() {
+            return Ok(());
+        }
+        self.settle_version(now);
+        let mut sources = sources.into_iter().peekable();
+        let is_leaving = mode == FilterMode::Include && sources.peek().is_none();
+        let place = match self.groups.find(group) {
+            Some(place) => place,
+            None if is_leaving => return Ok(()),
+            None => self.add(group)?,
+        };
+        let was_member = self.groups[place].is_member();
+        let fits = self.groups.want(place, sources);
+        let mode = if fits { mode } else { FilterMode::Exclude };
+        // Older versions know groups, not sources, and a link that is down hears nothing.
+        let tells_filters = self.version == IgmpVersion::V3 && !self.is_down;
+        if self.groups.settle(place, mode, tells_filters.then_some(self.robustness)) {
+            self.tell_change(place, was_member, now);
+        }
+        if fits { Ok(()) } else { Err(ReporterError::SourcesFull) }
+    }
+
+    /// A router asks (RFC 3376 5.2, RFC 2236 3). The answer is due after a delay drawn within the response time.
+    /// Costs a probe for each source in the query, of which a frame holds 366.
+    pub fn query(&mut self, query: &IgmpQuery<'_>, now: Instant) {
+        let response = Duration::from_millis(u64::from(query.max_response_tenths) * 100);
+        self.learn(query, response, now);
+        self.settle_version(now);
+        if self.is_down {
+            return;
+        }
+        match (self.version, query.is_general()) {
+            (IgmpVersion::V3, is_general) => {
+                let at = now + self.draw(response);
+                // A general answer that goes out sooner answers everything (RFC 3376 5.2, rule 1).
+                match is_general {
+                    _ if self.general_at <= at => {}
+                    true => self.answer_all(at),
+                    false => self.answer_group(query, at),
+                }
+            }
+            (_, true) => {
+                self.spread = Some(self.spread.map_or(response, |pending| response.min(pending)));
+                self.arm(now);
+            }
+            (_, false) => {
+                let place = self.groups.find(query.group).filter(|place| self.groups[*place].is_member());
+                if let Some(place) = place {
+                    self.delay(place, response, now);
+                }
+            }
+        }
+    }
+
+    /// Another host reported the group in version 1 or 2: where we speak one of them too, one report is enough, and
+    /// the leave is the other's to send (RFC 2236 3). Version 3 suppresses nothing. A report that is heard in the same
+    /// poll as the general query, before the walk has drawn the delays, silences nobody: one report too many does no
+    /// harm.
+    pub fn report_heard(&mut self, group: Ipv4Addr, now: Instant) {
+        self.settle_version(now);
+        let Some(place) = self.groups.find(group) else { return };
+        let state = &mut self.groups[place];
+        if self.version == IgmpVersion::V3 || !state.is_member() {
+            return;
+        }
+        state.mode_repeats = 0;
+        state.change_at = Instant::MAX;
+        state.answer_at = Instant::MAX;
+        state.is_last_reporter = false;
+    }
+
+    /// Tells everything anew: the link came up, or our address on it changed. Costs a walk over all groups and
+    /// sources.
+    pub fn announce(&mut self, now: Instant) {
+        self.settle_version(now);
+        self.is_down = false;
+        for place in self.groups.places() {
+            if self.groups.get(place).is_some_and(groups::Group::is_member) {
+                if self.version == IgmpVersion::V3 {
+                    self.groups.repeat_all(place, self.robustness);
+                }
+                self.tell_change(place, false, now);
+            }
+        }
+    }
+
+    /// The link is gone: nothing is sent until [`Reporter::announce`]. Changes are remembered, pending answers and
+    /// leaves are not.
+    pub fn link_down(&mut self) {
+        self.is_down = true;
+        self.cancel();
+    }
+
+    /// The largest report from here on, where the link's MTU has shrunk or grown back. What it was at construction is
+    /// the most; below 44 bytes it stays.
+    pub fn set_report_len_max(&mut self, len: usize) {
+        self.report.set_len_max(len.clamp(44, self.config.report_len_max));
+    }
+
+    /// The next message to send, if one is due. To be called until it gives none, or until the caller has sent enough
+    /// for this turn: what is left comes next time. None after a call that looked at 256 groups and found nothing.
+    #[inline]
+    pub fn next(&mut self, now: Instant) -> Option<Announcement<'_>> {
+        if self.is_due(now) { self.walk(now) } else { None }
+    }
+
+    /// Whether [`Reporter::next`] has work: two compares.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        (now >= self.wake || self.round.is_running) && !self.is_down
+    }
+
+    /// The version in use.
+    pub fn version(&self) -> IgmpVersion {
+        self.version
+    }
+
+    /// How often things are said: the querier's robustness variable, or 2.
+    pub fn robustness(&self) -> u8 {
+        self.robustness
+    }
+
+    /// Groups that are wanted, or were left and are not told often enough.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Places where groups stand: the bound of [`Reporter::group_at`].
+    pub fn places(&self) -> usize {
+        self.groups.places().len()
+    }
+
+    /// The group at a place, where one is wanted.
+    pub fn group_at(&self, place: usize) -> Option<Ipv4Addr> {
+        let group = self.groups.get(u32::try_from(place).ok()?)?;
+        group.is_member().then_some(group.address)
+    }
+
+    /// A place for a new group. Groups that were left make way: forgetting to repeat a leave costs the network some
+    /// traffic until its timer ends, forgetting to join costs us data.
+    fn add(&mut self, group: Ipv4Addr) -> Result<u32, ReporterError> {
+        if let Some(place) = self.groups.insert(group) {
+            return Ok(place);
+        }
+        let is_left = |place: &u32| self.groups.get(*place).is_some_and(|group| !group.is_member());
+        let left = self.groups.places().find(is_left).ok_or(ReporterError::GroupsFull)?;
+        self.groups.remove(left);
+        self.restart(left);
+        self.groups.insert(group).ok_or(ReporterError::GroupsFull)
+    }
+
+    /// A filter has changed: what the version in use makes of it.
+    fn tell_change(&mut self, place: u32, was_member: bool, now: Instant) {
+        self.restart(place);
+        let state = &mut self.groups[place];
+        let is_member = state.is_member();
+        match self.version {
+            _ if self.is_down => {}
+            IgmpVersion::V3 => state.change_at = now,
+            // Joining and leaving are the changes that older versions tell.
+            IgmpVersion::V1 | IgmpVersion::V2 if is_member && was_member => {}
+            IgmpVersion::V1 | IgmpVersion::V2 if is_member => {
+                state.mode_repeats = self.robustness;
+                state.change_at = now;
+            }
+            IgmpVersion::V2 if state.is_last_reporter => state.change_at = now,
+            IgmpVersion::V1 | IgmpVersion::V2 => state.change_at = Instant::MAX,
+        }
+        if !is_member && self.groups[place].change_at == Instant::MAX {
+            self.groups.remove(place);
+            return;
+        }
+        self.arm(self.groups[place].change_at);
+    }
+
+    /// What a query says of its sender (RFC 3376 4.1.6, 4.1.7 and 7.2.1).
+    fn learn(&mut self, query: &IgmpQuery<'_>, response: Duration, now: Instant) {
+        let older_until = now + self.older_timeout() + response;
+        match query.version {
+            IgmpVersion::V1 => {
+                self.v1_until = older_until;
+                self.arm(older_until);
+            }
+            IgmpVersion::V2 if query.is_general() => {
+                self.v2_until = older_until;
+                self.arm(older_until);
+            }
+            IgmpVersion::V2 => {}
+            IgmpVersion::V3 => {
+                self.robustness = if query.robustness == 0 { ROBUSTNESS } else { query.robustness };
+                let told = Duration::from_secs(u64::from(query.interval_s));
+                self.query_interval = if query.interval_s == 0 { QUERY_INTERVAL } else { told };
+            }
+        }
+    }
+
+    /// A general query, in version 3: rule 2 of RFC 3376 5.2.
+    fn answer_all(&mut self, at: Instant) {
+        let gap = self.general_answered.map_or(Instant::ZERO, |answered| answered + ANSWER_GAP);
+        self.general_at = at.max(gap);
+        self.arm(self.general_at);
+    }
+
+    /// A query for one group, in version 3: rules 3 to 5 of RFC 3376 5.2.
+    fn answer_group(&mut self, query: &IgmpQuery<'_>, at: Instant) {
+        let Some(place) = self.groups.find(query.group) else { return };
+        if !self.groups[place].is_member() {
+            return;
+        }
+        self.restart(place);
+        let asks_sources = query.sources.count() > 0 && self.groups[place].asked != Asked::Group;
+        // Where its sources find no room, the whole group is the answer: it says no less.
+        if asks_sources && self.groups.ask(place, query.sources.iter()) {
+            self.groups[place].asked = Asked::Sources;
+        } else {
+            self.groups.forget_asked(place);
+            self.groups[place].asked = Asked::Group;
+        }
+        let state = &mut self.groups[place];
+        let gap = state.answered.map_or(Instant::ZERO, |answered| answered + ANSWER_GAP);
+        state.answer_at = state.answer_at.min(at.max(gap));
+        let at = state.answer_at;
+        self.arm(at);
+    }
+
+    /// A query in version 1 or 2: a running timer is drawn again only where it would end too late (RFC 2236 3).
+    fn delay(&mut self, place: u32, response: Duration, now: Instant) {
+        let at = now + self.draw(response);
+        let state = &mut self.groups[place];
+        if state.answer_at > now + response {
+            let gap = state.answered.map_or(Instant::ZERO, |answered| answered + ANSWER_GAP);
+            state.answer_at = at.max(gap);
+            let at = state.answer_at;
+            self.arm(at);
+        }
+    }
+
+    /// Goes on with the walk over the groups, until a report is full, a message is due or enough is done.
+    #[cold]
+    fn walk(&mut self, now: Instant) -> Option<Announcement<'_>> {
+        self.settle_version(now);
+        if !self.round.is_running {
+            self.begin_round(now);
+        }
+        self.report.clear();
+        for _ in 0..PLACES_PER_CALL {
+            if self.round.place as usize == self.places() {
+                self.end_round();
+                break;
+            }
+            match self.visit(self.round.place, now) {
+                Visit::Full => break,
+                Visit::Done => self.step(),
+                Visit::Old(message) => {
+                    self.step();
+                    return Some(message);
+                }
+            }
+        }
+        self.report.announcement()
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        let is_general = self.general_at <= now;
+        if is_general {
+            self.general_at = Instant::MAX;
+            self.general_answered = Some(now);
+        }
+        let repeat_at = now + self.draw(UNSOLICITED_INTERVAL);
+        let spread = self.spread.take();
+        self.round = Round { is_running: true, is_general, spread, repeat_at, ..Round::IDLE };
+        self.wake = self.next_expiry(now);
+    }
+
+    fn step(&mut self) {
+        self.round.place += 1;
+        self.round.part = 0;
+        self.round.told = 0;
+    }
+
+    fn end_round(&mut self) {
+        self.wake = self.wake.min(self.round.earliest).min(self.general_at);
+        self.round = Round::IDLE;
+    }
+
+    fn visit(&mut self, place: u32, now: Instant) -> Visit {
+        if self.groups.get(place).is_none() {
+            return Visit::Done;
+        }
+        let visit = match self.version {
+            IgmpVersion::V3 => self.visit_v3(place, now),
+            _ => self.visit_old(place, now),
+        };
+        if let Some(group) = self.groups.get(place) {
+            self.round.earliest = self.round.earliest.min(group.change_at).min(group.answer_at);
+        }
+        visit
+    }
+
+    fn visit_v3(&mut self, place: u32, now: Instant) -> Visit {
+        let plan = self.plan(place, now);
+        while let Some((kind, naming)) = plan.get(self.round.part) {
+            if !self.tell(place, *kind, *naming) {
+                return Visit::Full;
+            }
+            self.round.part += 1;
+            self.round.told = 0;
+        }
+        self.finish(place, now);
+        Visit::Done
+    }
+
+    /// The records that are due for a group: a change (RFC 3376 5.1), then an answer (5.2).
+    fn plan(&self, place: u32, now: Instant) -> ArrayVec<(RecordKind, Naming), 3> {
+        let group = &self.groups[place];
+        let is_include = group.mode == FilterMode::Include;
+        let mut plan = ArrayVec::new();
+        if group.change_at <= now {
+            match group.mode_repeats {
+                0 => {
+                    plan.push((RecordKind::AllowNewSources, Naming::Allowed));
+                    plan.push((RecordKind::BlockOldSources, Naming::Blocked));
+                }
+                _ if is_include => plan.push((RecordKind::ChangeToInclude, Naming::Listed)),
+                _ => plan.push((RecordKind::ChangeToExclude, Naming::Listed)),
+            }
+        }
+        if !group.is_member() {
+            return plan;
+        }
+        let is_asked = group.answer_at <= now;
+        if self.round.is_general || (is_asked && group.asked == Asked::Group) {
+            let kind = if is_include { RecordKind::ModeIsInclude } else { RecordKind::ModeIsExclude };
+            plan.push((kind, Naming::Listed));
+        } else if is_asked {
+            plan.push((RecordKind::ModeIsInclude, Naming::Asked));
+        }
+        plan
+    }
+
+    /// Puts a record into the report. False where it, or the rest of it, has to go into the next one. A record that
+    /// fits in no report is cut into several, but one that excludes says what fits: the rest is then let through
+    /// (RFC 3376 4.2.16).
+    fn tell(&mut self, place: u32, kind: RecordKind, naming: Naming) -> bool {
+        let group = &self.groups[place];
+        let sources = || {
+            let named = self.groups.sources_of(place).filter(|source| naming.names(group.mode, source));
+            named.map(|source| source.address)
+        };
+        let count = sources().count();
+        if count == 0 && naming != Naming::Listed {
+            return true;
+        }
+        let left = count - self.round.told;
+        let room = self.report.sources_room();
+        if room.is_none_or(|room| room < left) && !self.report.is_empty() {
+            return false;
+        }
+        let taken = left.min(room.unwrap_or(0));
+        self.report.push(kind, group.address, sources().skip(self.round.told).take(taken));
+        if taken == left || matches!(kind, RecordKind::ChangeToExclude | RecordKind::ModeIsExclude) {
+            return true;
+        }
+        self.round.told += taken;
+        false
+    }
+
+    /// All that was due for the group is told.
+    fn finish(&mut self, place: u32, now: Instant) {
+        let repeat_at = self.round.repeat_at;
+        if self.groups[place].change_at <= now {
+            let more = self.groups.count_down(place);
+            self.groups[place].change_at = if more { repeat_at } else { Instant::MAX };
+        }
+        if self.groups[place].answer_at <= now {
+            self.groups.forget_asked(place);
+            let group = &mut self.groups[place];
+            group.answer_at = Instant::MAX;
+            group.answered = Some(now);
+        }
+        if !self.groups[place].is_member() && self.groups[place].change_at == Instant::MAX {
+            self.groups.remove(place);
+        }
+    }
+
+    fn visit_old(&mut self, place: u32, now: Instant) -> Visit {
+        if !self.groups[place].is_member() {
+            let group = self.groups[place].address;
+            self.groups.remove(place);
+            return Visit::Old(Announcement::Leave(group));
+        }
+        if let Some(response) = self.round.spread {
+            self.delay(place, response, now);
+        }
+        let group = &self.groups[place];
+        if group.change_at > now && group.answer_at > now {
+            return Visit::Done;
+        }
+        let repeat_at = now + self.draw(UNSOLICITED_INTERVAL_OLD);
+        let group = &mut self.groups[place];
+        if group.change_at <= now {
+            group.mode_repeats = group.mode_repeats.saturating_sub(1);
+            group.change_at = if group.mode_repeats > 0 { repeat_at } else { Instant::MAX };
+        }
+        if group.answer_at <= now {
+            group.answer_at = Instant::MAX;
+            group.answered = Some(now);
+        }
+        group.is_last_reporter = true;
+        let address = group.address;
+        Visit::Old(match self.version {
+            IgmpVersion::V1 => Announcement::ReportV1(address),
+            _ => Announcement::ReportV2(address),
+        })
+    }
+
+    /// The version of the oldest querier that is there. A change cancels all that is pending (RFC 3376 7.2.1).
+    fn settle_version(&mut self, now: Instant) {
+        let heard = if now < self.v1_until {
+            IgmpVersion::V1
+        } else if now < self.v2_until {
+            IgmpVersion::V2
+        } else {
+            IgmpVersion::V3
+        };
+        let version = heard.min(self.config.version);
+        if version != self.version {
+            self.version = version;
+            self.cancel();
+            self.wake = self.next_expiry(now);
+        }
+    }
+
+    /// How long an older querier is believed to be there, beside the response time (RFC 3376 8.12).
+    fn older_timeout(&self) -> Duration {
+        Duration::from_nanos(self.query_interval.as_nanos() * u64::from(self.robustness))
+    }
+
+    /// When an older querier will be believed gone.
+    fn next_expiry(&self, now: Instant) -> Instant {
+        let pending = [self.v1_until, self.v2_until].into_iter().filter(|until| *until > now);
+        pending.min().unwrap_or(Instant::MAX)
+    }
+
+    /// Forgets all that is pending, and the groups of which nothing else is left.
+    fn cancel(&mut self) {
+        self.general_at = Instant::MAX;
+        self.spread = None;
+        self.round = Round::IDLE;
+        for place in self.groups.places() {
+            if self.groups.get(place).is_none() {
+                continue;
+            }
+            self.groups.forget_changes(place);
+            self.groups.forget_asked(place);
+            self.groups[place].answer_at = Instant::MAX;
+            if !self.groups[place].is_member() {
+                self.groups.remove(place);
+            }
+        }
+    }
+
+    /// Something is due at `at`.
+    fn arm(&mut self, at: Instant) {
+        self.wake = self.wake.min(at);
+        self.round.earliest = self.round.earliest.min(at);
+    }
+
+    /// What is being told of the group has changed: it is told from its beginning.
+    fn restart(&mut self, place: u32) {
+        if self.round.place == place {
+            self.round.part = 0;
+            self.round.told = 0;
+        }
+    }
+
+    /// A delay of up to `longest`, never zero where there is a choice: all hosts of a link would answer at once.
+    fn draw(&mut self, longest: Duration) -> Duration {
+        self.draws += 1;
+        match longest.as_nanos() {
+            0 => Duration::ZERO,
+            ns => Duration::from_nanos(1 + self.seed.sip(&[self.draws]) % ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
