@@ -166,8 +166,8 @@ impl Igmp {
             leaves_sent: scope.counter("leaves_sent", Unit::Packets),
             not_sent: scope.counter("not_sent", Unit::Packets),
             refused: scope.counter("refused", Unit::Events),
-            groups: scope.gauge("groups", Unit::Events),
-            version: scope.gauge("version", Unit::Events),
+            groups: scope.gauge("groups", Unit::Number),
+            version: scope.gauge("version", Unit::Number),
             drops: scope.drops(),
         }
     }
@@ -176,7 +176,7 @@ impl Igmp {
     /// be another switch.
     pub fn set_link(&mut self, is_up: bool, now: Instant) {
         match is_up {
-            true => self.reporter.announce(now),
+            true => self.reporter.link_up(now),
             false => self.reporter.link_down(),
         }
     }

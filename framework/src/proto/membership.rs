@@ -4,7 +4,7 @@
 //! ```text
 //!   changed (what consumers want together) ──▶ ┌──────────┐
 //!   query, report_heard (from the wire) ─────▶ │ Reporter │ ──▶ next: one message to send, as values
-//!   announce, link_down (from the host) ─────▶ └──────────┘
+//!   announce, link_up, link_down (host) ─────▶ └──────────┘
 //! ```
 //! The machine keeps the filter of each group as it was last told, so that a change is a comparison, and three kinds of
 //! time: when a change is told again, when a query is answered, and how long an older querier is believed to be there.
@@ -15,18 +15,18 @@
 
 mod groups;
 mod report;
+mod walk;
 
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use arrayvec::ArrayVec;
-
-use self::groups::{Asked, Groups, Source};
+use self::groups::{Asked, Groups};
 use self::report::Report;
+use self::walk::Round;
 use super::hash::HashSeed;
 use super::source_filter::FilterMode;
 use crate::time::{Duration, Instant};
-use crate::wire::igmp::{ALL_SYSTEMS, RecordKind};
+use crate::wire::igmp::ALL_SYSTEMS;
 use crate::wire::{IgmpQuery, IgmpVersion};
 
 pub use self::report::{Announcement, Record, Records};
@@ -35,17 +35,9 @@ pub use self::report::{Announcement, Record, Records};
 const ROBUSTNESS: u8 = 2;
 /// How often a querier asks where it has not told (RFC 3376 8.2).
 const QUERY_INTERVAL: Duration = Duration::from_secs(125);
-/// Within which time a change is told again (RFC 3376 8.11).
-const UNSOLICITED_INTERVAL: Duration = Duration::from_secs(1);
-/// The same in versions 1 and 2 (RFC 2236 8.10).
-const UNSOLICITED_INTERVAL_OLD: Duration = Duration::from_secs(10);
 /// Between two answers to the same question. A querier counts response times in these units, so none that means it asks
 /// faster; a flood of queries gets ten answers a second and no more.
 const ANSWER_GAP: Duration = Duration::from_millis(100);
-/// Groups that one call of [`Reporter::next`] looks at: 1 µs of loads. Less would part the reports of many groups for
-/// nothing, as an Ethernet frame holds 183 records.
-const PLACES_PER_CALL: usize = 256;
-
 /// How much the machine holds and how it speaks. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReporterConfig {
@@ -65,6 +57,13 @@ impl Default for ReporterConfig {
     /// What the sockets hold by default, on Ethernet. About 1.8 MiB.
     fn default() -> Self {
         Self { groups: 2_048, sources: 20_480, report_len_max: 1_500 - 24, version: IgmpVersion::V3 }
+    }
+}
+
+impl ReporterConfig {
+    /// The bytes that [`Reporter::new`] takes: groups with their sources, and the report being filled.
+    pub fn bytes(&self) -> usize {
+        Groups::bytes(self.groups, self.sources) + Report::bytes(self.report_len_max)
     }
 }
 
@@ -111,71 +110,6 @@ pub struct Reporter {
     is_down: bool,
     seed: HashSeed,
     draws: u64,
-}
-
-/// One walk over all groups, which may take several calls.
-#[derive(Debug)]
-struct Round {
-    is_running: bool,
-    place: u32,
-    /// Records of this place's group that are told, and sources of the one that is not told to its end.
-    part: usize,
-    told: usize,
-    /// The general query of version 3 is due.
-    is_general: bool,
-    spread: Option<Duration>,
-    /// When changes that this walk tells are told again: one draw, so that they are packed together again.
-    repeat_at: Instant,
-    /// The first thing due after this walk.
-    earliest: Instant,
-}
-
-impl Round {
-    const IDLE: Self = Self {
-        is_running: false,
-        place: 0,
-        part: 0,
-        told: 0,
-        is_general: false,
-        spread: None,
-        repeat_at: Instant::MAX,
-        earliest: Instant::MAX,
-    };
-}
-
-/// What came of looking at one group.
-enum Visit {
-    /// All is told.
-    Done,
-    /// The report is full, and there is more to say.
-    Full,
-    /// A message of its own, in versions 1 and 2.
-    Old(Announcement<'static>),
-}
-
-/// Which of a group's sources a record names.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Naming {
-    /// Those of the filter.
-    Listed,
-    /// Those wanted since a change.
-    Allowed,
-    /// Those unwanted since a change.
-    Blocked,
-    /// Those of a query that are wanted.
-    Asked,
-}
-
-impl Naming {
-    fn names(self, mode: FilterMode, source: &Source) -> bool {
-        let is_wanted = source.is_listed == (mode == FilterMode::Include);
-        match self {
-            Self::Listed => source.is_listed,
-            Self::Allowed => source.repeats > 0 && is_wanted,
-            Self::Blocked => source.repeats > 0 && !is_wanted,
-            Self::Asked => source.is_asked && is_wanted,
-        }
-    }
 }
 
 impl Reporter {
@@ -287,11 +221,12 @@ impl Reporter {
         state.is_last_reporter = false;
     }
 
-    /// Tells everything anew: the link came up, or our address on it changed. Costs a walk over all groups and
-    /// sources.
+    /// Tells everything anew, because our address on the link changed. Costs a walk over all groups and sources.
     pub fn announce(&mut self, now: Instant) {
         self.settle_version(now);
-        self.is_down = false;
+        if self.is_down {
+            return;
+        }
         for place in self.groups.places() {
             if self.groups.get(place).is_some_and(groups::Group::is_member) {
                 if self.version == IgmpVersion::V3 {
@@ -302,7 +237,14 @@ impl Reporter {
         }
     }
 
-    /// The link is gone: nothing is sent until [`Reporter::announce`]. Changes are remembered, pending answers and
+    /// The link is back, perhaps to another switch: tells everything anew. An older querier that was there is believed
+    /// to be there still, because it understands no newer report and a newer one understands ours.
+    pub fn link_up(&mut self, now: Instant) {
+        self.is_down = false;
+        self.announce(now);
+    }
+
+    /// The link is gone: nothing is sent until [`Reporter::link_up`]. Changes are remembered, pending answers and
     /// leaves are not.
     pub fn link_down(&mut self) {
         self.is_down = true;
@@ -451,185 +393,6 @@ impl Reporter {
             let at = state.answer_at;
             self.arm(at);
         }
-    }
-
-    /// Goes on with the walk over the groups, until a report is full, a message is due or enough is done.
-    #[cold]
-    fn walk(&mut self, now: Instant) -> Option<Announcement<'_>> {
-        self.settle_version(now);
-        if !self.round.is_running {
-            self.begin_round(now);
-        }
-        self.report.clear();
-        for _ in 0..PLACES_PER_CALL {
-            if self.round.place as usize == self.places() {
-                self.end_round();
-                break;
-            }
-            match self.visit(self.round.place, now) {
-                Visit::Full => break,
-                Visit::Done => self.step(),
-                Visit::Old(message) => {
-                    self.step();
-                    return Some(message);
-                }
-            }
-        }
-        self.report.announcement()
-    }
-
-    fn begin_round(&mut self, now: Instant) {
-        let is_general = self.general_at <= now;
-        if is_general {
-            self.general_at = Instant::MAX;
-            self.general_answered = Some(now);
-        }
-        let repeat_at = now + self.draw(UNSOLICITED_INTERVAL);
-        let spread = self.spread.take();
-        self.round = Round { is_running: true, is_general, spread, repeat_at, ..Round::IDLE };
-        self.wake = self.next_expiry(now);
-    }
-
-    fn step(&mut self) {
-        self.round.place += 1;
-        self.round.part = 0;
-        self.round.told = 0;
-    }
-
-    fn end_round(&mut self) {
-        self.wake = self.wake.min(self.round.earliest).min(self.general_at);
-        self.round = Round::IDLE;
-    }
-
-    fn visit(&mut self, place: u32, now: Instant) -> Visit {
-        if self.groups.get(place).is_none() {
-            return Visit::Done;
-        }
-        let visit = match self.version {
-            IgmpVersion::V3 => self.visit_v3(place, now),
-            _ => self.visit_old(place, now),
-        };
-        if let Some(group) = self.groups.get(place) {
-            self.round.earliest = self.round.earliest.min(group.change_at).min(group.answer_at);
-        }
-        visit
-    }
-
-    fn visit_v3(&mut self, place: u32, now: Instant) -> Visit {
-        let plan = self.plan(place, now);
-        while let Some((kind, naming)) = plan.get(self.round.part) {
-            if !self.tell(place, *kind, *naming) {
-                return Visit::Full;
-            }
-            self.round.part += 1;
-            self.round.told = 0;
-        }
-        self.finish(place, now);
-        Visit::Done
-    }
-
-    /// The records that are due for a group: a change (RFC 3376 5.1), then an answer (5.2).
-    fn plan(&self, place: u32, now: Instant) -> ArrayVec<(RecordKind, Naming), 3> {
-        let group = &self.groups[place];
-        let is_include = group.mode == FilterMode::Include;
-        let mut plan = ArrayVec::new();
-        if group.change_at <= now {
-            match group.mode_repeats {
-                0 => {
-                    plan.push((RecordKind::AllowNewSources, Naming::Allowed));
-                    plan.push((RecordKind::BlockOldSources, Naming::Blocked));
-                }
-                _ if is_include => plan.push((RecordKind::ChangeToInclude, Naming::Listed)),
-                _ => plan.push((RecordKind::ChangeToExclude, Naming::Listed)),
-            }
-        }
-        if !group.is_member() {
-            return plan;
-        }
-        let is_asked = group.answer_at <= now;
-        if self.round.is_general || (is_asked && group.asked == Asked::Group) {
-            let kind = if is_include { RecordKind::ModeIsInclude } else { RecordKind::ModeIsExclude };
-            plan.push((kind, Naming::Listed));
-        } else if is_asked {
-            plan.push((RecordKind::ModeIsInclude, Naming::Asked));
-        }
-        plan
-    }
-
-    /// Puts a record into the report. False where it, or the rest of it, has to go into the next one. A record that
-    /// fits in no report is cut into several, but one that excludes says what fits: the rest is then let through
-    /// (RFC 3376 4.2.16).
-    fn tell(&mut self, place: u32, kind: RecordKind, naming: Naming) -> bool {
-        let group = &self.groups[place];
-        let sources = || {
-            let named = self.groups.sources_of(place).filter(|source| naming.names(group.mode, source));
-            named.map(|source| source.address)
-        };
-        let count = sources().count();
-        if count == 0 && naming != Naming::Listed {
-            return true;
-        }
-        let left = count - self.round.told;
-        let room = self.report.sources_room();
-        if room.is_none_or(|room| room < left) && !self.report.is_empty() {
-            return false;
-        }
-        let taken = left.min(room.unwrap_or(0));
-        self.report.push(kind, group.address, sources().skip(self.round.told).take(taken));
-        if taken == left || matches!(kind, RecordKind::ChangeToExclude | RecordKind::ModeIsExclude) {
-            return true;
-        }
-        self.round.told += taken;
-        false
-    }
-
-    /// All that was due for the group is told.
-    fn finish(&mut self, place: u32, now: Instant) {
-        let repeat_at = self.round.repeat_at;
-        if self.groups[place].change_at <= now {
-            let more = self.groups.count_down(place);
-            self.groups[place].change_at = if more { repeat_at } else { Instant::MAX };
-        }
-        if self.groups[place].answer_at <= now {
-            self.groups.forget_asked(place);
-            let group = &mut self.groups[place];
-            group.answer_at = Instant::MAX;
-            group.answered = Some(now);
-        }
-        if !self.groups[place].is_member() && self.groups[place].change_at == Instant::MAX {
-            self.groups.remove(place);
-        }
-    }
-
-    fn visit_old(&mut self, place: u32, now: Instant) -> Visit {
-        if !self.groups[place].is_member() {
-            let group = self.groups[place].address;
-            self.groups.remove(place);
-            return Visit::Old(Announcement::Leave(group));
-        }
-        if let Some(response) = self.round.spread {
-            self.delay(place, response, now);
-        }
-        let group = &self.groups[place];
-        if group.change_at > now && group.answer_at > now {
-            return Visit::Done;
-        }
-        let repeat_at = now + self.draw(UNSOLICITED_INTERVAL_OLD);
-        let group = &mut self.groups[place];
-        if group.change_at <= now {
-            group.mode_repeats = group.mode_repeats.saturating_sub(1);
-            group.change_at = if group.mode_repeats > 0 { repeat_at } else { Instant::MAX };
-        }
-        if group.answer_at <= now {
-            group.answer_at = Instant::MAX;
-            group.answered = Some(now);
-        }
-        group.is_last_reporter = true;
-        let address = group.address;
-        Visit::Old(match self.version {
-            IgmpVersion::V1 => Announcement::ReportV1(address),
-            _ => Announcement::ReportV2(address),
-        })
     }
 
     /// The version of the oldest querier that is there. A change cancels all that is pending (RFC 3376 7.2.1).

@@ -28,6 +28,10 @@ struct Bench {
 }
 
 fn bench() -> Bench {
+    bench_with(IgmpConfig::new(HashSeed::new(3, 4)))
+}
+
+fn bench_with(config: IgmpConfig) -> Bench {
     let seed = HashSeed::new(3, 4);
     let block = Block::heap();
     let scope = block.scope("worker0");
@@ -35,7 +39,7 @@ fn bench() -> Bench {
     let next = Ipv4Successors {
         udp: Udp::new(UdpConfig::default(), &scope),
         icmp: Unhandled::new("icmp", &scope),
-        igmp: Igmp::new(IgmpConfig::new(seed), &host, &scope),
+        igmp: Igmp::new(config, &host, &scope),
         tcp: Unhandled::new("tcp", &scope),
     };
     let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, &scope);
@@ -252,6 +256,34 @@ fn queries_of_each_version_are_answered_in_it() {
     }
     assert_eq!((bench.count("igmp/queries"), bench.count("igmp/version")), (3, 1));
     bench.assert_conserved();
+}
+
+#[test]
+fn query_without_router_alert_is_taken_in_version_1_and_where_it_may_be() {
+    let plain = |version| frame_from(PEER, ALL_SYSTEMS, false, &query(version, Ipv4Addr::UNSPECIFIED));
+    let mut strict = bench();
+    strict.push(&plain(IgmpVersion::V1));
+    assert_eq!(strict.count("igmp/queries"), 1);
+    let config = IgmpConfig { require_router_alert: false, ..IgmpConfig::new(HashSeed::new(5, 6)) };
+    let mut lenient = bench_with(config);
+    lenient.push(&plain(IgmpVersion::V2));
+    lenient.push(&plain(IgmpVersion::V3));
+    assert_eq!(lenient.count("igmp/queries"), 2);
+    lenient.assert_conserved();
+}
+
+#[test]
+fn link_that_comes_back_hears_everything_again() {
+    let host = host();
+    let block = Block::heap();
+    let mut node = Igmp::new(IgmpConfig::new(HashSeed::new(3, 4)), &host, &block.scope("worker0"));
+    let now = Instant::from_nanos(1_000);
+    node.reporter.changed(GROUP, FilterMode::Exclude, [], now).unwrap();
+    assert!(node.reporter.is_due(now));
+    node.set_link(false, now);
+    assert!(!node.reporter.is_due(now));
+    node.set_link(true, now);
+    assert!(node.reporter.next(now).is_some());
 }
 
 #[test]

@@ -84,6 +84,14 @@ impl Groups {
         }
     }
 
+    /// The bytes that `new(groups, sources, …)` takes: the sum of its four parts.
+    pub(super) fn bytes(groups: usize, sources: usize) -> usize {
+        Table::<u64, u32>::bytes(groups)
+            + Slab::<Group>::bytes(groups)
+            + Table::<u64, u32>::bytes(sources + GUESTS_MAX)
+            + Slab::<Source>::bytes(sources + GUESTS_MAX)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.groups.len()
     }

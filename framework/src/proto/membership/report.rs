@@ -100,6 +100,12 @@ impl Report {
         Self { headers: Vec::with_capacity(room / RECORD_LEN), sources: Vec::with_capacity(room / SOURCE_LEN), len_max }
     }
 
+    /// The bytes that `new(len_max)` takes.
+    pub(super) fn bytes(len_max: usize) -> usize {
+        let room = len_max - MESSAGE_LEN;
+        room / RECORD_LEN * size_of::<Header>() + room / SOURCE_LEN * size_of::<Ipv4Addr>()
+    }
+
     pub(super) fn set_len_max(&mut self, len_max: usize) {
         self.len_max = len_max;
     }
@@ -120,6 +126,7 @@ impl Report {
     }
 
     pub(super) fn push(&mut self, kind: RecordKind, group: Ipv4Addr, sources: impl Iterator<Item = Ipv4Addr>) {
+        debug_assert!(self.headers.len() < self.headers.capacity(), "the longest report fits what was taken for it");
         let before = self.sources.len();
         self.sources.extend(sources);
         self.headers.push(Header { kind, group, source_count: self.sources.len() - before });

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::igmp::IgmpSources;
+use crate::wire::igmp::{IgmpSources, RecordKind};
 use FilterMode::{Exclude, Include};
 
 const G: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
@@ -436,7 +436,10 @@ fn link_that_comes_back_is_told_everything() {
     script.set(Include, &[1, 3]);
     assert!(script.within(Duration::from_secs(30)).is_empty());
     script.leave(H);
+    // A new address is nothing to tell to a link that is down.
     script.reporter.announce(script.now);
+    assert!(script.said().is_empty());
+    script.reporter.link_up(script.now);
     assert_eq!(script.within(SECOND), ["G ALLOW{1 3}"; 2]);
     script.set(Exclude, &[7]);
     script.within(SECOND);

@@ -1,0 +1,266 @@
+//! The walk over a reporter's groups: finds what is due and packs it into reports, a bounded step at a time. It may stop
+//! in the middle of a group whose records fill more than one report, and goes on there.
+
+use arrayvec::ArrayVec;
+
+use super::Reporter;
+use super::groups::{Asked, Source};
+use super::report::Announcement;
+use crate::proto::source_filter::FilterMode;
+use crate::time::{Duration, Instant};
+use crate::wire::IgmpVersion;
+use crate::wire::igmp::RecordKind;
+
+/// Within which time a change is told again (RFC 3376 8.11).
+const UNSOLICITED_INTERVAL: Duration = Duration::from_secs(1);
+/// The same in versions 1 and 2 (RFC 2236 8.10).
+const UNSOLICITED_INTERVAL_OLD: Duration = Duration::from_secs(10);
+/// Groups that one call of [`Reporter::next`] looks at: 1 µs of loads. Less would part the reports of many groups for
+/// nothing, as an Ethernet frame holds 183 records.
+const PLACES_PER_CALL: usize = 256;
+
+/// One walk over all groups, which may take several calls.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) is_running: bool,
+    pub(super) place: u32,
+    /// Records of this place's group that are told, and sources of the one that is not told to its end.
+    pub(super) part: usize,
+    pub(super) told: usize,
+    /// The general query of version 3 is due.
+    is_general: bool,
+    spread: Option<Duration>,
+    /// When changes that this walk tells are told again: one draw, so that they are packed together again.
+    repeat_at: Instant,
+    /// The first thing due after this walk.
+    pub(super) earliest: Instant,
+}
+
+impl Round {
+    pub(super) const IDLE: Self = Self {
+        is_running: false,
+        place: 0,
+        part: 0,
+        told: 0,
+        is_general: false,
+        spread: None,
+        repeat_at: Instant::MAX,
+        earliest: Instant::MAX,
+    };
+}
+
+/// What came of looking at one group.
+enum Visit {
+    /// All is told.
+    Done,
+    /// The report is full, and there is more to say.
+    Full,
+    /// A message of its own, in versions 1 and 2.
+    Old(Announcement<'static>),
+}
+
+/// Which of a group's sources a record names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// Those of the filter.
+    Listed,
+    /// Those wanted since a change.
+    Allowed,
+    /// Those unwanted since a change.
+    Blocked,
+    /// Those of a query that are wanted.
+    Asked,
+}
+
+impl Naming {
+    fn names(self, mode: FilterMode, source: &Source) -> bool {
+        let is_wanted = source.is_listed == (mode == FilterMode::Include);
+        match self {
+            Self::Listed => source.is_listed,
+            Self::Allowed => source.repeats > 0 && is_wanted,
+            Self::Blocked => source.repeats > 0 && !is_wanted,
+            Self::Asked => source.is_asked && is_wanted,
+        }
+    }
+}
+
+impl Reporter {
+    /// Goes on with the walk over the groups, until a report is full, a message is due or enough is done.
+    #[cold]
+    pub(super) fn walk(&mut self, now: Instant) -> Option<Announcement<'_>> {
+        self.settle_version(now);
+        if !self.round.is_running {
+            self.begin_round(now);
+        }
+        self.report.clear();
+        for _ in 0..PLACES_PER_CALL {
+            if self.round.place as usize == self.places() {
+                self.end_round();
+                break;
+            }
+            match self.visit(self.round.place, now) {
+                Visit::Full => break,
+                Visit::Done => self.step(),
+                Visit::Old(message) => {
+                    self.step();
+                    return Some(message);
+                }
+            }
+        }
+        self.report.announcement()
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        let is_general = self.general_at <= now;
+        if is_general {
+            self.general_at = Instant::MAX;
+            self.general_answered = Some(now);
+        }
+        let repeat_at = now + self.draw(UNSOLICITED_INTERVAL);
+        let spread = self.spread.take();
+        self.round = Round { is_running: true, is_general, spread, repeat_at, ..Round::IDLE };
+        self.wake = self.next_expiry(now);
+    }
+
+    fn step(&mut self) {
+        self.round.place += 1;
+        self.round.part = 0;
+        self.round.told = 0;
+    }
+
+    fn end_round(&mut self) {
+        self.wake = self.wake.min(self.round.earliest).min(self.general_at);
+        self.round = Round::IDLE;
+    }
+
+    fn visit(&mut self, place: u32, now: Instant) -> Visit {
+        if self.groups.get(place).is_none() {
+            return Visit::Done;
+        }
+        let visit = match self.version {
+            IgmpVersion::V3 => self.visit_v3(place, now),
+            _ => self.visit_old(place, now),
+        };
+        if let Some(group) = self.groups.get(place) {
+            self.round.earliest = self.round.earliest.min(group.change_at).min(group.answer_at);
+        }
+        visit
+    }
+
+    fn visit_v3(&mut self, place: u32, now: Instant) -> Visit {
+        let plan = self.plan(place, now);
+        while let Some((kind, naming)) = plan.get(self.round.part) {
+            if !self.tell(place, *kind, *naming) {
+                return Visit::Full;
+            }
+            self.round.part += 1;
+            self.round.told = 0;
+        }
+        self.finish(place, now);
+        Visit::Done
+    }
+
+    /// The records that are due for a group: a change (RFC 3376 5.1), then an answer (5.2).
+    fn plan(&self, place: u32, now: Instant) -> ArrayVec<(RecordKind, Naming), 3> {
+        let group = &self.groups[place];
+        let is_include = group.mode == FilterMode::Include;
+        let mut plan = ArrayVec::new();
+        if group.change_at <= now {
+            match group.mode_repeats {
+                0 => {
+                    plan.push((RecordKind::AllowNewSources, Naming::Allowed));
+                    plan.push((RecordKind::BlockOldSources, Naming::Blocked));
+                }
+                _ if is_include => plan.push((RecordKind::ChangeToInclude, Naming::Listed)),
+                _ => plan.push((RecordKind::ChangeToExclude, Naming::Listed)),
+            }
+        }
+        if !group.is_member() {
+            return plan;
+        }
+        let is_asked = group.answer_at <= now;
+        if self.round.is_general || (is_asked && group.asked == Asked::Group) {
+            let kind = if is_include { RecordKind::ModeIsInclude } else { RecordKind::ModeIsExclude };
+            plan.push((kind, Naming::Listed));
+        } else if is_asked {
+            plan.push((RecordKind::ModeIsInclude, Naming::Asked));
+        }
+        plan
+    }
+
+    /// Puts a record into the report. False where it, or the rest of it, has to go into the next one. A record that
+    /// fits in no report is cut into several, but one that excludes says what fits: the rest is then let through
+    /// (RFC 3376 4.2.16).
+    fn tell(&mut self, place: u32, kind: RecordKind, naming: Naming) -> bool {
+        let group = &self.groups[place];
+        let sources = || {
+            let named = self.groups.sources_of(place).filter(|source| naming.names(group.mode, source));
+            named.map(|source| source.address)
+        };
+        let count = sources().count();
+        if count == 0 && naming != Naming::Listed {
+            return true;
+        }
+        let left = count - self.round.told;
+        let room = self.report.sources_room();
+        if room.is_none_or(|room| room < left) && !self.report.is_empty() {
+            return false;
+        }
+        let taken = left.min(room.unwrap_or(0));
+        self.report.push(kind, group.address, sources().skip(self.round.told).take(taken));
+        if taken == left || matches!(kind, RecordKind::ChangeToExclude | RecordKind::ModeIsExclude) {
+            return true;
+        }
+        self.round.told += taken;
+        false
+    }
+
+    /// All that was due for the group is told.
+    fn finish(&mut self, place: u32, now: Instant) {
+        let repeat_at = self.round.repeat_at;
+        if self.groups[place].change_at <= now {
+            let more = self.groups.count_down(place);
+            self.groups[place].change_at = if more { repeat_at } else { Instant::MAX };
+        }
+        if self.groups[place].answer_at <= now {
+            self.groups.forget_asked(place);
+            let group = &mut self.groups[place];
+            group.answer_at = Instant::MAX;
+            group.answered = Some(now);
+        }
+        if !self.groups[place].is_member() && self.groups[place].change_at == Instant::MAX {
+            self.groups.remove(place);
+        }
+    }
+
+    fn visit_old(&mut self, place: u32, now: Instant) -> Visit {
+        if !self.groups[place].is_member() {
+            let group = self.groups[place].address;
+            self.groups.remove(place);
+            return Visit::Old(Announcement::Leave(group));
+        }
+        if let Some(response) = self.round.spread {
+            self.delay(place, response, now);
+        }
+        let group = &self.groups[place];
+        if group.change_at > now && group.answer_at > now {
+            return Visit::Done;
+        }
+        let repeat_at = now + self.draw(UNSOLICITED_INTERVAL_OLD);
+        let group = &mut self.groups[place];
+        if group.change_at <= now {
+            group.mode_repeats = group.mode_repeats.saturating_sub(1);
+            group.change_at = if group.mode_repeats > 0 { repeat_at } else { Instant::MAX };
+        }
+        if group.answer_at <= now {
+            group.answer_at = Instant::MAX;
+            group.answered = Some(now);
+        }
+        group.is_last_reporter = true;
+        let address = group.address;
+        Visit::Old(match self.version {
+            IgmpVersion::V1 => Announcement::ReportV1(address),
+            _ => Announcement::ReportV2(address),
+        })
+    }
+}
