@@ -41,10 +41,10 @@ const ANSWER_GAP: Duration = Duration::from_millis(100);
 /// How much the machine holds and how it speaks. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReporterConfig {
-    /// Groups: as many as the sockets may have, about 130 bytes each. Groups that were left and are not told often
+    /// Groups: as many as the sockets may have, about 80 bytes each. Groups that were left and are not told often
     /// enough make way for new ones.
     pub groups: usize,
-    /// Sources in the lists of all groups, about 75 bytes each. A list that finds no room becomes "any source": more
+    /// Sources in the lists of all groups, about 50 bytes each. A list that finds no room becomes "any source": more
     /// arrives than is wanted, and the consumers' filters still drop it.
     pub sources: usize,
     /// Bytes of the longest report: the link's MTU without the 24 bytes of IPv4 with router alert.
@@ -54,7 +54,7 @@ pub struct ReporterConfig {
 }
 
 impl Default for ReporterConfig {
-    /// What the sockets hold by default, on Ethernet. About 1.8 MiB.
+    /// What the sockets hold by default, on Ethernet. About 1.5 MiB.
     fn default() -> Self {
         Self { groups: 2_048, sources: 20_480, report_len_max: 1_500 - 24, version: IgmpVersion::V3 }
     }
