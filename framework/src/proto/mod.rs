@@ -14,9 +14,9 @@ pub mod demux;
 pub mod fragmentation;
 pub mod host;
 pub mod icmp;
+pub mod membership;
 pub mod neighbor;
 pub mod path_mtu;
-pub mod membership;
 pub mod ports;
 pub mod rate_limit;
 pub mod reassembly;
@@ -30,11 +30,11 @@ pub use hash::HashSeed;
 pub use host::{Destination, Host, HostConfig, HostError, HostEvent, Resolution, Route};
 pub use icmp::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowError, FlowErrorKind, Offence, UnmatchedError, match_error};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
+pub use membership::{Announcement, Reporter, ReporterConfig, ReporterError};
 pub use neighbor::{
     ArpSend, Heard, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours, NotLearned,
 };
 pub use path_mtu::{PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus};
-pub use membership::{Announcement, Reporter, ReporterConfig, ReporterError};
 pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
 pub use rate_limit::TokenBucket;
