@@ -33,7 +33,7 @@ pub struct HostConfig {
     pub addresses_max: usize,
     /// Routes, 28 bytes each; one is needed for each own address.
     pub routes_max: usize,
-    /// Neighbours, 48 to 96 bytes each: as many as the local network may have stations that we talk to.
+    /// Neighbours, 96 to 192 bytes each: as many as the local network may have stations that we talk to.
     pub neighbours_max: usize,
 }
 

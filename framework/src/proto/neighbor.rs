@@ -40,7 +40,7 @@ pub const SWEPT_PER_TICK_MAX: usize = 64;
 /// How much is held, and for how long. All memory is taken at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighbourConfig {
-    /// Neighbours, 80 bytes each and 32 to 64 of table. The host wants room for as many.
+    /// Neighbours, 80 bytes each and 64 to 128 of table. The host wants room for as many.
     pub neighbours_max: usize,
     /// How many of them may be strangers, who asked for us and whom we never asked: a flood of requests with made-up
     /// senders takes these places and no others.

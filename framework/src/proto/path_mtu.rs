@@ -13,7 +13,7 @@ use crate::time::{Duration, Instant};
 /// How much is held, and for how long. All memory is taken at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct PathMtuConfig {
-    /// Destinations with an MTU of their own, 24 bytes each and 32 to 64 of table. The one that is forgotten soonest
+    /// Destinations with an MTU of their own, 24 bytes each and 64 to 128 of table. The one that is forgotten soonest
     /// makes way.
     pub destinations_max: usize,
     /// Claims of less are taken as this. Linux takes 552 (`min_pmtu`): a forger cannot make us send tiny packets, and

@@ -16,9 +16,9 @@ use super::table::Table;
 /// How much is held. All of it is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct PortsCapacity {
-    /// Bound local ends, 24 bytes each and up to 48 for the first of a port.
+    /// Bound local ends, 24 bytes each and up to 96 for the first of a port.
     pub bindings: usize,
-    /// Connected flows, 32 to 64 bytes each and up to 48 for the first of a port.
+    /// Connected flows, 64 to 128 bytes each and up to 96 for the first of a port.
     pub connections: usize,
 }
 

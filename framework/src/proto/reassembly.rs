@@ -42,7 +42,7 @@ pub const PIECES_PER_DATAGRAM_MAX: usize = 64;
 /// so the pool behind them wants [`pieces`](Self::pieces) buffers for reassembly.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassemblyCapacity {
-    /// Incomplete datagrams, about 64 bytes each and 64 to 128 of table.
+    /// Incomplete datagrams, about 64 bytes each and 128 to 256 of table.
     pub datagrams: usize,
     /// Pieces of all of them together, 16 bytes and a handle each. At least `pieces_per_datagram`.
     pub pieces: usize,

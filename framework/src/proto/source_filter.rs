@@ -16,9 +16,9 @@ use super::table::Table;
 /// How much the filters hold. All of it is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceFilterCapacity {
-    /// Memberships: one per consumer, group and interface; 40 bytes, and 24 to 48 for a group's first one.
+    /// Memberships: one per consumer, group and interface; 40 bytes, and 48 to 96 for a group's first one.
     pub memberships: usize,
-    /// Sources in all lists together, about 12 bytes and 24 to 48 of table each.
+    /// Sources in all lists together, about 12 bytes and 48 to 96 of table each.
     pub sources: usize,
 }
 

@@ -52,9 +52,9 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
     }
 
     fn buckets(capacity: usize) -> usize {
-        // Half full: 5 % of the buckets overflow into their neighbour. Fuller saves memory that a cold lookup does
-        // not notice; emptier doubles the lines that compete for the first-level cache.
-        (2 * capacity).div_ceil(SLOTS).next_power_of_two().max(2)
+        // A quarter full at most: fewer than one bucket in a hundred overflows into its neighbour. Half full, one in
+        // twenty does, and a thousand groups in a table made for a thousand cost 14 ns a datagram instead of 10.5.
+        (4 * capacity).div_ceil(SLOTS).next_power_of_two().max(2)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -88,7 +88,7 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         Some(&self.buckets[idx].values[slot])
     }
 
-    /// The value of `key`, whose hash the caller has at hand, if it stands in its home bucket, as 19 of 20 do.
+    /// The value of `key`, whose hash the caller has at hand, if it stands in its home bucket, as 99 of 100 do.
     /// Otherwise [`get`](Self::get) may still find it.
     #[inline(always)]
     pub(super) fn get_at_home(&self, hash: u64, key: K) -> Option<&V> {
@@ -280,15 +280,15 @@ mod tests {
     #[test]
     fn entries_that_overflowed_move_home_when_room_appears() {
         let mut table = table(8);
-        // All six want bucket 3, the last; two overflow around the end into bucket 0.
-        let keys: [_; 6] = core::array::from_fn(|idx| Chosen(3 << 8 | idx as u64));
+        // All six want bucket 7, the last; two overflow around the end into bucket 0.
+        let keys: [_; 6] = core::array::from_fn(|idx| Chosen(7 << 8 | idx as u64));
         for key in keys {
             assert!(table.insert(key, key.0 as u32));
         }
         assert_eq!(table.buckets[0].count(), 2);
         table.remove(keys[0]);
         table.remove(keys[1]);
-        assert_eq!((table.buckets[3].count(), table.buckets[0].count()), (4, 0));
+        assert_eq!((table.buckets[7].count(), table.buckets[0].count()), (4, 0));
         assert!(keys[2..].iter().all(|key| table.get(*key) == Some(&(key.0 as u32))));
     }
 

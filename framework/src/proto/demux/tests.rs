@@ -193,8 +193,8 @@ fn a_hundred_thousand_flows_are_all_found() {
 #[test]
 fn capacity_states_the_bytes() {
     let capacity = DemuxCapacity { locals: 1000, connections: 0, shared_subscribers: 0 };
-    // 512 buckets for 1000 groups, the smallest table of flows, 1000 fans.
-    assert_eq!(capacity.bytes(), 512 * 64 + 2 * 64 + 1000 * 16);
+    // 1024 buckets for 1000 groups, the smallest table of flows, 1000 fans.
+    assert_eq!(capacity.bytes(), 1024 * 64 + 2 * 64 + 1000 * 16);
 }
 
 /// What the machine should do, in words a reader can check.
