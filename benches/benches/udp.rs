@@ -44,17 +44,17 @@ fn sending(criterion: &mut Criterion) {
         let options = UdpOptions { checksum, ..UdpOptions::default() };
         let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000);
         let flow = receiver.with_app(|_, cx| UdpFlow::connect(local, SENDER, &options, cx));
-        let flow = flow.expect("the sender is a neighbour");
+        let mut flow = flow.expect("the sender is a neighbour");
         let payload = vec![7; payload_len];
         group.bench_function(name, |bencher| {
-            measure::packets(bencher, |rounds| time_sends(&mut receiver, &flow, &payload, rounds));
+            measure::packets(bencher, |rounds| time_sends(&mut receiver, &mut flow, &payload, rounds));
         });
     }
     group.finish();
 }
 
 /// Nanoseconds a datagram, a whole wire at a time.
-fn time_sends(receiver: &mut Receiver, flow: &UdpFlow, payload: &[u8], rounds: usize) -> f64 {
+fn time_sends(receiver: &mut Receiver, flow: &mut UdpFlow, payload: &[u8], rounds: usize) -> f64 {
     let mut spent = time::Duration::ZERO;
     for _ in 0..rounds {
         let start = time::Instant::now();

@@ -12,7 +12,7 @@ use wirepath::counters::{Block, Counter, Drops, Scope, Unit};
 use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Offload, Queue};
 use wirepath::mem::{Mbuf, Pool};
-use wirepath::pipeline::{App, Cx, Node, Outline, discard};
+use wirepath::pipeline::{App, Cx, EgressConfig, Node, Outline, discard};
 use wirepath::proto::{
     ConsumerId, Demux, DemuxCapacity, FilterId, Flow, Found, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity,
     Subscriber, UdpSockets,
@@ -272,7 +272,17 @@ impl Forwarder {
         let pipeline = chain(&scope);
         let host = Host::new(host_config(), seed).expect("the configuration is valid");
         let sockets = UdpSockets::new(SocketCapacity { locals: 1, bindings: 1, connections: 1, sources: 1 }, seed);
-        let parts = Parts { rx, tx, pipeline, app: Route::default(), pool, host, sockets, burst_len: 32 };
+        let parts = Parts {
+            rx,
+            tx,
+            pipeline,
+            app: Route::default(),
+            pool,
+            host,
+            sockets,
+            egress: EgressConfig::quiet(seed),
+            burst_len: 32,
+        };
         let worker = Worker::new(parts, &scope);
         let frames = (0..ROUTES).map(|idx| frame(destination(idx), PAYLOAD_LEN, UdpChecksum::Zero)).collect();
         let before = Feeder::new(far_a, frames, shuffled(ROUTES, 4096, 1), &block.scope("before"));

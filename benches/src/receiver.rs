@@ -7,7 +7,9 @@ use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::{BURST_MAX, Pool};
-use wirepath::pipeline::{App, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpStack, Vlans, udp_stack};
+use wirepath::pipeline::{
+    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpStack, Vlans, udp_stack,
+};
 use wirepath::proto::{
     ConsumerId, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
 };
@@ -166,6 +168,7 @@ fn worker(
         pool,
         host: host(seed),
         sockets: sockets(reception, seed),
+        egress: EgressConfig::quiet(seed),
         burst_len: reception.burst_len,
     };
     let worker = Worker::new(parts, &scope);

@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn with_cx(pool: &Pool, scope: &Scope, act: impl FnOnce(&mut Cx<'_>)) -> Result<(), Box<dyn std::error::Error>> {
     use wirepath::device::memory::{MemoryConfig, pair};
     use wirepath::device::{Device, Queue};
-    use wirepath::pipeline::Egress;
+    use wirepath::pipeline::{Egress, EgressConfig};
     use wirepath::proto::{Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
     use wirepath::wire::{MacAddr, VlanTags};
 
@@ -99,7 +99,7 @@ fn with_cx(pool: &Pool, scope: &Scope, act: impl FnOnce(&mut Cx<'_>)) -> Result<
         pool,
         host: &mut Host::new(config, seed)?,
         sockets: &mut UdpSockets::new(SocketCapacity::default(), seed),
-        egress: &mut Egress::new(scope),
+        egress: &mut Egress::new(EgressConfig::quiet(seed), scope),
         tx: &mut tx,
     });
     Ok(())

@@ -14,7 +14,8 @@ use wirepath::device::memory::{MemoryConfig, MemoryQueue, MemoryRx, MemoryTx, pa
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::{
-    App, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans, udp_stack,
+    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
+    udp_stack,
 };
 use wirepath::proto::{
     ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity, UdpSockets,
@@ -42,7 +43,7 @@ impl UdpApp for Strategy {
     fn on_datagram(&mut self, tick: &Datagram<'_>, cx: &mut Cx<'_>) {
         self.ticks += 1;
         let Some((price, _)) = tick.payload.split_first_chunk() else { return };
-        let Some(orders) = &self.orders else { return };
+        let Some(orders) = &mut self.orders else { return };
         if u64::from_be_bytes(*price) < 100 && orders.send(b"BUY 100", cx).is_ok() {
             self.sent += 1;
         }
@@ -77,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         strategy.orders = Some(flow(ENGINE, SocketAddrV4::new(EXCHANGE, ORDERS), cx)?);
         Ok(())
     })?;
-    let ticks = exchange.with_app(clock.now(), |_, cx| -> Result<UdpFlow, Box<dyn Error>> {
+    let mut ticks = exchange.with_app(clock.now(), |_, cx| -> Result<UdpFlow, Box<dyn Error>> {
         cx.sockets.bind(CONSUMER, SocketAddrV4::new(EXCHANGE, ORDERS), Sharing::Exclusive)?;
         Ok(flow(EXCHANGE, SocketAddrV4::new(TICKS.group, TICKS.port), cx)?)
     })?;
@@ -101,7 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn flow(local: Ipv4Addr, remote: SocketAddrV4, cx: &Cx<'_>) -> Result<UdpFlow, wirepath::pipeline::ConnectError> {
+fn flow(local: Ipv4Addr, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<UdpFlow, wirepath::pipeline::ConnectError> {
     UdpFlow::connect(SocketAddrV4::new(local, 5_000), remote, &UdpOptions::default(), cx)
 }
 
@@ -141,5 +142,8 @@ fn worker<A: UdpApp + App>(
     host.apply(HostEvent::NeighbourSet { address: neighbour, mac: mac(neighbour) })?;
     let sockets = UdpSockets::new(SocketCapacity::default(), seed);
     let pipeline = udp_stack(stack, &scope);
-    Ok(Worker::new(Parts { rx, tx, pipeline, app, pool, host, sockets, burst_len: 32 }, &scope))
+    Ok(Worker::new(
+        Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 },
+        &scope,
+    ))
 }

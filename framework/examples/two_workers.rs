@@ -14,7 +14,8 @@ use wirepath::device::memory::{MemoryConfig, MemoryQueue, MemoryRx, MemoryTx, pa
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Layout;
 use wirepath::pipeline::{
-    App, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans, udp_stack,
+    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
+    udp_stack,
 };
 use wirepath::proto::{
     ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
@@ -126,8 +127,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn publish(tick: &Tick, cx: &mut Cx<'_>) -> Result<(), Box<dyn Error>> {
     let to = SocketAddrV4::new(TICKS.group, TICKS.port);
-    let flow = UdpFlow::connect(SocketAddrV4::new(OWN, 5_000), to, &UdpOptions::default(), cx)?;
-    Ok(flow.send(tick.as_bytes(), cx)?)
+    let mut flow = UdpFlow::connect(SocketAddrV4::new(OWN, 5_000), to, &UdpOptions::default(), cx)?;
+    flow.send(tick.as_bytes(), cx)?;
+    Ok(())
 }
 
 /// The exchange's app: it only sends.
@@ -169,5 +171,8 @@ fn worker<A: UdpApp + App>(
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OWN, 24).ok_or("a prefix has at most 32 bits")?))?;
     let sockets = UdpSockets::new(SocketCapacity::default(), seed);
     let pipeline = udp_stack(stack, scope);
-    Ok(Worker::new(Parts { rx, tx, pipeline, app, pool, host, sockets, burst_len: 32 }, scope))
+    Ok(Worker::new(
+        Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 },
+        scope,
+    ))
 }

@@ -13,8 +13,8 @@ use wirepath::device::memory::{self, MemoryConfig, MemoryDevice, MemoryRx, Memor
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Held, Mbuf, Pool};
 use wirepath::pipeline::{
-    Accept, App, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
-    udp_stack,
+    Accept, App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack,
+    Vlans, udp_stack,
 };
 use wirepath::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, ReassemblyCapacity, SocketCapacity,
@@ -82,7 +82,7 @@ impl UdpApp for Listener {
             self.held.truncate(self.held_max - 1);
             self.held.push_front(datagram.hold());
         }
-        if let Some(flow) = &self.answer {
+        if let Some(flow) = &mut self.answer {
             // A full ring or an empty pool is counted by the egress; there is nobody to tell.
             let _ = flow.send(&datagram.payload[..datagram.payload.len().min(1_000)], cx);
         }
@@ -246,7 +246,10 @@ fn worker<D: Device>(config: RigConfig, mut device: D, scope: &Scope) -> RigWork
     };
     let pipeline = stack(config.reassembly, seed, scope);
     let sockets = UdpSockets::new(capacity, seed);
-    let mut worker = Worker::new(Parts { rx, tx, pipeline, app, pool, host, sockets, burst_len: 32 }, scope);
+    let mut worker = Worker::new(
+        Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 },
+        scope,
+    );
     if config.answers {
         worker.with_app(Instant::ZERO, |app, cx| {
             let local = SocketAddrV4::new(OURS, 5_000);

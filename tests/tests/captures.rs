@@ -18,7 +18,8 @@ use wirepath::device::pcap::{PcapConfig, PcapDevice, Reader};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::{
-    Accept, App, ChecksumPolicy, Cx, Datagram, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpStack, Vlans, udp_stack,
+    Accept, App, ChecksumPolicy, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpStack,
+    Vlans, udp_stack,
 };
 use wirepath::proto::{Group, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{ManualClock, UnixTime};
@@ -164,12 +165,22 @@ fn replay<D: Device>(mut device: D, capture: &Capture) -> (Vec<Seen>, Snapshot) 
     let scope = block.scope("worker0");
     let pool = Pool::heap(256).unwrap();
     let (rx, tx) = device.take_queue(0).unwrap().open(&pool, &scope.scope("device")).unwrap();
+    let egress = EgressConfig::quiet(HashSeed::new(1, 2));
     let mut sockets = UdpSockets::new(SocketCapacity::default(), HashSeed::new(1, 2));
     for &(group, port, _) in capture.datagrams_to {
         sockets.join(consumer(0), Group::new(group, port)).unwrap();
     }
-    let parts =
-        Parts { rx, tx, pipeline: stack(&scope), app: Recorder::default(), pool, host: host(), sockets, burst_len: 32 };
+    let parts = Parts {
+        rx,
+        tx,
+        pipeline: stack(&scope),
+        app: Recorder::default(),
+        pool,
+        host: host(),
+        sockets,
+        egress,
+        burst_len: 32,
+    };
     let mut worker = Worker::new(parts, &scope);
     let ended = worker.run(&mut ManualClock::default(), &StopFlag::new());
     assert_eq!(ended, Ended::DeviceEnded);

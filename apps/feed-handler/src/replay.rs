@@ -17,7 +17,7 @@ use exchange_sim::Truth;
 use wirepath::counters::{Block, Scope, Snapshot};
 use wirepath::mem::{BURST_MAX, Layout, Sizing};
 use wirepath::pipeline::{
-    Accept, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Node, Outline, Udp, UdpConfig, Unhandled, Vlans,
+    Accept, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Node, Outline, Udp, UdpConfig, Unhandled, Vlans,
 };
 use wirepath::proto::{HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
@@ -189,6 +189,7 @@ fn work<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
         pool,
         host: host(seed)?,
         sockets: UdpSockets::new(SocketCapacity::default(), seed),
+        egress: EgressConfig::quiet(seed),
         burst_len: plan.worker.burst_len,
     };
     let mut worker = Worker::new(parts, &scope);

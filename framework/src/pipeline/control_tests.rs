@@ -6,15 +6,15 @@ use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
 use super::*;
-use crate::counters::{Block, Counter, Scope, Unit};
+use crate::counters::{Block, Scope};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::{
-    ConsumerId, ErrorLimit, FlowErrorKind, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix,
-    NeighbourWish, Sharing, SocketCapacity, TokenBucket, UdpSockets,
+    ConsumerId, ErrorLimit, FlowErrorKind, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom,
+    NeighbourConfig, NeighbourWish, Sharing, SocketCapacity, TokenBucket, UdpSockets,
 };
 use crate::time::{Duration, Instant};
-use crate::wire::icmpv4::{Echo, Unreachable};
+use crate::wire::icmpv4::{Echo, TimeExceeded, Unreachable};
 use crate::wire::{
     ArpFields, ArpOperation, ArpPacket, EtherType, EthernetFields, EthernetFrame, EthernetHeader, Icmpv4Message,
     Ipv4Fields, Ipv4Header, Ipv4Packet, MacAddr, Protocol, UdpFields, UdpHeader, VlanTag, VlanTags,
@@ -76,26 +76,6 @@ impl TxQueue for Outbox {
     fn refresh_counters(&mut self) {}
 }
 
-/// Takes a datagram as the UDP node does when nobody wants it.
-struct Nobody {
-    errors: IcmpErrors,
-    dropped: Counter,
-}
-
-impl<A> Node<A> for Nobody {
-    fn push(&mut self, mut mbuf: Mbuf, _: &mut A, cx: &mut Cx<'_>) {
-        mbuf.advance(8);
-        self.errors.port_unreachable(&mbuf, cx);
-        self.dropped.inc();
-        mbuf.free();
-    }
-    fn tick(&mut self, _: &mut A, _: &mut Cx<'_>) {}
-    fn kept(&self) -> usize {
-        0
-    }
-    fn outline(&self, _: &mut Outline) {}
-}
-
 /// `N` is what is under test, behind the Ethernet node.
 struct Rig<N> {
     node: N,
@@ -109,9 +89,10 @@ struct Rig<N> {
     pool: Pool,
 }
 
-type Stack = Ethernet<Ipv4<Nobody, Icmp, Unhandled, Unhandled>, Arp>;
+type Stack = HostStack;
 
-fn rig<N>(node: impl FnOnce(&Scope) -> N) -> Rig<N> {
+fn rig<N>(node: impl FnOnce(&Host, &Scope) -> N) -> Rig<N> {
+    let seed = HashSeed::new(3, 4);
     let block = Block::heap();
     let scope = block.scope("worker0");
     let config = HostConfig {
@@ -127,11 +108,14 @@ fn rig<N>(node: impl FnOnce(&Scope) -> N) -> Rig<N> {
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();
     let sockets = UdpSockets::new(SocketCapacity::default(), HashSeed::new(3, 4));
     Rig {
-        node: node(&scope),
+        node: node(&host, &scope),
         app: Recorder::default(),
         host,
         sockets,
-        egress: Egress::new(&scope),
+        egress: Egress::new(
+            EgressConfig { errors: Some(ErrorLimit::new(TokenBucket::new(10, 2))), ..EgressConfig::host(seed) },
+            &scope,
+        ),
         outbox: Outbox { frames: Vec::new(), room: 64 },
         now: Instant::from_nanos(1_000),
         block,
@@ -140,24 +124,12 @@ fn rig<N>(node: impl FnOnce(&Scope) -> N) -> Rig<N> {
 }
 
 fn stack() -> Rig<Stack> {
-    stack_with(IcmpConfig::new(HashSeed::new(5, 6)))
+    stack_with(IcmpConfig::default())
 }
 
 fn stack_with(icmp: IcmpConfig) -> Rig<Stack> {
-    let seed = HashSeed::new(3, 4);
-    rig(|scope| {
-        let limit = ErrorLimit::new(TokenBucket::new(10, 2));
-        let nobody =
-            Nobody { errors: IcmpErrors::new(limit, scope), dropped: scope.counter("nobody", Unit::Datagrams) };
-        let next = Ipv4Successors {
-            udp: nobody,
-            icmp: Icmp::new(icmp, scope),
-            igmp: Unhandled::new("igmp", scope),
-            tcp: Unhandled::new("tcp", scope),
-        };
-        let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
-        Ethernet::new(Some(STATION), Vlans::Any, ipv4, Arp::new(ArpConfig::new(seed), scope), scope)
-    })
+    let config = HostStackConfig { vlans: Vlans::Any, icmp, igmp: None, ..HostStackConfig::new(HashSeed::new(3, 4)) };
+    rig(|host, scope| host_stack(config, host, scope))
 }
 
 impl<N: Node<Recorder>> Rig<N> {
@@ -178,11 +150,19 @@ impl<N: Node<Recorder>> Rig<N> {
         self.cx(|node, app, cx| node.push(mbuf, app, cx));
     }
 
+    /// A turn without frames.
+    fn tick(&mut self) {
+        self.cx(|node, app, cx| {
+            Egress::tick(cx);
+            node.tick(app, cx);
+        });
+    }
+
     /// Lets seconds pass.
     fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
-            self.cx(|node, app, cx| node.tick(app, cx));
+            self.tick();
         }
     }
 
@@ -204,7 +184,7 @@ impl<N: Node<Recorder>> Rig<N> {
 
     /// No buffer astray.
     fn assert_conserved(&self) {
-        let kept = self.node.kept() + self.outbox.frames.len();
+        let kept = self.node.kept() + self.egress.kept() + self.outbox.frames.len();
         assert_eq!((self.pool.in_use(), self.pool.unnamed()), (kept, 0));
     }
 }
@@ -343,13 +323,13 @@ fn question_that_cannot_be_answered_is_counted() {
 }
 
 fn arp_rig() -> Rig<Arp> {
-    rig(|scope| Arp::new(ArpConfig::new(HashSeed::new(7, 8)), scope))
+    rig(|_, scope| Arp::new(ArpConfig::new(HashSeed::new(7, 8)), scope))
 }
 
 impl Rig<Arp> {
     fn send(&mut self, payload: &[u8]) -> Result<Sent, SendToError> {
         let (local, remote) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000), SocketAddrV4::new(PEER, 7));
-        self.cx(|arp, _, cx| arp.send_to(local, remote, &UdpOptions::default(), payload, cx))
+        self.cx(|_, _, cx| send_to(local, remote, &UdpOptions::default(), payload, cx))
     }
 
     /// An ARP packet as it comes from the Ethernet node.
@@ -366,7 +346,7 @@ fn datagrams_wait_for_their_neighbour_and_go_in_order() {
     let mut rig = arp_rig();
     assert_eq!(rig.send(b"first"), Ok(Sent::Waiting));
     assert_eq!(rig.send(b"second"), Ok(Sent::Waiting));
-    assert_eq!(rig.count("egress/waiting/held"), 2);
+    assert_eq!(rig.count("egress/neighbours/waiting"), 2);
     let question = rig.sent();
     let (packet, _) = ArpPacket::parse(&question[14..]).unwrap();
     assert_eq!((&question[..6], packet.sender_ip(), packet.target_ip()), (&[0xff; 6][..], OURS, PEER));
@@ -385,7 +365,7 @@ fn datagrams_wait_for_their_neighbour_and_go_in_order() {
         .collect();
     assert_eq!(payloads, [&b"first"[..], b"second"]);
     assert_eq!(rig.send(b"third"), Ok(Sent::Posted));
-    assert_eq!((rig.count("egress/waiting/held"), rig.count("egress/waiting/resolved")), (0, 2));
+    assert_eq!((rig.count("egress/neighbours/waiting"), rig.count("egress/neighbours/resolved")), (0, 2));
     rig.assert_conserved();
 }
 
@@ -411,7 +391,7 @@ fn datagram_to_a_silent_neighbour_is_a_named_drop() {
     let mut rig = arp_rig();
     rig.send(b"tick").unwrap();
     rig.run(10);
-    assert_eq!((rig.count("egress/waiting/drop/unreachable"), rig.count("arp/questions")), (1, 3));
+    assert_eq!((rig.count("egress/neighbours/drop/unreachable"), rig.count("egress/neighbours/questions")), (1, 3));
     rig.take_frames();
     rig.assert_conserved();
 }
@@ -419,12 +399,13 @@ fn datagram_to_a_silent_neighbour_is_a_named_drop() {
 #[test]
 fn datagrams_beyond_the_bound_and_at_a_full_ring_are_named_drops() {
     let mut rig = arp_rig();
-    assert_eq!(rig.send(&[0; 1_473]), Err(SendToError::Send(SendError::DontFragment { mtu: 1_500 })));
+    let too_many = vec![0; 1_472 * 9];
+    assert_eq!(rig.send(&too_many), Err(SendToError::Send(SendError::NeighbourMissing(PEER))));
     (0..10).for_each(|_| assert_eq!(rig.send(b"tick"), Ok(Sent::Waiting)));
-    assert_eq!(rig.count("egress/waiting/drop/superseded"), 2);
+    assert_eq!(rig.count("egress/neighbours/drop/superseded"), 2);
     rig.outbox.room = rig.outbox.frames.len() + 3;
     rig.hear(&arp(ArpOperation::Reply, PEER, OURS));
-    assert_eq!((rig.count("egress/waiting/resolved"), rig.count("egress/waiting/drop/ring_full")), (3, 5));
+    assert_eq!((rig.count("egress/neighbours/resolved"), rig.count("egress/neighbours/drop/ring_full")), (3, 5));
     rig.assert_conserved();
 }
 
@@ -433,10 +414,94 @@ fn question_without_a_buffer_is_asked_again() {
     let mut rig = arp_rig();
     let hoard: Vec<_> = core::iter::from_fn(|| rig.pool.alloc()).collect();
     let wish = NeighbourWish { next_hop: PEER, source: OURS };
-    assert!(rig.cx(|arp, _, cx| arp.keep(wish, cx)));
+    assert!(rig.cx(|_, _, cx| Egress::keep_neighbour(wish, cx)));
     hoard.into_iter().for_each(Mbuf::free);
     rig.run(1);
-    assert_eq!((rig.count("arp/unsent"), rig.count("arp/questions")), (1, 1));
+    assert_eq!((rig.count("egress/neighbours/unsent"), rig.count("egress/neighbours/questions")), (1, 1));
+}
+
+/// A flow to the peer, prepared once.
+fn flow(rig: &mut Rig<Stack>, options: &UdpOptions) -> UdpFlow {
+    let (local, remote) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000), SocketAddrV4::new(PEER, 7));
+    rig.cx(|_, _, cx| UdpFlow::connect(local, remote, options, cx)).unwrap()
+}
+
+#[test]
+fn flow_follows_its_neighbour_address_and_link() {
+    let mut rig = stack();
+    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    let mut flow = flow(&mut rig, &UdpOptions::default());
+    let moved = MacAddr([2, 0, 0, 0, 0, 9]);
+    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: moved }).unwrap();
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+    assert_eq!(opened(&rig.sent()).0, moved);
+
+    let second = Ipv4Prefix::new(Ipv4Addr::new(10, 0, 0, 3), 24).unwrap();
+    rig.host.apply(HostEvent::AddressAdded(second)).unwrap();
+    rig.host.apply(HostEvent::AddressRemoved(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+    assert_eq!(opened(&rig.sent()).2.header.source(), second.address());
+
+    rig.host.apply(HostEvent::Link { is_up: false }).unwrap();
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::LinkDown));
+    rig.host.apply(HostEvent::Link { is_up: true }).unwrap();
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+    assert_eq!(rig.count("egress/drop/link_down"), 1);
+}
+
+#[test]
+fn flow_without_a_route_says_so_until_there_is_one() {
+    let mut rig = stack();
+    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    let mut flow = flow(&mut rig, &UdpOptions::default());
+    let address = Ipv4Prefix::new(OURS, 24).unwrap();
+    rig.host.apply(HostEvent::AddressRemoved(address)).unwrap();
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::NoRoute(PEER)));
+    rig.host.apply(HostEvent::AddressAdded(address)).unwrap();
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+}
+
+#[test]
+fn flow_fragments_to_the_mtu_of_its_path_until_that_is_forgotten() {
+    let mut rig = stack();
+    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.sockets.bind(ANNE, SocketAddrV4::new(OURS, 5_000), Sharing::Exclusive).unwrap();
+    let mut rigid = flow(&mut rig, &UdpOptions { dont_fragment: true, ..UdpOptions::default() });
+    let quoted = ipv4_packet(OURS, PEER, Protocol::UDP, &datagram_bytes(&[0; 1_472]));
+    let code = Unreachable::FragmentationNeeded { mtu: 1_400 };
+    rig.push(&icmp_frame(&Icmpv4Message::DestinationUnreachable { code, quoted: &quoted[..548] }));
+    assert_eq!(rig.cx(|_, _, cx| rigid.send(&[0; 1_400], cx)), Err(SendError::DontFragment { mtu: 1_400 }));
+    let mut soft = flow(&mut rig, &UdpOptions::default());
+    rig.cx(|_, _, cx| soft.send(&[0; 1_400], cx)).unwrap();
+    assert_eq!(rig.take_frames().len(), 2);
+    rig.now += Duration::from_secs(601);
+    rig.cx(|_, _, cx| rigid.send(&[0; 1_400], cx)).unwrap();
+    assert_eq!(rig.take_frames().len(), 1);
+}
+
+#[test]
+fn neighbour_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
+    let mut rig = arp_rig();
+    let neighbours = NeighbourConfig { learn_from: LearnFrom::Host, ..NeighbourConfig::default() };
+    let config = EgressConfig { neighbours: Some(neighbours), ..EgressConfig::quiet(HashSeed::new(3, 4)) };
+    rig.egress = Egress::new(config, &rig.block.scope("kernel"));
+    assert_eq!(rig.send(b"tick"), Ok(Sent::Waiting));
+    assert_eq!(rig.egress.next_wish(), Some(NeighbourWish { next_hop: PEER, source: OURS }));
+    assert_eq!(rig.outbox.frames.len(), 0, "no ARP of ours");
+    let learned =
+        HostEvent::NeighbourLearned { address: PEER, mac: PEER_STATION, until: Instant::from_nanos(u64::MAX - 1) };
+    rig.host.apply(learned).unwrap();
+    rig.tick();
+    assert_eq!(opened(&rig.sent()).0, PEER_STATION);
+    // Used still, so the kernel is reminded; taken back, so it is asked again.
+    rig.run(31);
+    assert!(rig.egress.next_wish().is_some());
+    rig.host.apply(HostEvent::NeighbourRemoved(PEER)).unwrap();
+    assert_eq!(rig.send(b"tock"), Ok(Sent::Waiting));
+    assert!(rig.egress.next_wish().is_some());
+    rig.run(10);
+    assert_eq!(rig.block.snapshot().count("kernel/egress/neighbours/drop/unreachable"), Some(1));
+    rig.assert_conserved();
 }
 
 #[test]
@@ -561,7 +626,7 @@ fn icmp_messages_that_are_not_taken_are_dropped_by_name() {
 
 #[test]
 fn flood_of_echoes_is_answered_up_to_its_limit() {
-    let mut rig = stack_with(IcmpConfig { echo: TokenBucket::new(1, 3), ..IcmpConfig::new(HashSeed::new(5, 6)) });
+    let mut rig = stack_with(IcmpConfig { echo: TokenBucket::new(1, 3) });
     (0..10).for_each(|_| rig.push(&ping(b"x")));
     assert_eq!((rig.count("icmp/echoes_answered"), rig.count("icmp/drop/echo_limited")), (3, 7));
 }
@@ -626,6 +691,30 @@ fn port_unreachable_quotes_the_datagram_and_matches_at_its_sender() {
     let expected = Icmpv4Message::DestinationUnreachable { code: Unreachable::Port, quoted };
     assert_eq!(Icmpv4Message::parse(packet.payload), Ok(expected));
     assert_eq!(rig.count("egress/icmp_errors/sent"), 1);
+    rig.assert_conserved();
+}
+
+#[test]
+fn sender_learns_of_a_protocol_that_nobody_speaks_and_of_fragments_that_never_came() {
+    let mut rig = stack();
+    rig.push(&ipv4_frame(OURS, Protocol(99), b"hello"));
+    let sent = rig.sent();
+    let Ok(Icmpv4Message::DestinationUnreachable { code, .. }) = Icmpv4Message::parse(opened(&sent).2.payload) else {
+        panic!("no unreachable");
+    };
+    assert_eq!(code, Unreachable::Protocol);
+
+    let mut first = ipv4_frame(OURS, Protocol::UDP, &datagram_bytes(&[0; 64]));
+    let mut header = *Ipv4Packet::parse(&first[14..]).unwrap().header;
+    header.set_fragment(0, true);
+    first[14..34].copy_from_slice(header.as_bytes());
+    rig.push(&first);
+    rig.run(61);
+    let sent = rig.sent();
+    let Ok(Icmpv4Message::TimeExceeded { code, .. }) = Icmpv4Message::parse(opened(&sent).2.payload) else {
+        panic!("no time exceeded");
+    };
+    assert_eq!(code, TimeExceeded::Reassembly);
     rig.assert_conserved();
 }
 

@@ -65,6 +65,7 @@ impl Vlans {
 pub struct Ethernet<I, R> {
     /// Our station; `None` takes every frame, for replays.
     station: Option<MacAddr>,
+    host_changes: u64,
     vlans: Vlans,
     ipv4: I,
     arp: R,
@@ -73,10 +74,11 @@ pub struct Ethernet<I, R> {
 }
 
 impl<I, R> Ethernet<I, R> {
-    /// A node for frames to `station` (`None`: to anybody) on `vlans`, in front of `ipv4` and `arp`.
+    /// A node for frames to `station`, which follows the host's when that changes (`None`: to anybody), on `vlans`, in front of `ipv4` and `arp`.
     pub fn new(station: Option<MacAddr>, vlans: Vlans, ipv4: I, arp: R, scope: &Scope) -> Self {
         let scope = scope.scope("ethernet");
-        Self { station, vlans, ipv4, arp, frames: scope.counter("frames", Unit::Frames), drops: scope.drops() }
+        let frames = scope.counter("frames", Unit::Frames);
+        Self { station, host_changes: 0, vlans, ipv4, arp, frames, drops: scope.drops() }
     }
 
     /// Whether a frame to `dst` is for us: a group's frames are, because the tables behind know the groups.
@@ -137,6 +139,10 @@ impl<A, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
 
     #[inline]
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
+        if self.host_changes != cx.host.changes() {
+            self.host_changes = cx.host.changes();
+            self.station = self.station.map(|_| cx.host.mac());
+        }
         self.ipv4.tick(app, cx);
         self.arp.tick(app, cx);
     }

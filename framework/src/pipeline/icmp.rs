@@ -1,7 +1,7 @@
 //! The ICMP node: answers echo requests in their own buffer, and tells the app what went wrong with its flows.
 //!
 //! What enters begins with the ICMP header and has the IPv4 header behind it (towards the headroom); nothing is handed
-//! on but to the app. Errors of our own are sent by [`IcmpErrors`](super::IcmpErrors), from the node that drops.
+//! on but to the app. Errors of our own are sent by the node that drops, see [`tell_sender`](super::tell_sender).
 
 use core::net::Ipv4Addr;
 
@@ -15,8 +15,8 @@ use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::icmp::is_single_host;
 use crate::proto::{
-    ConsumerId, Destination, Flow, FlowErrorKind, FragmentPiece, FragmentPlan, FragmentRequest, HashSeed, PathMtuClaim,
-    PathMtuConfig, PathMtuRefusal, PathMtus, TokenBucket, UnmatchedError, match_error,
+    ConsumerId, Destination, Flow, FlowErrorKind, FragmentPiece, FragmentPlan, FragmentRequest, PathMtuClaim,
+    PathMtuRefusal, TokenBucket, UnmatchedError, match_error,
 };
 use crate::proto::{Found, FragmentationError};
 use crate::wire::icmpv4::{Icmpv4Error, Unreachable};
@@ -129,31 +129,25 @@ pub trait IcmpApp {
 
 impl IcmpApp for () {}
 
-/// What the ICMP node answers, and what it remembers.
+/// What the ICMP node answers.
 #[derive(Clone, Copy, Debug)]
 pub struct IcmpConfig {
     /// How many echo requests are answered. A flood of them takes time from the feed.
     pub echo: TokenBucket,
-    /// MTUs of paths.
-    pub path_mtus: PathMtuConfig,
-    /// The secret of the table.
-    pub seed: HashSeed,
 }
 
-impl IcmpConfig {
-    /// 100,000 echo requests a second and 1,000 at once, which `ping -f` stays below, and the paths' defaults.
-    pub fn new(seed: HashSeed) -> Self {
-        Self { echo: TokenBucket::new(100_000, 1_000), path_mtus: PathMtuConfig::default(), seed }
+impl Default for IcmpConfig {
+    /// 100,000 echo requests a second and 1,000 at once, which `ping -f` stays below.
+    fn default() -> Self {
+        Self { echo: TokenBucket::new(100_000, 1_000) }
     }
 }
 
 /// Takes ICMP messages.
 pub struct Icmp {
     echo: TokenBucket,
-    path_mtus: PathMtus,
     /// Where messages that came in fragments are put together: the longest there is.
     scratch: Box<[u8]>,
-    identification: u16,
     messages: Counter,
     echoes: Counter,
     errors: Counter,
@@ -202,24 +196,12 @@ impl Icmp {
         let scope = scope.scope("icmp");
         Self {
             echo: config.echo,
-            path_mtus: PathMtus::new(config.path_mtus, config.seed),
             scratch: vec![0; usize::from(u16::MAX) - ipv4::HEADER_LEN].into_boxed_slice(),
-            identification: 0,
             messages: scope.counter("messages", Unit::Messages),
             echoes: scope.counter("echoes_answered", Unit::Messages),
             errors: scope.counter("errors_delivered", Unit::Messages),
             drops: scope.drops(),
         }
-    }
-
-    /// The MTUs of paths that are narrower than the interface.
-    pub fn path_mtus(&self) -> &PathMtus {
-        &self.path_mtus
-    }
-
-    fn next_identification(&mut self) -> u16 {
-        self.identification = self.identification.wrapping_add(1);
-        self.identification
     }
 
     fn take<A: IcmpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), (IcmpDrop, Mbuf)> {
@@ -320,7 +302,7 @@ impl Icmp {
         let path_mtu = match error.kind {
             FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) => {
                 let claim = PathMtuClaim { destination: *error.flow.remote.ip(), mtu, packet_len: error.packet_len };
-                Some(self.lower_path_mtu(claim, cx)?)
+                Some(Self::lower_path_mtu(claim, cx)?)
             }
             _ => None,
         };
@@ -340,12 +322,13 @@ impl Icmp {
     }
 
     /// The MTU to believe in after a claim.
-    fn lower_path_mtu(&mut self, claim: PathMtuClaim, cx: &Cx<'_>) -> Result<usize, IcmpDrop> {
-        match self.path_mtus.lower(claim, cx.now) {
+    fn lower_path_mtu(claim: PathMtuClaim, cx: &mut Cx<'_>) -> Result<usize, IcmpDrop> {
+        match cx.egress.lower_path_mtu(claim, cx.now) {
             Ok(mtu) => Ok(mtu),
             Err(PathMtuRefusal::WouldHaveFitted) => Err(IcmpDrop::BadPathMtu),
             Err(PathMtuRefusal::NotSmaller | PathMtuRefusal::NoRoom) => {
-                Ok(self.path_mtus.get(claim.destination, cx.now).unwrap_or(usize::from(claim.mtu)))
+                let held = cx.egress.path_mtu(claim.destination, cx.now);
+                Ok(held.map_or(usize::from(claim.mtu), |(mtu, _)| mtu))
             }
         }
     }
@@ -361,7 +344,7 @@ impl Icmp {
         let Some(station) = envelope.link.station_to(envelope.source, cx) else {
             return Err((IcmpDrop::NoRoute, mbuf));
         };
-        let Some(ipv4) = envelope.answer(mbuf.len(), self.next_identification()) else {
+        let Some(ipv4) = envelope.answer(mbuf.len(), cx.egress.next_identification()) else {
             return Err((IcmpDrop::TooShort, mbuf));
         };
         let (link, link_len) = envelope.link.header(station, EtherType::IPV4, cx.host);
@@ -394,7 +377,7 @@ impl Icmp {
             return Err(IcmpDrop::RingFull);
         }
         become_answer(message);
-        let identification = self.next_identification();
+        let identification = cx.egress.next_identification();
         for FragmentPiece { offset, len, more } in plan {
             let header = envelope.answer(len, identification);
             let mut ipv4 = header.ok_or(IcmpDrop::TooShort)?;

@@ -52,62 +52,64 @@ impl From<ErrorRefusal> for UnsentError {
     }
 }
 
-/// Sends errors at a limited rate. Owned by a node that drops packets of which senders should know.
-pub struct IcmpErrors {
+/// How many errors are sent, and how many were. Owned by [`Egress`](super::Egress): one rate for all that the host says.
+pub(super) struct IcmpErrors {
     limit: ErrorLimit,
     sent: Counter,
     drops: Drops<UnsentError>,
 }
 
 impl IcmpErrors {
-    /// Errors at the rate of `limit`, with counters in the scope `egress/icmp_errors` below `scope`.
-    pub fn new(limit: ErrorLimit, scope: &Scope) -> Self {
-        let scope = scope.scope("egress").scope("icmp_errors");
+    /// Errors at the rate of `limit`, with counters in the scope `icmp_errors` below `scope`.
+    pub(super) fn new(limit: ErrorLimit, scope: &Scope) -> Self {
+        let scope = scope.scope("icmp_errors");
         Self { limit, sent: scope.counter("sent", Unit::Packets), drops: scope.drops() }
     }
+}
 
-    /// Nobody listens on the port: for a datagram whose UDP header has been advanced over.
-    #[cold]
-    pub fn port_unreachable(&mut self, mbuf: &Mbuf, cx: &mut Cx<'_>) {
-        let advanced = mbuf.l3_len() + udp::HEADER_LEN;
-        self.send(FlowErrorKind::Unreachable(Unreachable::Port), mbuf, advanced, cx);
+/// Nobody listens on the port: for a datagram whose UDP header has been advanced over.
+#[cold]
+pub fn tell_port_unreachable(mbuf: &Mbuf, cx: &mut Cx<'_>) {
+    let advanced = mbuf.l3_len() + udp::HEADER_LEN;
+    tell_sender(FlowErrorKind::Unreachable(Unreachable::Port), mbuf, advanced, cx);
+}
+
+/// Tells the sender of a packet what went wrong, where this host tells at all
+/// ([`EgressConfig::errors`](super::EgressConfig::errors)). `advanced` is how many bytes before the data the IPv4 header
+/// begins: 0 in the IPv4 node, `l3_len` behind it. Costs a buffer and three short copies.
+#[cold]
+pub fn tell_sender(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) {
+    if cx.egress.errors.is_none() {
+        return;
     }
-
-    /// Tells the sender of a packet what went wrong. `advanced` is how many bytes before the data the IPv4 header
-    /// begins: 0 in the IPv4 node, `l3_len` behind it. Costs a buffer and three short copies.
-    #[cold]
-    pub fn send(&mut self, kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) {
-        match self.try_send(kind, mbuf, advanced, cx) {
-            Ok(()) => self.sent.inc(),
-            Err(reason) => self.drops.count(reason),
+    let sent = try_send(kind, mbuf, advanced, cx);
+    if let Some(errors) = &mut cx.egress.errors {
+        match sent {
+            Ok(()) => errors.sent.inc(),
+            Err(reason) => errors.drops.count(reason),
         }
     }
+}
 
-    fn try_send(
-        &mut self,
-        kind: FlowErrorKind,
-        mbuf: &Mbuf,
-        advanced: usize,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), UnsentError> {
-        let link = Link::behind(mbuf, advanced, cx.host).ok_or(UnsentError::Malformed)?;
-        let mut quote = [0; QUOTED_LEN_MAX];
-        let quoted = quote_packet(mbuf, advanced, &mut quote).ok_or(UnsentError::Malformed)?;
-        let offence = Offence { packet: quoted, link_destination: link.dst };
-        let route = self.limit.permit(offence, cx.host, cx.now)?;
-        let station = link.station_to(route.destination, cx).ok_or(UnsentError::NoRoute)?;
+fn try_send(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) -> Result<(), UnsentError> {
+    let link = Link::behind(mbuf, advanced, cx.host).ok_or(UnsentError::Malformed)?;
+    let mut quote = [0; QUOTED_LEN_MAX];
+    let quoted = quote_packet(mbuf, advanced, &mut quote).ok_or(UnsentError::Malformed)?;
+    let offence = Offence { packet: quoted, link_destination: link.dst };
+    let Some(errors) = &mut cx.egress.errors else { return Err(UnsentError::RateLimited) };
+    let route = errors.limit.permit(offence, cx.host, cx.now)?;
+    let station = link.station_to(route.destination, cx).ok_or(UnsentError::NoRoute)?;
 
-        let mut message = [0; icmpv4::HEADER_LEN + QUOTED_LEN_MAX];
-        let message_len = write(kind, quoted).emit(&mut message).map_err(|_| UnsentError::Malformed)?;
-        let ipv4 = ipv4_header(route, message_len).ok_or(UnsentError::Malformed)?;
-        let (header, header_len) = link.header(station, EtherType::IPV4, cx.host);
-        let parts = [&header[..header_len], ipv4.as_bytes(), &message[..message_len]];
-        let frame = build(&parts, cx).ok_or(UnsentError::PoolEmpty)?;
-        cx.tx.post(frame, Offload::default()).map_err(|frame| {
-            frame.free();
-            UnsentError::RingFull
-        })
-    }
+    let mut message = [0; icmpv4::HEADER_LEN + QUOTED_LEN_MAX];
+    let message_len = write(kind, quoted).emit(&mut message).map_err(|_| UnsentError::Malformed)?;
+    let ipv4 = ipv4_header(route, message_len).ok_or(UnsentError::Malformed)?;
+    let (header, header_len) = link.header(station, EtherType::IPV4, cx.host);
+    let parts = [&header[..header_len], ipv4.as_bytes(), &message[..message_len]];
+    let frame = build(&parts, cx).ok_or(UnsentError::PoolEmpty)?;
+    cx.tx.post(frame, Offload::default()).map_err(|frame| {
+        frame.free();
+        UnsentError::RingFull
+    })
 }
 
 /// The beginning of a packet from its IPv4 header on, as much as an error quotes (RFC 1812 4.3.2.3).

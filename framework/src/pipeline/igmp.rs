@@ -103,6 +103,7 @@ pub struct Igmp {
     walk: Walk,
     /// What we were on the link when we last looked.
     identity: Identity,
+    is_up: bool,
     host_changes: u64,
     messages: Counter,
     queries: Counter,
@@ -159,7 +160,8 @@ impl Igmp {
             reporter,
             walk: Walk::default(),
             identity: Identity::of(host),
-            host_changes: host.changes(),
+            is_up: true,
+            host_changes: host.changes().wrapping_sub(1),
             messages: scope.counter("messages", Unit::Packets),
             queries: scope.counter("queries", Unit::Packets),
             reports_sent: scope.counter("reports_sent", Unit::Packets),
@@ -174,7 +176,7 @@ impl Igmp {
 
     /// The link went up or down. Down: nothing is sent. Up: everything is told anew, because what was plugged in may
     /// be another switch.
-    pub fn set_link(&mut self, is_up: bool, now: Instant) {
+    fn set_link(&mut self, is_up: bool, now: Instant) {
         match is_up {
             true => self.reporter.link_up(now),
             false => self.reporter.link_down(),
@@ -242,10 +244,13 @@ impl Igmp {
         Ok(())
     }
 
-    /// Follows the host: another address or station.
+    /// Follows the host: another address or station, or the link.
     #[cold]
     fn follow_host(&mut self, cx: &Cx<'_>) {
         self.host_changes = cx.host.changes();
+        if core::mem::replace(&mut self.is_up, cx.host.is_up()) != self.is_up {
+            self.set_link(self.is_up, cx.now);
+        }
         let identity = Identity::of(cx.host);
         if identity == self.identity {
             return;

@@ -7,15 +7,18 @@ use core::net::Ipv4Addr;
 use arrayvec::ArrayVec;
 use zerocopy::FromBytes;
 
+use super::icmp_error::tell_sender;
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
 use crate::mem::{Mbuf, Verdict};
 use crate::proto::reassembly::REASSEMBLY_TIMEOUT;
 use crate::proto::{
-    Destination, Fragment, FragmentKey, HashSeed, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released,
+    Destination, FlowErrorKind, Fragment, FragmentKey, HashSeed, Outcome, Reassembly, ReassemblyCapacity,
+    ReassemblyDrop, Released,
 };
 use crate::time::Duration;
+use crate::wire::icmpv4::{TimeExceeded, Unreachable};
 use crate::wire::{Ipv4Error, Ipv4Header, Ipv4Packet, Protocol, ipv4};
 
 crate::drop_reasons! {
@@ -342,7 +345,10 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             Protocol::TCP => self.tcp.push(mbuf, app, cx),
             Protocol::ICMP => self.icmp.push(mbuf, app, cx),
             Protocol::IGMP => self.igmp.push(mbuf, app, cx),
-            _ => discard(mbuf, &mut self.drops, Ipv4Drop::UnknownProtocol),
+            _ => {
+                tell_sender(FlowErrorKind::Unreachable(Unreachable::Protocol), &mbuf, mbuf.l3_len(), cx);
+                discard(mbuf, &mut self.drops, Ipv4Drop::UnknownProtocol);
+            }
         }
     }
 }
@@ -367,9 +373,14 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
 
     #[inline]
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
-        let drops = &mut self.drops;
-        let mut release = |released: Released<Mbuf>| discard(released.handle, drops, released.reason.into());
-        if self.reassembly.tick(cx.now, &mut release) > 0 {
+        let (drops, now) = (&mut self.drops, cx.now);
+        let mut release = |released: Released<Mbuf>| {
+            if released.reason == ReassemblyDrop::Timeout {
+                tell_reassembly_timeout(&released.handle, cx);
+            }
+            discard(released.handle, drops, released.reason.into());
+        };
+        if self.reassembly.tick(now, &mut release) > 0 {
             self.fragments_held.set(self.reassembly.held() as u64);
         }
         self.udp.tick(app, cx);
@@ -390,6 +401,11 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
             self.tcp.outline(outline);
         });
     }
+}
+
+/// Tells the sender of a fragment that the rest did not come; only of the first one (RFC 1122 3.3.2).
+fn tell_reassembly_timeout(fragment: &Mbuf, cx: &mut Cx<'_>) {
+    tell_sender(FlowErrorKind::TimeExceeded(TimeExceeded::Reassembly), fragment, fragment.l3_len(), cx);
 }
 
 /// Whether a whole header of version 4 without options is there.

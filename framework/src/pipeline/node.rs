@@ -18,7 +18,7 @@ pub struct Cx<'a> {
     pub host: &'a mut Host,
     /// Who receives which datagrams: apps bind, join and leave here, also while it runs.
     pub sockets: &'a mut UdpSockets,
-    /// Counters of what is sent.
+    /// The way out: what everybody who sends shares.
     pub egress: &'a mut Egress,
     /// Where frames leave. The `dyn` is paid per frame sent; the receive path has none.
     pub tx: &'a mut dyn TxQueue,

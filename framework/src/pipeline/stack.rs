@@ -1,11 +1,16 @@
-//! The usual tree, ready made: Ethernet, IPv4 and UDP, with everything else counted and let go. An application that
-//! wants other branches builds its own in the same few lines.
+//! The usual trees, ready made: [`udp_stack`] takes datagrams and counts everything else; [`host_stack`] is a host of its
+//! own, with ARP, ICMP and IGMP. An application that wants other branches builds its own in the same few lines.
 
+use super::arp::{Arp, ArpConfig};
+use super::either::Either;
 use super::ethernet::{Ethernet, Vlans};
+use super::icmp::{Icmp, IcmpConfig};
+use super::igmp::{Igmp, IgmpConfig};
 use super::ipv4::{Ipv4, Ipv4Config, Ipv4Successors};
 use super::udp::{Udp, UdpConfig};
 use super::unhandled::Unhandled;
 use crate::counters::Scope;
+use crate::proto::{HashSeed, Host};
 use crate::wire::MacAddr;
 
 /// Datagrams in, nothing else.
@@ -34,4 +39,55 @@ pub fn udp_stack(config: StackConfig, scope: &Scope) -> UdpStack {
     };
     let ipv4 = Ipv4::new(config.ipv4, next, scope);
     Ethernet::new(config.station, config.vlans, ipv4, Unhandled::new("arp", scope), scope)
+}
+
+/// A host: datagrams in, ARP and ICMP answered, groups reported.
+pub type HostStack = Ethernet<Ipv4<Udp, Icmp, Either<Igmp, Unhandled>, Unhandled>, Arp>;
+
+/// What the nodes of a [`HostStack`] need to know. What the host sends by itself is in
+/// [`EgressConfig`](super::EgressConfig).
+#[derive(Clone, Copy, Debug)]
+pub struct HostStackConfig {
+    /// Which VLANs to take.
+    pub vlans: Vlans,
+    /// The IPv4 node.
+    pub ipv4: Ipv4Config,
+    /// The UDP node.
+    pub udp: UdpConfig,
+    /// The ICMP node.
+    pub icmp: IcmpConfig,
+    /// The ARP node.
+    pub arp: ArpConfig,
+    /// The IGMP node; None where the kernel holds the memberships, or the network floods.
+    pub igmp: Option<IgmpConfig>,
+}
+
+impl HostStackConfig {
+    /// As the RFCs say, on untagged frames.
+    pub fn new(seed: HashSeed) -> Self {
+        Self {
+            vlans: Vlans::Untagged,
+            ipv4: Ipv4Config::new(seed),
+            udp: UdpConfig::default(),
+            icmp: IcmpConfig::default(),
+            arp: ArpConfig::new(seed),
+            igmp: Some(IgmpConfig::new(seed)),
+        }
+    }
+}
+
+/// Builds the tree for `host`, whose station alone is taken; the nodes' counters go below `scope`. Behind an interface
+/// that is the kernel's too, ARP and ICMP get nothing to do: the rules leave both to the kernel.
+pub fn host_stack(config: HostStackConfig, host: &Host, scope: &Scope) -> HostStack {
+    let next = Ipv4Successors {
+        udp: Udp::new(config.udp, scope),
+        icmp: Icmp::new(config.icmp, scope),
+        igmp: match config.igmp {
+            Some(igmp) => Either::Left(Igmp::new(igmp, host, scope)),
+            None => Either::Right(Unhandled::new("igmp", scope)),
+        },
+        tcp: Unhandled::new("tcp", scope),
+    };
+    let ipv4 = Ipv4::new(config.ipv4, next, scope);
+    Ethernet::new(Some(host.mac()), config.vlans, ipv4, Arp::new(config.arp, scope), scope)
 }

@@ -136,7 +136,7 @@ fn bench_with(station: Option<MacAddr>, vlans: Vlans, udp: UdpConfig) -> Bench {
         app: Recorder::default(),
         host: host(),
         sockets: UdpSockets::new(SocketCapacity::default(), seed),
-        egress: Egress::new(&scope),
+        egress: Egress::new(EgressConfig::quiet(seed), &scope),
         outbox: Outbox { frames: Vec::new(), offloads: Vec::new(), room: 64 },
         now: Instant::from_nanos(1_000),
         pushed: 0,
@@ -180,7 +180,7 @@ impl Bench {
 
     /// The frames that a send to `remote` puts on the wire.
     fn sent(&mut self, remote: SocketAddrV4, options: &UdpOptions, payload: &[u8]) -> Vec<Vec<u8>> {
-        let flow = self.flow(remote, options);
+        let mut flow = self.flow(remote, options);
         self.cx(|_, _, cx| flow.send(payload, cx)).unwrap();
         self.take_frames()
     }
@@ -514,7 +514,7 @@ fn held_datagram_of_several_buffers_keeps_all_of_them() {
 #[test]
 fn datagram_is_sent_whole_or_not_at_all() {
     let mut bench = bench();
-    let flow = bench.flow(group(9_000), &UdpOptions::default());
+    let mut flow = bench.flow(group(9_000), &UdpOptions::default());
     bench.outbox.room = 2;
     let sent = bench.cx(|_, _, cx| flow.send(&[0; 4_000], cx));
     assert_eq!((sent, bench.outbox.frames.len()), (Err(SendError::RingFull), 0));
@@ -524,7 +524,7 @@ fn datagram_is_sent_whole_or_not_at_all() {
     assert_eq!((sent, bench.outbox.frames.len()), (Err(SendError::PoolEmpty), 0));
     hoard.into_iter().for_each(Mbuf::free);
     assert_eq!(bench.cx(|_, _, cx| flow.send(&[0; 65_508], cx)), Err(SendError::TooLong));
-    let rigid = bench.flow(group(9_000), &UdpOptions { dont_fragment: true, ..Default::default() });
+    let mut rigid = bench.flow(group(9_000), &UdpOptions { dont_fragment: true, ..Default::default() });
     assert_eq!(bench.cx(|_, _, cx| rigid.send(&[0; 1_473], cx)), Err(SendError::DontFragment { mtu: 1_500 }));
     for reason in ["ring_full", "pool_empty", "too_long", "dont_fragment"] {
         assert_eq!(bench.count(&format!("egress/drop/{reason}")), 1, "{reason}");
@@ -534,7 +534,7 @@ fn datagram_is_sent_whole_or_not_at_all() {
 #[test]
 fn mbuf_that_cannot_be_sent_comes_back_as_it_was() {
     let mut bench = bench();
-    let flow = bench.flow(group(9_000), &UdpOptions::default());
+    let mut flow = bench.flow(group(9_000), &UdpOptions::default());
     bench.outbox.room = 0;
     for hold in [false, true] {
         let mbuf = bench.pool.alloc_copy(b"order").unwrap();
@@ -551,7 +551,7 @@ fn mbuf_that_cannot_be_sent_comes_back_as_it_was() {
 fn held_payload_is_sent_behind_a_header_of_its_own() {
     let mut bench = bench();
     bench.sockets.join(ANNE, Group::new(GROUP, 9_000)).unwrap();
-    let flow = bench.flow(group(9_000), &UdpOptions::default());
+    let mut flow = bench.flow(group(9_000), &UdpOptions::default());
     let mbuf = bench.pool.alloc_copy(b"kept until acknowledged").unwrap();
     let held = mbuf.hold();
     bench.cx(|_, _, cx| flow.send_mbuf(mbuf, cx)).unwrap();
@@ -691,7 +691,7 @@ fn loopback_as_source_is_a_martian() {
 fn offloaded_frame_says_where_its_headers_are() {
     let mut bench = bench();
     let offload = UdpOptions { checksum: Checksum::Offload, ..Default::default() };
-    let flow = bench.flow(group(9_000), &offload);
+    let mut flow = bench.flow(group(9_000), &offload);
     bench.cx(|_, _, cx| flow.send(b"tick", cx)).unwrap();
     assert_eq!((bench.outbox.frames[0].l2_len(), bench.outbox.frames[0].l3_len()), (14, 20));
     bench.take_frames();
@@ -712,7 +712,7 @@ fn frame_in_a_view_is_a_frame_like_another() {
 #[test]
 fn held_chain_that_was_sent_is_whole() {
     let mut bench = bench();
-    let flow = bench.flow(group(9_000), &UdpOptions::default());
+    let mut flow = bench.flow(group(9_000), &UdpOptions::default());
     let mbuf = chained(&bench.pool, &[7; 300], 100);
     let held = mbuf.hold();
     bench.cx(|_, _, cx| flow.send_mbuf(mbuf, cx)).unwrap();

@@ -6,6 +6,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use zerocopy::FromBytes;
 
 use super::datagram::Datagram;
+use super::icmp_error::tell_port_unreachable;
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
 use crate::counters::{Counter, Drops, Scope, Unit};
@@ -210,7 +211,7 @@ impl Udp {
                     true => deliver_each(mbuf.lend(), payload, app, cx),
                     false => Err(UdpDrop::BadChecksum),
                 };
-                self.end(mbuf, passed.payload_len, delivered);
+                self.end_shared(mbuf, passed.payload_len, delivered, cx);
             }
             Err(reason) => discard(mbuf, &mut self.drops, reason),
         }
@@ -222,6 +223,14 @@ impl Udp {
     fn push_shared<A: UdpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         let payload_len = mbuf.len();
         let delivered = deliver_each(mbuf.lend(), mbuf.bytes(), app, cx);
+        self.end_shared(mbuf, payload_len, delivered, cx);
+    }
+
+    /// As [`end`](Self::end), and tells the sender where nobody listens.
+    fn end_shared(&mut self, mbuf: Mbuf, payload_len: usize, delivered: Result<u64, UdpDrop>, cx: &mut Cx<'_>) {
+        if delivered == Err(UdpDrop::NoConsumer) {
+            tell_port_unreachable(&mbuf, cx);
+        }
         self.end(mbuf, payload_len, delivered);
     }
 

@@ -97,6 +97,11 @@ pub enum HostEvent {
     Mtu(usize),
     /// Our MAC address changed.
     Mac(MacAddr),
+    /// The link came up, or went down.
+    Link {
+        /// Whether frames can leave and arrive.
+        is_up: bool,
+    },
 }
 
 /// Why an event was not taken. Nothing has changed then.
@@ -187,6 +192,7 @@ pub struct Host {
     /// Longest prefix first, then the smallest metric: the first that contains a destination is its route.
     routes: Vec<Route>,
     neighbours: Table<u64, Neighbour>,
+    is_up: bool,
     changes: u64,
 }
 
@@ -198,7 +204,7 @@ struct Neighbour {
 }
 
 impl Host {
-    /// An interface without addresses. Takes all memory (see [`HostConfig::bytes`]).
+    /// An interface without addresses, with its link up. Takes all memory (see [`HostConfig::bytes`]).
     pub fn new(config: HostConfig, seed: HashSeed) -> Result<Self, HostError> {
         check_station(config.mac)?;
         check_mtu(config.mtu)?;
@@ -207,6 +213,7 @@ impl Host {
             addresses: Vec::with_capacity(config.addresses_max),
             routes: Vec::with_capacity(config.routes_max),
             neighbours: Table::new(config.neighbours_max, seed),
+            is_up: true,
             changes: 0,
         })
     }
@@ -277,6 +284,7 @@ impl Host {
                 check_station(mac)?;
                 self.config.mac = mac;
             }
+            HostEvent::Link { is_up } => self.is_up = is_up,
         }
         self.changes += 1;
         Ok(())
@@ -306,6 +314,11 @@ impl Host {
     /// The tags of our frames.
     pub fn vlan(&self) -> VlanTags {
         self.config.vlan
+    }
+
+    /// Whether the link is up; true until somebody says otherwise.
+    pub fn is_up(&self) -> bool {
+        self.is_up
     }
 
     /// Bytes of the largest IP packet.

@@ -32,7 +32,7 @@ pub use icmp::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowError, FlowErrorKind, O
 pub use ids::{ConsumerId, FilterId, InterfaceId};
 pub use membership::{Announcement, Reporter, ReporterConfig, ReporterError};
 pub use neighbor::{
-    ArpSend, Heard, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours, NotLearned,
+    ArpSend, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours, NotLearned,
 };
 pub use path_mtu::{PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus};
 pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};

@@ -57,10 +57,24 @@ pub struct NeighbourConfig {
     pub retry: Duration,
     /// Questions before a neighbour is given up.
     pub tries: u32,
+    /// Who learns the answers.
+    pub learn_from: LearnFrom,
+}
+
+/// Who learns the answers to our questions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LearnFrom {
+    /// We do, out of the ARP packets that we [hear](Neighbours::hear), and tell the host.
+    #[default]
+    Arp,
+    /// Somebody else does and tells the host, which is [followed](Neighbours::follow): the kernel, where the interface
+    /// is the kernel's. What is to be sent is then a question to the kernel, to which it owes no answer, and a
+    /// neighbour is never taken back from the host.
+    Host,
 }
 
 impl Default for NeighbourConfig {
-    /// 64 neighbours, of them 16 strangers, 64 waiting packets and 8 of one neighbour; 30 s, 1 s and 3 tries.
+    /// 64 neighbours, of them 16 strangers, 64 waiting packets and 8 of one neighbour; 30 s, 1 s and 3 tries; ARP.
     fn default() -> Self {
         Self {
             neighbours_max: 64,
@@ -70,6 +84,7 @@ impl Default for NeighbourConfig {
             reachable: Duration::from_secs(30),
             retry: Duration::from_secs(1),
             tries: 3,
+            learn_from: LearnFrom::Arp,
         }
     }
 }
@@ -231,6 +246,19 @@ impl<H> Neighbours<H> {
         }
     }
 
+    /// The host has changed: hands over what waits for neighbours that it knows by now, whoever told it. A walk over
+    /// all neighbours, 2 ns each.
+    pub fn follow(&mut self, host: &Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+        for idx in 0..self.config.neighbours_max as u32 {
+            let Some(entry) = self.entries.get(idx).filter(|entry| matches!(entry.state, State::Asking(_))) else {
+                continue;
+            };
+            if let Resolution::Station { mac, .. } = host.resolve(entry.address, now) {
+                self.settle(idx, mac, now, act);
+            }
+        }
+    }
+
     /// Asks again, checks what gets old, gives up. One compare as long as nothing is due; else at most
     /// [`SWEPT_PER_TICK_MAX`] neighbours.
     #[inline]
@@ -269,6 +297,10 @@ impl<H> Neighbours<H> {
     ) -> Option<u32> {
         if let Some(idx) = self.find(wish.next_hop) {
             self.strangers -= usize::from(core::mem::take(&mut self.entries[idx].stranger));
+            if self.is_lost(idx, host, now) {
+                self.entries[idx].state = State::Asking(0);
+                self.ask_again(idx, host, now, act);
+            }
             return Some(idx);
         }
         if self.entries.free_count() == 0 {
@@ -289,6 +321,23 @@ impl<H> Neighbours<H> {
         let idx = self.insert(entry)?;
         self.ask_again(idx, host, now, act);
         Some(idx)
+    }
+
+    /// Whether who told the host of a neighbour has taken it back.
+    fn is_lost(&self, idx: u32, host: &Host, now: Instant) -> bool {
+        let entry = &self.entries[idx];
+        let is_settled = self.config.learn_from == LearnFrom::Host && entry.state == State::Reachable;
+        is_settled && !matches!(host.resolve(entry.address, now), Resolution::Station { .. })
+    }
+
+    /// The host knows a neighbour that we ask for: what waits goes, and we ask again when it may have got old.
+    fn settle(&mut self, idx: u32, mac: MacAddr, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+        let entry = &mut self.entries[idx];
+        (entry.mac, entry.changed, entry.state) = (mac, now, State::Reachable);
+        self.set_deadline(idx, now + self.config.reachable);
+        while let Some(handle) = self.take_first(idx) {
+            act(NeighbourAction::Resolved { handle, mac });
+        }
     }
 
     fn insert(&mut self, entry: Entry) -> Option<u32> {
@@ -460,7 +509,7 @@ impl<H> Neighbours<H> {
         let Some(entry) = self.entries.remove(idx) else { return };
         self.by_address.remove(key(entry.address));
         self.strangers -= usize::from(entry.stranger);
-        if !matches!(entry.state, State::Asking(_)) {
+        if !matches!(entry.state, State::Asking(_)) && self.config.learn_from == LearnFrom::Arp {
             disbelieve(entry.address, host);
         }
     }
@@ -488,6 +537,7 @@ impl<H> Neighbours<H> {
         let tries_max = self.config.tries;
         let entry = &mut self.entries[idx];
         match entry.state {
+            State::Reachable if self.config.learn_from == LearnFrom::Host => return self.renew(idx, host, now, act),
             State::Reachable if entry.stranger => return self.remove(idx, NeighbourDrop::Unreachable, host, act),
             State::Reachable => entry.state = State::Probing(0),
             State::Asking(tries) | State::Probing(tries) if tries < tries_max => (),
@@ -499,6 +549,16 @@ impl<H> Neighbours<H> {
             }
         }
         self.ask_again(idx, host, now, act);
+    }
+
+    /// A neighbour that the host was told of by others is in use still: they are reminded to check it. Where they have
+    /// taken it back, it is asked for.
+    fn renew(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+        self.entries[idx].state = State::Asking(0);
+        self.ask_again(idx, host, now, act);
+        if let Resolution::Station { mac, .. } = host.resolve(self.entries[idx].address, now) {
+            self.settle(idx, mac, now, act);
+        }
     }
 }
 

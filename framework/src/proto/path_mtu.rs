@@ -79,8 +79,14 @@ impl PathMtus {
     /// Bytes of the largest packet to a destination, where somebody told. One probe of a table.
     #[inline]
     pub fn get(&self, destination: Ipv4Addr, now: Instant) -> Option<usize> {
+        self.lookup(destination, now).map(|(mtu, _)| mtu)
+    }
+
+    /// As [`get`](Self::get), and until when that is believed.
+    #[inline]
+    pub fn lookup(&self, destination: Ipv4Addr, now: Instant) -> Option<(usize, Instant)> {
         let path = &self.paths[*self.by_destination.get(key(destination))? as usize];
-        (now < path.until).then_some(usize::from(path.mtu))
+        (now < path.until).then_some((usize::from(path.mtu), path.until))
     }
 
     /// Takes a claim and says which MTU holds now. A walk over all paths where there is no room.

@@ -5,7 +5,7 @@
 use crate::counters::{Counter, Gauge, Histogram, Scope, Unit};
 use crate::device::{RxQueue, RxState, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
-use crate::pipeline::{App, Cx, Egress, Node};
+use crate::pipeline::{App, Cx, Egress, EgressConfig, Node};
 use crate::proto::{Host, UdpSockets};
 use crate::time::{Clock, Instant};
 
@@ -28,6 +28,8 @@ pub struct Parts<Rx, Tx, N, A> {
     pub host: Host,
     /// Who receives which datagrams.
     pub sockets: UdpSockets,
+    /// What the way out does beyond sending.
+    pub egress: EgressConfig,
     /// Frames that are received in one turn at most, 1 to [`BURST_MAX`]. 32 lets the doorbell and the refill be
     /// shared; more makes the first frame of a burst wait longer for its answer to leave.
     pub burst_len: usize,
@@ -108,7 +110,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
                 tx: parts.tx,
                 host: parts.host,
                 sockets: parts.sockets,
-                egress: Egress::new(scope),
+                egress: Egress::new(parts.egress, scope),
                 pool: parts.pool,
             },
             follower: None,
@@ -186,6 +188,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             follower.catch_up(&mut self.tools.host);
         }
         let mut cx = self.tools.cx(now);
+        // What waited for a neighbour goes before what is sent now.
+        Egress::tick(&mut cx);
         self.pipeline.tick(&mut self.app, &mut cx);
         self.app.tick(&mut cx);
     }
@@ -243,9 +247,10 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         &mut self.tools.tx
     }
 
-    /// Packets that are neither delivered nor dropped yet: they wait in the pipeline for something.
+    /// Packets that are neither delivered nor dropped yet: fragments that wait for the rest, and frames that wait for
+    /// their neighbour.
     pub fn kept(&self) -> usize {
-        self.pipeline.kept()
+        self.pipeline.kept() + self.tools.egress.kept()
     }
 
     /// Takes the app out, at the end.

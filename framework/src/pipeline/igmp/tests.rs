@@ -2,7 +2,9 @@ use super::*;
 use crate::counters::Block;
 use crate::mem::Pool;
 use crate::pipeline::tests::{ANNE, BERT, GROUP, OURS, Outbox, PEER, PEER_STATION, Recorder, STATION, host, patched};
-use crate::pipeline::{Egress, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpConfig, Unhandled, Vlans};
+use crate::pipeline::{
+    Egress, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpConfig, Unhandled, Vlans,
+};
 use crate::proto::{Group, HostEvent, Ipv4Prefix, SocketCapacity, UdpSockets};
 use crate::time::Duration;
 use crate::wire::igmp::{ALL_ROUTERS, IgmpSources, REPORT_V3_DESTINATION, RecordKind};
@@ -49,7 +51,7 @@ fn bench_with(config: IgmpConfig) -> Bench {
         app: Recorder::default(),
         host,
         sockets: UdpSockets::new(SocketCapacity::default(), seed),
-        egress: Egress::new(&scope),
+        egress: Egress::new(EgressConfig::quiet(seed), &scope),
         outbox: Outbox { frames: Vec::new(), offloads: Vec::new(), room: 64 },
         now: Instant::from_nanos(1_000),
         pushed: 0,

@@ -48,7 +48,11 @@ impl Follower {
         let (link, refused) = (&mut self.link, &mut self.refused);
         self.tidings.pop_each(TIDINGS_PER_TURN, |tidings| match tidings {
             Tidings::Host(event) => *refused += u64::from(host.apply(event).is_err()),
-            Tidings::Link(state) => *link = state,
+            Tidings::Link(state) => {
+                *link = state;
+                // A link needs no room.
+                let _ = host.apply(HostEvent::Link { is_up: state.up });
+            }
         })
     }
 

@@ -1,0 +1,210 @@
+//! The stations that frames go to: asks for those that are not known, and keeps what waits for the answer.
+//!
+//! A shell around [`Neighbours`], owned by [`Egress`](super::Egress), so that whoever sends reaches it. On an interface of
+//! our own the questions are ARP packets and the [`Arp`](super::Arp) node brings the answers. On one that is the
+//! kernel's the questions are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
+//! appear in the host.
+
+use arrayvec::ArrayVec;
+
+use super::answer::LINK_LEN_MAX;
+use super::node::{Cx, discard};
+use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
+use crate::device::{Offload, TxQueue};
+use crate::mem::{Mbuf, Pool};
+use crate::proto::{
+    ArpSend, HashSeed, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours,
+    NotLearned,
+};
+use crate::wire::ethernet::EthernetFields;
+use crate::wire::{ArpPacket, EtherType, EthernetHeader, VlanTags, arp};
+
+crate::drop_reasons! {
+    /// Why a datagram that waited for its neighbour was not sent.
+    pub enum WaitingDrop {
+        /// The neighbour did not answer.
+        Unreachable => "unreachable",
+        /// Newer ones wait for the same neighbour, as many as may.
+        Superseded => "superseded",
+        /// No room for another datagram or neighbour.
+        NoRoom => "no_room",
+        /// The neighbour was forgotten.
+        Forgotten => "forgotten",
+        /// The device's ring was full when the answer came.
+        RingFull => "ring_full",
+    }
+}
+
+impl From<NeighbourDrop> for WaitingDrop {
+    fn from(reason: NeighbourDrop) -> Self {
+        match reason {
+            NeighbourDrop::Unreachable => Self::Unreachable,
+            NeighbourDrop::Superseded => Self::Superseded,
+            NeighbourDrop::NoRoom => Self::NoRoom,
+            NeighbourDrop::Forgotten => Self::Forgotten,
+        }
+    }
+}
+
+/// Wishes that wait for the worker to pass them on, at the end of its turn. One more is asked again a second later.
+const WISHES_MAX: usize = 16;
+
+/// Neighbours, and frames that wait for them.
+pub(super) struct Resolver {
+    neighbours: Neighbours<Mbuf>,
+    pending_per_neighbour: usize,
+    /// What the host looked like when we last looked.
+    host_changes: u64,
+    waiting: Gauge,
+    outlet: Outlet,
+}
+
+/// What leaves.
+struct Outlet {
+    asks_by: LearnFrom,
+    wishes: ArrayVec<NeighbourWish, WISHES_MAX>,
+    questions: Counter,
+    /// Questions that found no buffer or no slot; the machine asks again.
+    unsent: Counter,
+    resolved: Counter,
+    drops: Drops<WaitingDrop>,
+}
+
+impl Resolver {
+    /// Counters in the scope `neighbours` below `scope`. Takes all memory.
+    pub(super) fn new(config: NeighbourConfig, seed: HashSeed, scope: &Scope) -> Self {
+        let scope = scope.scope("neighbours");
+        Self {
+            neighbours: Neighbours::new(config, seed),
+            pending_per_neighbour: config.pending_per_neighbour,
+            host_changes: 0,
+            waiting: scope.gauge("waiting", Unit::Packets),
+            outlet: Outlet {
+                asks_by: config.learn_from,
+                wishes: ArrayVec::new(),
+                questions: scope.counter("questions", Unit::Packets),
+                unsent: scope.counter("unsent", Unit::Packets),
+                resolved: scope.counter("resolved", Unit::Packets),
+                drops: scope.drops(),
+            },
+        }
+    }
+
+    /// Frames that wait.
+    pub(super) fn pending(&self) -> usize {
+        self.neighbours.pending()
+    }
+
+    /// Frames that may wait for one neighbour.
+    pub(super) fn pending_per_neighbour(&self) -> usize {
+        self.pending_per_neighbour
+    }
+
+    /// Neighbours that are known or asked for.
+    pub(super) fn len(&self) -> usize {
+        self.neighbours.len()
+    }
+
+    /// The next wish that is not passed on yet.
+    pub(super) fn next_wish(&mut self) -> Option<NeighbourWish> {
+        self.outlet.wishes.pop()
+    }
+}
+
+/// Keeps a frame, whose destination is still to be written, until its neighbour is known. Its front must be ours to
+/// write. What becomes of it then is counted. False where nobody here asks for neighbours: the frame is not taken.
+pub(super) fn queue(frame: Mbuf, wish: NeighbourWish, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+    let tags = cx.host.vlan();
+    let Some(resolver) = &mut cx.egress.resolver else { return Err(frame) };
+    let Resolver { neighbours, outlet, waiting, .. } = resolver;
+    let (pool, tx) = (cx.pool, &mut *cx.tx);
+    neighbours.queue(wish, frame, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx));
+    waiting.set(neighbours.pending() as u64);
+    Ok(())
+}
+
+/// Wants a neighbour to be known from now on: asks where it is not. False where there is no room, or nobody asks.
+pub(super) fn keep(wish: NeighbourWish, cx: &mut Cx<'_>) -> bool {
+    let tags = cx.host.vlan();
+    let Some(Resolver { neighbours, outlet, .. }) = &mut cx.egress.resolver else { return false };
+    let (pool, tx) = (cx.pool, &mut *cx.tx);
+    neighbours.keep(wish, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx))
+}
+
+/// Hears an ARP packet; what waited for its sender goes.
+pub(super) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> Heard {
+    let tags = cx.host.vlan();
+    let Some(resolver) = &mut cx.egress.resolver else { return Heard::Ignored(NotLearned::Unsolicited) };
+    let Resolver { neighbours, outlet, waiting, .. } = resolver;
+    let (pool, tx) = (cx.pool, &mut *cx.tx);
+    let heard = neighbours.hear(packet, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx));
+    waiting.set(neighbours.pending() as u64);
+    heard
+}
+
+/// Asks again, checks what gets old, gives up, and looks at what others told the host. Two compares where nothing is to
+/// be done.
+#[inline]
+pub(super) fn tick(cx: &mut Cx<'_>) {
+    let Some(resolver) = &mut cx.egress.resolver else { return };
+    let has_changed = resolver.host_changes != cx.host.changes();
+    resolver.host_changes = cx.host.changes();
+    if resolver.neighbours.is_empty() {
+        return;
+    }
+    let tags = cx.host.vlan();
+    let before = resolver.pending();
+    let Resolver { neighbours, outlet, .. } = resolver;
+    let (pool, tx) = (cx.pool, &mut *cx.tx);
+    let mut act = |action| outlet.perform(action, &tags, pool, tx);
+    if has_changed {
+        neighbours.follow(cx.host, cx.now, &mut act);
+    }
+    neighbours.tick(cx.host, cx.now, &mut act);
+    if resolver.pending() != before {
+        resolver.waiting.set(resolver.pending() as u64);
+    }
+}
+
+impl Outlet {
+    fn perform(&mut self, action: NeighbourAction<Mbuf>, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) {
+        match action {
+            NeighbourAction::Send(send) => self.ask(&send, tags, pool, tx),
+            NeighbourAction::Released { handle, reason } => discard(handle, &mut self.drops, reason.into()),
+            NeighbourAction::Resolved { handle: mut frame, mac } => {
+                frame.bytes_mut()[..6].copy_from_slice(&mac.0);
+                match tx.post(frame, Offload::default()) {
+                    Ok(()) => self.resolved.inc(),
+                    Err(frame) => discard(frame, &mut self.drops, WaitingDrop::RingFull),
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, send: &ArpSend, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) {
+        let is_asked = match self.asks_by {
+            LearnFrom::Arp => send_arp(send, tags, pool, tx),
+            LearnFrom::Host => {
+                let wish = NeighbourWish { next_hop: send.packet.target_ip, source: send.packet.sender_ip };
+                self.wishes.try_push(wish).is_ok()
+            }
+        };
+        if is_asked { self.questions.inc() } else { self.unsent.inc() }
+    }
+}
+
+/// Posts an ARP packet; false where there is no buffer or no slot.
+pub(super) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) -> bool {
+    let fields = EthernetFields { dst: send.to, src: send.packet.sender_mac, ethertype: EtherType::ARP };
+    let mut bytes = [0; LINK_LEN_MAX + arp::PACKET_LEN];
+    let len = EthernetHeader::new(fields).emit_tagged(tags, &mut bytes).expect("the array holds two tags");
+    let packet_len = ArpPacket::new(&send.packet).emit(&mut bytes[len..]).expect("and a packet");
+    let Some(frame) = pool.alloc_copy(&bytes[..len + packet_len]) else { return false };
+    match tx.post(frame, Offload::default()) {
+        Ok(()) => true,
+        Err(frame) => {
+            frame.free();
+            false
+        }
+    }
+}
