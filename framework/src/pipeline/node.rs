@@ -44,7 +44,8 @@ pub trait Node<A> {
 /// The application at the end of a pipeline: one value, passed down the call. The leaf nodes it uses ask for more
 /// ([`UdpApp`](super::UdpApp)).
 pub trait App {
-    /// Called once per poll, after the burst: timers, orders, housekeeping. Bounded work.
+    /// Called once per poll, after the burst: timers, orders, housekeeping. Bounded work. In a
+    /// [trunk](super::Trunk) it is called once for each VLAN as well, and `cx.host.interface()` says for which.
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }

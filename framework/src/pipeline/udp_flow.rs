@@ -157,7 +157,7 @@ impl UdpFlow {
     /// from the pool, the copy, the headers and the post: about 20 ns for 64 bytes.
     #[inline]
     pub fn send(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<Sent, SendError> {
-        self.keep_current(cx);
+        self.refresh(cx);
         if payload.len() > self.payload_len_max() {
             return self.send_fragments(payload, cx);
         }
@@ -179,16 +179,18 @@ impl UdpFlow {
     /// their own where the bytes are held by somebody. It comes back where it cannot be sent.
     #[inline]
     pub fn send_mbuf(&mut self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, (SendError, Mbuf)> {
-        self.keep_current(cx);
+        self.refresh(cx);
         if payload.len() > self.payload_len_max() {
             return Err((cx.egress.refuse(SendError::DontFragment { mtu: self.mtu }), payload));
         }
         self.send_current(payload, cx)
     }
 
-    /// Prepares the headers anew where the host or the path has changed: two loads and compares where not.
+    /// Prepares the headers anew where the host or the path has changed: two loads and compares where not. Every send
+    /// does so; by itself it is for flows that are sent on in the hands of another interface of a
+    /// [trunk](super::Trunk).
     #[inline]
-    fn keep_current(&mut self, cx: &mut Cx<'_>) {
+    pub fn refresh(&mut self, cx: &mut Cx<'_>) {
         if self.seen != changes(cx) || cx.now >= self.until {
             self.follow(cx);
         }
@@ -296,6 +298,10 @@ impl UdpFlow {
                 Ok(()) => Ok(Sent::Posted),
                 Err(frame) => Err((SendError::RingFull, frame)),
             },
+            // The way out of another interface does not know whom to ask.
+            NextHop::Asked(wish) if cx.host.interface() != self.interface => {
+                Err((SendError::NeighbourMissing(wish.next_hop), frame))
+            }
             NextHop::Asked(wish) => match resolver::queue(frame, wish, cx) {
                 Ok(()) => Ok(Sent::Waiting),
                 Err(frame) => Err((SendError::NeighbourMissing(wish.next_hop), frame)),

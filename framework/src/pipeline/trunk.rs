@@ -1,0 +1,341 @@
+//! Several VLANs on one queue: each is an interface of its own, with its host, its way out and its nodes. The trunk reads a
+//! frame's tags and gives it to the leg that they name, in a [`Cx`] that shows that leg's host.
+//!
+//! ```text
+//!            ┌─ no tag, or priority only ─▶ leg 0: Ethernet ─▶ …     10.0.0.1
+//!  frames ─▶ ├─ VLAN 20 ─────────────────▶ leg 1: Ethernet ─▶ …     10.0.20.1
+//!            └─ VLAN 5 in VLAN 100 ──────▶ leg 2: Ethernet ─▶ …     10.5.0.1
+//! ```
+//! Sockets, buffers and the device are shared: a consumer joins a group on the interface of a leg, or on whichever. An app
+//! that hears a tick on one leg may send an order by a flow of another one in the same call; the flow's headers are brought
+//! up to date where it is [refreshed](super::UdpFlow::refresh), in the `tick` of its own leg.
+
+use super::egress::Egress;
+use super::node::{App, Cx, Node, discard};
+use super::outline::Outline;
+use crate::counters::{Drops, Scope};
+use crate::mem::Mbuf;
+use crate::proto::Host;
+use crate::wire::{EthernetError, EthernetFrame, VlanTags};
+
+crate::drop_reasons! {
+    /// Why the trunk drops a frame.
+    pub enum TrunkDrop {
+        /// Fewer bytes than an Ethernet header, a tag that is cut off, or more than two tags.
+        Malformed => "malformed",
+        /// An IEEE 802.3 length where the EtherType should be: spanning tree, CDP and their like.
+        NotEthernetII => "not_ethernet_ii",
+        /// No leg has these tags.
+        UnknownVlan => "unknown_vlan",
+    }
+}
+
+/// Identifiers of two tags, the outer one first; 0 for none.
+type Vids = [u16; 2];
+
+/// One VLAN.
+pub struct Leg<N> {
+    /// Its addresses, routes and neighbours. Its tags say which frames are its own.
+    pub host: Host,
+    /// Its way out.
+    pub egress: Egress,
+    /// Its nodes, from Ethernet on. They need not look at tags again: [`Vlans::Any`](super::Vlans::Any).
+    pub nodes: N,
+}
+
+/// Gives each frame to the leg of its VLAN.
+pub struct Trunk<N> {
+    /// A short list, searched from the front: the busiest first.
+    legs: Vec<(Vids, Leg<N>)>,
+    drops: Drops<TrunkDrop>,
+}
+
+impl<N> Trunk<N> {
+    /// A trunk of `legs`, the busiest first, with counters in the scope `trunk` below `scope`. Panics where two legs have
+    /// the same tags, or the same interface number.
+    pub fn new(legs: Vec<Leg<N>>, scope: &Scope) -> Self {
+        let legs: Vec<_> = legs.into_iter().map(|leg| (vids(leg.host.vlan().as_slice().iter()), leg)).collect();
+        for (idx, (vids, leg)) in legs.iter().enumerate() {
+            let clash = legs[..idx]
+                .iter()
+                .find(|(other, before)| other == vids || before.host.interface() == leg.host.interface());
+            assert!(clash.is_none(), "each leg has tags and an interface number of its own");
+        }
+        Self { legs, drops: scope.scope("trunk").drops() }
+    }
+
+    /// A leg, by its place in the list: to apply what is learned about its host.
+    pub fn leg_mut(&mut self, idx: usize) -> Option<&mut Leg<N>> {
+        self.legs.get_mut(idx).map(|(_, leg)| leg)
+    }
+
+    /// The leg that a frame belongs to.
+    fn find(&mut self, mbuf: &Mbuf) -> Result<&mut Leg<N>, TrunkDrop> {
+        let frame = EthernetFrame::parse(mbuf.bytes()).map_err(|error| match error {
+            EthernetError::NotEthernetII => TrunkDrop::NotEthernetII,
+            EthernetError::Short | EthernetError::TagTruncated | EthernetError::TooManyTags => TrunkDrop::Malformed,
+        })?;
+        // What the NIC took off was the outer one.
+        let stripped = mbuf.vlan().map(|tci| VlanTags::single(crate::wire::VlanTag::new(tci & 0x0fff)));
+        let tags = stripped.iter().flat_map(|tags| tags.as_slice()).chain(frame.tags.as_slice());
+        let wanted = vids(tags);
+        let leg = self.legs.iter_mut().find(|(vids, _)| *vids == wanted);
+        leg.map(|(_, leg)| leg).ok_or(TrunkDrop::UnknownVlan)
+    }
+}
+
+/// The identifiers of tags; those of 0 carry a priority and name no VLAN (IEEE 802.1Q 9.6).
+fn vids<'a>(tags: impl Iterator<Item = &'a crate::wire::VlanTag>) -> Vids {
+    let mut vids = tags.map(|tag| tag.vid()).filter(|vid| *vid != 0);
+    [vids.next().unwrap_or(0), vids.next().unwrap_or(0)]
+}
+
+impl<N> Leg<N> {
+    /// What a leg's nodes may touch: its own host and way out, and everything else of the worker's.
+    fn with<A>(&mut self, app: &mut A, cx: &mut Cx<'_>, act: impl FnOnce(&mut N, &mut A, &mut Cx<'_>)) {
+        let mut cx = Cx {
+            now: cx.now,
+            pool: cx.pool,
+            host: &mut self.host,
+            sockets: cx.sockets,
+            egress: &mut self.egress,
+            tx: cx.tx,
+        };
+        act(&mut self.nodes, app, &mut cx);
+    }
+}
+
+impl<A: App, N: Node<A>> Node<A> for Trunk<N> {
+    fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        match self.find(&mbuf) {
+            Ok(leg) => leg.with(app, cx, |nodes, app, cx| nodes.push(mbuf, app, cx)),
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    /// The app's `tick` is called for each leg as well: there it acts on that interface.
+    #[inline]
+    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
+        for (_, leg) in &mut self.legs {
+            leg.with(app, cx, |nodes, app, cx| {
+                Egress::tick(cx);
+                nodes.tick(app, cx);
+                app.tick(cx);
+            });
+        }
+    }
+
+    fn kept(&self) -> usize {
+        self.legs.iter().map(|(_, leg)| leg.nodes.kept() + leg.egress.kept()).sum()
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        outline.node("trunk", format!("{} VLANs", self.legs.len()), |outline| {
+            self.legs.iter().for_each(|(_, leg)| leg.nodes.outline(outline));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{Ipv4Addr, SocketAddrV4};
+
+    use super::*;
+    use crate::counters::Block;
+    use crate::mem::Pool;
+    use crate::pipeline::tests::{ANNE, Outbox};
+    use crate::pipeline::*;
+    use crate::proto::{Group, HashSeed, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
+    use crate::time::Instant;
+    use crate::wire::{EtherType, MacAddr, VlanTag};
+
+    const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
+
+    /// Sends what it hears on, by a flow of another leg; says where it heard it.
+    #[derive(Default)]
+    struct Relay {
+        heard: Vec<(InterfaceId, Vec<u8>)>,
+        onward: Option<UdpFlow>,
+    }
+
+    impl App for Relay {
+        fn tick(&mut self, cx: &mut Cx<'_>) {
+            self.onward.iter_mut().for_each(|flow| flow.refresh(cx));
+        }
+    }
+
+    impl IcmpApp for Relay {}
+
+    impl UdpApp for Relay {
+        fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+            self.heard.push((datagram.interface, datagram.payload.to_vec()));
+            if let Some(flow) = &mut self.onward {
+                flow.send(datagram.payload, cx).unwrap();
+            }
+        }
+    }
+
+    struct Rig {
+        trunk: Trunk<HostStack>,
+        app: Relay,
+        host: Host,
+        egress: Egress,
+        sockets: UdpSockets,
+        outbox: Outbox,
+        pool: Pool,
+        block: Block,
+    }
+
+    fn tags(vids: &[u16]) -> VlanTags {
+        match vids {
+            [] => VlanTags::NONE,
+            [vid] => VlanTags::single(VlanTag::new(*vid)),
+            [outer, inner, ..] => VlanTags::double([VlanTag::from_tci(EtherType::QINQ, *outer), VlanTag::new(*inner)]),
+        }
+    }
+
+    fn host(interface: u16, vlan: VlanTags) -> Host {
+        let config = HostConfig {
+            interface: InterfaceId(interface.into()),
+            mac: STATION,
+            vlan,
+            mtu: 1_500,
+            addresses_max: 1,
+            routes_max: 1,
+            neighbours_max: 2,
+        };
+        let mut host = Host::new(config, HashSeed::new(1, 2)).unwrap();
+        let address = Ipv4Prefix::new([10, 0, interface as u8, 1].into(), 24).unwrap();
+        host.apply(HostEvent::AddressAdded(address)).unwrap();
+        host
+    }
+
+    fn rig() -> Rig {
+        let seed = HashSeed::new(3, 4);
+        let block = Block::heap();
+        let scope = block.scope("worker0");
+        let legs = [vec![], vec![20], vec![100, 5]].into_iter().zip(0u16..).map(|(vids, interface)| {
+            let scope = block.scope(&format!("vlan{interface}"));
+            let host = host(interface, tags(&vids));
+            let config = HostStackConfig { vlans: Vlans::Any, igmp: None, ..HostStackConfig::new(seed) };
+            Leg {
+                nodes: host_stack(config, &host, &scope),
+                egress: Egress::new(EgressConfig::host(seed), &scope),
+                host,
+            }
+        });
+        Rig {
+            trunk: Trunk::new(legs.collect(), &scope),
+            app: Relay::default(),
+            host: host(99, VlanTags::NONE),
+            egress: Egress::new(EgressConfig::quiet(seed), &scope),
+            sockets: UdpSockets::new(SocketCapacity::default(), seed),
+            outbox: Outbox { frames: Vec::new(), offloads: Vec::new(), room: 64 },
+            pool: Pool::heap(32).unwrap(),
+            block,
+        }
+    }
+
+    impl Rig {
+        fn cx<T>(&mut self, act: impl FnOnce(&mut Trunk<HostStack>, &mut Relay, &mut Cx<'_>) -> T) -> T {
+            let mut cx = Cx {
+                now: Instant::from_nanos(1),
+                pool: &self.pool,
+                host: &mut self.host,
+                sockets: &mut self.sockets,
+                egress: &mut self.egress,
+                tx: &mut self.outbox,
+            };
+            act(&mut self.trunk, &mut self.app, &mut cx)
+        }
+
+        /// A datagram to the group in frames with these tags.
+        fn hear(&mut self, vids: &[u16]) {
+            let options = UdpOptions::default();
+            let mut peer = host(7, tags(vids));
+            let sent = self.cx(|_, _, cx| {
+                let mut cx = Cx {
+                    host: &mut peer,
+                    now: cx.now,
+                    pool: cx.pool,
+                    sockets: cx.sockets,
+                    egress: cx.egress,
+                    tx: cx.tx,
+                };
+                send_to(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 1), GROUP, &options, b"tick", &mut cx)
+            });
+            sent.unwrap();
+            let frame = self.outbox.frames.pop().unwrap();
+            self.cx(|trunk, app, cx| trunk.push(frame, app, cx));
+        }
+
+        fn sent(&mut self) -> Vec<Vec<u8>> {
+            self.outbox.frames.drain(..).map(|mbuf| (mbuf.bytes().to_vec(), mbuf.free()).0).collect()
+        }
+    }
+
+    #[test]
+    fn frames_reach_the_interface_of_their_tags_and_no_other() {
+        let mut rig = rig();
+        rig.sockets.join(ANNE, Group::new(*GROUP.ip(), GROUP.port())).unwrap();
+        for vids in [&[][..], &[0], &[20], &[100, 5], &[0, 20]] {
+            rig.hear(vids);
+        }
+        let heard: Vec<_> = rig.app.heard.iter().map(|(interface, _)| interface.0).collect();
+        assert_eq!(heard, [0, 0, 1, 2, 1]);
+        for vids in [&[21][..], &[5, 100], &[100], &[5]] {
+            rig.hear(vids);
+        }
+        let dropped = rig.block.snapshot().count("worker0/trunk/drop/unknown_vlan");
+        assert_eq!((rig.app.heard.len(), dropped, rig.pool.unnamed()), (5, Some(4), 0));
+    }
+
+    #[test]
+    fn membership_of_one_vlan_hears_nothing_of_another() {
+        let mut rig = rig();
+        let group = Group { interface: InterfaceId(1), ..Group::new(*GROUP.ip(), GROUP.port()) };
+        rig.sockets.join(ANNE, group).unwrap();
+        rig.hear(&[20]);
+        rig.hear(&[]);
+        assert_eq!(rig.app.heard.len(), 1);
+    }
+
+    #[test]
+    fn tick_of_one_vlan_sends_an_order_on_another_in_the_same_call() {
+        let mut rig = rig();
+        rig.sockets.join(ANNE, Group::new(*GROUP.ip(), GROUP.port())).unwrap();
+        let broker = SocketAddrV4::new([10, 0, 1, 9].into(), 7);
+        let mac = MacAddr([2, 0, 0, 0, 0, 9]);
+        let leg = rig.trunk.leg_mut(1).unwrap();
+        leg.host.apply(HostEvent::NeighbourSet { address: *broker.ip(), mac }).unwrap();
+        rig.cx(|trunk, app, cx| {
+            trunk.leg_mut(1).unwrap().with(app, cx, |_, app, cx| {
+                let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000);
+                app.onward = Some(UdpFlow::connect(any, broker, &UdpOptions::default(), cx).unwrap());
+            });
+        });
+        rig.hear(&[100, 5]);
+        let frames = rig.sent();
+        let frame = EthernetFrame::parse(&frames[0]).unwrap();
+        assert_eq!((frames.len(), frame.header.dst(), frame.tags), (1, mac, tags(&[20])));
+
+        // Its neighbour moves: the flow follows in the tick of its own leg.
+        let moved = MacAddr([2, 0, 0, 0, 0, 10]);
+        let leg = rig.trunk.leg_mut(1).unwrap();
+        leg.host.apply(HostEvent::NeighbourSet { address: *broker.ip(), mac: moved }).unwrap();
+        rig.cx(|trunk, app, cx| trunk.tick(app, cx));
+        rig.hear(&[]);
+        assert_eq!(EthernetFrame::parse(&rig.sent()[0]).unwrap().header.dst(), moved);
+    }
+
+    #[test]
+    fn malformed_frames_are_named_drops() {
+        let mut rig = rig();
+        for bytes in [&[0; 13][..], &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x81, 0, 0, 20]] {
+            let mbuf = rig.pool.alloc_copy(bytes).unwrap();
+            rig.cx(|trunk, app, cx| trunk.push(mbuf, app, cx));
+        }
+        assert_eq!(rig.block.snapshot().count("worker0/trunk/drop/malformed"), Some(2));
+    }
+}
