@@ -14,6 +14,7 @@
 //! a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home. [`conformance`] checks it.
 
 pub mod af_xdp;
+pub mod bond;
 pub mod capture;
 pub mod conformance;
 pub mod fault;

@@ -1,0 +1,134 @@
+//! Bonds of memory links.
+
+use super::*;
+use crate::counters::Block;
+use crate::device::conformance::{Link, Rig, assert_conforms};
+use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
+use crate::device::steering::Rule;
+use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
+use crate::mem::{Burst, Pool};
+use crate::time::Instant;
+
+const SLOTS: u32 = 64;
+
+/// Two bonds, whose legs are connected each with its like.
+struct Wire {
+    pool: Pool,
+    block: Block,
+    near: (BondRx<MemoryRx>, BondTx<MemoryTx>),
+    far: (BondRx<MemoryRx>, BondTx<MemoryTx>),
+    near_leg: ActiveLeg,
+    far_leg: ActiveLeg,
+}
+
+fn devices() -> (BondDevice<MemoryDevice>, BondDevice<MemoryDevice>) {
+    let wire = || pair("wire", MemoryConfig { slots: SLOTS, ..MemoryConfig::default() });
+    let (near, far) = [wire(), wire()].into_iter().unzip();
+    (BondDevice::new("near", near).unwrap(), BondDevice::new("far", far).unwrap())
+}
+
+fn wire(buffers: usize) -> Wire {
+    let (pool, block) = (Pool::heap(buffers).unwrap(), Block::heap());
+    let (mut near, mut far) = devices();
+    let open = |device: &mut BondDevice<MemoryDevice>, scope| {
+        device.take_queue(0).unwrap().open(&pool, &block.scope(scope)).unwrap()
+    };
+    let (near_leg, far_leg) = (near.active_leg(), far.active_leg());
+    let (near, far) = (open(&mut near, "near"), open(&mut far, "far"));
+    Wire { pool, block, near, far, near_leg, far_leg }
+}
+
+impl Wire {
+    fn send(&mut self, byte: u8) {
+        let mbuf = self.pool.alloc_copy(&[byte; 60]).unwrap();
+        self.near.1.post(mbuf, Offload::default()).map_err(drop).unwrap();
+        self.near.1.ring_doorbell(Instant::ZERO);
+    }
+
+    fn receive(&mut self) -> Vec<u8> {
+        let mut burst = Burst::new();
+        self.far.0.receive(&mut burst, 32, &self.pool, Instant::ZERO);
+        self.near.1.reap();
+        burst.drain(..).map(|mbuf| (mbuf.bytes()[0], mbuf.free()).0).collect()
+    }
+
+    fn standby_drops(&self) -> u64 {
+        self.block.snapshot().count("far/bond/drop/standby_leg").unwrap()
+    }
+}
+
+#[test]
+fn frames_of_the_standby_leg_are_dropped_by_name() {
+    let mut wire = wire(64);
+    wire.send(1);
+    wire.near_leg.set(1);
+    wire.send(2);
+    assert_eq!((wire.receive(), wire.standby_drops()), (vec![1], 1));
+    wire.far_leg.set(1);
+    wire.send(3);
+    assert_eq!((wire.receive(), wire.standby_drops()), (vec![3], 1));
+    assert_eq!(wire.block.snapshot().count("far/bond/changes"), Some(1));
+    assert_eq!((wire.pool.in_use(), wire.pool.unnamed()), (0, 0));
+}
+
+#[test]
+fn without_an_active_leg_nothing_is_sent_and_nothing_received() {
+    let mut wire = wire(64);
+    wire.send(1);
+    [&wire.near_leg, &wire.far_leg].into_iter().for_each(|leg| leg.set(usize::MAX));
+    let mbuf = wire.pool.alloc_copy(&[2; 60]).unwrap();
+    wire.near.1.post(mbuf, Offload::default()).unwrap_err().free();
+    assert_eq!((wire.near.1.room(), wire.receive(), wire.standby_drops()), (0, vec![], 1));
+}
+
+#[test]
+fn bond_without_legs_is_refused() {
+    assert!(BondDevice::<MemoryDevice>::new("bond0", Vec::new()).is_err());
+}
+
+#[test]
+fn rule_that_a_leg_refuses_is_on_none() {
+    let (mut near, _far) = devices();
+    let is_refused = near.steer(&Rule::ALL, 7).is_err();
+    assert!(is_refused && near.unsteer(crate::device::steering::RuleId(0)).is_err());
+}
+
+struct Bonded;
+
+impl Rig for Bonded {
+    fn link(&mut self, buffers: usize) -> Link {
+        let block = Block::heap();
+        let (mut near, mut far) = devices();
+        let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
+        let (near_rx, tx) = near.take_queue(0).unwrap().open(&tx_pool, &block.scope("near")).unwrap();
+        let (rx, far_tx) = far.take_queue(0).unwrap().open(&rx_pool, &block.scope("far")).unwrap();
+        let dropped = Box::new(move || {
+            let _open = (&near_rx, &far_tx);
+            let snapshot = block.snapshot();
+            let names = ["near/leg0/tx/drop/too_long", "far/leg0/rx/drop/too_long"];
+            names.iter().map(|name| snapshot.count(name).unwrap()).sum()
+        });
+        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
+    }
+
+    fn frame_len_max(&self) -> usize {
+        devices().0.capabilities().frame_len_max
+    }
+
+    fn ring_len(&self) -> Option<usize> {
+        Some(SLOTS as usize)
+    }
+
+    fn tx_segments_max(&self) -> usize {
+        devices().0.capabilities().tx_segments_max
+    }
+
+    fn inserts_vlan(&self) -> bool {
+        devices().0.capabilities().tx.vlan
+    }
+}
+
+#[test]
+fn bond_conforms() {
+    assert_conforms(&mut Bonded);
+}

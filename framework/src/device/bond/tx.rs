@@ -1,0 +1,48 @@
+//! The sending half: by the active leg. What was posted on another one before it changed still comes home.
+
+use super::device::ActiveLeg;
+use crate::device::{Offload, TxQueue};
+use crate::mem::Mbuf;
+use crate::time::Instant;
+
+/// The sending half of a bond's queue.
+pub struct BondTx<T> {
+    legs: Vec<T>,
+    active: ActiveLeg,
+}
+
+impl<T: TxQueue> BondTx<T> {
+    pub(super) fn new(legs: Vec<T>, active: ActiveLeg) -> Self {
+        Self { legs, active }
+    }
+}
+
+impl<T: TxQueue> TxQueue for BondTx<T> {
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        match self.legs.get_mut(self.active.get()) {
+            Some(leg) => leg.post(mbuf, offload),
+            None => Err(mbuf),
+        }
+    }
+
+    fn ring_doorbell(&mut self, now: Instant) {
+        self.legs.iter_mut().for_each(|leg| leg.ring_doorbell(now));
+    }
+
+    fn reap(&mut self) -> usize {
+        self.legs.iter_mut().map(T::reap).sum()
+    }
+
+    fn room(&mut self) -> usize {
+        self.legs.get_mut(self.active.get()).map_or(0, T::room)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.legs.iter().map(T::in_flight).sum()
+    }
+
+    fn refresh_counters(&mut self) {
+        self.legs.iter_mut().for_each(T::refresh_counters);
+    }
+}
