@@ -7,7 +7,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_MULTIPART, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoBond, InfoData, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    BondAllPortActive, BondMode, InfoBond, InfoData, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType};
 use netlink_packet_route::rule::{RuleAction as Action, RuleAttribute, RuleFlags, RuleMessage};
@@ -55,30 +57,42 @@ fn link(message: &LinkMessage) -> Option<Link> {
         mac: MacAddr::ZERO,
         mtu: 0,
         up: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+        carrier_ups: 0,
+        controller: None,
         active_leg: None,
+        one_leg: false,
     };
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = Some(text.clone()),
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu as usize,
             LinkAttribute::Address(bytes) => link.mac = mac(bytes).unwrap_or(MacAddr::ZERO),
-            LinkAttribute::LinkInfo(info) => link.active_leg = active_leg(info),
+            LinkAttribute::CarrierUpCount(count) => link.carrier_ups = *count,
+            LinkAttribute::Controller(idx) => link.controller = Some(*idx).filter(|idx| *idx != 0),
+            LinkAttribute::LinkInfo(info) => read_bond(info, &mut link),
             _ => {}
         }
     }
     Some(Link { name: name?, ..link })
 }
 
-/// IFLA_BOND_ACTIVE_SLAVE: a bond sends it while it has an active leg, in the modes that have one.
-fn active_leg(info: &[LinkInfo]) -> Option<u32> {
+/// A bond sends IFLA_BOND_ACTIVE_SLAVE while it has an active leg, in the modes that have one. In active-backup it drops
+/// what arrives on the others, but for `all_slaves_active` (bond_handle_frame in drivers/net/bonding/bond_main.c).
+fn read_bond(info: &[LinkInfo], link: &mut Link) {
     let bond = info.iter().find_map(|info| match info {
         LinkInfo::Data(InfoData::Bond(bond)) => Some(bond),
         _ => None,
-    })?;
-    bond.iter().find_map(|attribute| match attribute {
-        InfoBond::ActivePort(idx) if *idx != 0 => Some(*idx),
-        _ => None,
-    })
+    });
+    let (mut is_active_backup, mut takes_all) = (false, false);
+    for attribute in bond.into_iter().flatten() {
+        match attribute {
+            InfoBond::Mode(mode) => is_active_backup = *mode == BondMode::ActiveBackup,
+            InfoBond::ActivePort(idx) => link.active_leg = Some(*idx).filter(|idx| *idx != 0),
+            InfoBond::AllPortsActive(takes) => takes_all = *takes == BondAllPortActive::Delivered,
+            _ => {}
+        }
+    }
+    link.one_leg = is_active_backup && !takes_all;
 }
 
 fn address(message: &AddressMessage) -> Option<Ipv4Prefix> {
@@ -229,10 +243,11 @@ fn neighbour(message: &NeighbourMessage) -> Option<Change> {
         _ => None,
     };
     let link = message.header.ifindex;
-    match (heard, trust) {
-        (Some(mac), Some(trust)) => Some(Change::Neighbour(link, address, KernelNeighbour { mac, trust })),
-        _ => Some(Change::NeighbourGone(link, address)),
-    }
+    Some(match (heard, trust) {
+        (Some(mac), Some(trust)) => Change::Neighbour(link, address, KernelNeighbour { mac, trust }),
+        _ if message.header.state == NeighbourState::Failed => Change::NeighbourSilent(link, address),
+        _ => Change::NeighbourGone(link, address),
+    })
 }
 
 fn neighbour_address(message: &NeighbourMessage) -> Option<Ipv4Addr> {
@@ -281,7 +296,10 @@ mod tests {
             mac: MacAddr([2, 0, 0, 0, 0, 0x18]),
             mtu: 1500,
             up: true,
+            carrier_ups: 0,
+            controller: None,
             active_leg: Some(7),
+            one_leg: true,
         };
         assert_eq!(bond(&BOND), expected);
     }
@@ -306,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbour_that_does_not_answer_is_gone() {
+    fn neighbour_that_does_not_answer_is_not_known() {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.ifindex = 2;
@@ -323,8 +341,8 @@ mod tests {
             (NeighbourState::Stale, known(Trust::Heard)),
             (NeighbourState::Delay, known(Trust::Heard)),
             (NeighbourState::Probe, known(Trust::Heard)),
-            (NeighbourState::Incomplete, gone.clone()),
-            (NeighbourState::Failed, gone.clone()),
+            (NeighbourState::Incomplete, gone),
+            (NeighbourState::Failed, Some(Change::NeighbourSilent(2, address))),
         ] {
             message.header.state = state;
             assert_eq!(change(&RouteNetlinkMessage::NewNeighbour(message.clone()), 0), expected, "{state:?}");

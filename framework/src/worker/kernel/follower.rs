@@ -1,11 +1,17 @@
-//! The worker's end: takes what the mirror found out and applies it to the worker's [`Host`].
+//! The worker's end: takes what the mirror found out and applies it to the worker's [`Host`], and says whose MAC addresses
+//! it wants to be known.
+
+use std::net::Ipv4Addr;
 
 use crate::proto::{Host, HostEvent};
-use crate::worker::spsc::lossless::Consumer;
+use crate::worker::spsc::lossless::{Consumer, Producer};
 
 /// Tidings that one turn applies at most: about 10 ns each (neighbours, ring in cache), so that a dump of hundreds of
 /// them does not hold up a packet for longer than some 0.2 µs.
 const TIDINGS_PER_TURN: usize = 16;
+
+/// Legs of a bond that a [`LinkState`] names: two is what there is, four has room for an unusual one.
+pub const LEGS_MAX: usize = 4;
 
 /// What the mirror tells a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,41 +30,94 @@ pub struct LinkState {
     pub idx: Option<u32>,
     /// Set up by the operator, and with a carrier.
     pub up: bool,
-    /// The number of the active leg, for a bond in active-backup.
+    /// How often the carrier came up, as the kernel counts it: moves also where it went and came back before anybody
+    /// looked. The switch has forgotten our memberships then.
+    pub carrier_ups: u32,
+    /// The number of the active leg of a bond; None where no leg works, and for all that is no bond.
     pub active_leg: Option<u32>,
+    /// The numbers of a bond's legs (and of a bridge's ports), in ascending order, then zeros. What is beyond the fourth
+    /// is left out.
+    pub legs: [u32; LEGS_MAX],
+    /// A bond in active-backup: what arrives on another leg than the active one is not for us.
+    pub one_leg: bool,
+}
+
+impl LinkState {
+    /// The legs of a bond.
+    pub fn legs(&self) -> &[u32] {
+        let count = self.legs.iter().take_while(|leg| **leg != 0).count();
+        &self.legs[..count]
+    }
+
+    /// Whether what arrives on interface number `own` is to be counted and dropped: this is a bond in active-backup, and
+    /// `own` is another interface than the active leg, or no leg works. A switch floods to the standby leg what it sends
+    /// to the active one, and both would be delivered.
+    #[inline]
+    pub fn is_standby(&self, own: u32) -> bool {
+        self.one_leg && self.active_leg != Some(own) && self.idx != Some(own)
+    }
 }
 
 /// The reading end of one interface's tidings. Give it to the worker that owns the interface
 /// ([`Worker::follow`](crate::worker::Worker::follow)), or call [`catch_up`](Self::catch_up) in a loop of one's own.
 pub struct Follower {
     tidings: Consumer<Tidings>,
+    wishes: Producer<Ipv4Addr>,
     link: LinkState,
+    link_changes: u64,
     refused: u64,
 }
 
 impl Follower {
-    pub(super) fn new(tidings: Consumer<Tidings>) -> Self {
-        Self { tidings, link: LinkState::default(), refused: 0 }
+    pub(super) fn new(tidings: Consumer<Tidings>, wishes: Producer<Ipv4Addr>) -> Self {
+        Self { tidings, wishes, link: LinkState::default(), link_changes: 0, refused: 0 }
     }
 
     /// Applies what is new, 16 tidings at most, and returns how many. About 1 ns where there are none; no allocation, no
     /// system call.
     #[inline]
     pub fn catch_up(&mut self, host: &mut Host) -> usize {
-        let (link, refused) = (&mut self.link, &mut self.refused);
-        self.tidings.pop_each(TIDINGS_PER_TURN, |tidings| match tidings {
+        let Self { tidings, link, link_changes, refused, .. } = self;
+        tidings.pop_each(TIDINGS_PER_TURN, |tidings| match tidings {
             Tidings::Host(event) => *refused += u64::from(host.apply(event).is_err()),
             Tidings::Link(state) => {
-                *link = state;
+                (*link, *link_changes) = (state, *link_changes + 1);
                 // A link needs no room.
                 let _ = host.apply(HostEvent::Link { is_up: state.up });
             }
         })
     }
 
+    /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 ms, and the answer comes as any
+    /// other tidings. Repeated for as long as a neighbour is in use it keeps the kernel from forgetting it, each 30 s for
+    /// instance; a second wish within a second waits until that is over. False where the ring is full, or the mirror is
+    /// gone: wish again later.
+    ///
+    /// ```
+    /// # use wirepath::{pipeline::Egress, worker::kernel::Follower};
+    /// /// At the end of a turn.
+    /// fn pass_wishes_on(egress: &mut Egress, follower: &mut Follower) {
+    ///     while let Some(wish) = egress.next_wish() {
+    ///         follower.want(wish.next_hop);
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// A push, some ns; no allocation, no system call.
+    #[inline]
+    pub fn want(&mut self, next_hop: Ipv4Addr) -> bool {
+        !self.wishes.is_closed() && self.wishes.push(next_hop).is_ok()
+    }
+
     /// The interface, as last told. Without an index until the first tidings.
     pub fn link(&self) -> LinkState {
         self.link
+    }
+
+    /// Moves with each change of [`link`](Self::link): whoever has to act on one compares this number, once a turn.
+    #[inline]
+    pub fn link_changes(&self) -> u64 {
+        self.link_changes
     }
 
     /// Tidings that the host refused: neighbours for which it has no room beside those that others told it. What can

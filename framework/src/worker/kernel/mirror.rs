@@ -6,21 +6,24 @@
 
 use core::fmt;
 use std::io;
+use std::net::Ipv4Addr;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::follower::Follower;
 use super::outlet::Outlet;
-use super::socket::{Dumps, Events, Heard};
+use super::socket::{Events, Heard, Requests};
 use super::tables::{Known, Link, LinkIdx, Tables};
 use super::view::View;
+use super::wish_list::WishList;
 use crate::counters::{Counter, Gauge, Scope, Unit};
 use crate::proto::{HostConfig, HostError};
 use crate::worker::StopFlag;
-use crate::worker::spsc::{CapacityError, lossless};
+use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
-/// How long the thread waits for events before it looks whether it is to stop.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long the thread waits for events before it looks what the workers wish, and whether it is to stop. A datagram to
+/// a neighbour that is not known waits as long, so shorter is better; each look costs two system calls, some 2 µs.
+const PATIENCE: Duration = Duration::from_millis(10);
 /// How long it waits while a worker's ring is full, or after a dump failed.
 const PATIENCE_BEHIND: Duration = Duration::from_millis(5);
 /// Datagrams of events read before workers are told, so that a storm of events does not keep all of it from them.
@@ -30,9 +33,11 @@ const DATAGRAMS_PER_TURN: usize = 1024;
 /// gives it a thread.
 pub struct Mirror {
     events: Events,
-    dumps: Dumps,
+    requests: Requests,
     tables: Tables,
     known: Known,
+    /// Something has changed that not all workers have been told.
+    has_news: bool,
     followed: Vec<Followed>,
     counters: Counters,
 }
@@ -41,6 +46,7 @@ struct Followed {
     name: String,
     idx: Option<LinkIdx>,
     outlet: Outlet,
+    wishes: WishList,
 }
 
 struct Counters {
@@ -51,6 +57,11 @@ struct Counters {
     rings_full: Counter,
     undecoded: Counter,
     refused: Gauge,
+    wishes: Counter,
+    wishes_refused: Counter,
+    questions: Counter,
+    questions_refused: Counter,
+    unanswered: Counter,
 }
 
 impl Mirror {
@@ -59,11 +70,11 @@ impl Mirror {
     pub fn open(scope: &Scope) -> Result<Self, MirrorError> {
         // Events first: what changes during the dump is heard after it.
         let events = Events::open().map_err(MirrorError::Socket)?;
-        let mut dumps = Dumps::open().map_err(MirrorError::Socket)?;
-        let tables = dumps.tables().map_err(MirrorError::Dump)?;
+        let mut requests = Requests::open().map_err(MirrorError::Socket)?;
+        let tables = requests.tables().map_err(MirrorError::Dump)?;
         let counters = Counters::new(&scope.scope("kernel"));
         counters.dumps.inc();
-        Ok(Self { events, dumps, tables, known: Known::All, followed: Vec::new(), counters })
+        Ok(Self { events, requests, tables, known: Known::All, has_news: false, followed: Vec::new(), counters })
     }
 
     /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its number for a socket.
@@ -71,16 +82,31 @@ impl Mirror {
         self.tables.link_named(name)
     }
 
+    /// Whether the kernel asks for neighbours when we say so, which needs CAP_NET_ADMIN. Without it a worker's
+    /// [wishes](Follower::want) come to nothing but a count, `questions_refused`.
+    pub fn may_resolve(&mut self) -> Result<(), MirrorError> {
+        // Who may do it hears that there is no such interface: numbers are below 2^31.
+        match self.requests.use_neighbour(i32::MAX as u32, Ipv4Addr::new(192, 0, 2, 1)) {
+            Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(MirrorError::Resolve(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Follows the interface `name` for one worker. `config` is that of the worker's host, and `capacity` (a power of two)
-    /// is how many tidings its ring holds. All that is known now is in the ring already, as far as it fits.
+    /// is how many tidings its ring holds. All that is known now is in the ring already, as far as it fits. The ring of
+    /// wishes has room for one about each of `neighbours_max` neighbours.
     pub fn follow(&mut self, name: &str, config: HostConfig, capacity: usize) -> Result<Follower, MirrorError> {
         let Some(link) = self.link(name) else { return Err(MirrorError::NoSuchInterface(name.to_owned())) };
         let idx = Some(link.idx);
         let (producer, consumer) = lossless::ring(capacity).map_err(MirrorError::Capacity)?;
+        let wishes_max = config.neighbours_max.next_power_of_two().max(CAPACITY_MIN);
+        let (wishing, wished) = lossless::ring(wishes_max).map_err(MirrorError::Capacity)?;
         let outlet = Outlet::new(config, producer).map_err(MirrorError::Host)?;
-        self.followed.push(Followed { name: name.to_owned(), idx, outlet });
+        let wishes = WishList::new(config.neighbours_max, wished);
+        self.followed.push(Followed { name: name.to_owned(), idx, outlet, wishes });
+        self.has_news = true;
         self.tell();
-        Ok(Follower::new(consumer))
+        Ok(Follower::new(consumer, wishing))
     }
 
     /// Goes on on a thread of its own until `stop`, or until the [`MirrorThread`] is dropped.
@@ -98,8 +124,9 @@ impl Mirror {
         Ok(MirrorThread { stop: own, thread: Some(thread) })
     }
 
-    /// One turn, for those who have a thread already: waits for events, `patience` at most, and tells the workers what
-    /// has changed. True where something could not be done yet, and the next turn is wanted soon.
+    /// One turn, for those who have a thread already: waits for events, `patience` at most, tells the workers what
+    /// has changed, and asks the kernel for the neighbours they want. True where something could not be done yet, and the
+    /// next turn is wanted soon.
     ///
     /// Compares all routes out of each interface that is followed with each other: made for hosts with tens or hundreds of
     /// routes, not for a full table of the Internet.
@@ -112,10 +139,13 @@ impl Mirror {
             let next = self.events.next();
             self.hear(next);
         }
-        self.counters.undecoded.add(self.events.take_undecoded() + self.dumps.take_undecoded());
+        self.counters.undecoded.add(self.events.take_undecoded() + self.requests.take_undecoded());
         self.followed.retain(|followed| !followed.outlet.is_closed());
-        let all_told = self.tell();
-        self.known == Known::NotAll || !all_told
+        let now = Instant::now();
+        self.listen(now);
+        self.tell();
+        self.ask(now);
+        self.known == Known::NotAll || self.has_news
     }
 
     /// Takes what was heard and all that is waiting behind it.
@@ -125,6 +155,7 @@ impl Mirror {
             match heard {
                 Ok(Heard::Nothing) => return,
                 Ok(Heard::Changes(changes)) => {
+                    self.has_news |= !changes.is_empty();
                     self.counters.changes.add(changes.len() as u64);
                     for change in changes {
                         if self.tables.apply(change) == Known::NotAll {
@@ -145,35 +176,63 @@ impl Mirror {
     /// Reads everything anew. Where that fails the old tables stay, and the next turn tries again.
     fn resync(&mut self) {
         self.counters.dumps.inc();
-        let dumped = self.events.discard().and_then(|()| self.dumps.tables());
+        let dumped = self.events.discard().and_then(|()| self.requests.tables());
         match dumped {
-            Ok(tables) => (self.tables, self.known) = (tables, Known::All),
+            Ok(tables) => (self.tables, self.known, self.has_news) = (tables, Known::All, true),
             Err(_) => self.counters.dumps_failed.inc(),
         }
     }
 
-    /// Sends each worker what is different for it. False where a ring was full.
-    fn tell(&mut self) -> bool {
-        let (mut all, mut refused) = (true, 0);
+    /// Takes the workers' wishes. Whom a worker wants may be known already, and have found no room in its host.
+    fn listen(&mut self, now: Instant) {
         for followed in &mut self.followed {
-            followed.find(&self.tables);
-            if followed.outlet.update(&View::of(&self.tables, followed.idx)).is_err() {
+            let collected = followed.wishes.collect(now);
+            self.counters.wishes.add(collected.wishes);
+            self.counters.wishes_refused.add(collected.refused);
+            self.has_news |= collected.wishes > 0;
+        }
+    }
+
+    /// Sends each worker what is different for it. Where a ring is full, the news stays news.
+    fn tell(&mut self) {
+        if !std::mem::take(&mut self.has_news) {
+            return;
+        }
+        let mut refused = 0;
+        for Followed { name, idx, outlet, wishes } in &mut self.followed {
+            find(name, idx, &self.tables);
+            if outlet.update(&View::of(&self.tables, *idx), |address| wishes.wants(address)).is_err() {
                 self.counters.rings_full.inc();
-                all = false;
+                self.has_news = true;
             }
-            refused += followed.outlet.refused().len() as u64;
+            refused += outlet.refused().len() as u64;
         }
         self.counters.refused.set(refused);
-        all
+    }
+
+    /// Asks the kernel for the neighbours that workers want, and counts who does not answer.
+    fn ask(&mut self, now: Instant) {
+        for Followed { idx, wishes, .. } in &mut self.followed {
+            // Nobody hears a question on an interface that is down: it waits until that is up.
+            let link = idx.and_then(|idx| self.tables.link(idx)).filter(|link| link.up).map(|link| link.idx);
+            let Some(link) = link else { continue };
+            self.counters.unanswered.add(wishes.unanswered(|address| self.tables.knowledge(link, address)));
+            for address in wishes.due(now, |address| self.tables.knowledge(link, address)) {
+                wishes.asked(address, now);
+                self.counters.questions.inc();
+                match self.requests.use_neighbour(link, address) {
+                    Ok(()) => self.tables.ask(link, address),
+                    Err(_) => self.counters.questions_refused.inc(),
+                }
+            }
+        }
     }
 }
 
-impl Followed {
-    /// Keeps the interface while it exists, whatever it is called; looks for the name when it is gone.
-    fn find(&mut self, tables: &Tables) {
-        if self.idx.is_none_or(|idx| tables.link(idx).is_none()) {
-            self.idx = tables.link_named(&self.name).map(|link| link.idx);
-        }
+/// Keeps the interface while it exists, whatever it is called; looks for the name when it is gone.
+fn find(name: &str, idx: &mut Option<LinkIdx>, tables: &Tables) {
+    if idx.is_none_or(|idx| tables.link(idx).is_none()) {
+        *idx = tables.link_named(name).map(|link| link.idx);
     }
 }
 
@@ -187,11 +246,16 @@ impl Counters {
             rings_full: scope.counter("rings_full", Unit::Events),
             undecoded: scope.counter("undecoded", Unit::Messages),
             refused: scope.gauge("refused", Unit::Number),
+            wishes: scope.counter("wishes", Unit::Messages),
+            wishes_refused: scope.counter("wishes_refused", Unit::Messages),
+            questions: scope.counter("questions", Unit::Messages),
+            questions_refused: scope.counter("questions_refused", Unit::Messages),
+            unanswered: scope.counter("unanswered", Unit::Events),
         }
     }
 }
 
-/// The mirror's thread. Dropping it stops the thread and waits for it: 100 ms, and the time of a dump that is under way.
+/// The mirror's thread. Dropping it stops the thread and waits for it: 10 ms, and the time of a dump that is under way.
 #[derive(Debug)]
 pub struct MirrorThread {
     stop: StopFlag,
@@ -215,6 +279,8 @@ pub enum MirrorError {
     Socket(io::Error),
     /// The kernel did not tell its tables.
     Dump(io::Error),
+    /// The kernel does not ask for neighbours.
+    Resolve(io::Error),
     /// No interface has this name.
     NoSuchInterface(String),
     /// The ring cannot have this capacity.
@@ -236,6 +302,11 @@ impl fmt::Display for MirrorError {
             Self::Dump(error) => {
                 write!(f, "the kernel does not tell its addresses and routes over netlink: {error}; try again")
             }
+            Self::Resolve(error) => write!(
+                f,
+                "the kernel does not ask for neighbours on our behalf: {error}; give the process CAP_NET_ADMIN (`setcap \
+                 cap_net_admin+ep PROGRAM`), which AF_XDP needs as well, or configure the neighbours"
+            ),
             Self::NoSuchInterface(name) => {
                 write!(f, "there is no interface {name} in this network namespace; `ip link` lists those there are")
             }

@@ -7,8 +7,15 @@
 //!
 //! ```text
 //!  kernel --messages--> decode --changes--> Tables --view of one interface--> Outlet ==ring==> Follower --> Host
-//!                                             ^ a dump, where a message was lost
+//!    ^                                        ^ a dump, where a message was lost                   |
+//!    +----questions for neighbours--------------------------------- WishList <==ring== wishes -----+
 //! ```
+//!
+//! The kernel answers and asks by ARP on its interfaces, so our frames find the neighbours that it knows. It asks for
+//! those that a worker [wants](Follower::want).
+//!
+//! Of other interfaces nothing reaches a worker but an address that one of its own routes sends from: a packet to another
+//! address of the host is the kernel's to answer, and VRFs are not looked into.
 
 mod decode;
 mod follower;
@@ -18,10 +25,15 @@ mod outlet;
 mod socket;
 mod tables;
 mod view;
+mod wish_list;
 
-pub use follower::{Follower, LinkState, Tidings};
+pub use follower::{Follower, LEGS_MAX, LinkState, Tidings};
 pub use mirror::{Mirror, MirrorError, MirrorThread};
 pub use tables::Link;
 
 #[cfg(test)]
+mod bond_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wish_tests;

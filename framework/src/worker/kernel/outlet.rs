@@ -21,11 +21,14 @@ const UNTIL_TOLD_OTHERWISE: Instant = Instant::from_nanos(u64::MAX - 1);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RingFull;
 
+type Neighbours = BTreeMap<Ipv4Addr, KernelNeighbour>;
+
 pub(super) struct Outlet {
     ring: Producer<Tidings>,
     model: Host,
     link: LinkState,
-    neighbours: BTreeMap<Ipv4Addr, KernelNeighbour>,
+    neighbours: Neighbours,
+    neighbours_max: usize,
     refused: Vec<HostError>,
 }
 
@@ -33,18 +36,27 @@ impl Outlet {
     /// For a worker whose host is made with the same `config`, so that the model refuses what the host would.
     pub(super) fn new(config: HostConfig, ring: Producer<Tidings>) -> Result<Self, HostError> {
         let model = Host::new(config, random_seed())?;
-        Ok(Self { ring, model, link: LinkState::default(), neighbours: BTreeMap::new(), refused: Vec::new() })
+        Ok(Self {
+            ring,
+            model,
+            link: LinkState::default(),
+            neighbours: Neighbours::new(),
+            neighbours_max: config.neighbours_max,
+            refused: Vec::new(),
+        })
     }
 
     /// Sends what differs. In an order in which each step is possible: what goes away first, then addresses, the
-    /// networks on the link, the routes over them.
-    pub(super) fn update(&mut self, view: &View) -> Result<(), RingFull> {
+    /// networks on the link, the routes over them. Where the host has no room for all neighbours, those that the worker
+    /// `wants` come first.
+    pub(super) fn update(&mut self, view: &View, wants: impl Fn(Ipv4Addr) -> bool) -> Result<(), RingFull> {
         self.refused.clear();
         self.update_link(view)?;
-        self.forget_neighbours(view)?;
+        let neighbours = self.choose_neighbours(view, wants);
+        self.forget_neighbours(&neighbours)?;
         self.update_addresses(&view.addresses)?;
         self.update_routes(&view.routes)?;
-        self.learn_neighbours(view)
+        self.learn_neighbours(&neighbours)
     }
 
     /// What the last update could not make the worker's host take, and why.
@@ -97,10 +109,24 @@ impl Outlet {
         Ok(())
     }
 
-    fn forget_neighbours(&mut self, view: &View) -> Result<(), RingFull> {
+    /// As many as the host holds: first who is wanted, then who was configured, then who is there already.
+    fn choose_neighbours(&mut self, view: &View, wants: impl Fn(Ipv4Addr) -> bool) -> Neighbours {
+        let excess = view.neighbours.len().saturating_sub(self.neighbours_max);
+        if excess == 0 {
+            return view.neighbours.clone();
+        }
+        self.refused.extend((0..excess).map(|_| HostError::NeighboursFull));
+        let mut ranked: Vec<_> = view.neighbours.iter().map(|(address, neighbour)| (*address, *neighbour)).collect();
+        ranked.sort_by_key(|(address, neighbour)| {
+            (!wants(*address), neighbour.trust == Trust::Heard, !self.neighbours.contains_key(address))
+        });
+        ranked.into_iter().take(self.neighbours_max).collect()
+    }
+
+    fn forget_neighbours(&mut self, wanted: &Neighbours) -> Result<(), RingFull> {
         // What was configured and is now only heard has to be forgotten first, or the host would hold on to it.
         let ends = |address: &Ipv4Addr, held: &KernelNeighbour| {
-            view.neighbours.get(address).is_none_or(|now| held.trust == Trust::Configured && now.trust == Trust::Heard)
+            wanted.get(address).is_none_or(|now| held.trust == Trust::Configured && now.trust == Trust::Heard)
         };
         let gone: Vec<_> = self.neighbours.iter().filter(|(a, n)| ends(a, n)).map(|(address, _)| *address).collect();
         for address in gone {
@@ -110,8 +136,8 @@ impl Outlet {
         Ok(())
     }
 
-    fn learn_neighbours(&mut self, view: &View) -> Result<(), RingFull> {
-        for (&address, &neighbour) in &view.neighbours {
+    fn learn_neighbours(&mut self, wanted: &Neighbours) -> Result<(), RingFull> {
+        for (&address, &neighbour) in wanted {
             if self.neighbours.get(&address) == Some(&neighbour) {
                 continue;
             }

@@ -1,19 +1,21 @@
-//! The two rtnetlink sockets: one hears events, the other asks for dumps. Each message leaves as a [`Change`].
+//! The two rtnetlink sockets: one hears events, the other asks for dumps and for neighbours. Each message leaves as a
+//! [`Change`].
 //!
 //! A thread may wait here; a worker never comes here. What the kernel could not deliver (its buffer of events
 //! overran) and what changed without being told is [`Heard::Gap`].
 
 use std::io::{self, ErrorKind};
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::LinkMessage;
-use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage};
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -21,7 +23,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
 use super::decode;
-use super::tables::{Change, Rule, RuleAction, Tables};
+use super::tables::{Change, LinkIdx, Rule, RuleAction, Tables};
 
 /// The groups of linux/rtnetlink.h whose events change what a [`Tables`] holds.
 const GROUPS: [u32; 5] = [
@@ -45,8 +47,8 @@ const EVENTS_LEN: i32 = 4 * 1024 * 1024;
 /// More datagrams than the buffer of events has room for: whoever reads so many reads new ones.
 const DATAGRAMS_WAITING_MAX: usize = 100_000;
 
-/// A dump comes at once; a kernel that is silent for so long will not answer.
-const DUMP_PATIENCE: Duration = Duration::from_secs(5);
+/// An answer comes at once; a kernel that is silent for so long will not answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A dump during which something changed is repeated, at most so often.
 const DUMP_ATTEMPTS: usize = 8;
@@ -114,7 +116,7 @@ impl Events {
             Ok((len, _)) if len > self.buffer.len() => Ok(Heard::Gap),
             // Only the kernel has port 0; another process may send here as well.
             Ok((_, sender)) if sender.port_number() != 0 => Ok(Heard::Changes(Vec::new())),
-            Ok(_) => Ok(self.decode()),
+            Ok(_) => Ok(read(&self.buffer, &mut self.undecoded)),
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(Heard::Gap),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(Heard::Nothing),
@@ -122,37 +124,38 @@ impl Events {
             },
         }
     }
-
-    fn decode(&mut self) -> Heard {
-        let mut changes = Vec::new();
-        for message in messages(&self.buffer) {
-            if matches!(message.message_type(), RTM_NEWNEXTHOP | RTM_DELNEXTHOP) {
-                return Heard::Gap;
-            }
-            match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message.into_inner()) {
-                Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(inner), header, .. }) => {
-                    changes.extend(decode::change(&inner, header.flags));
-                }
-                Ok(NetlinkMessage { payload: NetlinkPayload::Overrun(_), .. }) => return Heard::Gap,
-                Ok(_) => {}
-                Err(_) => self.undecoded += 1,
-            }
-        }
-        Heard::Changes(changes)
-    }
 }
 
-pub(super) struct Dumps {
+/// What a datagram of events says.
+pub(super) fn read(datagram: &[u8], undecoded: &mut u64) -> Heard {
+    let mut changes = Vec::new();
+    for message in messages(datagram) {
+        if matches!(message.message_type(), RTM_NEWNEXTHOP | RTM_DELNEXTHOP) {
+            return Heard::Gap;
+        }
+        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message.into_inner()) {
+            Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(inner), header, .. }) => {
+                changes.extend(decode::change(&inner, header.flags));
+            }
+            Ok(NetlinkMessage { payload: NetlinkPayload::Overrun(_), .. }) => return Heard::Gap,
+            Ok(_) => {}
+            Err(_) => *undecoded += 1,
+        }
+    }
+    Heard::Changes(changes)
+}
+
+pub(super) struct Requests {
     socket: Socket,
     sequence_number: u32,
     undecoded: u64,
 }
 
-impl Dumps {
+impl Requests {
     pub(super) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
-        timeout_of(&socket)?.set_read_timeout(Some(DUMP_PATIENCE))?;
+        timeout_of(&socket)?.set_read_timeout(Some(ANSWER_PATIENCE))?;
         Ok(Self { socket, sequence_number: 0, undecoded: 0 })
     }
 
@@ -172,6 +175,19 @@ impl Dumps {
         Ok(tables)
     }
 
+    /// Makes the kernel ask for a neighbour that it does not know, or check one that it has not heard of for long: what
+    /// a packet that it sends there would do (NTF_USE, neigh_event_send in net/core/neighbour.c). Its answer is an event.
+    /// Needs CAP_NET_ADMIN.
+    pub(super) fn use_neighbour(&mut self, link: LinkIdx, address: Ipv4Addr) -> io::Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.ifindex = link;
+        message.header.flags = NeighbourFlags::Use;
+        message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::Inet(address)));
+        self.send(&RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_ACK)?;
+        self.acknowledged()
+    }
+
     pub(super) fn take_undecoded(&mut self) -> u64 {
         std::mem::take(&mut self.undecoded)
     }
@@ -187,19 +203,11 @@ impl Dumps {
 
     /// One dump; None where something changed meanwhile, so that it is not of one moment.
     fn attempt(&mut self, request: &RouteNetlinkMessage) -> io::Result<Option<Vec<Change>>> {
-        self.sequence_number += 1;
-        self.send(request)?;
+        self.send(request, NLM_F_DUMP)?;
         let (mut changes, mut whole) = (Vec::new(), true);
         let mut buffer = Vec::with_capacity(MESSAGE_LEN_MAX);
         loop {
-            buffer.clear();
-            let (len, sender) = self.socket.recv_from(&mut buffer, libc::MSG_TRUNC)?;
-            if len > buffer.len() {
-                return Err(io::Error::other(format!("a message of {len} bytes, more than the kernel's limit")));
-            }
-            if sender.port_number() != 0 {
-                continue;
-            }
+            self.receive(&mut buffer)?;
             for message in messages(&buffer) {
                 // The end of an earlier dump, which was given up.
                 if message.sequence_number() != self.sequence_number {
@@ -222,9 +230,41 @@ impl Dumps {
         }
     }
 
-    fn send(&self, request: &RouteNetlinkMessage) -> io::Result<()> {
+    /// Waits for the kernel's word that a request was done.
+    fn acknowledged(&mut self) -> io::Result<()> {
+        let mut buffer = Vec::with_capacity(MESSAGE_LEN_MAX);
+        loop {
+            self.receive(&mut buffer)?;
+            for message in messages(&buffer).filter(|message| message.sequence_number() == self.sequence_number) {
+                match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message.into_inner()) {
+                    Ok(NetlinkMessage { payload: NetlinkPayload::Error(error), .. }) => {
+                        return if error.code.is_some() { Err(error.to_io()) } else { Ok(()) };
+                    }
+                    Ok(_) => {}
+                    Err(_) => self.undecoded += 1,
+                }
+            }
+        }
+    }
+
+    /// The next datagram of the kernel's.
+    fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        loop {
+            buffer.clear();
+            let (len, sender) = self.socket.recv_from(buffer, libc::MSG_TRUNC)?;
+            if len > buffer.len() {
+                return Err(io::Error::other(format!("a message of {len} bytes, more than the kernel's limit")));
+            }
+            if sender.port_number() == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(&mut self, request: &RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.sequence_number += 1;
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence_number;
         let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request.clone()));
         message.finalize();

@@ -4,7 +4,7 @@
 //! time. This file knows no sockets and no bytes. Where a change does not fit what is known, or where the kernel is known
 //! to change more than it tells, [`Tables::apply`] says so, and somebody has to dump again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use crate::proto::Ipv4Prefix;
@@ -26,8 +26,15 @@ pub struct Link {
     pub mtu: usize,
     /// Set up by the operator, and with a carrier.
     pub up: bool,
-    /// The number of the active leg of a bond in active-backup; None for all others and where no leg works.
+    /// How often the carrier came up; zero before Linux 4.16, which does not tell.
+    pub carrier_ups: u32,
+    /// The number of the bond or bridge that this is a part of.
+    pub controller: Option<u32>,
+    /// The number of the active leg of a bond in a mode that has one; None for all others and where no leg works.
     pub active_leg: Option<u32>,
+    /// A bond in active-backup that takes only what arrives on its active leg, as bonds do by default
+    /// (`all_slaves_active`).
+    pub one_leg: bool,
 }
 
 /// What to do with packets to a network.
@@ -101,6 +108,16 @@ pub(super) enum Trust {
     Heard,
 }
 
+/// What the kernel knows of one neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    Known(Trust),
+    /// Never asked, or being asked.
+    Unknown,
+    /// It was asked, and has not answered.
+    Silent,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KernelNeighbour {
     pub(super) mac: MacAddr,
@@ -120,6 +137,8 @@ pub(super) enum Change {
     RuleGone(Rule),
     Neighbour(LinkIdx, Ipv4Addr, KernelNeighbour),
     NeighbourGone(LinkIdx, Ipv4Addr),
+    /// The kernel asked, and nobody answered.
+    NeighbourSilent(LinkIdx, Ipv4Addr),
 }
 
 /// What is known after a change.
@@ -141,6 +160,7 @@ pub(super) struct Tables {
     /// By priority; of the same priority, the older one first.
     rules: Vec<Rule>,
     neighbours: BTreeMap<(LinkIdx, Ipv4Addr), KernelNeighbour>,
+    silent: BTreeSet<(LinkIdx, Ipv4Addr)>,
 }
 
 impl Tables {
@@ -174,13 +194,24 @@ impl Tables {
                 None => return Known::NotAll,
             },
             Change::Neighbour(link, address, neighbour) => {
+                self.silent.remove(&(link, address));
                 self.neighbours.insert((link, address), neighbour);
             }
             Change::NeighbourGone(link, address) => {
+                self.silent.remove(&(link, address));
                 self.neighbours.remove(&(link, address));
+            }
+            Change::NeighbourSilent(link, address) => {
+                self.neighbours.remove(&(link, address));
+                self.silent.insert((link, address));
             }
         }
         Known::All
+    }
+
+    /// The kernel was asked for a neighbour: it is not silent any more, and the kernel does not say so.
+    pub(super) fn ask(&mut self, link: LinkIdx, address: Ipv4Addr) {
+        self.silent.remove(&(link, address));
     }
 
     pub(super) fn link(&self, idx: LinkIdx) -> Option<&Link> {
@@ -189,6 +220,11 @@ impl Tables {
 
     pub(super) fn link_named(&self, name: &str) -> Option<&Link> {
         self.links.values().find(|link| link.name == name)
+    }
+
+    /// The numbers of the interfaces that are parts of a bond or bridge, in ascending order.
+    pub(super) fn legs(&self, bond: LinkIdx) -> impl Iterator<Item = LinkIdx> {
+        self.links.values().filter(move |link| link.controller == Some(bond)).map(|link| link.idx)
     }
 
     pub(super) fn addresses(&self, link: LinkIdx) -> impl Iterator<Item = Ipv4Prefix> {
@@ -214,6 +250,15 @@ impl Tables {
         self.neighbours.range(range).map(|((_, address), neighbour)| (*address, *neighbour))
     }
 
+    /// What is known of one neighbour.
+    pub(super) fn knowledge(&self, link: LinkIdx, address: Ipv4Addr) -> Knowledge {
+        match self.neighbours.get(&(link, address)) {
+            Some(neighbour) => Knowledge::Known(neighbour.trust),
+            None if self.silent.contains(&(link, address)) => Knowledge::Silent,
+            None => Knowledge::Unknown,
+        }
+    }
+
     fn set_link(&mut self, link: Link) -> Known {
         let held = self.links.insert(link.idx, link.clone());
         // With the link its routes go, and no message names them (fib_disable_ip in net/ipv4/fib_frontend.c).
@@ -225,6 +270,7 @@ impl Tables {
         self.links.remove(&idx);
         self.addresses.retain(|(link, _)| *link != idx);
         self.neighbours.retain(|(link, _), _| *link != idx);
+        self.silent.retain(|(link, _)| *link != idx);
     }
 
     fn add_route(&mut self, route: KernelRoute, place: Place) {

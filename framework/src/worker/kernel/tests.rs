@@ -29,7 +29,17 @@ fn prefix(text: &str) -> Ipv4Prefix {
 }
 
 fn link() -> Link {
-    Link { idx: IDX, name: "eth1".into(), mac: MAC, mtu: 1500, up: true, active_leg: None }
+    Link {
+        idx: IDX,
+        name: "eth1".into(),
+        mac: MAC,
+        mtu: 1500,
+        up: true,
+        carrier_ups: 1,
+        controller: None,
+        active_leg: None,
+        one_leg: false,
+    }
 }
 
 fn route_in(table: u32, network: &str, gateway: &str, metric: u32) -> KernelRoute {
@@ -69,6 +79,19 @@ fn neighbour(trust: Trust) -> KernelNeighbour {
     KernelNeighbour { mac: PEER, trust }
 }
 
+/// A worker's host, which the kernel corrects in MAC address and MTU.
+pub(super) fn config() -> HostConfig {
+    HostConfig {
+        interface: InterfaceId(0),
+        mac: MacAddr([2, 0, 0, 0, 0, 0xff]),
+        vlan: VlanTags::NONE,
+        mtu: 9000,
+        addresses_max: 4,
+        routes_max: 48,
+        neighbours_max: 4,
+    }
+}
+
 /// A kernel with 10.0.0.1/24 on eth1, and a worker that follows it.
 struct Scene {
     tables: Tables,
@@ -83,20 +106,12 @@ impl Scene {
     }
 
     fn with_ring(capacity: usize) -> Self {
-        let config = HostConfig {
-            interface: InterfaceId(0),
-            mac: MacAddr([2, 0, 0, 0, 0, 0xff]),
-            vlan: VlanTags::NONE,
-            mtu: 9000,
-            addresses_max: 4,
-            routes_max: 48,
-            neighbours_max: 4,
-        };
+        let config = config();
         let (producer, consumer) = lossless::ring(capacity).unwrap();
         let mut scene = Self {
             tables: Tables::default(),
             outlet: Outlet::new(config, producer).unwrap(),
-            follower: Follower::new(consumer),
+            follower: Follower::new(consumer, lossless::ring(4).unwrap().0),
             host: Host::new(config, HashSeed::new(1, 2)).unwrap(),
         };
         scene.say(default_rules());
@@ -119,7 +134,7 @@ impl Scene {
     fn settle(&mut self) {
         let view = View::of(&self.tables, Some(IDX));
         loop {
-            let told = self.outlet.update(&view);
+            let told = self.outlet.update(&view, |_| false);
             while self.follower.catch_up(&mut self.host) > 0 {}
             if told.is_ok() {
                 break;
@@ -151,7 +166,7 @@ fn interface_arrives_with_all_it_has() {
     scene.say_routes([route("0.0.0.0/0", "10.0.0.254")]);
     scene.check(&[("10.0.0.7", "10.0.0.7"), ("8.8.8.8", "10.0.0.254")]);
     assert_eq!((scene.host.mac(), scene.host.mtu()), (MAC, 1500));
-    assert_eq!(scene.follower.link(), LinkState { idx: Some(IDX), up: true, active_leg: None });
+    assert_eq!(scene.follower.link(), LinkState { idx: Some(IDX), up: true, carrier_ups: 1, ..LinkState::default() });
 }
 
 #[test]
@@ -159,8 +174,8 @@ fn full_ring_loses_nothing() {
     let mut scene = Scene::with_ring(2);
     scene.say_routes([route("0.0.0.0/0", "10.0.0.254"), route("10.1.0.0/16", "10.0.0.253")]);
     let view = View::of(&scene.tables, Some(IDX));
-    assert_eq!(scene.outlet.update(&view), Err(RingFull));
-    assert_eq!(scene.outlet.update(&view), Err(RingFull));
+    assert_eq!(scene.outlet.update(&view, |_| false), Err(RingFull));
+    assert_eq!(scene.outlet.update(&view, |_| false), Err(RingFull));
     scene.check(&[("10.1.2.3", "10.0.0.253"), ("8.8.8.8", "10.0.0.254")]);
 }
 
@@ -187,6 +202,31 @@ fn what_the_host_has_no_room_for_is_reported_and_not_sent() {
     scene.settle();
     assert_eq!(scene.outlet.refused(), []);
     assert!(matches!(scene.host.resolve(ip("10.0.0.6"), Instant::ZERO), Resolution::Station { .. }));
+}
+
+#[test]
+fn neighbour_that_is_wanted_has_room_before_others() {
+    let mut scene = Scene::new();
+    let stranger = |n| Change::Neighbour(IDX, Ipv4Addr::new(10, 0, 0, n), neighbour(Trust::Heard));
+    scene.say((2..=5).map(stranger));
+    scene.settle();
+    scene.say((6..=9).map(stranger));
+    let view = View::of(&scene.tables, Some(IDX));
+    scene.outlet.update(&view, |address| address == ip("10.0.0.9")).unwrap();
+    while scene.follower.catch_up(&mut scene.host) > 0 {}
+    let known = |n| matches!(scene.host.resolve(Ipv4Addr::new(10, 0, 0, n), Instant::ZERO), Resolution::Station { .. });
+    assert_eq!((2..=9).filter(|n| known(*n)).collect::<Vec<_>>(), [2, 3, 4, 9]);
+    assert_eq!(scene.outlet.refused().len(), 4);
+}
+
+#[test]
+fn link_that_flapped_unseen_is_a_change() {
+    let mut scene = Scene::new();
+    scene.settle();
+    let before = scene.follower.link_changes();
+    scene.say([Change::Link(Link { up: false, ..link() }), Change::Link(Link { carrier_ups: 2, ..link() })]);
+    scene.settle();
+    assert_eq!((scene.follower.link_changes(), scene.follower.link().up), (before + 1, true));
 }
 
 #[test]

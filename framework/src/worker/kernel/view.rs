@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::follower::LinkState;
+use super::follower::{LEGS_MAX, LinkState};
 use super::lookup;
-use super::tables::{KernelNeighbour, LinkIdx, Tables};
+use super::tables::{KernelNeighbour, Link, LinkIdx, Tables};
 use crate::proto::{Ipv4Prefix, Route};
 use crate::wire::MacAddr;
 
@@ -29,7 +29,7 @@ impl View {
         routes.extend(links_to_gateways(&routes));
         borrow_sources(&mut addresses, &routes);
         Self {
-            link: LinkState { idx: Some(link.idx), up: link.up, active_leg: link.active_leg },
+            link: link_state(link, tables),
             mac: Some(link.mac).filter(|mac| mac.is_unicast()),
             mtu: Some(link.mtu),
             addresses,
@@ -37,6 +37,15 @@ impl View {
             neighbours: tables.neighbours(link.idx).filter(|(_, neighbour)| neighbour.mac.is_unicast()).collect(),
         }
     }
+}
+
+fn link_state(link: &Link, tables: &Tables) -> LinkState {
+    let mut legs = [0; LEGS_MAX];
+    for (place, leg) in legs.iter_mut().zip(tables.legs(link.idx)) {
+        *place = leg;
+    }
+    let Link { idx, up, carrier_ups, active_leg, one_leg, .. } = *link;
+    LinkState { idx: Some(idx), up, carrier_ups, active_leg, legs, one_leg }
 }
 
 /// Routes to routers that are on the link though no network says so (`onlink`): the kernel asks for them there, and a

@@ -1,0 +1,157 @@
+//! Bonds in active-backup, from the kernel's bytes to the worker. No kernel at hand has bonding, so nothing here was sent
+//! by one: the messages are put together after linux/rtnetlink.h, linux/if_link.h and linux/if_bonding.h, attribute by
+//! attribute as bond_fill_info (drivers/net/bonding/bond_netlink.c) writes them.
+
+use super::follower::{Follower, LinkState};
+use super::outlet::Outlet;
+use super::socket::{Heard, read};
+use super::tables::Tables;
+use super::tests::config;
+use super::view::View;
+use crate::proto::{HashSeed, Host};
+use crate::worker::spsc::lossless;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const ACTIVE_BACKUP: u8 = 1;
+const BALANCE_RR: u8 = 0;
+const BOND: u32 = 24;
+const LEFT: u32 = 7;
+const RIGHT: u32 = 8;
+
+/// The worker that follows bond0.
+struct Scene {
+    tables: Tables,
+    outlet: Outlet,
+    follower: Follower,
+    host: Host,
+}
+
+impl Scene {
+    /// bond0 with two legs, of which the left one is active.
+    fn new() -> Self {
+        let (producer, consumer) = lossless::ring(64).unwrap();
+        let mut scene = Self {
+            tables: Tables::default(),
+            outlet: Outlet::new(config(), producer).unwrap(),
+            follower: Follower::new(consumer, lossless::ring(4).unwrap().0),
+            host: Host::new(config(), HashSeed::new(1, 2)).unwrap(),
+        };
+        scene.hear(&[bond(ACTIVE_BACKUP, Some(LEFT), 0), leg(LEFT, BOND), leg(RIGHT, BOND), leg(9, 0)].concat());
+        scene
+    }
+
+    /// What the worker knows after a datagram of the kernel's.
+    fn hear(&mut self, datagram: &[u8]) -> LinkState {
+        let mut undecoded = 0;
+        let Heard::Changes(changes) = read(datagram, &mut undecoded) else { panic!("a gap") };
+        assert_eq!(undecoded, 0);
+        for change in changes {
+            self.tables.apply(change);
+        }
+        let view = View::of(&self.tables, self.tables.link_named("bond0").map(|link| link.idx));
+        self.outlet.update(&view, |_| false).unwrap();
+        while self.follower.catch_up(&mut self.host) > 0 {}
+        self.follower.link()
+    }
+}
+
+/// The legs of `link` that are standby.
+fn standby(link: LinkState) -> Vec<u32> {
+    [LEFT, RIGHT].into_iter().filter(|leg| link.is_standby(*leg)).collect()
+}
+
+#[test]
+fn worker_on_a_leg_knows_whether_it_is_the_active_one() {
+    let scene = Scene::new();
+    let link = scene.follower.link();
+    assert_eq!((link.active_leg, link.legs()), (Some(LEFT), [LEFT, RIGHT].as_slice()));
+    assert_eq!(standby(link), [RIGHT]);
+    assert!(!link.is_standby(BOND), "the bond itself delivers what its active leg received");
+}
+
+#[test]
+fn failover_is_told_as_one_change() {
+    let mut scene = Scene::new();
+    let before = scene.follower.link_changes();
+    assert_eq!(standby(scene.hear(&bond(ACTIVE_BACKUP, Some(RIGHT), 0))), [LEFT]);
+    assert_eq!(scene.follower.link_changes(), before + 1);
+    scene.hear(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
+    assert_eq!(scene.follower.link_changes(), before + 1);
+}
+
+#[test]
+fn bond_without_a_working_leg_takes_nothing() {
+    let link = Scene::new().hear(&bond(ACTIVE_BACKUP, None, 0));
+    assert_eq!((link.active_leg, standby(link)), (None, vec![LEFT, RIGHT]));
+}
+
+#[test]
+fn other_modes_and_all_slaves_active_have_no_standby_leg() {
+    let mut scene = Scene::new();
+    assert_eq!(standby(scene.hear(&bond(ACTIVE_BACKUP, Some(LEFT), 1))), []);
+    assert_eq!(standby(scene.hear(&bond(BALANCE_RR, None, 0))), []);
+}
+
+#[test]
+fn leg_that_leaves_the_bond_is_none_of_its_legs() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.hear(&leg(LEFT, 0)).legs(), [RIGHT]);
+    assert_eq!(scene.hear(&message(RTM_DELLINK, &link_body(RIGHT, "right", &[]))).legs(), []);
+}
+
+#[test]
+fn more_legs_than_are_named_are_known_to_be_standby() {
+    let mut scene = Scene::new();
+    let more: Vec<u8> = (30..36).flat_map(|idx| leg(idx, BOND)).collect();
+    let link = scene.hear(&more);
+    assert_eq!(link.legs(), [LEFT, RIGHT, 30, 31]);
+    assert!((30..36).all(|leg| link.is_standby(leg)));
+}
+
+#[test]
+fn bond_that_is_gone_has_no_legs() {
+    let mut scene = Scene::new();
+    let link = scene.hear(&message(RTM_DELLINK, &link_body(BOND, "bond0", &[])));
+    assert_eq!(link, LinkState::default());
+}
+
+fn bond(mode: u8, active: Option<u32>, all_slaves_active: u8) -> Vec<u8> {
+    let active = active.map(|leg| attribute(2, &leg.to_le_bytes())).unwrap_or_default(); // IFLA_BOND_ACTIVE_SLAVE
+    let mode = attribute(1, &[mode]); // IFLA_BOND_MODE
+    let all = attribute(17, &[all_slaves_active]); // IFLA_BOND_ALL_SLAVES_ACTIVE
+    let data = attribute(2, &[mode, active, all].concat()); // IFLA_INFO_DATA
+    let kind = attribute(1, b"bond\0"); // IFLA_INFO_KIND
+    message(RTM_NEWLINK, &link_body(BOND, "bond0", &attribute(18, &[kind, data].concat()))) // IFLA_LINKINFO
+}
+
+fn leg(idx: u32, controller: u32) -> Vec<u8> {
+    let controller = if controller == 0 { Vec::new() } else { attribute(10, &controller.to_le_bytes()) }; // IFLA_MASTER
+    message(RTM_NEWLINK, &link_body(idx, &format!("leg{idx}"), &controller))
+}
+
+/// ifinfomsg of an Ethernet interface that is up, with its name, MAC address and MTU, and `more`.
+fn link_body(idx: u32, name: &str, more: &[u8]) -> Vec<u8> {
+    let (up, lower_up) = (0x1_u32, 0x1_0000);
+    let mut body = vec![0, 0, 1, 0];
+    body.extend(idx.to_le_bytes());
+    body.extend((up | lower_up).to_le_bytes());
+    body.extend([0; 4]);
+    body.extend(attribute(3, &[name.as_bytes(), &[0]].concat())); // IFLA_IFNAME
+    body.extend(attribute(4, &1500_u32.to_le_bytes())); // IFLA_MTU
+    body.extend(attribute(1, &[2, 0, 0, 0, 0, idx as u8])); // IFLA_ADDRESS
+    body.extend(more);
+    body
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let len = 4 + value.len();
+    let mut bytes = [&(len as u16).to_le_bytes()[..], &kind.to_le_bytes(), value].concat();
+    bytes.resize(len.next_multiple_of(4), 0);
+    bytes
+}
+
+fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+    let len = 16 + body.len() as u32;
+    [&len.to_le_bytes()[..], &kind.to_le_bytes(), &[0; 10], body].concat()
+}

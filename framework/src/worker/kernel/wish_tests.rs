@@ -1,0 +1,123 @@
+//! Wishes for neighbours, without a kernel: the test is its clock and its answers.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use super::tables::{Knowledge, Trust};
+use super::wish_list::{Collected, WishList};
+use crate::worker::spsc::lossless::{self, Producer};
+
+const NOBODY: [Ipv4Addr; 0] = [];
+const PEER: Ipv4Addr = peer(9);
+const HEARD: Knowledge = Knowledge::Known(Trust::Heard);
+
+/// A worker that has room for two neighbours, the mirror's list, and what the kernel knows of every neighbour.
+struct Scene {
+    ring: Producer<Ipv4Addr>,
+    list: WishList,
+    now: Instant,
+    kernel: Knowledge,
+}
+
+const fn peer(n: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, n)
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (ring, wished) = lossless::ring(8).unwrap();
+        Self { ring, list: WishList::new(2, wished), now: Instant::now(), kernel: Knowledge::Unknown }
+    }
+
+    fn wanting(wishes: impl IntoIterator<Item = Ipv4Addr>) -> Self {
+        let mut scene = Self::new();
+        scene.want(wishes);
+        scene
+    }
+
+    fn want(&mut self, wishes: impl IntoIterator<Item = Ipv4Addr>) {
+        wishes.into_iter().for_each(|wish| self.ring.push(wish).unwrap());
+    }
+
+    /// A turn of the mirror so much later: whom it asks for.
+    fn turn_after(&mut self, ms: u64) -> Vec<Ipv4Addr> {
+        self.now += Duration::from_millis(ms);
+        self.list.collect(self.now);
+        let due = self.list.due(self.now, |_| self.kernel);
+        due.iter().for_each(|address| self.list.asked(*address, self.now));
+        due
+    }
+}
+
+#[test]
+fn neighbour_is_asked_for_once_a_second_however_often_it_is_wanted() {
+    let mut scene = Scene::wanting([PEER; 8]);
+    assert_eq!(scene.turn_after(10), [PEER]);
+    scene.want([PEER; 8]);
+    assert_eq!(scene.turn_after(999), NOBODY);
+    assert_eq!(scene.turn_after(1), [PEER]);
+    assert_eq!(scene.turn_after(10_000), NOBODY);
+}
+
+#[test]
+fn known_neighbour_is_reported_as_used_when_it_is_wanted_again() {
+    let mut scene = Scene::wanting([PEER]);
+    scene.turn_after(0);
+    scene.kernel = HEARD;
+    assert_eq!(scene.turn_after(30_000), NOBODY);
+    scene.want([PEER]);
+    assert_eq!(scene.turn_after(0), [PEER]);
+}
+
+#[test]
+fn configured_neighbour_is_left_alone() {
+    let mut scene = Scene::wanting([PEER]);
+    scene.kernel = Knowledge::Known(Trust::Configured);
+    assert_eq!(scene.turn_after(10_000), NOBODY);
+}
+
+#[test]
+fn neighbour_that_does_not_answer_is_counted_once_for_each_question() {
+    let mut scene = Scene::wanting([PEER]);
+    scene.kernel = Knowledge::Silent;
+    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 0, "silence from before the question is no answer");
+    assert_eq!(scene.turn_after(0), [PEER]);
+    assert_eq!(scene.list.unanswered(|_| Knowledge::Unknown), 0);
+    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 1);
+    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 0);
+    scene.want([PEER]);
+    assert_eq!(scene.turn_after(3_000), [PEER]);
+    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 1);
+}
+
+#[test]
+fn wish_is_over_after_two_minutes() {
+    let mut scene = Scene::wanting([PEER]);
+    scene.turn_after(0);
+    scene.turn_after(119_999);
+    assert!(scene.list.wants(PEER));
+    scene.turn_after(1);
+    assert!(!scene.list.wants(PEER));
+}
+
+#[test]
+fn flood_of_wishes_asks_no_faster_than_the_host_has_room() {
+    let mut scene = Scene::wanting((1..=8).map(peer));
+    assert_eq!(scene.list.collect(scene.now), Collected { wishes: 8, refused: 6 });
+    assert_eq!(scene.turn_after(0), [peer(1), peer(2)]);
+    scene.want((3..=8).map(peer));
+    assert_eq!(scene.turn_after(999), NOBODY);
+    scene.want((3..=8).map(peer));
+    assert_eq!(scene.turn_after(1), [peer(3), peer(4)]);
+}
+
+#[test]
+fn neighbour_wished_for_longest_ago_makes_way() {
+    let mut scene = Scene::wanting([peer(1), peer(2)]);
+    scene.turn_after(0);
+    scene.want([peer(1)]);
+    scene.turn_after(2_000);
+    scene.want([peer(3)]);
+    scene.turn_after(2_000);
+    assert_eq!((1..=3).filter(|n| scene.list.wants(peer(*n))).collect::<Vec<_>>(), [1, 3]);
+}
