@@ -1,5 +1,5 @@
-//! The mirror against the real kernel: each scene is played by a process of its own in a network namespace of its own, and
-//! changes things with `ip` as an operator does. Needs root and iproute2.
+//! The mirror against the real kernel: each scene is played in a network namespace of its own, and changes things with `ip`
+//! as an operator does. Needs root and iproute2.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::Ipv4Addr;
@@ -12,9 +12,8 @@ use wirepath::time::Instant;
 use wirepath::wire::VlanTags;
 use wirepath::worker::StopFlag;
 use wirepath::worker::kernel::{Follower, Mirror, MirrorError, MirrorThread};
+use wirepath_tests::netns::Namespace;
 
-/// Names the scene for the process inside the namespace.
-const SCENE: &str = "WIREPATH_KERNEL_SCENE";
 /// Longer than any scene needs on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -188,6 +187,17 @@ fn storm_of_changes_ends_in_the_kernels_state() {
 }
 
 #[test]
+fn neighbour_is_resolved_by_the_kernel_on_demand() {
+    with_a_neighbour("neighbour_is_resolved_by_the_kernel_on_demand", |_| {
+        let mut scene = Scene::new();
+        scene.until("10.0.0.2", "ask 10.0.0.2");
+        scene.want("10.0.0.2");
+        scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
+        assert_eq!((scene.counter("questions"), scene.counter("unanswered")), (1, 0));
+    });
+}
+
+#[test]
 fn interface_that_does_not_exist_is_refused_by_name() {
     let block = Block::heap();
     let mut mirror = Mirror::open(&block.scope("test")).unwrap();
@@ -213,6 +223,10 @@ impl Scene {
         let (follower, host) = follow(&mut mirror, 64);
         let thread = mirror.start(&StopFlag::new()).unwrap();
         Self { host, follower, block, _thread: thread }
+    }
+
+    fn want(&mut self, address: &str) {
+        assert!(self.follower.want(address.parse().unwrap()), "the ring of wishes is full");
     }
 
     /// Waits until packets to `destination` go where they should.
@@ -289,39 +303,29 @@ fn interface() {
     ip("address add 10.0.0.1/24 dev eth1");
 }
 
-/// Plays `scene` in a namespace: this test runs itself again there, by its own name.
-fn in_a_namespace(name: &str, scene: impl FnOnce()) {
-    if std::env::var(SCENE).as_deref() == Ok(name) {
-        interface();
-        return scene();
-    }
-    let namespace = match Namespace::new(name) {
-        Ok(namespace) => namespace,
-        Err(why) => return println!("SKIPPED {name}: {why}"),
-    };
-    let inside = ["netns", "exec", namespace.0.as_str()];
-    let test = ["--exact", name, "--nocapture"];
-    let program = std::env::current_exe().unwrap();
-    let status = Command::new("ip").args(inside).arg(program).args(test).env(SCENE, name).status().unwrap();
-    assert!(status.success(), "the scene {name} failed, see above");
-}
-
-/// A network namespace, removed at the end.
-struct Namespace(String);
-
-impl Namespace {
-    fn new(test: &str) -> Result<Self, String> {
-        let name = format!("wirepath-mirror-{}-{test}", std::process::id());
-        let made = Command::new("ip").args(["netns", "add", &name]).output().map_err(|error| format!("ip: {error}"))?;
-        let said = String::from_utf8_lossy(&made.stderr);
-        if made.status.success() { Ok(Self(name)) } else { Err(format!("no network namespace: {}", said.trim())) }
+/// Plays `scene` in a namespace of its own, on a thread that lives there.
+fn in_a_namespace(name: &str, scene: impl FnOnce() + Send) {
+    match Namespace::new() {
+        Ok(namespace) => namespace.run(|| {
+            interface();
+            scene();
+        }),
+        Err(why) => println!("SKIPPED {name}: {why}"),
     }
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
+/// The same with eth1's cable leading to another namespace, where 10.0.0.2 answers.
+fn with_a_neighbour(name: &str, scene: impl FnOnce(&Namespace) + Send) {
+    in_a_namespace(name, || {
+        let there = Namespace::new().unwrap();
+        ip(&format!("link set peer netns {}", there.name()));
+        there.run(|| {
+            ip("link set peer address 02:00:00:00:00:02");
+            ip("link set peer up");
+            ip("address add 10.0.0.2/24 dev peer");
+        });
+        scene(&there);
+    });
 }
 
 fn ip(arguments: &str) {
