@@ -17,7 +17,7 @@ use super::drops::{DropReason, Drops};
 use super::histogram::{self, Histogram};
 use super::layout::{self, Entry, Kind, header};
 use super::memory::Held;
-use super::publish::{self, Publication};
+use super::publish::{self, Content, Publication};
 use super::snapshot::Snapshot;
 use super::unit::Unit;
 
@@ -62,7 +62,7 @@ impl Block {
     /// As [`Block::create`].
     pub fn create_in(directory: &Path, app: &str, capacity: Capacity) -> Result<Self, SetupError> {
         check_app(app)?;
-        let (publication, words) = Publication::create(directory, app, |file| {
+        let (publication, words) = Publication::create(directory, app, Content::Counters, |file| {
             let words = Held::mapped(file, word_count(capacity))?;
             store_header(&words, app, publish::since_epoch_ns(), capacity);
             Ok(words)
@@ -295,7 +295,8 @@ fn store_header(words: &[AtomicU64], app: &str, started_ns: u64, capacity: Capac
     layout::store_text(&words[header::APP..], app);
 }
 
-fn check_app(app: &str) -> Result<(), SetupError> {
+/// Whether `app` can name a file and be printed.
+pub(crate) fn check_app(app: &str) -> Result<(), SetupError> {
     let fits = app.len() <= layout::APP_MAX && layout::is_path(app) && !app.contains('/') && !app.starts_with('.');
     if fits { Ok(()) } else { Err(SetupError::App { app: app.to_owned() }) }
 }

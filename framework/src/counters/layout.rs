@@ -98,7 +98,7 @@ pub(super) fn text_words(len: usize) -> usize {
 }
 
 /// Writes `text`, eight bytes a word, zeros after its end.
-pub(super) fn store_text(words: &[AtomicU64], text: &str) {
+pub(crate) fn store_text(words: &[AtomicU64], text: &str) {
     for (word, bytes) in words.iter().zip(text.as_bytes().chunks(8)) {
         let mut padded = [0; 8];
         padded[..bytes.len()].copy_from_slice(bytes);

@@ -11,7 +11,7 @@
 //! 2. Every `Memory` stands in `LIVE` with a count of the `Held` handles into it. It is taken out, and dropped, only
 //!    when that count returns to zero; a `Held` is counted from before it exists until after its last use.
 //! 3. The pointer of a `Held` was made from the `base` of its `Memory` and covers at least one word and only words inside it.
-//! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: made with `create_new`, mode 0644. A
+//! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: made with `create_new`, for root and its owner alone to write. A
 //!    store does not meet a hole on a full file system. (An owner who truncates a live file kills his own process
 //!    with SIGBUS, as with any mapped file.)
 //!
@@ -34,19 +34,19 @@ const ALIGN: usize = 128;
 ///
 /// Not `Clone` and not `Sync`: whoever has it is the words' only writer through this process's types.
 /// Making and dropping one takes a lock and belongs to set-up; reading through it costs nothing.
-pub(super) struct Held<T: ?Sized>(NonNull<T>);
+pub(crate) struct Held<T: ?Sized>(NonNull<T>);
 
 // SAFETY: invariant 1: the words are atomics, which any thread may use; invariant 2 is kept under a lock.
 unsafe impl<T: ?Sized> Send for Held<T> {}
 
 impl Held<[AtomicU64]> {
     /// `len` fresh words of this process's own memory, zeroed.
-    pub(super) fn heap(len: usize) -> Self {
+    pub(crate) fn heap(len: usize) -> Self {
         Self::first(Memory::heap(len))
     }
 
     /// `len` fresh words backed by `file`, which is new and empty: sized, mapped shared and faulted in.
-    pub(super) fn mapped(file: &File, len: usize) -> io::Result<Self> {
+    pub(crate) fn mapped(file: &File, len: usize) -> io::Result<Self> {
         Ok(Self::first(Memory::mapped(file, len)?))
     }
 
@@ -62,7 +62,7 @@ impl Held<[AtomicU64]> {
     }
 
     /// A handle of its own on one word.
-    pub(super) fn word(&self, idx: usize) -> Held<AtomicU64> {
+    pub(crate) fn word(&self, idx: usize) -> Held<AtomicU64> {
         Held::hold(&self[idx])
     }
 

@@ -14,8 +14,6 @@ use super::block::SetupError;
 
 /// Where the counters of all processes of this machine are: memory, gone with the next boot.
 const DIRECTORY: &str = "/dev/shm/wirepath";
-/// The end of a file's name. It begins with `application.pid`.
-const SUFFIX: &str = ".counters";
 /// The end of a file's name while it is being made. It begins with a dot.
 const HIDDEN_SUFFIX: &str = ".new";
 /// Files of one application and pid. More are a mistake.
@@ -29,8 +27,35 @@ pub fn default_directory() -> PathBuf {
     }
 }
 
+/// What a shared file holds, which decides about the end of its name (it begins with `application.pid`) and its readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Counters, for everybody.
+    Counters,
+    /// Frames that a queue receives and sends: for root and for the user who runs the process.
+    Frames,
+}
+
+impl Content {
+    const ALL: [Self; 2] = [Self::Counters, Self::Frames];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Counters => ".counters",
+            Self::Frames => ".tap",
+        }
+    }
+
+    fn mode(self) -> u32 {
+        match self {
+            Self::Counters => 0o644,
+            Self::Frames => 0o600,
+        }
+    }
+}
+
 /// A live file under its name. Dropping it removes the file.
-pub(super) struct Publication {
+pub(crate) struct Publication {
     path: PathBuf,
     /// Open and locked for as long as the process counts.
     _locked: File,
@@ -38,20 +63,21 @@ pub(super) struct Publication {
 
 impl Publication {
     /// Makes the file of `app` and this process; `fill` gives it its content before anybody sees it.
-    pub(super) fn create<T>(
+    pub(crate) fn create<T>(
         directory: &Path,
         app: &str,
+        content: Content,
         fill: impl FnOnce(&File) -> io::Result<T>,
     ) -> Result<(Self, T), SetupError> {
         make_directory(directory).map_err(|error| SetupError::file(directory, &error))?;
-        remove_stale_of(directory, app).map_err(|error| SetupError::file(directory, &error))?;
+        remove_stale_of(directory, app, content).map_err(|error| SetupError::file(directory, &error))?;
 
         let hidden = directory.join(format!(".{app}.{}.{}{HIDDEN_SUFFIX}", std::process::id(), since_epoch_ns()));
         let publish = || {
-            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(content.mode()).open(&hidden)?;
             file.lock()?;
             let filled = fill(&file)?;
-            Ok((link_free_name(&hidden, directory, app)?, file, filled))
+            Ok((link_free_name(&hidden, directory, app, content)?, file, filled))
         };
         let published = publish();
         let _ = fs::remove_file(&hidden);
@@ -59,7 +85,7 @@ impl Publication {
         Ok((Self { path, _locked: file }, filled))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -72,15 +98,15 @@ impl Drop for Publication {
 }
 
 /// Nanoseconds since the Unix epoch, for the header and for names that nobody else has.
-pub(super) fn since_epoch_ns() -> u64 {
+pub(crate) fn since_epoch_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Links a whole file to the first name of `app` and this process that is free. A second block takes the second name,
+/// Links a whole file to the first name of `app` and this process that is free. A second file takes the second name,
 /// and so does a process in another container that has the same pid and shares the directory.
-fn link_free_name(hidden: &Path, directory: &Path, app: &str) -> io::Result<PathBuf> {
-    let pid = std::process::id();
-    let mut path = directory.join(format!("{app}.{pid}{SUFFIX}"));
+fn link_free_name(hidden: &Path, directory: &Path, app: &str, content: Content) -> io::Result<PathBuf> {
+    let (pid, suffix) = (std::process::id(), content.suffix());
+    let mut path = directory.join(format!("{app}.{pid}{suffix}"));
     let mut count = 1;
     loop {
         // A link, unlike a rename, does not replace what is there.
@@ -89,16 +115,16 @@ fn link_free_name(hidden: &Path, directory: &Path, app: &str) -> io::Result<Path
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && count < NAMES_MAX => count += 1,
             Err(error) => return Err(error),
         }
-        path = directory.join(format!("{app}.{pid}-{count}{SUFFIX}"));
+        path = directory.join(format!("{app}.{pid}-{count}{suffix}"));
     }
 }
 
-/// The shared files of a directory, by name. A directory that is not there has none.
-pub(super) fn shared_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    files(directory, |name| name.ends_with(SUFFIX) && !name.starts_with('.'))
+/// The shared files of a directory with that content, by name. A directory that is not there has none.
+pub(crate) fn shared_files(directory: &Path, content: Content) -> io::Result<Vec<PathBuf>> {
+    files(directory, |name| name.ends_with(content.suffix()) && !name.starts_with('.'))
 }
 
-fn files(directory: &Path, wanted: fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+fn files(directory: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -115,9 +141,19 @@ fn files(directory: &Path, wanted: fn(&str) -> bool) -> io::Result<Vec<PathBuf>>
     Ok(files)
 }
 
-/// Opens a file that somebody else made. It may be anything: neither a link is followed nor a pipe waited for.
+/// Opens a file that somebody else made, to read it.
 pub(super) fn open_foreign(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    open_checked(path, OpenOptions::new().read(true))
+}
+
+/// Opens a file that somebody else made, to read it and to write what is the reader's to write.
+pub(crate) fn open_foreign_writable(path: &Path) -> io::Result<File> {
+    open_checked(path, OpenOptions::new().read(true).write(true))
+}
+
+/// What is opened may be anything: neither a link is followed nor a pipe waited for.
+fn open_checked(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
@@ -125,7 +161,7 @@ pub(super) fn open_foreign(path: &Path) -> io::Result<File> {
 }
 
 /// Whether the process that made this file has ended.
-pub(super) fn is_stale(file: &File) -> bool {
+pub(crate) fn is_stale(file: &File) -> bool {
     match file.try_lock_shared() {
         Ok(()) => {
             let _ = file.unlock();
@@ -136,10 +172,10 @@ pub(super) fn is_stale(file: &File) -> bool {
     }
 }
 
-/// Removes the files that dead processes of `app` left.
-fn remove_stale_of(directory: &Path, app: &str) -> io::Result<()> {
-    for path in shared_files(directory)? {
-        if app_of(&path) == Some(app) {
+/// Removes the files with that content that dead processes of `app` left.
+fn remove_stale_of(directory: &Path, app: &str, content: Content) -> io::Result<()> {
+    for path in shared_files(directory, content)? {
+        if app_of(&path, content) == Some(app) {
             remove_if_stale(&path);
         }
     }
@@ -149,7 +185,9 @@ fn remove_stale_of(directory: &Path, app: &str) -> io::Result<()> {
 /// Removes the files of dead processes, also those that were never finished, and says which.
 pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = files(directory, |name| name.starts_with('.') && name.ends_with(HIDDEN_SUFFIX))?;
-    paths.append(&mut shared_files(directory)?);
+    for content in Content::ALL {
+        paths.append(&mut shared_files(directory, content)?);
+    }
     paths.retain(|path| remove_if_stale(path));
     Ok(paths)
 }
@@ -162,9 +200,9 @@ fn remove_if_stale(path: &Path) -> bool {
     }
 }
 
-/// The application in a file's name, `application.pid.counters`.
-fn app_of(path: &Path) -> Option<&str> {
-    let stem = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
+/// The application in a file's name, such as `application.pid.counters`.
+fn app_of(path: &Path, content: Content) -> Option<&str> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(content.suffix())?;
     stem.rsplit_once('.').map(|(app, _pid)| app)
 }
 

@@ -95,7 +95,9 @@ impl Snapshot {
     pub fn list(directory: &Path) -> Result<Listing, ReadError> {
         let fault = |path: &Path, error| ReadError { path: path.to_owned(), fault: Fault::Io(error) };
         let mut listing = Listing::default();
-        for path in publish::shared_files(directory).map_err(|error| fault(directory, error))? {
+        for path in
+            publish::shared_files(directory, publish::Content::Counters).map_err(|error| fault(directory, error))?
+        {
             match publish::open_foreign(&path) {
                 // Ended while we looked.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -275,7 +277,7 @@ impl Entry {
 }
 
 /// `len` bytes of text from the beginning of `words`, if they are there and are UTF-8.
-fn read_text(words: &[u64], len: u64, len_max: usize) -> Option<String> {
+pub(crate) fn read_text(words: &[u64], len: u64, len_max: usize) -> Option<String> {
     let len = usize::try_from(len).ok().filter(|len| *len <= len_max)?;
     let words = words.get(..layout::text_words(len))?;
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
