@@ -21,6 +21,7 @@ pub mod fault;
 pub mod memory;
 pub mod pcap;
 pub mod steering;
+pub mod tap;
 
 use core::fmt;
 use core::num::NonZeroU16;

@@ -1,0 +1,172 @@
+//! The wrapper around a device and its queues.
+
+use core::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::layout::{Identity, RING};
+use super::recorder::{Recorder, Shared};
+use super::ring::CAPACITY_MIN;
+use super::rx::TapRx;
+use super::tx::TapTx;
+use crate::counters::{Content, Held, Publication, Scope, SetupError, check_app, default_directory, since_epoch_ns};
+use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::device::{Capabilities, Device, DeviceError, Queue};
+use crate::mem::Pool;
+
+/// Where the taps of a process are, and how much they hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapConfig {
+    /// The name of the application, as in [`Block::create`](crate::counters::Block::create).
+    pub app: String,
+    /// The directory of shared files.
+    pub directory: PathBuf,
+    /// Bytes of each queue's ring, rounded up to a power of two. It is what a listener may be late by: at a million
+    /// frames of 200 bytes a second the default lasts 35 ms. Less loses frames sooner, more takes memory whether
+    /// somebody listens or not.
+    pub ring_len: usize,
+}
+
+impl TapConfig {
+    /// Taps of `app` beside the counters, with rings of 8 MiB a queue.
+    pub fn new(app: impl Into<String>) -> Self {
+        Self { app: app.into(), directory: default_directory(), ring_len: 8 << 20 }
+    }
+}
+
+/// A device whose queues can be listened to.
+pub struct TapDevice<D> {
+    inner: D,
+    config: TapConfig,
+    problems: Vec<TapProblem>,
+}
+
+/// A queue that can be listened to, on its way to a worker.
+pub struct TapQueue<Q> {
+    inner: Q,
+    shared: Shared,
+}
+
+impl<D> TapDevice<D> {
+    /// Wraps `inner`. The ring of a queue is made as the queue is taken.
+    pub fn new(inner: D, config: TapConfig) -> Self {
+        Self { inner, config, problems: Vec::new() }
+    }
+
+    /// The device within.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// The device within, for what only that kind of device has.
+    pub fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
+    /// Queues that nobody can listen to, and why. They run all the same: a full `/dev/shm` is no reason not to trade, but
+    /// tell it aloud.
+    pub fn problems(&self) -> impl Iterator<Item = &TapProblem> {
+        self.problems.iter()
+    }
+}
+
+impl<D: Device> Device for TapDevice<D> {
+    type Queue = TapQueue<D::Queue>;
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError> {
+        let inner = self.inner.take_queue(idx)?;
+        let shared = match share(&self.config, self.inner.name(), idx) {
+            Ok(shared) => shared,
+            Err(reason) => {
+                self.problems.push(TapProblem { device: self.inner.name().to_owned(), queue: idx, reason });
+                private()
+            }
+        };
+        Ok(TapQueue { inner, shared })
+    }
+
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        self.inner.steer(rule, idx)
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        self.inner.unsteer(id)
+    }
+}
+
+impl<Q: Queue> Queue for TapQueue<Q> {
+    type Rx = TapRx<Q::Rx>;
+    type Tx = TapTx<Q::Tx>;
+
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(Self::Rx, Self::Tx), DeviceError> {
+        let (rx, tx) = self.inner.open(pool, scope)?;
+        let tap = Rc::new(Recorder::new(self.shared, scope));
+        Ok((TapRx::new(rx, Rc::clone(&tap)), TapTx::new(tx, tap)))
+    }
+}
+
+impl<Q> TapQueue<Q> {
+    /// The file that listeners open; None where it could not be made.
+    pub fn path(&self) -> Option<&Path> {
+        self.shared.publication.as_ref().map(Publication::path)
+    }
+}
+
+/// A ring in a file that listeners find.
+fn share(config: &TapConfig, device: &str, queue: u16) -> Result<Shared, SetupError> {
+    check_app(&config.app)?;
+    let capacity = (config.ring_len as u64 / 8).next_power_of_two().max(CAPACITY_MIN);
+    let (publication, words) = Publication::create(&config.directory, &config.app, Content::Frames, |file| {
+        let words = Held::mapped(file, RING + capacity as usize)?;
+        let identity = Identity {
+            app: config.app.clone(),
+            pid: std::process::id(),
+            started_ns: since_epoch_ns(),
+            device: device.to_owned(),
+            queue,
+            ring_words: capacity,
+        };
+        identity.store(&words);
+        Ok(words)
+    })?;
+    Ok(Shared { words, capacity, publication: Some(publication) })
+}
+
+/// A ring that nobody will ever listen to, so it needs no room.
+fn private() -> Shared {
+    Shared { words: Held::heap(RING + 1), capacity: 1, publication: None }
+}
+
+/// Why a queue cannot be listened to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapProblem {
+    device: String,
+    queue: u16,
+    reason: SetupError,
+}
+
+impl fmt::Display for TapProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, queue, reason } = self;
+        write!(f, "`wirepath capture` will not see {device} queue {queue}, which runs without a tap: ")?;
+        match reason {
+            SetupError::File { path, error } => write!(
+                f,
+                "no shared file in {}: {error}; make it writable and give it room, or set WIREPATH_SHM to a directory on \
+                 another tmpfs",
+                path.display()
+            ),
+            reason => reason.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TapProblem {}

@@ -1,0 +1,190 @@
+//! Who listens to a queue: says so twice a second, and reads what the worker records.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::layout::{ANSWERED, BEAT, SNAP};
+use super::ring::{Copies, Direction, Numbers, Reader, Record, SNAP_MAX, Trouble};
+use super::tapped::TapError;
+use crate::counters::{is_stale, since_epoch_ns};
+use crate::time::UnixTime;
+
+/// Six beats to a lease of the worker's: some may be late.
+const BEAT_SPAN: Duration = Duration::from_millis(500);
+/// How often to look whether the process is still there. Its end is no hurry: what it recorded stays.
+const LIFE_SPAN: Duration = Duration::from_millis(50);
+
+/// A listener at one queue. Dropping it lets the tap go quiet.
+pub struct Listener {
+    ring: Reader<File>,
+    path: PathBuf,
+    state: State,
+    /// The worker answered, and the ring is read from there on.
+    has_joined: bool,
+    /// The beat that we wrote last.
+    beat: u64,
+    beat_at: Instant,
+    looked_at: Instant,
+    /// Somebody else beats too: the tap is not ours alone to turn off.
+    has_company: bool,
+}
+
+/// How a listener stands with its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The worker has not answered yet: it does so when it polls next.
+    Waiting,
+    /// From now on each frame is read or counted as missed.
+    Listening,
+    /// The queue was closed or its process has ended. What it recorded can still be read.
+    Ended,
+}
+
+/// A frame that the queue received or sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Which way it went.
+    pub direction: Direction,
+    /// When: of received frames the device's time, where it has one; else that of the worker's turn.
+    pub timestamp: UnixTime,
+    /// The 802.1Q tag that the NIC took off or puts in. It is not among the bytes.
+    pub vlan: Option<u16>,
+    /// Bytes that the frame has without that tag.
+    pub original_len: usize,
+    /// The first of them, as many as listeners want.
+    pub bytes: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// Replaces `into` by the bytes as they are on the wire, the tag at its place. Returns the length that the whole
+    /// frame has there.
+    pub fn copy_to(&self, into: &mut Vec<u8>) -> usize {
+        const ADDRESSES_LEN: usize = 12;
+        into.clear();
+        let (Some(tci), Some((addresses, rest))) = (self.vlan, self.bytes.split_at_checked(ADDRESSES_LEN)) else {
+            into.extend_from_slice(self.bytes);
+            return self.original_len;
+        };
+        let tag = [[0x81, 0x00], tci.to_be_bytes()].concat();
+        into.extend_from_slice(addresses);
+        into.extend_from_slice(&tag);
+        into.extend_from_slice(rest);
+        self.original_len + tag.len()
+    }
+}
+
+impl Listener {
+    pub(super) fn begin(file: File, capacity: u64, path: PathBuf, snap_len: usize) -> Result<Self, TapError> {
+        let ring = Reader::new(file, capacity);
+        let now = Instant::now();
+        let mut listener = Self {
+            ring,
+            path,
+            state: State::Waiting,
+            has_joined: false,
+            beat: 0,
+            beat_at: now,
+            looked_at: now,
+            has_company: false,
+        };
+        let begun = listener.ask_for(snap_len).and_then(|()| listener.beat(now));
+        match begun {
+            Ok(()) => Ok(listener),
+            Err(error) => Err(TapError::new(&listener.path, Trouble::Io(error))),
+        }
+    }
+
+    /// Says that we are there, where that is due, and how it stands. To be called before each round of
+    /// [`Listener::read`], several times a second; after three seconds without it the worker takes us for dead.
+    pub fn tend(&mut self) -> Result<State, TapError> {
+        self.try_tend().map_err(|trouble| TapError::new(&self.path, trouble))
+    }
+
+    /// The next frame, or nothing new. Never waits.
+    pub fn read(&mut self) -> Result<Option<Frame<'_>>, TapError> {
+        if !self.has_joined {
+            return Ok(None);
+        }
+        match self.ring.next() {
+            Ok(record) => Ok(record.map(frame)),
+            Err(trouble) => Err(TapError::new(&self.path, trouble)),
+        }
+    }
+
+    /// Frames that were overwritten before we came to them, as far as the records that were read tell.
+    pub fn missed(&self) -> Numbers {
+        self.ring.missed()
+    }
+
+    /// The shared file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn try_tend(&mut self) -> Result<State, Trouble> {
+        let now = Instant::now();
+        let beat = self.load(BEAT)?;
+        self.has_company |= beat != self.beat && beat != 0;
+        // Zero: the worker took us for dead, or another listener left without knowing of us.
+        if beat == 0 || now.duration_since(self.beat_at) >= BEAT_SPAN {
+            self.beat(now)?;
+        }
+        if !self.has_joined && self.load(ANSWERED)? != 0 && self.ring.join()? {
+            self.has_joined = true;
+            self.state = State::Listening;
+        }
+        if now.duration_since(self.looked_at) >= LIFE_SPAN {
+            self.looked_at = now;
+            if is_stale(self.ring.words()) {
+                self.state = State::Ended;
+            }
+        }
+        Ok(self.state)
+    }
+
+    /// Asks the worker for as much of each frame, and for no less than others want who listen already.
+    fn ask_for(&mut self, snap_len: usize) -> io::Result<()> {
+        let wanted = snap_len.clamp(1, SNAP_MAX) as u64;
+        self.has_company = self.load(BEAT)? != 0;
+        if self.has_company && self.load(SNAP)? >= wanted {
+            return Ok(());
+        }
+        self.store(SNAP, wanted)
+    }
+
+    fn beat(&mut self, now: Instant) -> io::Result<()> {
+        // Never the same twice, and never zero.
+        self.beat = since_epoch_ns().max(self.beat + 1);
+        self.beat_at = now;
+        self.store(BEAT, self.beat)
+    }
+
+    fn load(&self, idx: usize) -> io::Result<u64> {
+        let mut word = [0];
+        self.ring.words().copy(idx, &mut word)?;
+        Ok(word[0])
+    }
+
+    fn store(&self, idx: usize, value: u64) -> io::Result<()> {
+        self.ring.words().write_all_at(&value.to_ne_bytes(), idx as u64 * 8)
+    }
+}
+
+fn frame(record: Record<'_>) -> Frame<'_> {
+    let Record { direction, vlan, timestamp_ns, original_len, bytes } = record;
+    Frame { direction, timestamp: UnixTime::from_nanos(timestamp_ns), vlan, original_len, bytes }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // With company the tap stays on until their beats end too. Who began to listen in this half second finds the
+        // zero and beats at once.
+        if !self.has_company && self.load(BEAT).is_ok_and(|beat| beat == self.beat) {
+            // If it cannot be written the lease runs out.
+            let _ = self.store(BEAT, 0);
+        }
+    }
+}

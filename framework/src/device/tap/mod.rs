@@ -1,0 +1,53 @@
+//! A tap that is always there and costs nothing until somebody listens: `wirepath capture` attaches to it while the
+//! worker runs, and gets what the queue really receives and sends.
+//!
+//! Stack it on a live port, outermost, under the name that the process also gives to its counters:
+//!
+//! ```no_run
+//! # use wirepath::device::memory::{MemoryConfig, pair};
+//! # use wirepath::device::tap::{TapConfig, TapDevice};
+//! # use wirepath::device::{Device, DeviceError};
+//! # let (port, _) = pair("wire", MemoryConfig::default());
+//! let mut port = TapDevice::new(port, TapConfig::new("feed-handler"));
+//! let queue = port.take_queue(0)?; // to the worker, as any other queue
+//! port.problems().for_each(|problem| eprintln!("{problem}"));
+//! # Ok::<(), DeviceError>(())
+//! ```
+//!
+//! Each queue has a ring in shared memory, a file beside the process's counters that root and the user of the process
+//! may open. A listener says that it is there by writing the time into a word of it, twice a second. While that word is
+//! zero the tap looks at it once per burst and does nothing else; while it beats, frames are copied into the ring, and
+//! the worker never waits: who reads too slowly is overrun and knows exactly how many frames he missed. A listener that
+//! was killed beats no more, and the tap goes quiet by itself.
+//!
+//! ```text
+//!   worker                         /dev/shm/wirepath/feed-handler.4711.tap             wirepath capture
+//!   TapRx, TapTx ──frames──▶ | who | beat | claimed written rx tx | marks | ring | ──▶ Listener
+//!        ▲────── is somebody there, and what time is it ──┘◀───────── beat ─────────────┘
+//! ```
+//!
+//! [`TapDevice`] is the worker's side, [`Tapped`] and [`Listener`] are the other. For a capture that loses nothing and
+//! may slow the worker, see [`capture`](super::capture).
+
+mod device;
+mod layout;
+mod listener;
+mod recorder;
+mod ring;
+mod rx;
+mod tapped;
+mod tx;
+
+pub use device::{TapConfig, TapDevice, TapProblem, TapQueue};
+pub use listener::{Frame, Listener, State};
+pub use ring::{Direction, Numbers};
+pub use rx::TapRx;
+pub use tapped::{TapError, Tapped, Taps};
+pub use tx::TapTx;
+
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

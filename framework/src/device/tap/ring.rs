@@ -1,0 +1,580 @@
+//! The ring between a worker and whoever listens: one writer that never waits, readers that may be overrun and know by
+//! how much.
+//!
+//! ```text
+//!   record: | kept, original len | what it is | when | rx before | tx before | the frame's bytes, in words |
+//!   CLAIMED ── raised before a record is written: everything older than CLAIMED - capacity may be overwritten
+//!   WRITTEN ── raised behind it: everything before it is whole
+//! ```
+//!
+//! Positions count words since the ring was made and only grow; the ring holds position p at p modulo its capacity. A
+//! reader copies what lies between its own position and `WRITTEN`, then looks at `CLAIMED`: if that has not come round
+//! to where it began, the copy is whole. If it has, the reader goes on from a mark, a place where a record begins. Each
+//! record carries how many frames were received and sent before it, so what was passed over is known to the frame.
+//!
+//! The words are atomics on the writer's side, and copies of them on the reader's, who trusts no length it finds.
+//! All of it is safe code. Under `--cfg loom` the same code runs on loom's model of atomics.
+
+use std::io;
+
+use super::layout::{CLAIMED, MARKS, MARKS_LEN, RING, RX_FRAMES, TX_FRAMES, WRITTEN};
+
+#[cfg(not(loom))]
+use core::sync::atomic::{Ordering, fence};
+#[cfg(loom)]
+use loom::sync::atomic::{Ordering, fence};
+use zerocopy::IntoBytes;
+
+/// Words in front of a frame's bytes.
+const HEAD: usize = 5;
+/// Most bytes of a frame that a record holds: the longest IP packet with its Ethernet header would be 65,549, and no
+/// device of ours takes one; the rest of a longer frame is left out, and its record says so.
+pub(super) const SNAP_MAX: usize = 65_528;
+/// Words of the longest record.
+const RECORD_WORDS_MAX: usize = HEAD + SNAP_MAX / 8;
+/// Words that a reader copies at a time: 256 KiB stay in a core's own cache until they are parsed.
+const COPY_WORDS: usize = 32_768;
+/// Times that a reader lets itself be overrun in one call before it goes to the newest record.
+const RESYNCS_MAX: usize = 4;
+/// Looks that a reader takes at a busy ring before it says that it found no place to begin.
+const JOINS_MAX: usize = 64;
+/// Records without a frame that a reader skips in one call.
+const VOIDS_MAX: usize = 4_096;
+
+/// Which way a frame went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It was received.
+    Rx,
+    /// It was sent.
+    Tx,
+}
+
+/// Frames received and sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Received.
+    pub rx: u64,
+    /// Sent.
+    pub tx: u64,
+}
+
+/// What a record says besides the bytes. Without a direction it holds no frame: the device did not take it after all, or
+/// the record only brings the numbers up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) direction: Option<Direction>,
+    /// The tag that the NIC took off or will put in.
+    pub(super) vlan: Option<u16>,
+    pub(super) timestamp_ns: u64,
+    /// Frames before this one.
+    pub(super) before: Numbers,
+}
+
+impl Head {
+    const VOID: u64 = 0;
+    const RX: u64 = 1;
+    const TX: u64 = 2;
+    const HAS_VLAN: u64 = 1 << 8;
+
+    fn kind(&self) -> u64 {
+        let direction = match self.direction {
+            None => Self::VOID,
+            Some(Direction::Rx) => Self::RX,
+            Some(Direction::Tx) => Self::TX,
+        };
+        direction | self.vlan.map_or(0, |tci| Self::HAS_VLAN | u64::from(tci) << 16)
+    }
+
+    /// From the words of a record, which may be anything.
+    fn read(words: &[u64; HEAD]) -> Result<Self, Trouble> {
+        let direction = match words[1] & 0xff {
+            Self::VOID => None,
+            Self::RX => Some(Direction::Rx),
+            Self::TX => Some(Direction::Tx),
+            _ => return Err(Trouble::Damaged),
+        };
+        let vlan = (words[1] & Self::HAS_VLAN != 0).then_some((words[1] >> 16) as u16);
+        let before = Numbers { rx: words[3], tx: words[4] };
+        Ok(Self { direction, vlan, timestamp_ns: words[2], before })
+    }
+
+    /// Frames up to and with this record.
+    fn after(&self) -> Numbers {
+        let Numbers { rx, tx } = self.before;
+        match self.direction {
+            None => self.before,
+            Some(Direction::Rx) => Numbers { rx: rx.wrapping_add(1), tx },
+            Some(Direction::Tx) => Numbers { rx, tx: tx.wrapping_add(1) },
+        }
+    }
+}
+
+/// The words as the writer has them.
+pub(super) trait Words {
+    fn load(&self, idx: usize, order: Ordering) -> u64;
+    fn store(&self, idx: usize, value: u64, order: Ordering);
+}
+
+/// The words as a reader has them.
+pub(super) trait Copies {
+    /// Copies words from `first` on. A word may be old or new, but not half of each.
+    fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()>;
+}
+
+/// The end that writes. There is one, and it never waits.
+pub(super) struct Writer<M> {
+    words: M,
+    capacity: u64,
+    /// Where the next record begins.
+    next: u64,
+    /// Where the record that is being written ends.
+    end: u64,
+    /// The block whose mark was set last.
+    marked: u64,
+}
+
+impl<M: Words> Writer<M> {
+    /// Over the words of a new file, all zero, whose ring has `capacity` words.
+    pub(super) fn new(words: M, capacity: u64) -> Self {
+        assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
+        Self { words, capacity, next: 0, end: 0, marked: u64::MAX }
+    }
+
+    pub(super) fn words(&self) -> &M {
+        &self.words
+    }
+
+    /// Writes the first bytes of a frame of `len`, `snap` of them at most. [`Writer::seal`] follows. Costs about a store
+    /// per eight bytes.
+    pub(super) fn offer<'a>(&mut self, len: usize, snap: usize, segments: impl Iterator<Item = &'a [u8]>) {
+        let kept = len.min(snap);
+        self.end = self.next + (HEAD + kept.div_ceil(8)) as u64;
+        self.words.store(CLAIMED, self.end, Ordering::Relaxed);
+        // A reader that sees one of the words below also sees, after its own fence, the claim above.
+        fence(Ordering::Release);
+        self.put(self.next, kept as u64 | (len as u64) << 32);
+        let mut pen = Pen { at: self.next + HEAD as u64, partial: 0, filled: 0 };
+        let mut room = kept;
+        for segment in segments {
+            let part = &segment[..segment.len().min(room)];
+            pen.write(self, part);
+            room -= part.len();
+        }
+        pen.finish(self);
+    }
+
+    /// Ends the record that was offered, which readers see from here on.
+    pub(super) fn seal(&mut self, head: &Head) {
+        let words = [head.kind(), head.timestamp_ns, head.before.rx, head.before.tx];
+        for (position, word) in (self.next + 1..).zip(words) {
+            self.put(position, word);
+        }
+        let block = self.next / block_words(self.capacity);
+        if block != self.marked {
+            self.marked = block;
+            self.words.store(MARKS + block as usize % MARKS_LEN, self.next, Ordering::Relaxed);
+        }
+        let after = head.after();
+        self.words.store(RX_FRAMES, after.rx, Ordering::Relaxed);
+        self.words.store(TX_FRAMES, after.tx, Ordering::Relaxed);
+        self.next = self.end;
+        self.words.store(WRITTEN, self.end, Ordering::Release);
+    }
+
+    #[inline]
+    fn put(&self, position: u64, word: u64) {
+        self.words.store(RING + (position & (self.capacity - 1)) as usize, word, Ordering::Relaxed);
+    }
+}
+
+/// Where the writer is within a frame: bytes go out eight at a time, however long the segments are.
+struct Pen {
+    at: u64,
+    /// Bytes that do not fill a word yet, the first in the lowest place.
+    partial: u64,
+    filled: u32,
+}
+
+impl Pen {
+    #[inline]
+    fn write<M: Words>(&mut self, writer: &Writer<M>, bytes: &[u8]) {
+        let (whole, rest) = bytes.as_chunks::<8>();
+        if self.filled == 0 {
+            for chunk in whole {
+                self.put(writer, u64::from_le_bytes(*chunk));
+            }
+        } else {
+            for chunk in whole {
+                let chunk = u64::from_le_bytes(*chunk);
+                self.put(writer, self.partial | chunk << (8 * self.filled));
+                self.partial = chunk >> (64 - 8 * self.filled);
+            }
+        }
+        for byte in rest {
+            self.partial |= u64::from(*byte) << (8 * self.filled);
+            self.filled += 1;
+            if self.filled == 8 {
+                self.put(writer, self.partial);
+                (self.partial, self.filled) = (0, 0);
+            }
+        }
+    }
+
+    fn finish<M: Words>(mut self, writer: &Writer<M>) {
+        if self.filled > 0 {
+            self.put(writer, self.partial);
+        }
+    }
+
+    #[inline]
+    fn put<M: Words>(&mut self, writer: &Writer<M>, word: u64) {
+        // In memory the bytes stand as in the frame, on machines of either order.
+        writer.put(self.at, word.to_le());
+        self.at += 1;
+    }
+}
+
+/// Why nothing more comes out of a ring.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Io(io::Error),
+    /// What it holds was written by no writer of ours.
+    Damaged,
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// An end that reads. Each has its own place and its own account.
+pub(super) struct Reader<C> {
+    words: C,
+    capacity: u64,
+    /// The position of the next record.
+    next: u64,
+    /// Frames up to that position.
+    seen: Numbers,
+    missed: Numbers,
+    /// A copy of the ring from `next` on is `buffer[at..filled]`.
+    buffer: Vec<u64>,
+    at: usize,
+    filled: usize,
+}
+
+/// A frame as a reader found it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record<'a> {
+    pub(super) direction: Direction,
+    pub(super) vlan: Option<u16>,
+    pub(super) timestamp_ns: u64,
+    pub(super) original_len: usize,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<C: Copies> Reader<C> {
+    /// A reader that stands nowhere yet: [`Reader::join`] it. `capacity` is that of the ring, a power of two.
+    pub(super) fn new(words: C, capacity: u64) -> Self {
+        let buffer = vec![0; COPY_WORDS.min(capacity as usize)];
+        let (seen, missed) = (Numbers::default(), Numbers::default());
+        Self { words, capacity, next: 0, seen, missed, buffer, at: 0, filled: 0 }
+    }
+
+    /// Goes to the newest record: the first one that is read will be the next one written. False where the writer is in
+    /// the middle of one each time: try again.
+    pub(super) fn join(&mut self) -> Result<bool, Trouble> {
+        for _ in 0..JOINS_MAX {
+            self.next = self.load(WRITTEN)?;
+            // The numbers are stored behind a claim and before `WRITTEN` is raised. Where neither has moved meanwhile,
+            // they are those of that position.
+            self.seen = Numbers { rx: self.load(RX_FRAMES)?, tx: self.load(TX_FRAMES)? };
+            if self.load(CLAIMED)? == self.next {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) fn words(&self) -> &C {
+        &self.words
+    }
+
+    /// Frames that were overwritten before this reader came to them.
+    pub(super) fn missed(&self) -> Numbers {
+        self.missed
+    }
+
+    /// The next frame, or nothing new. Never waits for the writer.
+    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, Trouble> {
+        for _ in 0..VOIDS_MAX {
+            let len = match self.whole_record()? {
+                Some(len) => len,
+                None if !self.refill()? => return Ok(None),
+                // A writer of ours publishes whole records, and the longest fits the buffer.
+                None => self.whole_record()?.ok_or(Trouble::Damaged)?,
+            };
+            let start = self.at;
+            let head: &[u64; HEAD] = self.buffer[start..].first_chunk().ok_or(Trouble::Damaged)?;
+            let (lens, head) = (head[0], Head::read(head)?);
+            self.account(&head)?;
+            self.at += len;
+            self.next = self.next.wrapping_add(len as u64);
+            let Some(direction) = head.direction else { continue };
+            let bytes = &self.buffer[start + HEAD..start + len].as_bytes()[..lens as u32 as usize];
+            let original_len = (lens >> 32) as usize;
+            let Head { vlan, timestamp_ns, .. } = head;
+            return Ok(Some(Record { direction, vlan, timestamp_ns, original_len, bytes }));
+        }
+        Ok(None)
+    }
+
+    /// The words of the next record, where the buffer has all of it.
+    fn whole_record(&self) -> Result<Option<usize>, Trouble> {
+        let held = self.filled - self.at;
+        if held < HEAD {
+            return Ok(None);
+        }
+        let lens = self.buffer[self.at];
+        let kept = lens as u32 as usize;
+        if kept > SNAP_MAX || kept > (lens >> 32) as usize {
+            return Err(Trouble::Damaged);
+        }
+        let len = HEAD + kept.div_ceil(8);
+        Ok((len <= held).then_some(len))
+    }
+
+    /// Takes over the numbers of a record: what lies between them and the last ones was missed.
+    fn account(&mut self, head: &Head) -> Result<(), Trouble> {
+        let (Some(rx), Some(tx)) = (head.before.rx.checked_sub(self.seen.rx), head.before.tx.checked_sub(self.seen.tx))
+        else {
+            return Err(Trouble::Damaged);
+        };
+        self.missed.rx = self.missed.rx.saturating_add(rx);
+        self.missed.tx = self.missed.tx.saturating_add(tx);
+        self.seen = head.after();
+        Ok(())
+    }
+
+    /// Copies what is new, as much as the buffer holds; false where nothing is.
+    fn refill(&mut self) -> Result<bool, Trouble> {
+        (self.at, self.filled) = (0, 0);
+        for _ in 0..RESYNCS_MAX {
+            let waiting = self.load(WRITTEN)?.wrapping_sub(self.next);
+            if waiting == 0 {
+                return Ok(false);
+            }
+            if waiting <= self.capacity {
+                let len = self.buffer.len().min(waiting as usize);
+                self.copy_ring(len)?;
+                if self.load(CLAIMED)?.wrapping_sub(self.next) <= self.capacity {
+                    self.filled = len;
+                    return Ok(true);
+                }
+            }
+            self.resync()?;
+        }
+        self.next = self.load(WRITTEN)?;
+        Ok(false)
+    }
+
+    /// After an overrun: goes to the first record behind the oldest quarter of the ring, which the writer is about to
+    /// overwrite next.
+    fn resync(&mut self) -> Result<(), Trouble> {
+        let mut marks = [0; MARKS_LEN];
+        let (written, claimed) = (self.load(WRITTEN)?, self.load(CLAIMED)?);
+        self.copy(MARKS, &mut marks)?;
+        if (written.wrapping_sub(self.next) as i64) < 0 {
+            return Err(Trouble::Damaged);
+        }
+        let block_words = block_words(self.capacity);
+        let safe = claimed.wrapping_sub(self.capacity - self.capacity / 4);
+        let blocks = (safe / block_words + 1..=written / block_words).take(MARKS_LEN);
+        let marks = blocks.map(|block| (block, marks[block as usize % MARKS_LEN]));
+        let mut sound = marks.filter(|&(block, mark)| mark / block_words == block && mark <= written);
+        self.next = sound.next().map_or(written, |(_, mark)| mark);
+        Ok(())
+    }
+
+    /// Copies `len` words of the ring from the reader's position on, in two parts where they lie around its end.
+    fn copy_ring(&mut self, len: usize) -> io::Result<()> {
+        let begin = (self.next & (self.capacity - 1)) as usize;
+        let (first, second) = self.buffer[..len].split_at_mut(len.min(self.capacity as usize - begin));
+        self.words.copy(RING + begin, first)?;
+        if !second.is_empty() {
+            self.words.copy(RING, second)?;
+        }
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn load(&self, idx: usize) -> io::Result<u64> {
+        let mut word = [0];
+        self.copy(idx, &mut word)?;
+        Ok(word[0])
+    }
+
+    /// Copies words; what is read after it is at least as new.
+    fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()> {
+        self.words.copy(first, into)?;
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+}
+
+/// Words of a block, of which each has a mark.
+fn block_words(capacity: u64) -> u64 {
+    (capacity / MARKS_LEN as u64).max(1)
+}
+
+/// A ring must hold several of the longest records, or a reader would be overrun by one.
+pub(super) const CAPACITY_MIN: u64 = (4 * RECORD_WORDS_MAX).next_power_of_two() as u64;
+const _: () = assert!(COPY_WORDS >= RECORD_WORDS_MAX && COPY_WORDS as u64 <= CAPACITY_MIN);
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[cfg(not(loom))]
+    use core::sync::atomic::AtomicU64;
+    #[cfg(loom)]
+    use loom::sync::atomic::AtomicU64;
+
+    /// Words that two threads of one process share.
+    #[derive(Clone)]
+    pub(in super::super) struct Plain(Arc<[AtomicU64]>);
+
+    impl Plain {
+        pub(in super::super) fn new(capacity: u64) -> Self {
+            Self((0..RING as u64 + capacity).map(|_| AtomicU64::new(0)).collect())
+        }
+    }
+
+    impl Words for Plain {
+        fn load(&self, idx: usize, order: Ordering) -> u64 {
+            self.0[idx].load(order)
+        }
+
+        fn store(&self, idx: usize, value: u64, order: Ordering) {
+            self.0[idx].store(value, order);
+        }
+    }
+
+    impl Copies for Plain {
+        fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()> {
+            for (idx, word) in into.iter_mut().enumerate() {
+                *word = self.0[first + idx].load(Ordering::Relaxed);
+            }
+            Ok(())
+        }
+    }
+
+    /// Frame `n` of those received: its number eight times over, cut to a length that depends on it.
+    pub(in super::super) fn write(writer: &mut Writer<Plain>, n: u64, len_max: usize) {
+        let bytes = n.to_ne_bytes().repeat(8);
+        writer.offer(64, len_max.min(n as usize % 65), [&bytes[..3], &bytes[3..]].into_iter());
+        let before = Numbers { rx: n, tx: 0 };
+        writer.seal(&Head { direction: Some(Direction::Rx), vlan: None, timestamp_ns: n, before });
+    }
+
+    /// Reads one frame and checks it; its number.
+    pub(in super::super) fn read(reader: &mut Reader<Plain>, len_max: usize) -> Option<u64> {
+        let record = reader.next().unwrap()?;
+        let n = record.timestamp_ns;
+        assert_eq!(record.bytes, &n.to_ne_bytes().repeat(8)[..len_max.min(n as usize % 65)]);
+        assert_eq!((record.original_len, record.direction), (64, Direction::Rx));
+        Some(n)
+    }
+
+    #[cfg(not(loom))]
+    mod on_threads {
+        use super::*;
+
+        fn ring(capacity: u64) -> (Writer<Plain>, Reader<Plain>) {
+            let words = Plain::new(capacity);
+            let writer = Writer::new(words.clone(), capacity);
+            let mut reader = Reader::new(words, capacity);
+            assert!(reader.join().unwrap());
+            (writer, reader)
+        }
+
+        #[test]
+        fn reader_that_keeps_up_misses_nothing() {
+            let (mut writer, mut reader) = ring(256);
+            for n in 0..500 {
+                write(&mut writer, n, 64);
+                assert_eq!(read(&mut reader, 64), Some(n));
+            }
+            assert_eq!((read(&mut reader, 64), reader.missed()), (None, Numbers::default()));
+        }
+
+        #[test]
+        fn overrun_reader_goes_on_behind_the_oldest_quarter_and_counts_what_it_passed() {
+            let (mut writer, mut reader) = ring(256);
+            (0..1_000).for_each(|n| write(&mut writer, n, 0));
+            // A frame without bytes takes 5 words: 51 fit, and a block of 4 words begins each 13th at most.
+            let first = read(&mut reader, 0).unwrap();
+            assert!((1_000 - 51..=1_000 - 36).contains(&first), "{first}");
+            assert_eq!(reader.missed().rx, first);
+            assert_eq!(core::iter::from_fn(|| read(&mut reader, 0)).last(), Some(999));
+        }
+
+        #[test]
+        fn late_reader_counts_from_where_it_joined() {
+            let (mut writer, _) = ring(256);
+            (0..100).for_each(|n| write(&mut writer, n, 64));
+            let mut reader = Reader::new(writer.words().clone(), 256);
+            assert!(reader.join().unwrap());
+            write(&mut writer, 100, 64);
+            assert_eq!((read(&mut reader, 64), reader.missed().rx), (Some(100), 0));
+        }
+
+        #[test]
+        fn written_is_read_plus_missed_and_nothing_is_torn() {
+            let count: u64 = if cfg!(miri) { 200 } else { 200_000 };
+            let (mut writer, mut reader) = ring(256);
+            let writing = std::thread::spawn(move || {
+                for n in 0..count {
+                    write(&mut writer, n, 64);
+                    if n % 32 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut seen = 0;
+            loop {
+                let done = writing.is_finished(); // Before the read: what was written before the end is seen by it.
+                match read(&mut reader, 64) {
+                    Some(_) => seen += 1,
+                    None if done => break,
+                    None => std::thread::yield_now(),
+                }
+            }
+            writing.join().unwrap();
+            assert_eq!(seen + reader.missed().rx, count, "{seen} seen");
+        }
+
+        #[test]
+        fn words_that_no_writer_wrote_are_told_and_never_believed() {
+            let damage = |words: &[(usize, u64)]| {
+                let (mut writer, mut reader) = ring(256);
+                (0..30).for_each(|n| write(&mut writer, n, 8));
+                words.iter().for_each(|&(idx, word)| writer.words().store(idx, word, Ordering::Relaxed));
+                let mut last = Ok(Some(()));
+                for _ in 0..100 {
+                    last = reader.next().map(|record| record.map(|_| ()));
+                }
+                last
+            };
+            assert!(matches!(damage(&[(RING, u64::MAX)]), Err(Trouble::Damaged)));
+            assert!(matches!(damage(&[(RING, 9 | 8 << 32)]), Err(Trouble::Damaged)));
+            assert!(matches!(damage(&[(RING, 200 | 200 << 32), (WRITTEN, 20)]), Err(Trouble::Damaged)));
+            assert!(matches!(damage(&[(RING + 1, 3)]), Err(Trouble::Damaged)));
+            assert!(matches!(damage(&[(WRITTEN, u64::MAX)]), Err(Trouble::Damaged)));
+            assert!(damage(&[(CLAIMED, u64::MAX)]).is_ok());
+            assert!(damage(&[(CLAIMED, 0), (WRITTEN, 1 << 40)]).is_ok());
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Which queues of this machine can be listened to.
+
+use core::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use zerocopy::IntoBytes;
+
+use super::layout::{Identity, RING};
+use super::listener::Listener;
+use super::ring::{Copies, Trouble};
+use crate::counters::{Content, is_stale, open_foreign_writable, shared_files};
+
+/// A queue of a running process that can be listened to.
+#[derive(Debug)]
+pub struct Tapped {
+    /// The application.
+    pub app: String,
+    /// Its process.
+    pub pid: u32,
+    /// When the tap was made.
+    pub started: SystemTime,
+    /// The device as its user knows it.
+    pub device: String,
+    /// The queue of that device.
+    pub queue: u16,
+    file: File,
+    path: PathBuf,
+    capacity: u64,
+}
+
+/// The taps of a directory.
+#[derive(Debug, Default)]
+pub struct Taps {
+    /// Those of running processes, ordered by process, device and queue.
+    pub running: Vec<Tapped>,
+    /// Files that cannot be listened to, and why: often those of other users.
+    pub closed: Vec<TapError>,
+}
+
+impl Tapped {
+    /// Looks for taps in `directory`. Files that dead processes left are passed over.
+    ///
+    /// # Errors
+    /// The directory cannot be listed. One that is not there holds nothing.
+    pub fn list(directory: &Path) -> Result<Taps, TapError> {
+        let mut taps = Taps::default();
+        let paths = shared_files(directory, Content::Frames);
+        for path in paths.map_err(|error| TapError::new(directory, Trouble::Io(error)))? {
+            match Self::open(&path) {
+                Ok(Some(tapped)) => taps.running.push(tapped),
+                Ok(None) => {}
+                Err(error) => taps.closed.push(error),
+            }
+        }
+        taps.running.sort_by(|a, b| a.order().cmp(&b.order()));
+        Ok(taps)
+    }
+
+    /// Begins to listen: to the first `snap_len` bytes of each frame, and to more where another listener wants more.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn listen(self, snap_len: usize) -> Result<Listener, TapError> {
+        Listener::begin(self.file, self.capacity, self.path, snap_len)
+    }
+
+    /// The shared file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// None where the process has ended.
+    fn open(path: &Path) -> Result<Option<Self>, TapError> {
+        let fault = |fault| TapError { path: path.to_owned(), fault };
+        let file = match open_foreign_writable(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| fault(Fault::Io(error)))?,
+        };
+        if is_stale(&file) {
+            return Ok(None);
+        }
+        let file_len = file.metadata().map_err(|error| fault(Fault::Io(error)))?.len();
+        let mut words = [0; RING];
+        file.copy(0, &mut words).map_err(|error| fault(Fault::Io(error)))?;
+        let identity = Identity::read(&words, file_len / 8).map_err(|what| fault(Fault::NotOurs(what)))?;
+        let started = UNIX_EPOCH.checked_add(Duration::from_nanos(identity.started_ns)).unwrap_or(UNIX_EPOCH);
+        let Identity { app, pid, device, queue, ring_words: capacity, .. } = identity;
+        Ok(Some(Self { app, pid, started, device, queue, file, path: path.to_owned(), capacity }))
+    }
+
+    fn order(&self) -> (&str, u32, &str, u16) {
+        (&self.app, self.pid, &self.device, self.queue)
+    }
+}
+
+/// Read, not mapped: a mapped file that shrinks would kill the reader. The kernel copies an aligned word in one piece.
+impl Copies for File {
+    fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()> {
+        self.read_exact_at(into.as_mut_bytes(), first as u64 * 8)
+    }
+}
+
+/// Why a tap cannot be listened to, or no longer.
+#[derive(Debug)]
+pub struct TapError {
+    path: PathBuf,
+    fault: Fault,
+}
+
+#[derive(Debug)]
+enum Fault {
+    Io(io::Error),
+    NotOurs(&'static str),
+    Damaged,
+}
+
+impl TapError {
+    pub(super) fn new(path: &Path, trouble: Trouble) -> Self {
+        let fault = match trouble {
+            Trouble::Io(error) => Fault::Io(error),
+            Trouble::Damaged => Fault::Damaged,
+        };
+        Self { path: path.to_owned(), fault }
+    }
+
+    /// Whether the file belongs to somebody else.
+    pub fn is_permission(&self) -> bool {
+        matches!(&self.fault, Fault::Io(error) if error.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
+impl fmt::Display for TapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.fault {
+            Fault::Io(_) if self.is_permission() => {
+                write!(f, "no permission to listen at {path}: be the user who runs the process, or root (sudo)")
+            }
+            Fault::Io(error) => write!(f, "cannot listen at {path}: {error}"),
+            Fault::NotOurs(what) => write!(f, "cannot listen at {path}: {what}"),
+            Fault::Damaged => {
+                write!(f, "the ring in {path} is damaged: no wirepath worker writes so; start its process anew")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TapError {}

@@ -1,0 +1,89 @@
+//! The sending half of a tapped queue.
+
+use std::rc::Rc;
+
+use super::recorder::Recorder;
+use crate::device::{Offload, TxQueue, TxTimestamp};
+use crate::mem::Mbuf;
+use crate::time::Instant;
+
+/// The sending half of a tapped queue. It shows what the inner device takes, as it was posted: checksums that the NIC
+/// fills in are not filled in yet, and segmentation is not done. The time is that of the turn in which it was posted.
+pub struct TapTx<T> {
+    inner: T,
+    tap: Rc<Recorder>,
+}
+
+impl<T: TxQueue> TapTx<T> {
+    pub(super) fn new(inner: T, tap: Rc<Recorder>) -> Self {
+        Self { inner, tap }
+    }
+
+    /// The sending half within.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// The sending half within, to change what may change while it runs.
+    pub fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+
+    fn pass(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        let posted = self.inner.post(mbuf, offload);
+        self.tap.pass_sent(usize::from(posted.is_ok()));
+        posted
+    }
+
+    #[inline(never)]
+    fn record(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        // A worker that tries again and again at a full ring must not fill the tap's with records of nothing.
+        if self.inner.room() == 0 {
+            return self.pass(mbuf, offload);
+        }
+        // Written before the frame is out of hand, and taken back where the device does not take it.
+        self.tap.offer(&mbuf);
+        let posted = self.inner.post(mbuf, offload);
+        match &posted {
+            Ok(()) => self.tap.keep(offload.vlan),
+            Err(_) => self.tap.retract(),
+        }
+        posted
+    }
+}
+
+impl<T: TxQueue> TxQueue for TapTx<T> {
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if self.tap.is_heard() {
+            return self.record(mbuf, offload);
+        }
+        self.pass(mbuf, offload)
+    }
+
+    #[inline]
+    fn ring_doorbell(&mut self, now: Instant) {
+        self.inner.ring_doorbell(now);
+    }
+
+    #[inline]
+    fn reap(&mut self) -> usize {
+        self.inner.reap()
+    }
+
+    fn room(&mut self) -> usize {
+        self.inner.room()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        self.inner.take_timestamp()
+    }
+
+    fn refresh_counters(&mut self) {
+        self.inner.refresh_counters();
+    }
+}
