@@ -12,7 +12,7 @@ use super::rx::AfXdpRx;
 use super::socket::{self, Copying, Wanted};
 use super::tx::AfXdpTx;
 use super::umem::is_umem_layout;
-use crate::counters::Scope;
+use crate::counters::{Scope, Unit};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
 use crate::mem::Pool;
@@ -233,6 +233,9 @@ impl Queue for AfXdpQueue {
         };
         let bound = socket::bind(self.sockets, pool, &wanted)?;
         let ways = Ways { zero_copy: bound.zero_copy, multi_buffer: bound.multi_buffer };
+        scope.text("interface", &self.port.interface.name);
+        // Stays when the interface is renamed: by it `wirepath stats` finds the NIC's own counters.
+        scope.gauge("interface_index", Unit::Number).set(self.port.interface.index.into());
         scope.text("mode", ways.describe(self.port.mode));
         let segments_max = match ways {
             Ways { multi_buffer: false, .. } => 1,

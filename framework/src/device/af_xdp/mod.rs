@@ -33,6 +33,7 @@ mod netlink;
 mod port;
 mod program;
 mod steering;
+mod support;
 
 mod assembler;
 #[allow(unsafe_code)]
@@ -57,4 +58,5 @@ pub use device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};
 pub use port::Mode;
 pub use rx::{AfXdpRx, AfXdpRxDrop};
 pub use socket::Copying;
+pub use support::{AttachedProgram, DriverSupport, Support};
 pub use tx::{AfXdpTx, AfXdpTxDrop};
