@@ -1,12 +1,18 @@
 //! `wirepath`: the operator's tool. Each subcommand is a file with its options and a `run`.
 
+mod devices;
+mod ethtool;
+mod interface;
+mod root;
 mod stats;
 
+use std::error::Error;
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Looks at running wirepath processes.
+/// Looks at the machine and at running wirepath processes.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -16,19 +22,27 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Devices(devices::Options),
     Stats(stats::Options),
 }
 
 /// Exit code 0 when done, 1 for a failure in one sentence on standard error, 2 (by clap) for usage.
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Devices(options) => devices::run(&options),
         Command::Stats(options) => stats::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // `wirepath stats | head` has seen enough.
+        Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("wirepath: {failure}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

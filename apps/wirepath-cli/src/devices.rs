@@ -1,0 +1,84 @@
+//! `wirepath devices`: the interfaces of this network namespace, and which backend could drive each, or why not.
+//!
+//! Asks and changes nothing: no socket is bound and no program is loaded, so what the kernel would refuse for other
+//! reasons (privileges, memory) is `wirepath doctor`'s to say.
+
+pub(crate) mod backend;
+mod json;
+mod table;
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use clap::Args;
+use wirepath::device::af_xdp::Support;
+
+use crate::ethtool::{Ethtool, Timestamping};
+use crate::interface::Interface;
+use crate::root::Root;
+use backend::{Backend, Evidence};
+
+/// Shows the interfaces of this network namespace, and which backend could drive each, or why not.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only this interface
+    interface: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let root = Root::new(None);
+    let mut interfaces = Interface::list(&root);
+    if let Some(name) = &options.interface {
+        interfaces.retain(|interface| interface.name == *name);
+        if interfaces.is_empty() {
+            return Err(no_such_interface(name).into());
+        }
+    }
+    let devices: Vec<Device> = interfaces.into_iter().map(|interface| Device::ask(&root, interface)).collect();
+    let text = if options.json { json::render(&devices) } else { table::render(&devices) };
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// The sentence for an interface that is not there.
+pub(crate) fn no_such_interface(name: &str) -> String {
+    format!("there is no interface {name} in this network namespace: `ip -brief link` lists those that are")
+}
+
+/// What is known of one interface.
+struct Device {
+    interface: Interface,
+    queues: usize,
+    /// The XDP program that is on it, in words.
+    program: Option<String>,
+    /// What the NIC can stamp; `None` where the driver does not say.
+    timestamping: Option<Timestamping>,
+    /// Whether the driver tells XDP programs when a frame arrived; `None` where the kernel does not say.
+    xdp_timestamps: Option<bool>,
+    backends: Vec<Backend>,
+}
+
+impl Device {
+    fn ask(root: &Root, mut interface: Interface) -> Self {
+        let ethtool = Ethtool::of(&interface.name).ok();
+        let ethtool = ethtool.as_ref();
+        interface.driver = interface.driver.or_else(|| ethtool?.driver().ok());
+        let offloads = ethtool.and_then(|ethtool| ethtool.offloads().ok()).unwrap_or_default();
+        let support = Support::of(&interface.name).map_err(|error| error.to_string());
+        let backends =
+            backend::judge(root, &Evidence { interface: &interface, support: &support, offloads: &offloads });
+        let support = support.ok();
+        let program = support.as_ref().and_then(|support| support.program.as_ref());
+        Self {
+            queues: support.as_ref().map_or(interface.queues, |support| support.queues.into()),
+            program: program.map(|program| format!("id {}, {}", program.id, program.holder)),
+            timestamping: ethtool.and_then(|ethtool| ethtool.timestamping().ok()),
+            xdp_timestamps: support.and_then(|support| support.driver).map(|driver| driver.rx_timestamps),
+            backends,
+            interface,
+        }
+    }
+}

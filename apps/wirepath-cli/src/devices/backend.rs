@@ -1,0 +1,258 @@
+//! The judgement: which backend could drive an interface, and where not, why and what mends it.
+
+use wirepath::device::af_xdp::{DriverSupport, Support};
+
+use crate::ethtool::Offload;
+use crate::interface::Interface;
+use crate::root::Root;
+
+/// A way to drive an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Backend {
+    pub(crate) name: &'static str,
+    pub(crate) verdict: Verdict,
+    /// What it is like, or why not.
+    pub(crate) why: String,
+    /// What mends it, where anything does.
+    pub(crate) remedy: Option<String>,
+}
+
+/// Whether a backend could drive an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Yes,
+    No,
+    /// The kernel does not say.
+    Unknown,
+}
+
+impl Verdict {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The module of every ConnectX from 4 on.
+const CONNECTX_DRIVER: &str = "mlx5_core";
+/// Where distributions put libibverbs of rdma-core.
+const VERBS_LIBRARIES: [&str; 4] = [
+    "usr/lib/x86_64-linux-gnu/libibverbs.so.1",
+    "usr/lib/aarch64-linux-gnu/libibverbs.so.1",
+    "usr/lib64/libibverbs.so.1",
+    "usr/lib/libibverbs.so.1",
+];
+
+/// What a judgement rests on.
+pub(crate) struct Evidence<'a> {
+    pub(crate) interface: &'a Interface,
+    /// What the kernel says of AF_XDP there, or why it says nothing.
+    pub(crate) support: &'a Result<Support, String>,
+    pub(crate) offloads: &'a [Offload],
+}
+
+/// Every backend in turn.
+pub(crate) fn judge(root: &Root, evidence: &Evidence<'_>) -> Vec<Backend> {
+    let mut backends = match evidence.support {
+        Ok(support) => af_xdp(evidence, support),
+        Err(why) => AF_XDP.map(|name| unknown(name, why.clone(), None)).into(),
+    };
+    backends.push(mlx5(root, evidence.interface));
+    backends
+}
+
+pub(crate) const AF_XDP: [&str; 3] = [NATIVE, ZERO_COPY, GENERIC];
+pub(crate) const NATIVE: &str = "af_xdp native";
+const ZERO_COPY: &str = "af_xdp zero-copy";
+const GENERIC: &str = "af_xdp generic";
+const MLX5: &str = "mlx5";
+
+fn af_xdp(evidence: &Evidence<'_>, support: &Support) -> Vec<Backend> {
+    let name = &evidence.interface.name;
+    if !evidence.interface.ethernet {
+        return AF_XDP.map(|backend| no(backend, "its frames have no Ethernet header".into(), None)).into();
+    }
+    if let Some(program) = &support.program {
+        let why = format!("it has an XDP program already (id {}, {})", program.id, program.holder);
+        let remedy = format!("stop that process, or `ip link set dev {name} xdp off` where no process keeps it");
+        return AF_XDP.map(|backend| no(backend, why.clone(), Some(remedy.clone()))).into();
+    }
+    let generic = yes(GENERIC, "behind the driver, at the cost of an skb a frame".into());
+    let Some(driver) = support.driver else {
+        let why = "this kernel does not tell what drivers can do (the netdev family came with Linux 6.3)".to_owned();
+        let remedy = Some("open it with Mode::Auto, and see in `describe()` what came of it".to_owned());
+        let ask = |backend| unknown(backend, why.clone(), remedy.clone());
+        return vec![ask(NATIVE), ask(ZERO_COPY), generic];
+    };
+    let native = native(evidence, driver);
+    let zero_copy = zero_copy(evidence.interface, driver, native.verdict);
+    vec![native, zero_copy, generic]
+}
+
+fn native(evidence: &Evidence<'_>, driver: DriverSupport) -> Backend {
+    let driver_name = driver_name(evidence.interface);
+    if !driver.native {
+        let remedy = "take af_xdp generic, or a NIC whose driver runs XDP programs".to_owned();
+        return no(NATIVE, format!("{driver_name} runs no XDP programs"), Some(remedy));
+    }
+    // virtnet_xdp_set in drivers/net/virtio_net.c: it says that it can, and refuses where it cannot tell the host to stop merging.
+    let merges = |offload: &&Offload| offload.name == "rx-gro-hw" && offload.on && offload.fixed;
+    let is_virtio = evidence.interface.driver.as_deref() == Some("virtio_net");
+    if is_virtio && evidence.offloads.iter().any(|offload| merges(&offload)) {
+        let why = "virtio_net refuses programs while the host merges frames (rx-gro-hw is on and fixed)".to_owned();
+        let remedy = "on the host: `guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off,guest_csum=off` (QEMU's words \
+                      for the device), or take af_xdp generic";
+        return no(NATIVE, why, Some(remedy.into()));
+    }
+    let buffers = if driver.multi_buffer { "of several buffers too" } else { "of one buffer only" };
+    yes(NATIVE, format!("{driver_name} runs programs, on frames {buffers}"))
+}
+
+fn zero_copy(interface: &Interface, driver: DriverSupport, native: Verdict) -> Backend {
+    if !driver.zero_copy {
+        let why = format!("{} cannot receive into our memory: frames are copied", driver_name(interface));
+        return no(ZERO_COPY, why, None);
+    }
+    if native != Verdict::Yes {
+        return no(ZERO_COPY, "goes with af_xdp native only".into(), None);
+    }
+    match driver.zero_copy_segments_max {
+        1 => yes(ZERO_COPY, "frames of one buffer".into()),
+        buffers => yes(ZERO_COPY, format!("frames of up to {buffers} buffers")),
+    }
+}
+
+fn driver_name(interface: &Interface) -> String {
+    interface.driver.as_ref().map_or("its driver".to_owned(), |driver| format!("the driver {driver}"))
+}
+
+/// As far as /sys tells: the port is a ConnectX, its RDMA device is there, and rdma-core is installed.
+fn mlx5(root: &Root, interface: &Interface) -> Backend {
+    if interface.driver.as_deref() != Some(CONNECTX_DRIVER) {
+        let what = interface.driver.as_deref().unwrap_or("no NIC");
+        return no(MLX5, format!("needs rdma-core and a ConnectX ({CONNECTX_DRIVER}); this is {what}"), None);
+    }
+    let Some(rdma) = &interface.rdma else {
+        let why = format!("the ConnectX of {} has no RDMA device", interface.name);
+        return no(MLX5, why, Some("`modprobe mlx5_ib`".into()));
+    };
+    if !VERBS_LIBRARIES.iter().any(|library| root.has(library)) {
+        let remedy = "`apt-get install libibverbs1 ibverbs-providers`, or your distribution's rdma-core".to_owned();
+        return no(MLX5, format!("{rdma} is there, rdma-core is not"), Some(remedy));
+    }
+    unknown(MLX5, format!("{rdma} and rdma-core are there; whether they work together only opening it tells"), None)
+}
+
+fn yes(name: &'static str, why: String) -> Backend {
+    Backend { name, verdict: Verdict::Yes, why, remedy: None }
+}
+
+fn no(name: &'static str, why: String, remedy: Option<String>) -> Backend {
+    Backend { name, verdict: Verdict::No, why, remedy }
+}
+
+fn unknown(name: &'static str, why: String, remedy: Option<String>) -> Backend {
+    Backend { name, verdict: Verdict::Unknown, why, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use tempfile::TempDir;
+    use wirepath::device::af_xdp::{AttachedProgram, DriverSupport};
+
+    const DRIVER: DriverSupport = DriverSupport {
+        native: true,
+        zero_copy: true,
+        zero_copy_segments_max: 17,
+        multi_buffer: true,
+        rx_timestamps: false,
+    };
+    const SUPPORT: Support = Support { index: 2, queues: 1, driver: Some(DRIVER), program: None };
+
+    fn interface(driver: &str) -> Interface {
+        Interface { name: "eth1".into(), driver: Some(driver.into()), ethernet: true, ..Interface::default() }
+    }
+
+    /// Checks the verdicts on native, zero-copy, generic and mlx5, and words in what is said about them.
+    fn check(interface: &Interface, support: Result<Support, String>, verdicts: [&str; 4], words: &str) {
+        check_with(&[], interface, support, verdicts, words);
+    }
+
+    fn check_with(
+        offloads: &[Offload],
+        interface: &Interface,
+        support: Result<Support, String>,
+        verdicts: [&str; 4],
+        words: &str,
+    ) {
+        let root = TempDir::new().unwrap();
+        let evidence = Evidence { interface, support: &support, offloads };
+        let backends = judge(&Root::new(Some(root.path())), &evidence);
+        assert_eq!(backends.iter().map(|backend| backend.verdict.word()).collect::<Vec<_>>(), verdicts);
+        assert!(format!("{backends:?}").contains(words), "{words} is not in {backends:?}");
+    }
+
+    #[test]
+    fn kernel_that_does_not_answer_leaves_all_of_af_xdp_unknown() {
+        check(&interface("ice"), Err("no answer".into()), ["unknown", "unknown", "unknown", "no"], "no answer");
+    }
+
+    #[test]
+    fn old_kernel_knows_generic_only() {
+        let support = Support { driver: None, ..SUPPORT };
+        check(&interface("ice"), Ok(support), ["unknown", "unknown", "yes", "no"], "Linux 6.3");
+    }
+
+    #[test]
+    fn program_of_somebody_else_keeps_us_out_and_is_named() {
+        let program = AttachedProgram { id: 7, holder: "kept by process 4711 (other)".into() };
+        let support = Support { program: Some(program), ..SUPPORT };
+        check(&interface("ice"), Ok(support), ["no", "no", "no", "no"], "process 4711 (other)");
+    }
+
+    #[test]
+    fn frames_without_ethernet_are_not_ours() {
+        let tunnel = Interface { ethernet: false, ..interface("tun") };
+        check(&tunnel, Ok(SUPPORT), ["no", "no", "no", "no"], "no Ethernet header");
+    }
+
+    #[test]
+    fn driver_without_xdp_leaves_generic() {
+        let driver = DriverSupport { native: false, ..DRIVER };
+        let support = Support { driver: Some(driver), ..SUPPORT };
+        check(&interface("bnx2"), Ok(support), ["no", "no", "yes", "no"], "bnx2 runs no XDP programs");
+    }
+
+    #[test]
+    fn virtio_whose_host_merges_frames_refuses_programs() {
+        let merging = Offload { name: "rx-gro-hw".into(), on: true, fixed: true };
+        let mendable = Offload { fixed: false, ..merging.clone() };
+        let verdicts = ["no", "no", "yes", "no"];
+        check_with(&[merging], &interface("virtio_net"), Ok(SUPPORT), verdicts, "rx-gro-hw is on and fixed");
+        let verdicts = ["yes", "yes", "yes", "no"];
+        check_with(&[mendable], &interface("virtio_net"), Ok(SUPPORT), verdicts, "the driver virtio_net runs programs");
+    }
+
+    #[test]
+    fn driver_with_everything_is_taken_at_its_word() {
+        check(&interface("ice"), Ok(SUPPORT), ["yes", "yes", "yes", "no"], "up to 17 buffers");
+    }
+
+    #[test]
+    fn connectx_wants_its_rdma_device_and_the_library() {
+        let port = Interface { rdma: Some("mlx5_0".into()), ..interface(CONNECTX_DRIVER) };
+        check(&interface(CONNECTX_DRIVER), Ok(SUPPORT), ["yes", "yes", "yes", "no"], "modprobe mlx5_ib");
+        check(&port, Ok(SUPPORT), ["yes", "yes", "yes", "no"], "ibverbs-providers");
+        let root = TempDir::new().unwrap();
+        let library = root.path().join(VERBS_LIBRARIES[0]);
+        fs::create_dir_all(library.parent().unwrap()).unwrap();
+        fs::write(library, "").unwrap();
+        assert_eq!(mlx5(&Root::new(Some(root.path())), &port).verdict, Verdict::Unknown);
+    }
+}

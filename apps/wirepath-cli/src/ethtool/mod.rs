@@ -1,0 +1,8 @@
+//! What a driver says of itself: queues, rings, offloads, interrupts, clocks and its own counters, as `ethtool` shows them.
+//! A driver answers what it likes: EOPNOTSUPP is common, and no fault.
+
+mod port;
+#[allow(unsafe_code)]
+mod sys;
+
+pub(crate) use port::{Coalescing, Ethtool, Offload, Rings, Timestamping};

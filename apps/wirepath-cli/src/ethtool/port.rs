@@ -1,0 +1,180 @@
+//! One interface, and the questions about it. Each is a system call or three.
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+
+use super::sys::{self, Command, Set};
+
+/// linux/net_tstamp.h
+const TX_HARDWARE: u32 = 1 << 0;
+const RX_HARDWARE: u32 = 1 << 2;
+const RAW_HARDWARE: u32 = 1 << 6;
+const FILTER_ALL: u32 = 1 << 1;
+
+/// One interface to ask about.
+pub(crate) struct Ethtool {
+    socket: UdpSocket,
+    interface: String,
+}
+
+/// What the NIC can stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Timestamping {
+    /// Arrivals of all frames, and not only of those of PTP.
+    pub(crate) rx_all: bool,
+    /// Arrivals of some frames.
+    pub(crate) rx: bool,
+    /// Departures.
+    pub(crate) tx: bool,
+    /// The number of the NIC's clock, as in `/dev/ptp0`.
+    pub(crate) clock: Option<u32>,
+}
+
+/// A feature of `ethtool -k`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offload {
+    /// The kernel's name of it, which `ethtool -K` takes: `rx-gro`, `rx-vlan-hw-parse`.
+    pub(crate) name: String,
+    pub(crate) on: bool,
+    /// It cannot be changed.
+    pub(crate) fixed: bool,
+}
+
+/// When the NIC interrupts: `ethtool -c`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Coalescing {
+    pub(crate) rx_microseconds: u32,
+    pub(crate) rx_frames: u32,
+    pub(crate) rx_adaptive: bool,
+}
+
+/// Descriptors now, and how many there may be: `ethtool -g`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rings {
+    pub(crate) rx: u32,
+    pub(crate) rx_max: u32,
+    pub(crate) tx: u32,
+    pub(crate) tx_max: u32,
+}
+
+impl Ethtool {
+    /// Asks about `interface`, of the calling thread's network namespace.
+    pub(crate) fn of(interface: &str) -> io::Result<Self> {
+        // Any socket will do.
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        Ok(Self { socket, interface: interface.to_owned() })
+    }
+
+    /// The driver's name, also of virtual interfaces.
+    pub(crate) fn driver(&self) -> io::Result<String> {
+        // struct ethtool_drvinfo: command, driver in 32 bytes.
+        let words = sys::ask(&self.socket, &self.interface, Command::Driver)?;
+        Ok(words[1..].first_chunk().map(name).unwrap_or_default())
+    }
+
+    pub(crate) fn timestamping(&self) -> io::Result<Timestamping> {
+        // struct ethtool_ts_info: command, so_timestamping, phc_index, tx_types, 3 reserved, rx_filters.
+        let words = sys::ask(&self.socket, &self.interface, Command::Timestamping)?;
+        let (can, clock, filters) = (words[1], words[2].cast_signed(), words[7]);
+        let rx = can & RX_HARDWARE != 0 && can & RAW_HARDWARE != 0;
+        Ok(Timestamping {
+            rx_all: rx && filters & FILTER_ALL != 0,
+            rx,
+            tx: can & TX_HARDWARE != 0 && can & RAW_HARDWARE != 0,
+            clock: u32::try_from(clock).ok(),
+        })
+    }
+
+    pub(crate) fn coalescing(&self) -> io::Result<Coalescing> {
+        // struct ethtool_coalesce: the third word is rx_max_coalesced_frames, the eleventh use_adaptive_rx_coalesce.
+        let words = sys::ask(&self.socket, &self.interface, Command::Coalescing)?;
+        Ok(Coalescing { rx_microseconds: words[1], rx_frames: words[2], rx_adaptive: words[10] != 0 })
+    }
+
+    pub(crate) fn rings(&self) -> io::Result<Rings> {
+        // struct ethtool_ringparam: the four maxima (rx, mini, jumbo, tx), then the four of now.
+        let words = sys::ask(&self.socket, &self.interface, Command::Rings)?;
+        Ok(Rings { rx_max: words[1], tx_max: words[4], rx: words[5], tx: words[8] })
+    }
+
+    pub(crate) fn offloads(&self) -> io::Result<Vec<Offload>> {
+        let names = self.names(Set::Features)?;
+        let states = sys::features(&self.socket, &self.interface, names.len())?;
+        Ok(offloads(names, &states))
+    }
+
+    /// The driver's own counters, with its own names.
+    pub(crate) fn counters(&self) -> io::Result<Vec<(String, u64)>> {
+        let names = self.names(Set::Counters)?;
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let values = sys::counters(&self.socket, &self.interface, names.len())?;
+        let (pairs, _) = values.as_chunks::<2>();
+        Ok(names.into_iter().zip(pairs.iter().map(|&pair| value(pair))).collect())
+    }
+
+    fn names(&self, set: Set) -> io::Result<Vec<String>> {
+        let count = sys::count(&self.socket, &self.interface, set)?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let words = sys::strings(&self.socket, &self.interface, set, count)?;
+        let (names, _) = words.as_chunks::<8>();
+        Ok(names.iter().map(name).collect())
+    }
+}
+
+/// Up to 32 bytes, ended by a zero.
+fn name(words: &[u32; 8]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn value([first, second]: [u32; 2]) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// Four words for each 32 features: available, requested, active, never changed.
+fn offloads(names: Vec<String>, states: &[u32]) -> Vec<Offload> {
+    let bit = |feature: usize, word: usize| {
+        let state = states.get(feature / 32 * 4 + word).copied().unwrap_or(0);
+        state >> (feature % 32) & 1 != 0
+    };
+    let offload = |(idx, name)| Offload { name, on: bit(idx, 2), fixed: !bit(idx, 0) || bit(idx, 3) };
+    names.into_iter().enumerate().filter(|(_, name)| !name.is_empty()).map(offload).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_interface_is_an_error() {
+        let ethtool = Ethtool::of("not-there").unwrap();
+        assert_eq!(ethtool.rings().unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert!(ethtool.counters().is_err());
+    }
+
+    #[test]
+    fn loopback_has_offloads_and_no_hardware_clock() {
+        let ethtool = Ethtool::of("lo").unwrap();
+        let offloads = ethtool.offloads().unwrap();
+        assert!(offloads.iter().any(|offload| offload.name == "rx-gro" && !offload.fixed), "{offloads:?}");
+        let stamping = ethtool.timestamping().unwrap();
+        assert!(!stamping.rx && !stamping.tx, "{stamping:?}");
+    }
+
+    #[test]
+    fn feature_bits_are_found_in_their_block() {
+        let names = (0..40).map(|idx| format!("f{idx}")).collect();
+        let mut states = [0; 8];
+        states[2] = 1 << 3; // active
+        (states[4], states[6], states[7]) = (1 << 7 | 1, 1 << 7, 1); // available, active, never changed
+        let offloads = offloads(names, &states);
+        assert_eq!(offloads[3], Offload { name: "f3".into(), on: true, fixed: true });
+        assert_eq!(offloads[39], Offload { name: "f39".into(), on: true, fixed: false });
+        assert_eq!(offloads[32], Offload { name: "f32".into(), on: false, fixed: true });
+    }
+}

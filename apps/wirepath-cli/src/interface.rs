@@ -1,0 +1,103 @@
+//! An interface as /sys shows it: where it is plugged in, what drives it, and whether it carries frames.
+
+use crate::root::Root;
+
+/// linux/if.h
+const FLAG_UP: u32 = 1;
+/// linux/if_arp.h: what is no Ethernet has other headers than our pipeline reads.
+const TYPE_ETHERNET: u32 = 1;
+const TYPE_LOOPBACK: u32 = 772;
+/// IFNAMSIZ without its zero.
+const NAME_LEN_MAX: usize = 15;
+
+/// One network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    /// The kernel module behind it. `None` for virtual interfaces.
+    pub(crate) driver: Option<String>,
+    /// Where it is plugged in: `0000:3b:00.0`.
+    pub(crate) pci: Option<String>,
+    pub(crate) mac: Option<String>,
+    /// Bytes of the longest packet behind the Ethernet header.
+    pub(crate) mtu: Option<u32>,
+    /// Whether frames have Ethernet headers.
+    pub(crate) ethernet: bool,
+    pub(crate) link: Link,
+    /// Mbit/s, where the driver says.
+    pub(crate) speed: Option<u32>,
+    /// The NUMA node of its slot, where the firmware says.
+    pub(crate) node: Option<u32>,
+    /// Queues that were set up for receiving.
+    pub(crate) queues: usize,
+    /// The RDMA device of the same port: `mlx5_0`.
+    pub(crate) rdma: Option<String>,
+}
+
+/// Whether an interface carries frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// It does.
+    Up,
+    /// Set up by the operator, but no cable or no peer.
+    NoCarrier,
+    /// Not set up.
+    #[default]
+    Down,
+}
+
+impl Interface {
+    /// All of them, by name. They are those of the network namespace that /sys was mounted in.
+    pub(crate) fn list(root: &Root) -> Vec<Self> {
+        // The folder also holds a file of the bonding module.
+        root.list("sys/class/net").iter().filter_map(|name| Self::find(root, name)).collect()
+    }
+
+    /// The one called `name`.
+    pub(crate) fn find(root: &Root, name: &str) -> Option<Self> {
+        let folder = format!("sys/class/net/{name}");
+        if !is_name(name) || !root.has(&format!("{folder}/address")) {
+            return None;
+        }
+        let file = |file: &str| format!("{folder}/{file}");
+        let kind: u32 = root.number(&file("type")).unwrap_or(TYPE_ETHERNET);
+        Some(Self {
+            name: name.to_owned(),
+            driver: root.link_name(&file("device/driver")),
+            pci: pci(root, &folder),
+            mac: root.read(&file("address")).filter(|mac| !mac.is_empty()),
+            mtu: root.number(&file("mtu")),
+            ethernet: matches!(kind, TYPE_ETHERNET | TYPE_LOOPBACK),
+            link: link(root, &folder),
+            // -1 where the driver does not know.
+            speed: root.number(&file("speed")).filter(|&speed| speed > 0),
+            node: root.number(&file("device/numa_node")),
+            queues: root.list(&file("queues")).iter().filter(|queue| queue.starts_with("rx-")).count(),
+            rdma: root.list(&file("device/infiniband")).into_iter().next(),
+        })
+    }
+}
+
+fn link(root: &Root, folder: &str) -> Link {
+    let flags = root.read(&format!("{folder}/flags")).unwrap_or_default();
+    let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(0);
+    match root.number::<u8>(&format!("{folder}/carrier")) {
+        _ if flags & FLAG_UP == 0 => Link::Down,
+        Some(1) => Link::Up,
+        _ => Link::NoCarrier,
+    }
+}
+
+/// The slot of the device, or of the virtio device's parent.
+fn pci(root: &Root, folder: &str) -> Option<String> {
+    ["device/uevent", "device/../uevent"].iter().find_map(|file| {
+        let text = root.read(&format!("{folder}/{file}"))?;
+        text.lines().find_map(|line| line.strip_prefix("PCI_SLOT_NAME=")).map(str::to_owned)
+    })
+}
+
+/// A name that the kernel would take (`dev_valid_name`, net/core/dev.c), so that it cannot lead out of its folder.
+fn is_name(name: &str) -> bool {
+    let taken = |letter: char| letter == '/' || letter == ':' || letter.is_whitespace();
+    !name.is_empty() && name.len() <= NAME_LEN_MAX && name != "." && name != ".." && !name.chars().any(taken)
+}
