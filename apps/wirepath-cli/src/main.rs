@@ -3,6 +3,8 @@
 mod devices;
 mod ethtool;
 mod interface;
+#[allow(unsafe_code)]
+mod namespace;
 mod root;
 mod stats;
 

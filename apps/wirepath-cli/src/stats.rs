@@ -1,6 +1,8 @@
-//! `wirepath stats`: the counters of running processes, as a table or as JSON, once or again and again.
+//! `wirepath stats`: the counters of running processes, as a table or as JSON, once or again and again. Beside them, of each
+//! interface that a process polls, what the kernel and the driver count: frames that never came as far as us.
 
 mod json;
+mod nic;
 mod table;
 
 use std::error::Error;
@@ -45,15 +47,10 @@ pub(crate) struct Options {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let done = match (options.clean, options.watch) {
+    match (options.clean, options.watch) {
         (true, _) => options.clean(),
         (false, None) => options.report_once(),
         (false, Some(every)) => options.watch(every),
-    };
-    match done {
-        // `wirepath stats | head` has seen enough.
-        Err(error) if is_broken_pipe(&*error) => Ok(()),
-        done => done,
     }
 }
 
@@ -111,8 +108,9 @@ impl Options {
         }
         let running = listing.running.iter().map(|process| format!("{} (pid {})", process.app, process.pid));
         let running = running.collect::<Vec<_>>().join(", ");
-        let selected: Vec<_> = listing.running.into_iter().filter(|process| self.selects(process)).collect();
+        let mut selected: Vec<_> = listing.running.into_iter().filter(|process| self.selects(process)).collect();
         if !selected.is_empty() {
+            selected.iter_mut().for_each(nic::add);
             return Ok(selected);
         }
         if running.is_empty() {
@@ -169,8 +167,4 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         return Err("give 0.01 to 86400 seconds".to_owned());
     }
     Ok(Duration::from_secs_f64(seconds))
-}
-
-fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
