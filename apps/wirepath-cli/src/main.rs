@@ -1,6 +1,7 @@
 //! `wirepath`: the operator's tool. Each subcommand is a file with its options and a `run`.
 
 mod devices;
+mod doctor;
 mod ethtool;
 mod interface;
 #[allow(unsafe_code)]
@@ -25,6 +26,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Devices(devices::Options),
+    Doctor(doctor::Options),
     Stats(stats::Options),
 }
 
@@ -32,6 +34,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Devices(options) => devices::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
         Command::Stats(options) => stats::run(&options),
     };
     match done {

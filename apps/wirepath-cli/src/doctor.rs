@@ -1,0 +1,160 @@
+//! `wirepath doctor`: looks at the host, and at one interface where one is named, for what makes packets late or lost. Each
+//! finding says how bad it is and the command that mends it; nothing is changed.
+//!
+//! What it looks at are the [`CHECKS`], one function each. Facts come from /sys and /proc and, for an interface, from the
+//! driver; with `--root` the files are those of a made-up machine, whose drivers cannot be asked.
+
+mod bridge;
+mod cpu;
+mod finding;
+mod interrupts;
+mod json;
+mod kernel;
+mod memory;
+mod nic;
+mod patient;
+mod sockets;
+#[cfg(test)]
+mod testing;
+mod text;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use wirepath::worker::topology::{CpuList, Finding, Severity};
+
+use crate::devices::no_such_interface;
+use crate::root::Root;
+use patient::Patient;
+
+/// Looks at the host and at one interface for what makes packets late or lost, and says what mends it.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The interface that workers shall poll; without it only the host is looked at
+    interface: Option<String>,
+    /// The cores that workers shall run on, such as 2-3,6; without it the isolated ones, or else the last
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    cores: Option<CpuList>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+    /// Read /sys and /proc below this directory (a copy of another machine's, or a test's)
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    root: Option<PathBuf>,
+}
+
+/// Something to look at.
+struct Check {
+    name: &'static str,
+    /// What is found; nothing where there is nothing to look at.
+    look: fn(&Patient) -> Vec<Finding>,
+}
+
+/// All there is to look at, from the kernel up to the interface.
+const CHECKS: [Check; 27] = [
+    Check { name: "kernel", look: kernel::version },
+    Check { name: "af_xdp", look: kernel::af_xdp },
+    Check { name: "capabilities", look: kernel::capabilities },
+    Check { name: "locked memory", look: memory::locked },
+    Check { name: "hugepages", look: memory::hugepages },
+    Check { name: "transparent pages", look: memory::transparent },
+    Check { name: "memory limit", look: memory::limit },
+    Check { name: "cores", look: cpu::cores },
+    Check { name: "tsc", look: cpu::tsc },
+    Check { name: "NUMA balancing", look: cpu::numa_balancing },
+    Check { name: "irqbalance", look: interrupts::irqbalance },
+    Check { name: "socket buffers", look: sockets::buffers },
+    Check { name: "busy_poll", look: sockets::busy_poll },
+    Check { name: "rp_filter", look: sockets::rp_filter },
+    Check { name: "igmp version", look: sockets::igmp_version },
+    Check { name: "igmp groups", look: sockets::igmp_memberships },
+    Check { name: "link", look: nic::link },
+    Check { name: "backend", look: nic::backend },
+    Check { name: "mtu", look: nic::mtu },
+    Check { name: "multicast filter", look: nic::multicast_filter },
+    Check { name: "queues", look: nic::queues },
+    Check { name: "rings", look: nic::rings },
+    Check { name: "coalescing", look: nic::coalescing },
+    Check { name: "offloads", look: nic::offloads },
+    Check { name: "napi", look: interrupts::deferral },
+    Check { name: "interrupts", look: interrupts::affinity },
+    Check { name: "igmp snooping", look: bridge::snooping },
+];
+
+/// A finding, and the check that made it.
+struct Diagnosis {
+    check: &'static str,
+    finding: Finding,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// The interface is not there, or at least one finding is a fault: that is exit code 1.
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let root = Root::new(options.root.as_deref());
+    let mut patient = Patient::new(root, options.cores.as_ref());
+    if let Some(name) = &options.interface {
+        patient = patient.with_interface(name).ok_or_else(|| no_such_interface(name))?;
+    }
+    if options.root.is_none() {
+        patient = patient.ask_driver();
+    }
+    let diagnoses = examine(&patient);
+    let report = if options.json { json::render(&patient, &diagnoses) } else { text::render(&patient, &diagnoses) };
+    io::stdout().lock().write_all(report.as_bytes())?;
+    match count(&diagnoses, Severity::Fault) {
+        0 => Ok(()),
+        1 => Err("1 fault: a worker cannot start, or gets no frames, until it is mended".into()),
+        faults => {
+            Err(format!("{faults} faults: a worker cannot start, or gets no frames, until they are mended").into())
+        }
+    }
+}
+
+fn examine(patient: &Patient) -> Vec<Diagnosis> {
+    let mut diagnoses = Vec::new();
+    for Check { name, look } in CHECKS {
+        diagnoses.extend(look(patient).into_iter().map(|finding| Diagnosis { check: name, finding }));
+    }
+    diagnoses
+}
+
+fn count(diagnoses: &[Diagnosis], severity: Severity) -> usize {
+    diagnoses.iter().filter(|diagnosis| diagnosis.finding.severity == severity).count()
+}
+
+fn parse_cores(text: &str) -> Result<CpuList, String> {
+    let cores = CpuList::parse(text).map_err(|error| error.to_string())?;
+    if cores.is_empty() { Err("name at least one core, such as 2-3,6".into()) } else { Ok(cores) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Tree;
+    use super::*;
+
+    #[test]
+    fn machine_that_says_nothing_is_no_fault_of_its_own() {
+        let tree = Tree::new(&[]);
+        let diagnoses = examine(&Patient::new(tree.root(), None));
+        let faults: Vec<_> = diagnoses.iter().filter(|found| found.finding.severity == Severity::Fault).collect();
+        // Only what a file would have to grant is missing.
+        assert!(
+            faults.iter().all(|found| found.check == "af_xdp"),
+            "{:?}",
+            faults.iter().map(|f| f.check).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn every_finding_that_is_not_good_says_what_to_do() {
+        for patient in [Patient::new(Tree::new(&[]).root(), None), Patient::new(Root::new(None), None).ask_driver()] {
+            for Diagnosis { check, finding } in examine(&patient) {
+                assert!(finding.severity == Severity::Good || finding.remedy.is_some(), "{check}: {finding}");
+            }
+        }
+    }
+}

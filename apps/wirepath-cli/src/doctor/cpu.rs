@@ -1,0 +1,80 @@
+//! Cores and clocks: the library's own checks of where workers run, and what it does not look at.
+
+use wirepath::worker::topology::{self, Finding, Placement};
+
+use super::finding::{good, note, warning};
+use super::patient::Patient;
+
+/// Isolation, siblings, frequency, NUMA distance to the interface, the kernel's clock, the hypervisor.
+pub(super) fn cores(patient: &Patient) -> Vec<Finding> {
+    let interface = patient.nic.as_ref().map(|nic| nic.name());
+    let placements: Vec<_> = patient.cores.iter().map(|core| Placement { core, interface }).collect();
+    let mut findings = topology::check(&patient.machine, &placements).findings;
+    if !patient.cores_chosen && patient.machine.isolated().is_empty() {
+        let what = format!("no core is isolated; looked at is core {}, as the last one", patient.cores);
+        findings.extend(note(what, "name those that workers shall run on with --cores"));
+    }
+    findings
+}
+
+/// Whether our clock can be the processor's counter: it counts at one rate, whatever the core does.
+pub(super) fn tsc(patient: &Patient) -> Vec<Finding> {
+    let Some(cpuinfo) = patient.root.read("proc/cpuinfo") else { return Vec::new() };
+    // Other architectures have no line of this name, and counters of their own.
+    let Some(flags) = cpuinfo.lines().find(|line| line.starts_with("flags")) else { return Vec::new() };
+    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+    if has("constant_tsc") && has("nonstop_tsc") {
+        return good("the TSC counts at one rate and never stops: workers read time in some 10 ns");
+    }
+    warning(
+        "the TSC changes its rate or stops: workers read time from the kernel, twice as slow",
+        "expose an invariant TSC to this machine (`-cpu host,+invtsc` with QEMU), or use a newer processor",
+    )
+}
+
+/// The kernel's search for a better node unmaps pages to see who touches them: each is a fault in a worker.
+pub(super) fn numa_balancing(patient: &Patient) -> Vec<Finding> {
+    match patient.root.number::<u32>("proc/sys/kernel/numa_balancing") {
+        None => Vec::new(),
+        Some(0) => good("the kernel does not move memory between nodes"),
+        Some(_) => warning(
+            "automatic NUMA balancing is on: the kernel unmaps pages of workers to see who uses them",
+            "`sysctl -w kernel.numa_balancing=0`",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Tree, finds};
+    use super::*;
+
+    #[test]
+    fn counter_must_be_constant_and_never_stop() {
+        let flags = |flags: &'static str| [("proc/cpuinfo", flags)];
+        finds(tsc, &flags("processor : 0\nflags : fpu tsc constant_tsc\n"), "warning", "changes its rate", "invtsc");
+        finds(tsc, &flags("flags : constant_tsc nonstop_tsc\n"), "good", "one rate", "");
+    }
+
+    #[test]
+    fn balancing_is_a_warning() {
+        let file = "proc/sys/kernel/numa_balancing";
+        finds(numa_balancing, &[(file, "1")], "warning", "is on", "sysctl -w kernel.numa_balancing=0");
+        finds(numa_balancing, &[(file, "0")], "good", "does not move", "");
+    }
+
+    #[test]
+    fn cores_that_nobody_chose_are_the_isolated_ones_or_the_last() {
+        let cpu = "sys/devices/system/cpu";
+        let (online, isolated) = (format!("{cpu}/online"), format!("{cpu}/isolated"));
+        for (files, core, is_told) in
+            [(vec![(&*online, "0-3")], "3", true), (vec![(&*online, "0-3"), (&*isolated, "1-2")], "1-2", false)]
+        {
+            let tree = Tree::new(&files);
+            let patient = Patient::new(tree.root(), None);
+            assert_eq!(patient.cores.to_string(), core);
+            let told = cores(&patient).iter().any(|finding| finding.what.starts_with("no core is isolated"));
+            assert_eq!(told, is_told);
+        }
+    }
+}

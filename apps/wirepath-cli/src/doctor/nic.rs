@@ -1,0 +1,310 @@
+//! The interface: its link, the backend it could have, and what its driver does to frames on their way to us.
+
+use wirepath::mem::Layout;
+use wirepath::worker::topology::Finding;
+
+use super::finding::{fault, good, note, warning};
+use super::patient::{Nic, Patient};
+use crate::devices::backend::{self, Evidence, Verdict};
+use crate::ethtool::{Coalescing, Offload, Rings};
+use crate::interface::Link;
+
+/// linux/if.h: frames of all groups, or all frames, pass the NIC's filter.
+const FLAG_PROMISC: u32 = 0x100;
+const FLAG_ALLMULTI: u32 = 0x200;
+/// Ethernet's header and one VLAN tag, in bytes.
+const LINK_HEADER_LEN: u32 = 14 + 4;
+/// Frames that a receive ring shall hold: at 10 Gbit/s 1024 of the shortest are 69 µs.
+const RING_LEN: u32 = 1024;
+/// The longest that a frame shall wait for the NIC to interrupt.
+const WAIT_MICROSECONDS: u32 = 10;
+
+pub(super) fn link(patient: &Patient) -> Vec<Finding> {
+    let Some(nic) = &patient.nic else { return Vec::new() };
+    let name = nic.name();
+    match nic.interface.link {
+        Link::Up => good(format!("{name} is up")),
+        Link::Down => warning(format!("{name} is down"), format!("`ip link set dev {name} up`")),
+        Link::NoCarrier => warning(
+            format!("{name} is set up and has no carrier"),
+            format!("look at the cable and the port on the other side: `ethtool {name}`"),
+        ),
+    }
+}
+
+/// What `wirepath devices` says of AF_XDP, as findings.
+pub(super) fn backend(patient: &Patient) -> Vec<Finding> {
+    let Some(nic) = &patient.nic else { return Vec::new() };
+    let Some(support) = &nic.support else { return Vec::new() };
+    let evidence = Evidence { interface: &nic.interface, support, offloads: &nic.offloads };
+    let backends = backend::judge(&patient.root, &evidence);
+    let af_xdp: Vec<_> = backends.into_iter().filter(|backend| backend::AF_XDP.contains(&backend.name)).collect();
+    let see = format!("`wirepath devices {}`", nic.name());
+    if let Some(yes) = af_xdp.iter().find(|backend| backend.verdict == Verdict::Yes) {
+        if yes.name == backend::NATIVE {
+            return good(format!("{}: {}", yes.name, yes.why));
+        }
+        let first = &af_xdp[0];
+        let remedy = first.remedy.clone().unwrap_or(see);
+        return warning(format!("no {}: {}; there is {}", first.name, first.why, yes.name), remedy);
+    }
+    let Some(first) = af_xdp.first() else { return Vec::new() };
+    fault(format!("no AF_XDP on {}: {}", nic.name(), first.why), first.remedy.clone().unwrap_or(see))
+}
+
+/// Whether frames fit one buffer, where the driver does not spread them over several.
+pub(super) fn mtu(patient: &Patient) -> Vec<Finding> {
+    let Some(nic) = &patient.nic else { return Vec::new() };
+    let Some(mtu) = nic.interface.mtu else { return Vec::new() };
+    let spreads = match &nic.support {
+        Some(Ok(support)) => support.driver.is_some_and(|driver| driver.multi_buffer),
+        _ => false,
+    };
+    let room = |chunk_len| u32::try_from(Layout::umem(chunk_len).data_room()).unwrap_or(u32::MAX) - LINK_HEADER_LEN;
+    let (small, large) = (room(2048), room(4096));
+    if mtu <= small || spreads {
+        return good(format!("the MTU of {} ({mtu}) needs no special buffers", nic.name()));
+    }
+    if mtu <= large {
+        return note(
+            format!("the MTU of {} ({mtu}) needs buffers of 4096 bytes", nic.name()),
+            "make the pool with Layout::umem(4096)",
+        );
+    }
+    warning(
+        format!("frames of {} (MTU {mtu}) fit no buffer, and its driver does not spread them over several", nic.name()),
+        format!("`ip link set dev {} mtu {large}`", nic.name()),
+    )
+}
+
+/// A NIC passes the groups that the kernel joined; those that we join by our own IGMP it does not know.
+pub(super) fn multicast_filter(patient: &Patient) -> Vec<Finding> {
+    let Some(nic) = &patient.nic else { return Vec::new() };
+    // Virtual interfaces have no filter of their own.
+    if nic.interface.pci.is_none() {
+        return Vec::new();
+    }
+    let flags = patient.root.read(&nic.file("flags")).unwrap_or_default();
+    let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(0);
+    if flags & (FLAG_ALLMULTI | FLAG_PROMISC) != 0 {
+        return good(format!("{} receives all multicast", nic.name()));
+    }
+    note(
+        format!(
+            "{} may pass no multicast but that of groups which the kernel has joined (igmp = own joins without it)",
+            nic.name()
+        ),
+        format!("`ip link set dev {} allmulticast on`", nic.name()),
+    )
+}
+
+/// A rule takes frames on the queue that the NIC chose for them, and AF_XDP moves none.
+pub(super) fn queues(patient: &Patient) -> Vec<Finding> {
+    let Some(nic) = &patient.nic else { return Vec::new() };
+    let name = nic.name();
+    match nic.queues() {
+        0 | 1 => good(format!("{name} has one queue: every frame comes to its worker")),
+        queues => note(
+            format!(
+                "{name} spreads frames over {queues} queues by a hash: a rule needs a worker on each, or one queue"
+            ),
+            format!(
+                "`ethtool -L {name} combined 1`, or send flows to a queue: `ethtool -N {name} flow-type udp4 dst-port PORT action QUEUE`"
+            ),
+        ),
+    }
+}
+
+pub(super) fn rings(patient: &Patient) -> Vec<Finding> {
+    let Some((nic, Rings { rx, rx_max, .. })) = asked(patient, |nic| nic.rings) else { return Vec::new() };
+    let name = nic.name();
+    if rx >= RING_LEN.min(rx_max) {
+        return good(format!("the NIC's receive ring holds {rx} frames of {rx_max}"));
+    }
+    warning(
+        format!("the NIC's receive ring holds {rx} frames: a burst that comes while nobody looks is lost"),
+        format!("`ethtool -G {name} rx {}`", RING_LEN.min(rx_max)),
+    )
+}
+
+/// How long the NIC waits for more frames before it interrupts. Polling does without, the kernel's softirq does not.
+pub(super) fn coalescing(patient: &Patient) -> Vec<Finding> {
+    let Some((nic, coalescing)) = asked(patient, |nic| nic.coalescing) else { return Vec::new() };
+    let Coalescing { rx_microseconds, rx_adaptive, .. } = coalescing;
+    let remedy = format!("`ethtool -C {} adaptive-rx off rx-usecs 0`", nic.name());
+    if rx_adaptive {
+        return warning(
+            "the NIC chooses how long it holds frames back, by the load of the moment (adaptive-rx)",
+            remedy,
+        );
+    }
+    if rx_microseconds > WAIT_MICROSECONDS {
+        return warning(format!("the NIC holds frames back for up to {rx_microseconds} µs (rx-usecs)"), remedy);
+    }
+    good(format!("the NIC holds frames back for no more than {rx_microseconds} µs"))
+}
+
+/// What NIC and kernel do to frames, by the kernel's name for it: what it costs us.
+const HARMFUL: [(&str, &str); 4] = [
+    ("rx-lro", "the NIC makes one frame of several, which is not what was sent, and many drivers then refuse XDP"),
+    ("rx-gro-hw", "the NIC makes one frame of several, which is not what was sent, and some drivers then refuse XDP"),
+    ("rx-vlan-hw-parse", "the NIC takes VLAN tags off, and AF_XDP does not get them: frames of all VLANs look alike"),
+    ("rx-gro-list", "the kernel chains frames before generic XDP sees them"),
+];
+
+pub(super) fn offloads(patient: &Patient) -> Vec<Finding> {
+    let Some(nic) = patient.nic.as_ref().filter(|nic| !nic.offloads.is_empty()) else { return Vec::new() };
+    let mut findings = Vec::new();
+    for (name, cost) in HARMFUL {
+        let Some(offload) = nic.offloads.iter().find(|offload| offload.name == name && offload.on) else { continue };
+        findings.extend(harmful(nic, offload, cost));
+    }
+    if findings.is_empty() { good("no offload changes frames on their way to us") } else { findings }
+}
+
+fn harmful(nic: &Nic, offload: &Offload, cost: &str) -> Vec<Finding> {
+    let (what, name) = (format!("{} is on: {cost}", offload.name), nic.name());
+    if offload.fixed {
+        return note(
+            what,
+            format!("the driver of {name} does not let it be switched off; a virtual machine's host may"),
+        );
+    }
+    warning(what, format!("`ethtool -K {name} {} off`", offload.name))
+}
+
+/// What a driver answered, and who it belongs to.
+fn asked<T>(patient: &Patient, answer: fn(&Nic) -> Option<T>) -> Option<(&Nic, T)> {
+    let nic = patient.nic.as_ref()?;
+    Some((nic, answer(nic)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::finds_on;
+    use super::*;
+    use crate::interface::Interface;
+    use wirepath::device::af_xdp::{AttachedProgram, DriverSupport, Support};
+
+    fn nic() -> Nic {
+        let interface = Interface {
+            name: "eth1".into(),
+            pci: Some("0000:3b:00.0".into()),
+            driver: Some("ice".into()),
+            mtu: Some(1500),
+            ethernet: true,
+            link: Link::Up,
+            queues: 1,
+            ..Interface::default()
+        };
+        Nic { interface, ..Nic::default() }
+    }
+
+    fn support() -> Support {
+        let driver = DriverSupport {
+            native: true,
+            zero_copy: true,
+            zero_copy_segments_max: 1,
+            multi_buffer: false,
+            rx_timestamps: false,
+        };
+        Support { index: 2, queues: 1, driver: Some(driver), program: None }
+    }
+
+    /// Checks what is found of an interface that differs from the best one in `change`.
+    fn finds(
+        change: impl FnOnce(&mut Nic),
+        look: fn(&Patient) -> Vec<Finding>,
+        severity: &str,
+        what: &str,
+        remedy: &str,
+    ) {
+        let mut nic = nic();
+        change(&mut nic);
+        finds_on(Some(nic), look, &[("sys/class/net/eth1/flags", "0x1003")], severity, what, remedy);
+    }
+
+    #[test]
+    fn link_that_is_down_or_without_a_cable_is_a_warning() {
+        finds(|nic| nic.interface.link = Link::Down, link, "warning", "eth1 is down", "ip link set dev eth1 up");
+        finds(|nic| nic.interface.link = Link::NoCarrier, link, "warning", "no carrier", "cable");
+        finds(|_| {}, link, "good", "up", "");
+    }
+
+    #[test]
+    fn program_of_somebody_else_is_a_fault() {
+        let program = AttachedProgram { id: 7, holder: "kept by process 4711 (other)".into() };
+        let taken = Support { program: Some(program), ..support() };
+        finds(|nic| nic.support = Some(Ok(taken)), backend, "fault", "process 4711", "stop that process");
+    }
+
+    #[test]
+    fn generic_is_a_warning_and_native_is_good() {
+        let driver = support().driver.map(|driver| DriverSupport { native: false, ..driver });
+        let generic = Support { driver, ..support() };
+        finds(
+            |nic| nic.support = Some(Ok(generic)),
+            backend,
+            "warning",
+            "there is af_xdp generic",
+            "a NIC whose driver",
+        );
+        finds(|nic| nic.support = Some(Ok(support())), backend, "good", "ice runs programs", "");
+    }
+
+    #[test]
+    fn long_frames_want_long_buffers_or_several() {
+        finds(|nic| nic.interface.mtu = Some(9000), mtu, "warning", "fit no buffer", "ip link set dev eth1 mtu ");
+        finds(|nic| nic.interface.mtu = Some(3000), mtu, "note", "4096", "Layout::umem(4096)");
+        let driver = support().driver.map(|driver| DriverSupport { multi_buffer: true, ..driver });
+        let spreading = Support { driver, ..support() };
+        let jumbo = |nic: &mut Nic| {
+            nic.interface.mtu = Some(9000);
+            nic.support = Some(Ok(spreading));
+        };
+        finds(jumbo, mtu, "good", "9000", "");
+    }
+
+    #[test]
+    fn filter_of_a_real_port_is_opened_for_all_groups() {
+        finds(|_| {}, multicast_filter, "note", "no multicast but", "allmulticast on");
+        let files = [("sys/class/net/eth1/flags", "0x1203\n")];
+        finds_on(Some(nic()), multicast_filter, &files, "good", "all multicast", "");
+    }
+
+    #[test]
+    fn several_queues_are_a_note() {
+        finds(|nic| nic.interface.queues = 8, queues, "note", "8 queues", "ethtool -L eth1 combined 1");
+        finds(|_| {}, queues, "good", "one queue", "");
+    }
+
+    #[test]
+    fn ring_is_as_long_as_it_may_be() {
+        let rings_of = |rx, rx_max| move |nic: &mut Nic| nic.rings = Some(Rings { rx, rx_max, tx: 0, tx_max: 0 });
+        finds(rings_of(256, 4096), rings, "warning", "256 frames", "ethtool -G eth1 rx 1024");
+        finds(rings_of(256, 256), rings, "good", "256 frames of 256", "");
+        finds(rings_of(2048, 4096), rings, "good", "2048", "");
+    }
+
+    #[test]
+    fn frames_that_are_held_back_are_a_warning() {
+        let set = |rx_microseconds, rx_adaptive| {
+            move |nic: &mut Nic| nic.coalescing = Some(Coalescing { rx_microseconds, rx_frames: 0, rx_adaptive })
+        };
+        finds(set(0, true), coalescing, "warning", "adaptive-rx", "adaptive-rx off rx-usecs 0");
+        finds(set(50, false), coalescing, "warning", "50 µs", "ethtool -C eth1");
+        finds(set(8, false), coalescing, "good", "8 µs", "");
+    }
+
+    #[test]
+    fn harmful_offloads_are_switched_off_where_that_can_be() {
+        let on = |name: &str, fixed| {
+            let offloads = vec![Offload { name: name.into(), on: true, fixed }];
+            move |nic: &mut Nic| nic.offloads = offloads
+        };
+        finds(on("rx-lro", false), offloads, "warning", "one frame of several", "ethtool -K eth1 rx-lro off");
+        finds(on("rx-vlan-hw-parse", false), offloads, "warning", "VLAN tags", "ethtool -K eth1 rx-vlan-hw-parse off");
+        finds(on("rx-gro-hw", true), offloads, "note", "rx-gro-hw is on", "host");
+        finds(on("rx-checksum", true), offloads, "good", "no offload", "");
+    }
+}

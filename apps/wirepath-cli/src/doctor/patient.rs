@@ -1,0 +1,100 @@
+//! Who is looked at: a machine, the cores that workers shall run on, and perhaps one interface with what its driver says.
+
+use wirepath::device::af_xdp::Support;
+use wirepath::worker::topology::{CpuList, Machine};
+
+use crate::ethtool::{Coalescing, Ethtool, Offload, Rings};
+use crate::interface::Interface;
+use crate::root::Root;
+
+/// A machine to look at.
+pub(super) struct Patient {
+    pub(super) root: Root,
+    /// The same machine for the library's checks of cores.
+    pub(super) machine: Machine,
+    /// Where workers shall run.
+    pub(super) cores: CpuList,
+    /// Whether somebody chose them.
+    pub(super) cores_chosen: bool,
+    pub(super) nic: Option<Nic>,
+}
+
+/// The interface to look at. What could not be asked is `None`.
+#[derive(Default)]
+pub(super) struct Nic {
+    pub(super) interface: Interface,
+    /// What the kernel says of AF_XDP there, or why it says nothing.
+    pub(super) support: Option<Result<Support, String>>,
+    pub(super) offloads: Vec<Offload>,
+    pub(super) coalescing: Option<Coalescing>,
+    pub(super) rings: Option<Rings>,
+}
+
+impl Patient {
+    /// The machine whose files are below `root`. Cores that nobody chose are the isolated ones, or else the last.
+    pub(super) fn new(root: Root, cores: Option<&CpuList>) -> Self {
+        let machine = Machine::at(root.path(""));
+        let chosen = cores.cloned();
+        let cores_chosen = chosen.is_some();
+        let cores = chosen.unwrap_or_else(|| {
+            let isolated = machine.isolated();
+            let last = machine.online().and_then(|online| online.last());
+            if isolated.is_empty() { last.into_iter().collect() } else { isolated }
+        });
+        Self { root, machine, cores, cores_chosen, nic: None }
+    }
+
+    /// With the interface `name`; `None` where there is none.
+    pub(super) fn with_interface(mut self, name: &str) -> Option<Self> {
+        let interface = Interface::find(&self.root, name)?;
+        self.nic = Some(Nic { interface, ..Nic::default() });
+        Some(self)
+    }
+
+    /// Asks kernel and driver about the interface: this machine's only.
+    pub(super) fn ask_driver(mut self) -> Self {
+        if let Some(nic) = &mut self.nic {
+            nic.ask();
+        }
+        self
+    }
+
+    /// The cores that are left for interrupts, in the notation of the kernel.
+    pub(super) fn other_cores(&self) -> String {
+        let online = self.machine.online().unwrap_or_default();
+        let others: CpuList = online.iter().filter(|core| !self.cores.contains(*core)).collect();
+        if others.is_empty() { "0".to_owned() } else { others.to_string() }
+    }
+}
+
+impl Nic {
+    /// A driver that does not answer a question leaves it open.
+    fn ask(&mut self) {
+        let name = &self.interface.name;
+        self.support = Some(Support::of(name).map_err(|error| error.to_string()));
+        let Ok(ethtool) = Ethtool::of(name) else { return };
+        if self.interface.driver.is_none() {
+            self.interface.driver = ethtool.driver().ok();
+        }
+        self.offloads = ethtool.offloads().unwrap_or_default();
+        self.coalescing = ethtool.coalescing().ok();
+        self.rings = ethtool.rings().ok();
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.interface.name
+    }
+
+    /// The folder of the interface below /sys.
+    pub(super) fn file(&self, name: &str) -> String {
+        format!("sys/class/net/{}/{name}", self.name())
+    }
+
+    /// How many queues frames come on.
+    pub(super) fn queues(&self) -> usize {
+        match &self.support {
+            Some(Ok(support)) => support.queues.into(),
+            _ => self.interface.queues,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A made-up machine, and what one check finds on it.
+
+use std::fs;
+
+use tempfile::TempDir;
+use wirepath::worker::topology::{CpuList, Finding};
+
+use super::patient::{Nic, Patient};
+use crate::root::Root;
+
+/// The kernel's files in a temporary directory.
+pub(super) struct Tree(TempDir);
+
+impl Tree {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
+        let tree = Self(TempDir::new().unwrap());
+        for (name, text) in files {
+            let path = tree.0.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        tree
+    }
+
+    pub(super) fn root(&self) -> Root {
+        Root::new(Some(self.0.path()))
+    }
+}
+
+/// Checks that a machine with these files, whose workers run on cores 2 and 3, shows one finding: of this severity, with these words
+/// in what it says and in the remedy.
+pub(super) fn finds(
+    look: fn(&Patient) -> Vec<Finding>,
+    files: &[(&str, &str)],
+    severity: &str,
+    what: &str,
+    remedy: &str,
+) {
+    finds_on(None, look, files, severity, what, remedy);
+}
+
+/// The same with an interface.
+pub(super) fn finds_on(
+    nic: Option<Nic>,
+    look: fn(&Patient) -> Vec<Finding>,
+    files: &[(&str, &str)],
+    severity: &str,
+    what: &str,
+    remedy: &str,
+) {
+    let tree = Tree::new(files);
+    let cores = CpuList::parse("2-3").unwrap();
+    let patient = Patient { nic, ..Patient::new(tree.root(), Some(&cores)) };
+    let findings = look(&patient);
+    let [finding] = &findings[..] else { panic!("{findings:?} is not one finding") };
+    assert_eq!(finding.severity.to_string(), severity, "{finding}");
+    assert!(finding.what.contains(what), "{what:?} is not in {finding}");
+    assert!(finding.remedy.as_deref().unwrap_or("").contains(remedy), "{remedy:?} is not in {finding}");
+}
