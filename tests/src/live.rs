@@ -1,0 +1,425 @@
+//! A host of ours against the Linux kernel: AF_XDP on one end of a cable, the kernel's stack on the other, each in a network
+//! namespace of its own.
+//!
+//! ```text
+//!  test ── acts ──▶ worker's thread in `near`: AF_XDP, host_stack, Recorder ── veth0 ═══ veth1 ── kernel in `far`
+//!    └── sockets, ping, ip, tcpdump ───────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The thread gives the processor away when nothing came, because a machine of two cores has the kernel's softirqs and the
+//! peer to run beside it: figures are not to be had here. [`Live::stop`] checks that every frame is accounted for.
+
+mod account;
+mod recorder;
+mod wire;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::mpsc::{self, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use wirepath::counters::{Block, Scope, Snapshot};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpQueue, AfXdpRx, AfXdpTx};
+use wirepath::device::steering::{Rule, RuleId};
+use wirepath::device::{Device, Queue, RxQueue, TxQueue};
+use wirepath::mem::{Layout, Pool, Region};
+use wirepath::pipeline::{
+    ChecksumPolicy, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, IcmpError, SendError, Sent, UdpConfig,
+    UdpFlow, UdpOptions, host_stack,
+};
+use wirepath::proto::{
+    ConsumerId, Flow, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom,
+    NeighbourConfig, Sharing, SocketCapacity, UdpSockets,
+};
+use wirepath::time::{Clock, Instant, MonotonicClock};
+use wirepath::wire::VlanTags;
+use wirepath::worker::kernel::{Link, Mirror, MirrorThread};
+use wirepath::worker::{Parts, StopFlag, Worker};
+
+use crate::netns::{self, Namespace};
+
+pub use account::table;
+use account::{Account, count};
+pub use recorder::{Handler, Received, Recorder};
+pub use wire::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire, has_program, set, wait_until};
+
+/// What a live host is made of.
+#[derive(Clone, Debug)]
+pub struct LiveConfig {
+    /// The port.
+    pub device: AfXdpConfig,
+    /// What is ours of its frames, on each queue that is taken.
+    pub rules: Vec<Rule>,
+    /// Buffers of the pool: both rings, and what waits.
+    pub buffers: usize,
+    /// Addresses of our own. None where the kernel has the interface, and the mirror tells.
+    pub addresses: Vec<Ipv4Prefix>,
+    /// Whether the kernel has the interface too: its addresses, routes and neighbours are then followed.
+    pub is_the_kernels: bool,
+    /// Tags of our frames.
+    pub vlan: VlanTags,
+    /// The way out.
+    pub egress: EgressConfig,
+    /// The tree.
+    pub stack: HostStackConfig,
+}
+
+impl LiveConfig {
+    /// A host of its own with [`OURS`], on an interface of which the kernel gets no frame: ARP, ICMP and IGMP are ours.
+    pub fn own(interface: &str) -> Self {
+        let seed = HashSeed::new(17, 19);
+        let device = AfXdpConfig { rx_ring_len: 1024, tx_ring_len: 512, ..AfXdpConfig::new(interface) };
+        // The kernel leaves the checksums of what it sends to a NIC that veth is not.
+        let udp = UdpConfig { checksum: ChecksumPolicy::AcceptPartial };
+        Self {
+            device,
+            rules: vec![Rule::ALL],
+            buffers: 4096,
+            addresses: vec![network(OURS)],
+            is_the_kernels: false,
+            vlan: VlanTags::NONE,
+            egress: EgressConfig::host(seed),
+            stack: HostStackConfig { udp, ..HostStackConfig::new(seed) },
+        }
+    }
+
+    /// A port shared with the kernel, which has the addresses and answers ARP and ICMP: `rules` are ours.
+    pub fn shared(interface: &str, rules: &[Rule]) -> Self {
+        let own = Self::own(interface);
+        let neighbours = NeighbourConfig { learn_from: LearnFrom::Host, ..NeighbourConfig::default() };
+        Self {
+            rules: rules.to_vec(),
+            addresses: Vec::new(),
+            is_the_kernels: true,
+            egress: EgressConfig { neighbours: Some(neighbours), errors: None, ..own.egress },
+            stack: HostStackConfig { igmp: None, ..own.stack },
+            ..own
+        }
+    }
+}
+
+/// An address in its network of 24 bits.
+pub fn network(address: Ipv4Addr) -> Ipv4Prefix {
+    Ipv4Prefix::new(address, 24).expect("24 bits are a prefix")
+}
+
+/// The worker under test.
+pub type LiveWorker = Worker<AfXdpRx, AfXdpTx, HostStack, Recorder>;
+type Act = Box<dyn FnOnce(&mut LiveWorker, Instant) + Send>;
+
+/// A host that runs. Dropped, it ends without a check; [`stop`](Self::stop) it.
+pub struct Live {
+    /// For rules that change.
+    device: Arc<Mutex<AfXdpDevice>>,
+    queue: u16,
+    block: Block,
+    acts: Option<mpsc::Sender<Act>>,
+    thread: Option<JoinHandle<Account>>,
+}
+
+impl Live {
+    /// Starts a host on queue 0 of an interface in `namespace`. It receives when this returns.
+    ///
+    /// # Errors
+    /// What the device, the pool or the kernel said.
+    pub fn start(namespace: &Namespace, config: &LiveConfig) -> Result<Self, String> {
+        let mut hosts = Self::start_queues(namespace, config, 1)?;
+        Ok(hosts.remove(0))
+    }
+
+    /// Starts a host on each of the first `queues` queues of one interface, a thread each.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_queues(namespace: &Namespace, config: &LiveConfig, queues: u16) -> Result<Vec<Self>, String> {
+        let (device, taken, link) = namespace.run(|| open(config, queues))?;
+        let device = Arc::new(Mutex::new(device));
+        taken.into_iter().map(|taken| Self::run(namespace, config, &device, taken, link.clone())).collect()
+    }
+
+    fn run(
+        namespace: &Namespace,
+        config: &LiveConfig,
+        device: &Arc<Mutex<AfXdpDevice>>,
+        (queue, taken): (u16, AfXdpQueue),
+        link: Link,
+    ) -> Result<Self, String> {
+        let block = Block::heap();
+        let (acts, wanted) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let (name, scope, config) = (namespace.name().to_owned(), block.scope("host"), config.clone());
+        let thread = std::thread::spawn(move || {
+            netns::enter(&name).expect("the namespace of this test can be entered");
+            match build(&config, taken, &link, &scope) {
+                Ok((worker, mirror)) => turn(worker, mirror, &config, &tell, &wanted),
+                Err(why) => {
+                    let _ = tell.send(Err(why));
+                    Account::default()
+                }
+            }
+        });
+        told.recv().map_err(|_| "the worker's thread panicked, see above")??;
+        block.check().map_err(|error| error.to_string())?;
+        Ok(Self { device: Arc::clone(device), queue, block, acts: Some(acts), thread: Some(thread) })
+    }
+
+    /// Acts on the worker's thread between two turns, and hands back what came of it.
+    pub fn with_worker<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut LiveWorker, Instant) -> T + Send + 'static,
+    ) -> T {
+        let (tell, told) = mpsc::channel();
+        let act: Act = Box::new(move |worker, now| {
+            let _ = tell.send(act(worker, now));
+        });
+        let sent = self.acts.as_ref().is_some_and(|acts| acts.send(act).is_ok());
+        assert!(sent, "the worker's thread has ended, see above");
+        told.recv().expect("the worker's thread panicked, see above")
+    }
+
+    /// Acts as the app does, outside a turn.
+    pub fn with<T: Send + 'static>(&self, act: impl FnOnce(&mut Recorder, &mut Cx<'_>) -> T + Send + 'static) -> T {
+        self.with_worker(move |worker, now| worker.with_app(now, act))
+    }
+
+    /// Tells the host what somebody learned.
+    pub fn apply(&self, event: HostEvent) {
+        self.with(move |_, cx| cx.host.apply(event)).expect("the host has room");
+    }
+
+    /// Binds a port on all our addresses for consumer 0; 0 asks for a free one. Says which.
+    pub fn bind(&self, port: u16) -> u16 {
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+        let bound = self.with(move |_, cx| cx.sockets.bind(ConsumerId(0), local, Sharing::Exclusive));
+        bound.expect("the port is free").port()
+    }
+
+    /// Joins a group from any source, for consumer 0.
+    pub fn join(&self, group: Ipv4Addr, port: u16) {
+        self.with(move |_, cx| cx.sockets.join(ConsumerId(0), Group::new(group, port))).expect("there is room");
+    }
+
+    /// A flow to a remote end, from a port that is bound for consumer 1.
+    pub fn connect(&self, port: u16, remote: (Ipv4Addr, u16), options: UdpOptions) -> UdpFlow {
+        let remote = SocketAddrV4::new(remote.0, remote.1);
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+        let flow = self.with(move |_, cx| {
+            let flow = UdpFlow::connect(local, remote, &options, cx).map_err(|error| error.to_string())?;
+            if !remote.ip().is_multicast() {
+                let ends = Flow { local: flow.local(), remote };
+                cx.sockets.connect(ConsumerId(1), ends).map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(flow)
+        });
+        flow.unwrap_or_else(|error| panic!("no flow to {remote}: {error}"))
+    }
+
+    /// Sends by a flow.
+    ///
+    /// # Errors
+    /// What the flow says.
+    pub fn send(&self, flow: &mut UdpFlow, payload: &[u8]) -> Result<Sent, SendError> {
+        let (mut sender, payload) = (flow.clone(), payload.to_vec());
+        let sent;
+        (*flow, sent) = self.with(move |_, cx| {
+            let sent = sender.send(&payload, cx);
+            (sender, sent)
+        });
+        sent
+    }
+
+    /// Does with datagrams what the test says instead of keeping them.
+    pub fn handle(&self, handler: impl FnMut(&Datagram<'_>, &mut Cx<'_>) + Send + 'static) {
+        self.with(move |recorder, _| recorder.handler = Some(Box::new(handler)));
+    }
+
+    /// The datagrams that came since the last call.
+    pub fn take_datagrams(&self) -> Vec<Received> {
+        self.with(|recorder, _| std::mem::take(&mut recorder.datagrams))
+    }
+
+    /// The errors that were told since the last call.
+    pub fn take_errors(&self) -> Vec<IcmpError> {
+        self.with(|recorder, _| std::mem::take(&mut recorder.errors))
+    }
+
+    /// Waits for `count` datagrams and takes them.
+    pub fn receive(&self, count: usize) -> Vec<Received> {
+        let mut received = Vec::new();
+        self.until(&format!("{count} datagrams"), |live| {
+            received.extend(live.take_datagrams());
+            received.len() >= count
+        });
+        received
+    }
+
+    /// Waits for an error about a flow and takes it.
+    pub fn error(&self) -> IcmpError {
+        let mut errors = Vec::new();
+        self.until("an ICMP error", |live| {
+            errors.extend(live.take_errors());
+            !errors.is_empty()
+        });
+        errors.remove(0)
+    }
+
+    /// Waits for what has to come about, and shows the counters where it does not.
+    pub fn until(&self, what: &str, mut done: impl FnMut(&Self) -> bool) {
+        let start = std::time::Instant::now();
+        while !done(self) {
+            assert!(start.elapsed() < PATIENCE, "this does not come about: {what}\n{}", table(&self.snapshot()));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits until a counter has reached `count`.
+    pub fn until_count(&self, name: &str, count: u64) {
+        self.until(&format!("{name} = {count}"), |live| live.count(name) >= count);
+    }
+
+    /// One of the host's counters: `arp/answered`, `device/rx/frames`.
+    pub fn count(&self, name: &str) -> u64 {
+        count(&self.snapshot(), name)
+    }
+
+    /// All counters.
+    pub fn snapshot(&self) -> Snapshot {
+        self.block.snapshot()
+    }
+
+    /// Sends the frames that `rule` names to this host's queue from now on.
+    pub fn steer(&self, rule: &Rule) -> RuleId {
+        let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        device.steer(rule, self.queue).expect("a rule that makes sense")
+    }
+
+    /// Stops the worker, and checks that every frame and every buffer is accounted for:
+    /// received = delivered + named drops + kept, and no buffer is astray.
+    pub fn stop(mut self) -> Snapshot {
+        let account = self.end().expect("it runs until now");
+        let snapshot = self.snapshot();
+        account.check(&snapshot);
+        snapshot
+    }
+
+    fn end(&mut self) -> Option<Account> {
+        self.acts = None;
+        let ended = self.thread.take()?.join();
+        Some(ended.expect("the worker's thread panicked, see above"))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.acts = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of it was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The port, its queues with their numbers, and what the kernel says of the interface.
+type Opened = (AfXdpDevice, Vec<(u16, AfXdpQueue)>, Link);
+
+/// Opens the port with its rules, on a thread in its namespace, and asks the kernel about the interface.
+fn open(config: &LiveConfig, queues: u16) -> Result<Opened, String> {
+    let mirror = Mirror::open(&Block::heap().scope("link")).map_err(|error| error.to_string())?;
+    let interface = &config.device.interface;
+    let link = mirror.link(interface).ok_or_else(|| format!("there is no interface {interface}"))?.clone();
+    let mut device = AfXdpDevice::open(&config.device).map_err(|error| error.to_string())?;
+    let mut taken = Vec::new();
+    for idx in 0..queues {
+        for rule in &config.rules {
+            device.steer(rule, idx).map_err(|error| error.to_string())?;
+        }
+        taken.push((idx, device.take_queue(idx).map_err(|error| error.to_string())?));
+    }
+    Ok((device, taken, link))
+}
+
+/// Puts the worker together on its own thread.
+fn build(
+    config: &LiveConfig,
+    queue: AfXdpQueue,
+    link: &Link,
+    scope: &Scope,
+) -> Result<(LiveWorker, Option<MirrorThread>), String> {
+    let layout = Layout::umem(2048);
+    let region = Region::heap(layout.region_len(config.buffers)).map_err(|error| error.to_string())?;
+    let pool = Pool::new(Arc::new(region), layout).map_err(|error| error.to_string())?;
+    let (rx, tx) = queue.open(&pool, &scope.scope("device")).map_err(|error| error.to_string())?;
+    let host_config = HostConfig {
+        interface: InterfaceId(0),
+        mac: link.mac,
+        vlan: config.vlan,
+        mtu: link.mtu,
+        addresses_max: 8,
+        routes_max: 16,
+        neighbours_max: 64,
+    };
+    let seed = config.egress.seed;
+    let mut host = Host::new(host_config, seed).map_err(|error| error.to_string())?;
+    for address in &config.addresses {
+        host.apply(HostEvent::AddressAdded(*address)).map_err(|error| error.to_string())?;
+    }
+    let pipeline = host_stack(config.stack, &host, scope);
+    let capacity = SocketCapacity { locals: 64, bindings: 64, connections: 64, sources: 64 };
+    let sockets = UdpSockets::new(capacity, seed);
+    let app = Recorder::default();
+    let egress = config.egress;
+    let mut worker = Worker::new(Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: 32 }, scope);
+    if !config.is_the_kernels {
+        return Ok((worker, None));
+    }
+    let mut mirror = Mirror::open(scope).map_err(|error| error.to_string())?;
+    worker.follow(mirror.follow(&link.name, host_config, 256).map_err(|error| error.to_string())?);
+    let thread = mirror.start(&StopFlag::new()).map_err(|error| error.to_string())?;
+    Ok((worker, Some(thread)))
+}
+
+/// Turns the worker until nobody wants anything of it any more.
+fn turn(
+    mut worker: LiveWorker,
+    _mirror: Option<MirrorThread>,
+    config: &LiveConfig,
+    tell: &mpsc::Sender<Result<(), String>>,
+    wanted: &mpsc::Receiver<Act>,
+) -> Account {
+    let mut clock = MonotonicClock::start();
+    // The first turn opens the way for frames.
+    worker.poll_once(clock.now());
+    let _ = tell.send(Ok(()));
+    loop {
+        let received = worker.poll_once(clock.now());
+        match wanted.try_recv() {
+            Ok(act) => act(&mut worker, clock.now()),
+            Err(TryRecvError::Empty) if received == 0 => std::thread::yield_now(),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => break,
+        }
+    }
+    settle(&mut worker, &mut clock);
+    Account {
+        in_use: worker.pool().in_use(),
+        lent: config.device.rx_ring_len as usize,
+        kept: worker.kept(),
+        in_flight: worker.tx_mut().in_flight(),
+        unnamed: worker.pool().unnamed(),
+        deliveries: worker.app().deliveries,
+    }
+}
+
+/// Turns until nothing comes and nothing is on its way out; a link that is down keeps what it has.
+fn settle(worker: &mut LiveWorker, clock: &mut MonotonicClock) {
+    let (start, mut quiet) = (std::time::Instant::now(), 0);
+    while quiet < 100 && start.elapsed() < Duration::from_secs(2) {
+        let received = worker.poll_once(clock.now());
+        quiet = if received == 0 && worker.tx_mut().in_flight() == 0 { quiet + 1 } else { 0 };
+        std::thread::yield_now();
+    }
+    worker.rx_mut().refresh_counters();
+    worker.tx_mut().refresh_counters();
+    worker.publish();
+}

@@ -1,0 +1,61 @@
+//! What became of every frame and every buffer of a live host.
+
+use std::fmt::Write as _;
+
+use wirepath::counters::Snapshot;
+
+/// What the worker's thread says at its end.
+#[derive(Default)]
+pub(super) struct Account {
+    /// Buffers out, and those that the fill ring has.
+    pub(super) in_use: usize,
+    pub(super) lent: usize,
+    /// Frames that wait in the pipeline, and those that the kernel has not sent yet.
+    pub(super) kept: usize,
+    pub(super) in_flight: usize,
+    pub(super) unnamed: u64,
+    pub(super) deliveries: u64,
+}
+
+impl Account {
+    /// received = delivered + named drops + kept, and no buffer is astray.
+    pub(super) fn check(&self, snapshot: &Snapshot) {
+        let named = |scope: &str| -> u64 {
+            let prefix = format!("host/{scope}/drop/");
+            let names = snapshot.samples.iter().map(|sample| sample.name.as_str());
+            names.filter(|name| name.starts_with(&prefix)).filter_map(|name| snapshot.count(name)).sum()
+        };
+        let count = |name: &str| count(snapshot, name);
+        let frames = count("ethernet/frames");
+        assert_eq!(count("device/rx/frames"), frames, "a frame was lost before the pipeline\n{}", table(snapshot));
+        let passed = count("ipv4/packets") + count("arp/packets");
+        assert_eq!(frames, passed + named("ethernet"), "a frame ended without a name\n{}", table(snapshot));
+        let ended = named("ipv4") + count("ipv4/fragments_merged") + count("ipv4/fragments_held");
+        let udp = count("udp/datagrams") + named("udp");
+        let igmp = snapshot.count("host/igmp/messages").unwrap_or(0) + named("igmp");
+        let others = count("icmp/messages") + igmp + named("tcp");
+        assert_eq!(count("ipv4/packets"), ended + udp + others, "a packet ended without a name\n{}", table(snapshot));
+        assert_eq!(self.deliveries, count("udp/datagrams") + count("udp/copies"));
+        assert_eq!(self.unnamed, 0, "an mbuf ended without a name");
+        let held = self.lent + self.kept + self.in_flight;
+        assert_eq!(self.in_use, held, "buffers went astray\n{}", table(snapshot));
+    }
+}
+
+/// A counter of the host, which has to be there.
+pub(super) fn count(snapshot: &Snapshot, name: &str) -> u64 {
+    let found = snapshot.count(&format!("host/{name}"));
+    found.unwrap_or_else(|| panic!("no counter {name} among these:\n{}", table(snapshot)))
+}
+
+/// All counters that are not zero, for the message of a failed check.
+pub fn table(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    for sample in &snapshot.samples {
+        if let Some(value) = snapshot.count(&sample.name).filter(|value| *value > 0) {
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "{value:>10} {}", sample.name);
+        }
+    }
+    text
+}

@@ -1,0 +1,64 @@
+//! The app of a live host: keeps what it is told, for the test to look at.
+
+use std::net::SocketAddrV4;
+
+use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, UdpApp};
+use wirepath::proto::ConsumerId;
+
+/// A datagram that came, as the app was told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// For whom.
+    pub consumer: ConsumerId,
+    /// From whom.
+    pub source: SocketAddrV4,
+    /// To where.
+    pub destination: SocketAddrV4,
+    /// Hops left.
+    pub ttl: u8,
+    /// Tag control information of the innermost tag.
+    pub vlan: Option<u16>,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+/// What an app does with a datagram.
+pub type Handler = Box<dyn FnMut(&Datagram<'_>, &mut Cx<'_>) + Send>;
+
+/// The app: keeps copies of what it is told, or does what the test says.
+#[derive(Default)]
+pub struct Recorder {
+    /// Datagrams, unless there is a handler.
+    pub datagrams: Vec<Received>,
+    /// Errors about what was sent.
+    pub errors: Vec<IcmpError>,
+    /// Datagrams that came, one for each consumer.
+    pub deliveries: u64,
+    /// Takes the datagrams instead.
+    pub handler: Option<Handler>,
+}
+
+impl App for Recorder {}
+
+impl UdpApp for Recorder {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        self.deliveries += 1;
+        match &mut self.handler {
+            Some(handler) => handler(datagram, cx),
+            None => self.datagrams.push(Received {
+                consumer: datagram.consumer,
+                source: datagram.source,
+                destination: datagram.destination,
+                ttl: datagram.ttl,
+                vlan: datagram.vlan,
+                payload: datagram.payload.to_vec(),
+            }),
+        }
+    }
+}
+
+impl IcmpApp for Recorder {
+    fn on_icmp_error(&mut self, error: &IcmpError, _cx: &mut Cx<'_>) {
+        self.errors.push(*error);
+    }
+}
