@@ -92,8 +92,8 @@ fn give_back(kept: &mut Vec<Header>, handle: &Header) {
 }
 
 fn check_counts(counts: &SequenceCounts, messages: u64) {
-    let SequenceCounts { delivered, duplicates, late, .. } = *counts;
-    assert_eq!(delivered + duplicates + late, messages, "every message is one of the three: {counts:?}");
+    let SequenceCounts { delivered, duplicates, late, doubted, .. } = *counts;
+    assert_eq!(delivered + duplicates + late + doubted, messages, "every message is one of the four: {counts:?}");
 }
 
 fn policy(input: &mut Input<'_>) -> Policy {

@@ -56,7 +56,7 @@ pub enum Fate {
     },
     /// Hand it over with [`Arbiter::keep`]. Who cannot drops it, and it is lost unless another line brings it.
     Keep,
-    /// It holds nothing new. Free it.
+    /// It holds nothing new, or nothing to be believed. Free it.
     Discard,
 }
 
@@ -175,7 +175,8 @@ impl<H> Arbiter<H> {
         self.offered = None;
         self.lines[line.0].hear(header, now_ns);
         let arrival = Arrival { line, header: *header, now_ns };
-        match self.sequence.place(header) {
+        match self.sequence.place(header, line.0) {
+            Place::Doubtful => self.doubt(header),
             Place::Straggler | Place::Behind => self.refuse(header),
             Place::Here => self.take(arrival),
             Place::Ahead => self.wait(arrival),
@@ -247,6 +248,11 @@ impl<H> Arbiter<H> {
 
     fn refuse(&mut self, header: &Header) -> Fate {
         self.sequence.refuse(header);
+        Fate::Discard
+    }
+
+    fn doubt(&mut self, header: &Header) -> Fate {
+        self.sequence.doubt(header);
         Fate::Discard
     }
 
@@ -333,7 +339,9 @@ impl<H> Arbiter<H> {
         let (arrival, handle) = self.kept.pop_front()?;
         match self.accept(&arrival) {
             Action::Deliver { skip } => Some(Output::Deliver { handle, skip }),
-            Action::Duplicate | Action::Heartbeat | Action::EndOfSession => Some(Output::Discard { handle }),
+            Action::Duplicate | Action::Doubt | Action::Heartbeat | Action::EndOfSession => {
+                Some(Output::Discard { handle })
+            }
         }
     }
 

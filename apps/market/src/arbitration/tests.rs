@@ -192,6 +192,32 @@ fn end_of_session_is_told_once_and_after_its_last_message() {
     play.check("1-1 = 2-2 . =");
 }
 
+#[test]
+fn far_jump_ahead_of_one_line_is_dropped() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(1, 1)).offer(Line::A, data(1 << 40, 2)).offer(Line::A, data(1 << 40, 2));
+    play.offer(Line::A, data(2, 1)).wait(1000).check("1-1 = = 2-2");
+    assert_eq!(play.arbiter.counts().doubted, 4);
+}
+
+#[test]
+fn far_jump_ahead_is_believed_when_the_other_line_makes_it_too() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(1, 1)).offer(Line::A, data(500_000, 2)).offer(Line::B, data(500_000, 2)).wait(100);
+    play.offer(Line::A, data(500_002, 1));
+    play.check("1-1 = k G2-499999 500000-500001 500002-500002");
+}
+
+#[test]
+fn packets_behind_a_wide_hole_are_believed_one_by_one() {
+    let mut play = Play::new(Window { packets: 8, wait_ns: 100 });
+    play.offer(Line::A, data(1, 1));
+    for seq in 500_000..500_004 {
+        play.offer(Line::A, data(seq, 1));
+    }
+    play.wait(100).check("1-1 = k k k G2-500000 500001-500001 500002-500002 500003-500003");
+}
+
 /// Cuts `total` messages into packets at random, loses and moves some.
 fn any_line(total: u64) -> impl Strategy<Value = Vec<(u64, Header)>> {
     proptest::collection::vec((1_u32..8, 0_u64..12, 0_u8..10), total as usize).prop_map(move |cuts| {
@@ -298,6 +324,6 @@ proptest! {
         returned.sort_unstable();
         prop_assert_eq!(returned, (0..kept).collect::<Vec<_>>());
         let counts = arbiter.counts();
-        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late, offered);
+        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late + counts.doubted, offered);
     }
 }

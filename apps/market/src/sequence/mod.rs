@@ -11,6 +11,10 @@
 //! its publisher sent clearly after all others (IEX writes the send time into each packet), one that lies farther
 //! back than any network delays ([`Policy::restart_distance`]), and a heartbeat that says the same old number many
 //! times in a row. After a restart, stragglers of the time before are recognised by session or send time.
+//!
+//! *Loss or a damaged number?* A packet far ahead of all others ([`Policy::restart_distance`] again) is dropped, and
+//! believed once a second one agrees: the next packet, a repeated heartbeat, or another line. A number that was damaged on the way
+//! and slipped through the checksum would else void the books twice, by its gap and by the way back.
 
 use crate::framing::{Header, PacketKind, Session};
 
@@ -35,7 +39,8 @@ pub struct Policy {
     pub first: First,
     /// A packet that ends more than this many messages behind the expected number is a restart, not a late packet,
     /// where the send time does not tell. Too low turns a slow line into restarts, too high overlooks one until the
-    /// next quiet second.
+    /// next quiet second. A packet that begins more than this many messages ahead of all others waits for a second
+    /// one: too low costs a packet behind each large loss, too high believes damaged numbers.
     pub restart_distance: u64,
 }
 
@@ -91,13 +96,15 @@ pub enum Action {
     },
     /// All of its messages were seen before, or came too late.
     Duplicate,
+    /// It is too far ahead to be believed alone: drop it.
+    Doubt,
     /// It has no messages.
     Heartbeat,
     /// It has no messages, and no others will follow in this session.
     EndOfSession,
 }
 
-/// What happened on a channel. Every message offered is delivered or a duplicate or late.
+/// What happened on a channel. Every message offered is delivered or a duplicate or late or in doubt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceCounts {
     /// Packets with messages.
@@ -110,6 +117,8 @@ pub struct SequenceCounts {
     pub duplicates: u64,
     /// Messages that arrived after their number had been given up. They are not delivered.
     pub late: u64,
+    /// Messages that were too far ahead to be believed. They are not delivered.
+    pub doubted: u64,
     /// Gaps.
     pub gaps: u64,
     /// Messages in all gaps.
@@ -137,6 +146,9 @@ pub struct Sequence {
     session: Option<Session>,
     session_before: Option<Session>,
     next: u64,
+    /// One past the highest number that was believed, at or above `next` while something is missing.
+    reach: u64,
+    doubted: Option<Doubted>,
     sent_ns_newest: u64,
     /// Send time just after the newest packet before the restart; what is not newer belongs to the time before.
     sent_ns_floor: u64,
@@ -145,6 +157,14 @@ pub struct Sequence {
     stale_seq: u64,
     gaps: [Option<Gap>; GAPS_REMEMBERED],
     counts: SequenceCounts,
+}
+
+/// A packet far ahead of all others that no second one has confirmed yet.
+#[derive(Clone, Copy, Debug)]
+struct Doubted {
+    seq: u64,
+    count: u32,
+    line_idx: usize,
 }
 
 /// Where a packet lies, before anything is done about it.
@@ -160,6 +180,8 @@ pub(crate) enum Place {
     Here,
     /// Behind a hole.
     Ahead,
+    /// So far ahead that a second packet has to agree first.
+    Doubtful,
 }
 
 impl Sequence {
@@ -170,6 +192,8 @@ impl Sequence {
             session: None,
             session_before: None,
             next: 1,
+            reach: 1,
+            doubted: None,
             sent_ns_newest: 0,
             sent_ns_floor: 0,
             stragglers: 0,
@@ -182,6 +206,7 @@ impl Sequence {
                 delivered: 0,
                 duplicates: 0,
                 late: 0,
+                doubted: 0,
                 gaps: 0,
                 missing: 0,
                 restarts: 0,
@@ -192,7 +217,8 @@ impl Sequence {
 
     /// Judges a packet and moves on. A skipped number is a gap at once.
     pub fn offer(&mut self, header: &Header) -> Verdict {
-        let restart = match self.place(header) {
+        let restart = match self.place(header, 0) {
+            Place::Doubtful => return Verdict { restart: false, gap: None, action: self.doubt(header) },
             Place::Straggler => return Verdict { restart: false, gap: None, action: self.refuse(header) },
             Place::Restart => {
                 self.restart(header);
@@ -214,8 +240,9 @@ impl Sequence {
         &self.counts
     }
 
-    /// Finds out where a packet lies. Learns session and send time from it, and nothing else.
-    pub(crate) fn place(&mut self, header: &Header) -> Place {
+    /// Finds out where a packet lies that came over line `line_idx`. Learns session, send time and reach from it, and
+    /// nothing else.
+    pub(crate) fn place(&mut self, header: &Header, line_idx: usize) -> Place {
         if !is_numbered(header) {
             return Place::Here;
         }
@@ -234,6 +261,11 @@ impl Sequence {
         if self.is_behind(header) {
             return if self.is_restart(header) { Place::Restart } else { Place::Behind };
         }
+        if self.is_doubtful(header, line_idx) {
+            return Place::Doubtful;
+        }
+        self.doubted = None;
+        self.reach = self.reach.max(header.end());
         self.stale_heartbeats = 0;
         self.sent_ns_newest = self.sent_ns_newest.max(header.sent_ns);
         if header.seq > self.next { Place::Ahead } else { Place::Here }
@@ -248,6 +280,8 @@ impl Sequence {
         self.sent_ns_floor = floor.min(header.sent_ns.saturating_sub(1));
         self.sent_ns_newest = header.sent_ns;
         self.next = 1;
+        self.reach = header.end();
+        self.doubted = None;
         self.stragglers = 0;
         self.stale_heartbeats = 0;
         self.gaps = [None; GAPS_REMEMBERED];
@@ -312,6 +346,16 @@ impl Sequence {
         Action::Heartbeat
     }
 
+    /// Counts a packet that is too far ahead to be believed.
+    pub(crate) fn doubt(&mut self, header: &Header) -> Action {
+        if header.kind != PacketKind::Data {
+            return self.refuse(header);
+        }
+        self.counts.packets += 1;
+        self.counts.doubted += u64::from(header.count);
+        Action::Doubt
+    }
+
     /// Sorts `count` messages from number `from` on, all behind the expected number, into late ones and duplicates.
     fn count_seen(&mut self, from: u64, count: u32) {
         let count = u64::from(count);
@@ -327,6 +371,8 @@ impl Sequence {
             First::FromOne => 1,
             First::Anywhere => header.seq,
         };
+        // The first packet is believed wherever it is: there is nothing to measure it by.
+        self.reach = header.end();
     }
 
     /// Belongs to the time before the last restart, unless nothing else has come for so long that it must be now.
@@ -344,6 +390,16 @@ impl Sequence {
         if header.count == 0 { header.seq < self.next } else { header.end() <= self.next }
     }
 
+    /// Far ahead of all others, and the doubted packet before it does not agree. `header` is not behind.
+    fn is_doubtful(&mut self, header: &Header, line_idx: usize) -> bool {
+        let reach = self.reach.max(self.next);
+        if header.seq <= reach.saturating_add(self.policy.restart_distance) {
+            return false;
+        }
+        let seen = Doubted { seq: header.seq, count: header.count, line_idx };
+        !self.doubted.replace(seen).is_some_and(|before| before.agrees(&seen, self.policy.restart_distance))
+    }
+
     /// Tells a restart from a late packet; `header` is behind.
     fn is_restart(&mut self, header: &Header) -> bool {
         if header.count > 0 || header.seq != self.stale_seq {
@@ -359,6 +415,15 @@ impl Sequence {
             return header.sent_ns > self.sent_ns_newest.saturating_add(quiet_ns);
         }
         is_insisting || self.next - header.end() > self.policy.restart_distance
+    }
+}
+
+impl Doubted {
+    /// Both are about the same numbers, and the second is more than a copy that the network made of the first. A
+    /// heartbeat is repeated by its publisher.
+    fn agrees(&self, second: &Self, distance: u64) -> bool {
+        let copied = self.line_idx == second.line_idx && (self.seq, self.count) == (second.seq, second.count);
+        self.seq.abs_diff(second.seq) <= distance && (!copied || second.count == 0)
     }
 }
 

@@ -11,7 +11,7 @@ fn heartbeat(seq: u64) -> Header {
 }
 
 /// Plays packets and writes what came of each: `R` restart, `G1-2` gap, `+k` deliver from message k, `=` duplicate,
-/// `h` heartbeat, `.` end.
+/// `?` doubt, `h` heartbeat, `.` end.
 fn play(policy: Policy, packets: &[Header]) -> (String, SequenceCounts) {
     let mut sequence = Sequence::new(policy);
     let mut story = Vec::new();
@@ -26,6 +26,7 @@ fn play(policy: Policy, packets: &[Header]) -> (String, SequenceCounts) {
         story.push(match verdict.action {
             Action::Deliver { skip } => format!("+{skip}"),
             Action::Duplicate => "=".to_owned(),
+            Action::Doubt => "?".to_owned(),
             Action::Heartbeat => "h".to_owned(),
             Action::EndOfSession => ".".to_owned(),
         });
@@ -173,6 +174,40 @@ fn clock_that_stays_behind_the_restart_is_believed_in_the_end() {
 }
 
 #[test]
+fn far_jump_ahead_that_nothing_confirms_changes_nothing() {
+    let counts = check(&[data(1, 2), data(3 + (1 << 40), 4), data(3, 1)], "+0 ? +0");
+    assert_eq!((counts.doubted, counts.delivered, counts.gaps), (4, 3, 0));
+}
+
+#[test]
+fn far_jump_ahead_is_believed_when_the_next_packet_confirms_it() {
+    let counts = check(&[data(1, 2), data(500_000, 4), data(500_004, 1), data(500_005, 1)], "+0 ? G3-500003 +0 +0");
+    assert_eq!((counts.doubted, counts.missing), (4, 500_001));
+}
+
+#[test]
+fn copy_of_a_packet_that_jumps_confirms_nothing() {
+    check(&[data(1, 2), data(1 << 40, 4), data(1 << 40, 4), data(3, 1)], "+0 ? ? +0");
+}
+
+#[test]
+fn jumps_to_different_places_do_not_confirm_each_other() {
+    check(&[data(1, 2), data(1 << 40, 4), data(1 << 50, 4), data(1 << 40, 2), data(3, 1)], "+0 ? ? ? +0");
+}
+
+#[test]
+fn number_that_goes_on_ends_the_doubt() {
+    // A bit that is always wrong: each damaged packet would confirm the one before it.
+    let wrong = |seq: u64| data(seq | 1 << 40, 1);
+    check(&[data(1, 1), wrong(2), data(2, 1), wrong(3), data(3, 1)], "+0 ? +0 ? +0");
+}
+
+#[test]
+fn heartbeat_far_ahead_is_believed_when_it_is_repeated() {
+    check(&[data(1, 2), heartbeat(500_000), heartbeat(500_000)], "+0 h G3-499999 h");
+}
+
+#[test]
 fn largest_number_does_not_overflow() {
     check(&[data(u64::MAX - 1, 5), data(u64::MAX, u32::MAX)], &format!("G1-{} +0 =", u64::MAX - 2));
 }
@@ -200,7 +235,7 @@ proptest! {
     fn every_message_is_delivered_or_seen_or_late(packets in proptest::collection::vec(any_header(), 1..80)) {
         let (_, counts) = play(Policy::default(), &packets);
         let offered: u64 = packets.iter().map(|header| u64::from(header.count)).sum();
-        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late, offered);
+        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late + counts.doubted, offered);
         let empty = packets.iter().filter(|header| header.count == 0).count() as u64;
         prop_assert_eq!(counts.heartbeats + counts.ends, empty);
         prop_assert_eq!(counts.packets + empty, packets.len() as u64);
