@@ -37,6 +37,15 @@ pub enum Error {
         /// Where it is wrong.
         why: String,
     },
+    /// An interface that was named has nothing to send from.
+    Interface {
+        /// Its name.
+        name: String,
+        /// What is wrong, and what to do about it.
+        why: String,
+    },
+    /// The system does not give what publishing needs beside sockets: signal handlers, a thread.
+    System(String),
     /// A socket cannot be set up or does not send.
     Socket {
         /// What was tried.
@@ -73,6 +82,8 @@ impl fmt::Display for Error {
             ),
             Self::Capture(error) => error.fmt(f),
             Self::Truth { path, why } => write!(f, "{}: {why}; {TRUTH_HINT}", path.display()),
+            Self::Interface { name, why } => write!(f, "cannot send from interface {name}: {why}"),
+            Self::System(why) => f.write_str(why),
             Self::Socket { what, error } => write!(f, "{what}: {error}"),
         }
     }

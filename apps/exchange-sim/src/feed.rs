@@ -6,8 +6,8 @@
 //! ```
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-use std::rc::Rc;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 use crate::line::{Departure, Line};
 use crate::packetiser::{Kind, Packet, Packetiser};
@@ -30,6 +30,9 @@ pub struct Feed {
     by_type: [u64; 256],
     packets: Packets,
     lost_on_both: LostOnBoth,
+    /// What the exchange made and nobody has taken yet, where somebody keeps it.
+    archived: Option<VecDeque<Arc<Packet>>>,
+    stopped: bool,
 }
 
 impl Feed {
@@ -47,7 +50,33 @@ impl Feed {
             by_type: [0; 256],
             packets: Packets::default(),
             lost_on_both: LostOnBoth::default(),
+            archived: None,
+            stopped: false,
         })
+    }
+
+    /// Begins the day for somebody who wants what the lines lose as well, with [`Feed::take_made`]. Who does not take
+    /// it lets the whole day pile up.
+    pub fn with_archive(settings: &Settings) -> Result<Self, SettingsError> {
+        Ok(Self { archived: Some(VecDeque::new()), ..Self::new(settings)? })
+    }
+
+    /// The next packet as the exchange made it, before anything happened to it on a line, if it is one of data that
+    /// was made by `until_ns`.
+    pub fn take_made(&mut self, until_ns: u64) -> Option<Arc<Packet>> {
+        self.archived.as_mut()?.pop_front_if(|packet| packet.time_ns <= until_ns)
+    }
+
+    /// Ends the day here: what has been decided is still said, then the end of the session follows.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+        self.session.stop();
+        self.packetiser.hurry();
+    }
+
+    /// Whether the market is open at a time that has been reached.
+    pub fn is_open(&self, time_ns: u64) -> bool {
+        self.session.is_open(time_ns)
     }
 
     /// The account of the day. What has not departed yet departs now.
@@ -66,6 +95,8 @@ impl Feed {
             lost_on_both: self.lost_on_both,
             orders_resting: self.session.orders_resting(),
             book_tops: self.session.book_tops(),
+            stopped: self.stopped,
+            heartbeats_before: 0,
             settings: self.settings,
         };
         debug_assert_eq!(truth.check(), Ok(()));
@@ -91,7 +122,10 @@ impl Feed {
     fn carry(&mut self, packet: Packet) {
         self.packets.count(&packet);
         self.settled_ns = packet.time_ns;
-        let packet = Rc::new(packet);
+        let packet = Arc::new(packet);
+        if let (Some(archived), Kind::Data) = (&mut self.archived, packet.kind) {
+            archived.push_back(Arc::clone(&packet));
+        }
         let departing = &mut self.departing;
         let lost =
             self.lines.each_mut().map(|line| line.carry(&packet, |departure| departing.push(Reverse(departure))));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   settings ─> session ─> packetiser ─> line A, line B ─> feed ─┬─> capture (a file, or any writer)
-//!                                                               ├─> publish (kernel UDP sockets)
+//!                                                               ├─> publish (kernel UDP sockets, re-request server)
 //!                                                               └─> truth   (what a receiver must find)
 //! ```
 //!
@@ -22,7 +22,12 @@ mod feed;
 mod truth;
 
 mod capture;
+
+mod archive;
+mod outlet;
 mod publish;
+mod requesters;
+mod rerequest;
 
 mod error;
 
@@ -30,8 +35,12 @@ pub use capture::{generate, write_capture};
 pub use error::{Error, check_directory};
 pub use feed::Feed;
 pub use line::{Departure, REORDER_DELAY_NS_MAX};
+pub use outlet::{Interface, Outlet};
 pub use packetiser::{Kind, Packet};
-pub use publish::{Interface, Outlet, Published, publish};
+pub use publish::{Publication, Published, publish};
+pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_address};
 pub use session::{Session, TimedMessage};
-pub use settings::{Burst, Group, LineSettings, Probability, SessionName, Settings, SettingsError, parse_count};
-pub use truth::{BookTop, LineTruth, LostOnBoth, Packets, PriceLevel, SequenceRange, Truth};
+pub use settings::{
+    Burst, Group, LineSettings, Probability, SessionName, Settings, SettingsError, parse_count, parse_duration,
+};
+pub use truth::{BookTop, LineTruth, LostOnBoth, Packets, PriceLevel, SequenceRange, Truth, TruthFile};

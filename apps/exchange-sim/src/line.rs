@@ -5,7 +5,7 @@
 //! the loss of one line leaves all else as it was.
 
 use std::cmp::Ordering;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::packetiser::Packet;
 use crate::random::Random;
@@ -33,7 +33,7 @@ pub struct Departure {
     /// 0 for line A, 1 for line B.
     pub line_idx: usize,
     /// What it carries.
-    pub packet: Rc<Packet>,
+    pub packet: Arc<Packet>,
     /// The packet has departed before.
     is_copy: bool,
     /// Position among the departures of its line: breaks ties, so that the order is the same in every run.
@@ -76,7 +76,7 @@ impl Line {
     }
 
     /// Takes a packet from the exchange and makes 0, 1 or 2 departures of it. True where it was lost.
-    pub(crate) fn carry(&mut self, packet: &Rc<Packet>, mut depart: impl FnMut(Departure)) -> bool {
+    pub(crate) fn carry(&mut self, packet: &Arc<Packet>, mut depart: impl FnMut(Departure)) -> bool {
         let lost = self.random.chance(self.settings.loss.get());
         let held_back = self.random.chance(self.settings.reorder.get());
         let duplicated = self.random.chance(self.settings.duplicate.get());
@@ -122,9 +122,9 @@ impl Line {
         self.free_ns
     }
 
-    fn departure(&mut self, packet: &Rc<Packet>, time_ns: u64, is_copy: bool) -> Departure {
+    fn departure(&mut self, packet: &Arc<Packet>, time_ns: u64, is_copy: bool) -> Departure {
         self.departures += 1;
-        Departure { time_ns, line_idx: self.idx, packet: Rc::clone(packet), is_copy, number: self.departures }
+        Departure { time_ns, line_idx: self.idx, packet: Arc::clone(packet), is_copy, number: self.departures }
     }
 }
 

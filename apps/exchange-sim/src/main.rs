@@ -3,15 +3,18 @@
 //! Exit codes: 0 done, 1 it failed, 2 the command line makes no sense.
 
 use std::io::{self, Write};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
-    Burst, Error, Group, Interface, LineSettings, Outlet, Probability, SessionName, Settings, Truth, parse_count,
+    Burst, Error, Group, Interface, LineSettings, Outlet, Probability, Publication, Published, RerequestSettings,
+    SessionName, Settings, Truth, TruthFile, parse_count, parse_duration, parse_server_address,
 };
+use wirepath::worker::StopFlag;
 
 /// A believable ITCH 5.0 day from a seed, as MoldUDP64 on an A and a B line.
 #[derive(Parser)]
@@ -31,20 +34,40 @@ enum Command {
         #[command(flatten)]
         day: Day,
     },
-    /// Send the day through kernel UDP sockets, each packet at its time.
+    /// Send the day through kernel UDP sockets, each packet at its time, until it is over or SIGINT or SIGTERM ends it.
     Publish {
-        /// Send from the interface that has this address.
-        #[arg(long, value_name = "ADDRESS", default_value_t = Interface::LOOPBACK)]
-        interface: Interface,
-        /// Receivers on this host do not hear it (on the loopback interface they always do).
-        #[arg(long)]
-        no_loopback: bool,
-        /// Write the truth about the day here, once it is over.
-        #[arg(long, value_name = "FILE")]
-        truth: Option<PathBuf>,
+        #[command(flatten)]
+        live: Live,
         #[command(flatten)]
         day: Day,
     },
+}
+
+/// The flags that only a live day has.
+#[derive(Args)]
+struct Live {
+    /// Send from this interface, by its name or one of its addresses.
+    #[arg(long, value_name = "NAME|ADDRESS", default_value_t = Interface::LOOPBACK)]
+    interface: Interface,
+    /// Receivers on this host do not hear it (on the loopback interface they always do).
+    #[arg(long)]
+    no_loopback: bool,
+    /// Write the truth about the day here, once it is over or stopped.
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// Begin the day so much later, so that receivers can join; heartbeats until then. 500ms, 2s.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    start_after: Duration,
+    /// Seconds of open market, instead of the messages of the whole day.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "messages")]
+    seconds: Option<u32>,
+    /// Answer re-requests (MoldUDP64) at this address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
+    rerequest: Option<SocketAddrV4>,
+    /// Messages kept for re-requests, the newest ones; k, M and G are understood.
+    #[arg(long, value_name = "MESSAGES", requires = "rerequest", value_parser = parse_count,
+          default_value_t = RerequestSettings::MESSAGES_DEFAULT)]
+    rerequest_keep: u64,
 }
 
 /// The flags that make a day.
@@ -155,9 +178,7 @@ impl Day {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Generate { out, day } => generate(&out, day),
-        Command::Publish { interface, no_loopback, truth, day } => {
-            publish(Outlet { interface, loopback: !no_loopback }, truth, day)
-        }
+        Command::Publish { live, day } => publish(live, day),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -179,22 +200,41 @@ fn generate(out: &Path, day: Day) -> Result<(), Error> {
     Ok(())
 }
 
-fn publish(outlet: Outlet, truth_path: Option<PathBuf>, day: Day) -> Result<(), Error> {
-    let settings = day.settings();
+fn publish(live: Live, day: Day) -> Result<(), Error> {
+    let mut settings = day.settings();
+    if let Some(seconds) = live.seconds {
+        settings.messages = settings.messages_of(seconds);
+    }
     settings.check()?;
-    if let Some(path) = &truth_path {
-        exchange_sim::check_directory(path)?;
-    }
+    let truth_file = live.truth.as_deref().map(TruthFile::create).transpose()?;
+    let stop = StopFlag::on_signals().map_err(|error| Error::System(error.to_string()))?;
     let seconds = settings.messages as f64 / settings.rate as f64;
-    print(&format!("publishing from {}: {seconds:.1} s of open market and some ten more\n", outlet.interface));
-    let published = exchange_sim::publish(&settings, &outlet)?;
-    if let Some(path) = truth_path {
-        published.truth.write(&path)?;
+    print(&format!("publishing from {}: {seconds:.1} s of open market and some ten more\n", live.interface));
+    let rerequest = live.rerequest.map(|address| RerequestSettings { address, messages: live.rerequest_keep });
+    let outlet = Outlet { interface: live.interface, loopback: !live.no_loopback };
+    let publication = Publication { outlet, start_after: live.start_after, rerequest };
+    let published = exchange_sim::publish(&settings, &publication, &stop)?;
+    if let Some(file) = truth_file {
+        file.write(&published.truth)?;
     }
-    let (elapsed, late_max) = (published.elapsed.as_secs_f64(), published.late_max.as_secs_f64() * 1e6);
-    let pace = format!("published in {elapsed:.2} s; the latest packet left {late_max:.0} us after its time\n");
-    print(&(pace + &account(&published.truth)));
+    print(&(pace(&published) + &account(&published.truth)));
     Ok(())
+}
+
+/// How it went, in a few lines.
+fn pace(published: &Published) -> String {
+    let (elapsed, late_max) = (published.elapsed.as_secs_f64(), published.late_max.as_secs_f64() * 1e6);
+    let how = if published.truth.stopped { "stopped after" } else { "published in" };
+    let mut text = format!("{how} {elapsed:.2} s; the latest packet left {late_max:.0} us after its time\n");
+    let asked = published.truth.settings.rate;
+    text += &match published.rate {
+        Some(rate) => format!("  {asked} messages/s asked, {rate:.0} achieved while the market was open\n"),
+        None => format!("  {asked} messages/s asked; the market was not open for long enough to tell\n"),
+    };
+    if let Some(counts) = &published.rerequests {
+        text += &format!("  {counts}\n");
+    }
+    text
 }
 
 /// The account in a few lines; the truth file has all of it.

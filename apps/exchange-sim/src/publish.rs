@@ -1,120 +1,187 @@
 //! The day onto the network, through two ordinary kernel UDP sockets, each departure at its time.
 //!
-//! Lines A and B leave one interface: loopback, or the one whose address was named. Binding to that address is what
-//! makes Linux choose the interface for multicast (`ip_route_output_key`, the saddr case), without a socket option
-//! that the standard library does not have.
+//! ```text
+//!   start ── heartbeats while receivers join ── the day, paced ── end of session, three times
+//!                                                  └─ packets as made ──> re-request server
+//! ```
+//!
+//! A stop cuts the day: what the exchange has decided is still sent, then the session ends as always.
 
-use std::io::ErrorKind;
-use std::net::{Ipv4Addr, UdpSocket};
-use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use market::framing::mold_udp64::MoldHeader;
+use market::framing::{MoldUdp64, PacketWriter};
+use wirepath::worker::StopFlag;
+
 use crate::error::Error;
 use crate::feed::Feed;
+use crate::line::Departure;
+use crate::outlet::{Outlet, Sockets};
+use crate::rerequest::{RerequestCounts, RerequestSettings, Server};
 use crate::session::START_NS;
 use crate::settings::Settings;
 use crate::truth::Truth;
 
 /// Sleep ends up to some 100 us late (timer slack and scheduling), so the last piece of a wait is spun.
 const SPIN: Duration = Duration::from_micros(200);
+/// A stop is noticed within this time.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+/// Between heartbeats while nothing else is said (MoldUDP64 1.00: "once a second").
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Where the sockets send.
-#[derive(Clone, Copy, Debug)]
-pub struct Outlet {
-    /// The interface that has this address.
-    pub interface: Interface,
-    /// Receivers on this host hear it as well.
-    pub loopback: bool,
+/// How a day is published.
+#[derive(Clone, Debug)]
+pub struct Publication {
+    /// Where the lines leave.
+    pub outlet: Outlet,
+    /// The day begins so much later; heartbeats until then.
+    pub start_after: Duration,
+    /// Who missed messages may ask here.
+    pub rerequest: Option<RerequestSettings>,
 }
-
-/// The address of an interface of this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interface(Ipv4Addr);
 
 /// What was sent, and how well the pace was kept.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// The account of the day.
+    /// The account of the day, as far as it went.
     pub truth: Truth,
-    /// From the first packet to the last.
+    /// From the first packet of the day to the last.
     pub elapsed: Duration,
     /// The packet that left latest after its time.
     pub late_max: Duration,
+    /// Messages a second while the market was open; `None` where it did not open for long enough to tell.
+    pub rate: Option<f64>,
+    /// What was asked for again.
+    pub rerequests: Option<RerequestCounts>,
 }
 
-/// Sends the day. Takes `messages / rate` seconds and some ten for the quiet ones around the open market.
-pub fn publish(settings: &Settings, outlet: &Outlet) -> Result<Published, Error> {
-    let mut feed = Feed::new(settings)?;
-    let sockets = [open(settings, outlet, 0)?, open(settings, outlet, 1)?];
-    let started = Instant::now();
-    let mut late_max = Duration::ZERO;
-    for departure in &mut feed {
-        let due = Duration::from_nanos(departure.time_ns - START_NS);
-        let late = wait_until(started, due);
-        late_max = late_max.max(late);
-        send(&sockets[departure.line_idx], &departure.packet.payload)?;
+/// Sends the day. Takes `messages / rate` seconds and some ten for the quiet ones around the open market, or until
+/// `stop`, which takes some two seconds, and five where the market is just closing.
+pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) -> Result<Published, Error> {
+    settings.check()?;
+    let sockets = Sockets::open(settings, &publication.outlet)?;
+    let mut feed = if publication.rerequest.is_some() { Feed::with_archive(settings)? } else { Feed::new(settings)? };
+    let mut server = publication.rerequest.as_ref().map(|own| Server::start(settings, own)).transpose()?;
+    let heartbeats_before = wait_for_receivers(settings, publication.start_after, &sockets, stop)?;
+
+    let mut pace = Pace::new(Instant::now());
+    while let Some(departure) = feed.next() {
+        if pace.wait(&departure, stop) == Waited::Stopped {
+            feed.stop();
+        }
+        if let Some(server) = &mut server {
+            while let Some(packet) = feed.take_made(departure.packet.time_ns) {
+                server.keep(packet);
+            }
+        }
+        sockets.send(departure.line_idx, &departure.packet.payload)?;
+        if feed.is_open(departure.packet.time_ns) {
+            pace.count(&departure);
+        }
     }
-    let elapsed = started.elapsed();
-    Ok(Published { truth: feed.finish(), elapsed, late_max })
+    let elapsed = pace.started.elapsed();
+    let rerequests = server.map(Server::stop);
+    let truth = Truth { heartbeats_before, ..feed.finish() };
+    Ok(Published { truth, elapsed, late_max: pace.late_max, rate: pace.rate(), rerequests })
 }
 
-fn open(settings: &Settings, outlet: &Outlet, line_idx: usize) -> Result<UdpSocket, Error> {
-    let Interface(interface) = outlet.interface;
-    let group = settings.lines[line_idx].group.address();
-    let failed = |what: String| move |error| Error::Socket { what, error };
-    let hint = "name the IPv4 address of an interface of this host, see `ip -4 address`";
-    let socket = UdpSocket::bind((interface, 0)).map_err(failed(format!("cannot send from {interface} ({hint})")))?;
-    socket.set_multicast_ttl_v4(settings.ttl.into()).map_err(failed("cannot set the multicast TTL".into()))?;
-    socket.set_multicast_loop_v4(outlet.loopback).map_err(failed("cannot set multicast loopback".into()))?;
-    let to = format!("cannot send to {group}:{} from {interface}", settings.port);
-    socket.connect((group, settings.port)).map_err(failed(to))?;
-    Ok(socket)
+/// Tells the session and its first number on both lines until the day begins. Returns how often.
+fn wait_for_receivers(
+    settings: &Settings,
+    start_after: Duration,
+    sockets: &Sockets,
+    stop: &StopFlag,
+) -> Result<u64, Error> {
+    let mut header = [0; 20];
+    let writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(settings.session.bytes(), 1), &mut header);
+    let heartbeat = writer.expect("a heartbeat is a header").finish();
+    let started = Instant::now();
+    let mut heartbeats = 0;
+    let mut passed = Duration::ZERO;
+    while passed < start_after && !stop.is_stopping() {
+        sockets.send(0, heartbeat)?;
+        sockets.send(1, heartbeat)?;
+        heartbeats += 1;
+        passed = (passed + HEARTBEAT).min(start_after);
+        wait_until(started + passed, stop);
+    }
+    Ok(heartbeats)
 }
 
-/// Waits until `due` after `started` and says how late it is then.
-fn wait_until(started: Instant, due: Duration) -> Duration {
-    loop {
-        let passed = started.elapsed();
-        let Some(left) = due.checked_sub(passed) else { return passed - due };
+/// Keeps departures at their times, and the account of how well it did.
+struct Pace {
+    started: Instant,
+    /// When the day's clock stood at its start; moved once, by a stop.
+    anchor: Instant,
+    stopped: bool,
+    late_max: Duration,
+    /// First and last departure of the open market: when, and the numbers until there.
+    open: Option<[(Instant, u64); 2]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    Due,
+    /// Not the whole time, as somebody asked for an end. Told once.
+    Stopped,
+}
+
+impl Pace {
+    fn new(started: Instant) -> Self {
+        Self { started, anchor: started, stopped: false, late_max: Duration::ZERO, open: None }
+    }
+
+    /// Waits until a departure is due. After a stop, what is left leaves from then on, at its distances.
+    fn wait(&mut self, departure: &Departure, stop: &StopFlag) -> Waited {
+        let offset = Duration::from_nanos(departure.time_ns - START_NS);
+        if self.stopped {
+            wait_until(self.anchor + offset, &StopFlag::new());
+            return Waited::Due;
+        }
+        wait_until(self.anchor + offset, stop);
+        let now = Instant::now();
+        if stop.is_stopping() {
+            self.stopped = true;
+            self.anchor = now.checked_sub(offset).unwrap_or(now);
+            return Waited::Stopped;
+        }
+        self.late_max = self.late_max.max(now.saturating_duration_since(self.anchor + offset));
+        Waited::Due
+    }
+
+    /// Counts a departure of the open market.
+    fn count(&mut self, departure: &Departure) {
+        let end = departure.packet.sequence + u64::from(departure.packet.count);
+        let now = (Instant::now(), end);
+        let [first, last] = self.open.get_or_insert([now, now]);
+        debug_assert!(first.0 <= now.0);
+        // A packet that was held back comes after later ones.
+        if end > last.1 {
+            *last = now;
+        }
+    }
+
+    /// Messages a second between the two.
+    fn rate(&self) -> Option<f64> {
+        let [(from, first), (to, last)] = self.open?;
+        let seconds = to.duration_since(from).as_secs_f64();
+        // Some hundred messages or a few milliseconds say nothing about a pace.
+        (seconds >= 0.01).then(|| (last - first) as f64 / seconds)
+    }
+}
+
+/// Waits until `due` has come, or a stop.
+fn wait_until(due: Instant, stop: &StopFlag) {
+    while !stop.is_stopping() {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
         match left.checked_sub(SPIN) {
-            Some(sleep) => thread::sleep(sleep),
+            Some(sleep) => thread::sleep(sleep.min(SLEEP_MAX)),
             None => std::hint::spin_loop(),
         }
-    }
-}
-
-fn send(socket: &UdpSocket, payload: &[u8]) -> Result<(), Error> {
-    loop {
-        match socket.send(payload) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::Socket { what: "the kernel refused to send a packet".into(), error }),
-        }
-    }
-}
-
-impl Interface {
-    /// The host itself: nothing leaves it.
-    pub const LOOPBACK: Self = Self(Ipv4Addr::LOCALHOST);
-}
-
-impl FromStr for Interface {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const FORM: &str = "name the IPv4 address of one interface of this host, for example 127.0.0.1";
-        let address: Ipv4Addr = text.parse().map_err(|_| format!("not an IPv4 address; {FORM}"))?;
-        if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
-            return Err(format!("not the address of an interface; {FORM}"));
-        }
-        Ok(Self(address))
-    }
-}
-
-impl std::fmt::Display for Interface {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
     }
 }
 
@@ -123,26 +190,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_address_of_one_interface_is_taken() {
-        for text in ["0.0.0.0", "239.1.1.1", "255.255.255.255", "eth0", "::1"] {
-            assert!(text.parse::<Interface>().is_err(), "{text}");
-        }
-        assert_eq!("127.0.0.1".parse(), Ok(Interface::LOOPBACK));
+    fn wait_ends_at_its_time() {
+        let due = Instant::now() + Duration::from_millis(2);
+        wait_until(due, &StopFlag::new());
+        assert!(Instant::now() >= due);
     }
 
     #[test]
-    fn address_of_another_host_is_a_socket_error() {
-        // TEST-NET-1 (RFC 5737) is never ours.
-        let outlet = Outlet { interface: "192.0.2.1".parse().unwrap(), loopback: true };
-        let error = publish(&Settings::default(), &outlet).unwrap_err();
-        assert!(error.to_string().contains("192.0.2.1"), "{error}");
-    }
-
-    #[test]
-    fn wait_ends_at_its_time_or_says_how_late_it_is() {
-        let started = Instant::now();
-        wait_until(started, Duration::from_millis(2));
-        assert!(started.elapsed() >= Duration::from_millis(2));
-        assert!(wait_until(started, Duration::from_millis(1)) >= Duration::from_millis(1));
+    fn wait_ends_with_a_stop() {
+        let stop = StopFlag::new();
+        stop.stop();
+        wait_until(Instant::now() + Duration::from_secs(3600), &stop);
     }
 }

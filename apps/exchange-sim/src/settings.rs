@@ -7,6 +7,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ const SYMBOLS_MAX: u16 = 10_000;
 const FRAME_PER_SYMBOL: u64 = 6;
 /// The six system events of a day.
 const FRAME_FIXED: u64 = 6;
+/// Orders a symbol that fill the books before the open, at most.
+pub(crate) const SEEDING_PER_SYMBOL: u64 = 40;
 /// The market opens at 09:30 and the clock of ITCH ends at midnight.
 const SPAN_MAX_S: u64 = 14 * 3600;
 /// The opening is some eight times as dense as the average and then fills the lines' 10 Gb/s: faster, and packets only
@@ -96,6 +99,14 @@ impl Settings {
     /// Payload bytes that a packet may hold.
     pub fn payload_max(&self) -> usize {
         usize::from(self.mtu) - IPV4_AND_UDP_LEN
+    }
+
+    /// Messages of a day whose market is open for `seconds` at the rate of these settings.
+    pub fn messages_of(&self, seconds: u32) -> u64 {
+        let open = self.rate.saturating_mul(seconds.into());
+        // The books fill with a twentieth of what follows, and with so many orders a symbol at most.
+        let seeding = (open / 19).min(SEEDING_PER_SYMBOL * u64::from(self.symbols));
+        FRAME_FIXED + FRAME_PER_SYMBOL * u64::from(self.symbols) + seeding + open
     }
 
     /// Finds what no flag shows alone.
@@ -382,6 +393,18 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     count.checked_mul(scale).ok_or_else(|| "larger than 64 bits hold".into())
 }
 
+/// A time with its unit: `500ms` or `2s`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (digits, scale_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(digits), _) => (digits, 1),
+        (None, Some(digits)) => (digits, 1000),
+        (None, None) => (text, 0),
+    };
+    let number = digits.parse::<u32>().ok().filter(|_| scale_ms > 0);
+    let ms = number.ok_or("use a whole number with its unit such as 500ms or 2s")?;
+    Ok(Duration::from_millis(u64::from(ms) * scale_ms))
+}
+
 /// The text form is also the form in the truth file.
 macro_rules! serde_as_text {
     ($($name:ident),*) => {$(
@@ -465,6 +488,15 @@ mod tests {
         assert!(parse_count("M").is_err());
         assert!(parse_count("-1").is_err());
         assert!(parse_count("99999999999G").is_err());
+    }
+
+    #[test]
+    fn duration_needs_its_unit() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("2s"), Ok(Duration::from_secs(2)));
+        for text in ["", "5", "s", "-1s", "1.5s", "5 min"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -12,12 +12,13 @@
 //! and one that ends at the last number shows only in the end of the session. Adjacent lost packets are one range.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
+use crate::error::{Error, check_directory};
 use crate::packetiser::{Kind, Packet};
 use crate::settings::Settings;
 
@@ -46,6 +47,13 @@ pub struct Truth {
     pub orders_resting: u64,
     /// Best bid and offer of each symbol at the end, for a handler that lost nothing.
     pub book_tops: Vec<BookTop>,
+    /// The day was stopped before its end. The account is whole; the settings alone do not make this day again.
+    #[serde(default)]
+    pub stopped: bool,
+    /// Heartbeats on each line while receivers were waited for. They are in no other number here, as nobody knows who
+    /// was there already: a receiver hears any number of them from none to all.
+    #[serde(default)]
+    pub heartbeats_before: u64,
 }
 
 /// Packets by what they are for, and the messages in them.
@@ -181,10 +189,7 @@ impl Truth {
 
     /// Writes the truth file.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let mut text = serde_json::to_string_pretty(self)
-            .map_err(|error| Error::Truth { path: path.into(), why: error.to_string() })?;
-        text.push('\n');
-        fs::write(path, text).map_err(|error| Error::io("write", path, error))
+        TruthFile::create(path)?.write(self)
     }
 
     /// Where the truth of a capture lies: beside it, with `.truth.json` added to its name.
@@ -192,6 +197,31 @@ impl Truth {
         let mut name = capture.as_os_str().to_owned();
         name.push(".truth.json");
         name.into()
+    }
+}
+
+/// A truth file that is there before the truth is known: a path that cannot be written shows before the day, not after
+/// it. Until it is written it is empty, which no reader takes for a truth.
+#[derive(Debug)]
+pub struct TruthFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl TruthFile {
+    /// Makes the file, or empties it.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        check_directory(path)?;
+        let file = File::create(path).map_err(|error| Error::io("write", path, error))?;
+        Ok(Self { path: path.into(), file })
+    }
+
+    /// Writes the truth.
+    pub fn write(mut self, truth: &Truth) -> Result<(), Error> {
+        let mut text = serde_json::to_string_pretty(truth)
+            .map_err(|error| Error::Truth { path: self.path.clone(), why: error.to_string() })?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes()).map_err(|error| Error::io("write", &self.path, error))
     }
 }
 

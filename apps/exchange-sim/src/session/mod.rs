@@ -24,7 +24,7 @@ use market::Side;
 use market::itch50::{CrossTrade, Head, Message, StockDirectory, SystemEvent, Trade, TradingAction};
 
 use crate::random::Random;
-use crate::settings::Settings;
+use crate::settings::{SEEDING_PER_SYMBOL, Settings};
 use crate::truth::{BookTop, PriceLevel};
 use clock::{BurstPart, Clock};
 use listing::{Popularity, Stock};
@@ -80,6 +80,7 @@ pub struct Session {
     halt: Option<Halt>,
     order_reference: u64,
     match_number: u64,
+    hours: Hours,
 }
 
 #[derive(Debug)]
@@ -94,6 +95,13 @@ enum Phase {
         clock: Box<Clock>,
     },
     Closed,
+}
+
+/// When the market was open, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hours {
+    from_ns: Option<u64>,
+    to_ns: Option<u64>,
 }
 
 /// Messages made and not yet taken.
@@ -136,10 +144,22 @@ impl Session {
         let outbox = Outbox { queue, left: settings.messages, last_ns: START_NS, settings: settings.clone() };
         let phase = Phase::Closed;
         let (order_reference, match_number) = (0, 0);
+        let (hot, halt, hours) = (0, None, Hours::default());
         let mut session =
-            Self { stocks, popularity, random, outbox, phase, hot: 0, halt: None, order_reference, match_number };
+            Self { stocks, popularity, random, outbox, phase, hot, halt, order_reference, match_number, hours };
         session.send_directory();
         session
+    }
+
+    /// Ends the day here. Messages that are made already are still handed out.
+    pub fn stop(&mut self) {
+        self.phase = Phase::Closed;
+    }
+
+    /// Whether the market trades continuously at a time up to that of the last message.
+    pub fn is_open(&self, time_ns: u64) -> bool {
+        let Hours { from_ns, to_ns } = self.hours;
+        from_ns.is_some_and(|from_ns| from_ns <= time_ns) && to_ns.is_none_or(|to_ns| time_ns < to_ns)
     }
 
     /// Best bid and offer of each stock as they stand now, in the order of the directory.
@@ -206,7 +226,7 @@ impl Session {
         self.system_event(SYSTEM_NS, b'S');
         // Both crosses, the executions of the first one, and four system events are still to come.
         let free = self.outbox.left - 4 - 4 * self.stocks.len() as u64;
-        let left = (free / 20).min(40 * self.stocks.len() as u64);
+        let left = (free / 20).min(SEEDING_PER_SYMBOL * self.stocks.len() as u64);
         self.phase = Phase::Seeding { left, gap_ns: SEEDING_SPAN_NS / (left + 1) };
     }
 
@@ -218,12 +238,14 @@ impl Session {
         // The close, one cross per stock, end of system and end of messages.
         let left = self.outbox.left - 3 - self.stocks.len() as u64;
         let random = Random::new(self.outbox.settings.seed, 1);
+        self.hours.from_ns = Some(self.outbox.last_ns);
         let clock = Clock::new(&self.outbox.settings, left, self.outbox.last_ns, random);
         self.phase = Phase::Open { left, clock: Box::new(clock) };
     }
 
     fn close(&mut self) {
         self.system_event(self.outbox.last_ns + MS, b'M');
+        self.hours.to_ns = Some(self.outbox.last_ns);
         for idx in 0..self.stocks.len() {
             let shares = 100 * (1 + self.random.below(500));
             let price = self.stocks[idx].mid;

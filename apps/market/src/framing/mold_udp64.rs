@@ -2,6 +2,9 @@
 //!
 //! `0:10 session, 10:8 sequence of the first message, 18:2 count`. Count 0 is a heartbeat and 0xFFFF the end of
 //! the session; both carry the next expected number. A length of 0 is legal.
+//!
+//! Who misses messages sends a [`Request`], 20 bytes of the same layout, to the re-request server, which answers with one
+//! ordinary packet to the asker's address: the messages from the first one asked for on, as many as fit.
 
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -38,6 +41,45 @@ impl MoldHeader {
         write(&Self { session, seq, count: Self::END_OF_SESSION }, &mut out);
         out
     }
+}
+
+/// The messages that a receiver wants once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Session name, as the packets of the feed carry it.
+    pub session: [u8; 10],
+    /// Number of the first message wanted.
+    pub seq: u64,
+    /// Messages wanted. The answer may hold fewer: ask again from the next missing one.
+    pub count: u16,
+}
+
+impl Request {
+    /// Bytes of a request.
+    pub const LEN: usize = 20;
+
+    /// Reads a request, which is exactly [`Request::LEN`] bytes long. What its numbers are worth is the server's to
+    /// judge.
+    pub fn parse(packet: &[u8]) -> Result<Self, FramingError> {
+        let (header, behind) = MoldUdp64::parse_raw(packet)?;
+        if !behind.is_empty() {
+            return Err(FramingError::TrailingBytes { len: behind.len() });
+        }
+        Ok(Self { session: header.session, seq: header.seq, count: header.count })
+    }
+
+    /// Writes the request.
+    pub fn emit(&self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        write(&MoldHeader { session: self.session, seq: self.seq, count: self.count }, &mut out);
+        out
+    }
+}
+
+/// The session's name as the wire has it.
+pub const fn session_name(session: Session) -> [u8; 10] {
+    let [name @ .., _, _, _, _, _, _] = session.0.to_le_bytes();
+    name
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

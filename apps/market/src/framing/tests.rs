@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::itch_file::{FileEnd, FileMessages, whole_blocks};
-use super::mold_udp64::MoldHeader;
+use super::mold_udp64::{MoldHeader, Request};
 use super::*;
 
 const SESSION: [u8; 10] = *b"000001059B";
@@ -48,6 +48,22 @@ fn message_length_past_the_end_is_refused_whole() {
     let mut packet = mold(&[b"one", b"two"]);
     packet[26] = 4;
     assert_eq!(error::<MoldUdp64>(&packet), "message_overrun");
+}
+
+#[test]
+fn request_has_its_length_and_no_other() {
+    let request = Request { session: SESSION, seq: u64::MAX, count: 0xffff };
+    let bytes = request.emit();
+    assert_eq!(Request::parse(&bytes), Ok(request));
+    assert_eq!(Request::parse(&bytes[..19]), Err(FramingError::HeaderShort { len: 19 }));
+    assert_eq!(Request::parse(&[&bytes[..], b"x"].concat()), Err(FramingError::TrailingBytes { len: 1 }));
+}
+
+#[test]
+fn session_name_survives_being_packed() {
+    let packet = mold(&[]);
+    let session = MoldUdp64::parse(&packet).unwrap().header.session;
+    assert_eq!(mold_udp64::session_name(session), SESSION);
 }
 
 #[test]

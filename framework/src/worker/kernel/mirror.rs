@@ -17,7 +17,7 @@ use super::tables::{Known, Link, LinkIdx, Tables};
 use super::view::View;
 use super::wish_list::WishList;
 use crate::counters::{Counter, Gauge, Scope, Unit};
-use crate::proto::{HostConfig, HostError};
+use crate::proto::{HostConfig, HostError, Ipv4Prefix};
 use crate::worker::StopFlag;
 use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
@@ -80,6 +80,11 @@ impl Mirror {
     /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its number for a socket.
     pub fn link(&self, name: &str) -> Option<&Link> {
         self.tables.link_named(name)
+    }
+
+    /// The IPv4 addresses of an interface, those of lower numbers first.
+    pub fn addresses(&self, link: &Link) -> impl Iterator<Item = Ipv4Prefix> {
+        self.tables.addresses(link.idx)
     }
 
     /// Whether the kernel asks for neighbours when we say so, which needs CAP_NET_ADMIN. Without it a worker's

@@ -1,0 +1,138 @@
+//! What the exchange has sent, kept for those who missed it: as many of the newest messages as were asked for.
+//!
+//! Packets are kept as they were made, so a message costs its own bytes and a share of its packet's. An answer is
+//! cut anew from whichever message was asked for.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use market::Framing;
+use market::framing::mold_udp64::MoldHeader;
+use market::framing::{MoldUdp64, PacketWriter};
+
+use crate::packetiser::Packet;
+
+/// Packets without a hole between them, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    packets: VecDeque<Arc<Packet>>,
+    messages: u64,
+    messages_min: u64,
+}
+
+impl Archive {
+    /// Keeps the newest `messages_min` messages, and what shares a packet with the oldest of them.
+    pub(crate) fn new(messages_min: u64) -> Self {
+        Self { packets: VecDeque::new(), messages: 0, messages_min }
+    }
+
+    /// Keeps a packet of data and forgets what is too old. A packet that does not follow the last one begins anew.
+    pub(crate) fn keep(&mut self, packet: Arc<Packet>) {
+        if packet.sequence != self.end() {
+            self.packets.clear();
+            self.messages = 0;
+        }
+        self.messages += u64::from(packet.count);
+        self.packets.push_back(packet);
+        while let Some(oldest) = self.packets.front()
+            && self.messages - u64::from(oldest.count) >= self.messages_min
+        {
+            self.messages -= u64::from(oldest.count);
+            self.packets.pop_front();
+        }
+    }
+
+    /// The oldest number that is kept; [`Archive::end`] where there is none.
+    pub(crate) fn begin(&self) -> u64 {
+        self.packets.front().map_or(1, |packet| packet.sequence)
+    }
+
+    /// One past the newest number; 1 before the first message.
+    pub(crate) fn end(&self) -> u64 {
+        self.packets.back().map_or(1, |packet| packet.sequence + u64::from(packet.count))
+    }
+
+    /// Writes the packet with the messages from `seq` on into `out`, at most `count` and as many as fit and are there.
+    /// `seq` is one that is kept.
+    pub(crate) fn emit<'a>(&self, session: [u8; 10], seq: u64, count: u16, out: &'a mut [u8]) -> &'a [u8] {
+        let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, seq), out)
+            .expect("the MTU leaves room for a header and a message");
+        let first_idx = self.packets.partition_point(|packet| packet.sequence + u64::from(packet.count) <= seq);
+        let mut skip = (seq - self.packets[first_idx].sequence) as usize;
+        'packets: for packet in self.packets.range(first_idx..) {
+            let parsed = MoldUdp64::parse(&packet.payload).expect("our own packets parse");
+            for message in parsed.messages().skip(skip) {
+                if writer.count() == u32::from(count) || writer.push(message).is_err() {
+                    break 'packets;
+                }
+            }
+            skip = 0;
+        }
+        writer.finish()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::packetiser::Kind;
+
+    /// A packet whose messages are their own numbers in text.
+    pub(crate) fn packet(sequence: u64, count: u16) -> Arc<Packet> {
+        let mut out = [0; 1500];
+        let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"SESSION000", sequence), &mut out).unwrap();
+        for number in sequence..sequence + u64::from(count) {
+            writer.push(number.to_string().as_bytes()).unwrap();
+        }
+        let payload = writer.finish().into();
+        Arc::new(Packet { time_ns: 0, idx: 0, kind: Kind::Data, sequence, count, payload })
+    }
+
+    /// Asks for a range and says which messages came.
+    fn ask(archive: &Archive, seq: u64, count: u16, payload_max: usize) -> String {
+        let mut out = vec![0; payload_max];
+        let answer = MoldUdp64::parse(archive.emit(*b"SESSION000", seq, count, &mut out)).unwrap();
+        assert_eq!((answer.header.seq, answer.raw.session), (seq, *b"SESSION000"));
+        let messages: Vec<_> = answer.messages().map(|message| String::from_utf8(message.to_vec()).unwrap()).collect();
+        messages.join(" ")
+    }
+
+    fn archive(messages_min: u64) -> Archive {
+        let mut archive = Archive::new(messages_min);
+        for (sequence, count) in [(1, 3), (4, 1), (5, 4)] {
+            archive.keep(packet(sequence, count));
+        }
+        archive
+    }
+
+    #[test]
+    fn answer_begins_and_ends_in_the_middle_of_packets() {
+        assert_eq!(ask(&archive(100), 2, 5, 1400), "2 3 4 5 6");
+    }
+
+    #[test]
+    fn answer_ends_where_the_packet_is_full_or_the_messages_end() {
+        assert_eq!(ask(&archive(100), 4, 5, 20 + 3 * 3 + 2), "4 5 6");
+        assert_eq!(ask(&archive(100), 7, u16::MAX, 1400), "7 8");
+    }
+
+    #[test]
+    fn oldest_packets_are_forgotten_and_never_too_many() {
+        assert_eq!((archive(5).begin(), archive(5).end()), (4, 9));
+        assert_eq!(archive(6).begin(), 1);
+        assert_eq!(archive(1).begin(), 5);
+    }
+
+    #[test]
+    fn packet_behind_a_hole_begins_anew() {
+        let mut archive = archive(100);
+        archive.keep(packet(20, 2));
+        assert_eq!((archive.begin(), archive.end(), archive.messages), (20, 22, 2));
+    }
+
+    #[test]
+    fn empty_archive_ends_where_it_begins() {
+        let archive = Archive::new(5);
+        assert_eq!((archive.begin(), archive.end()), (1, 1));
+    }
+}

@@ -1,0 +1,150 @@
+//! Where the lines leave the host: one UDP socket a line, both on one interface.
+//!
+//! Binding to the interface's address is what makes Linux choose it for multicast (`ip_route_output_key`, the saddr
+//! case), without a socket option that the standard library does not have.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::str::FromStr;
+
+use wirepath::counters::Block;
+use wirepath::worker::kernel::Mirror;
+
+use crate::error::Error;
+use crate::settings::Settings;
+
+/// Where the sockets send.
+#[derive(Clone, Debug)]
+pub struct Outlet {
+    /// The interface.
+    pub interface: Interface,
+    /// Receivers on this host hear it as well.
+    pub loopback: bool,
+}
+
+/// An interface of this host, by its name or by one of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// The one that has this address.
+    Address(Ipv4Addr),
+    /// The one of this name; the first of its addresses is the source.
+    Name(String),
+}
+
+/// The sockets of line A and line B.
+#[derive(Debug)]
+pub(crate) struct Sockets([UdpSocket; 2]);
+
+impl Sockets {
+    /// Opens both.
+    pub(crate) fn open(settings: &Settings, outlet: &Outlet) -> Result<Self, Error> {
+        let source = outlet.interface.address()?;
+        let open = |line_idx| open(settings, outlet, source, line_idx);
+        Ok(Self([open(0)?, open(1)?]))
+    }
+
+    /// Sends on one line. Waits where the socket's buffer is full.
+    pub(crate) fn send(&self, line_idx: usize, payload: &[u8]) -> Result<(), Error> {
+        loop {
+            match self.0[line_idx].send(payload) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::Socket { what: "the kernel refused to send a packet".into(), error }),
+            }
+        }
+    }
+}
+
+fn open(settings: &Settings, outlet: &Outlet, source: Ipv4Addr, line_idx: usize) -> Result<UdpSocket, Error> {
+    let group = settings.lines[line_idx].group.address();
+    let failed = |what: String| move |error| Error::Socket { what, error };
+    let hint = "name an interface of this host or its IPv4 address, see `ip -4 address`";
+    let socket = UdpSocket::bind((source, 0)).map_err(failed(format!("cannot send from {source} ({hint})")))?;
+    socket.set_multicast_ttl_v4(settings.ttl.into()).map_err(failed("cannot set the multicast TTL".into()))?;
+    socket.set_multicast_loop_v4(outlet.loopback).map_err(failed("cannot set multicast loopback".into()))?;
+    let to = format!("cannot send to {group}:{} from {source}", settings.port);
+    socket.connect((group, settings.port)).map_err(failed(to))?;
+    Ok(socket)
+}
+
+impl Interface {
+    /// The host itself: nothing leaves it.
+    pub const LOOPBACK: Self = Self::Address(Ipv4Addr::LOCALHOST);
+
+    /// The address to send from.
+    fn address(&self) -> Result<Ipv4Addr, Error> {
+        let name = match self {
+            Self::Address(address) => return Ok(*address),
+            Self::Name(name) => name,
+        };
+        let failed = |why: String| Error::Interface { name: name.clone(), why };
+        let mirror = Mirror::open(&Block::heap().scope("outlet")).map_err(|error| failed(error.to_string()))?;
+        let link =
+            mirror.link(name).ok_or_else(|| failed("there is no such interface; `ip link` lists them".into()))?;
+        let first = mirror.addresses(link).next();
+        let hint = || failed(format!("it has no IPv4 address; give it one: `ip address add A.B.C.D/LEN dev {name}`"));
+        first.map(|prefix| prefix.address()).ok_or_else(hint)
+    }
+}
+
+impl FromStr for Interface {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORM: &str =
+            "name one interface of this host, for example lo, or its IPv4 address, for example 127.0.0.1";
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
+                return Err(format!("not the address of an interface; {FORM}"));
+            }
+            return Ok(Self::Address(address));
+        }
+        // What the kernel takes for a name (dev_valid_name); digits and dots alone are an address with an error in it.
+        let is_name = (1..=15).contains(&text.len())
+            && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+            && text.contains(|c: char| !c.is_ascii_digit() && c != '.');
+        if !is_name {
+            return Err(format!("neither a name nor an IPv4 address; {FORM}"));
+        }
+        Ok(Self::Name(text.into()))
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_interface_is_taken_by_name_or_address() {
+        for text in ["0.0.0.0", "239.1.1.1", "255.255.255.255", "10.0.0.300", "::1", "", "a name", "sixteen-letters-"] {
+            assert!(text.parse::<Interface>().is_err(), "{text}");
+        }
+        assert_eq!("127.0.0.1".parse(), Ok(Interface::LOOPBACK));
+        assert_eq!("eth0".parse(), Ok(Interface::Name("eth0".into())));
+    }
+
+    #[test]
+    fn address_of_another_host_is_a_socket_error() {
+        // TEST-NET-1 (RFC 5737) is never ours.
+        let outlet = Outlet { interface: "192.0.2.1".parse().unwrap(), loopback: true };
+        let error = Sockets::open(&Settings::default(), &outlet).unwrap_err();
+        assert!(error.to_string().contains("192.0.2.1"), "{error}");
+    }
+
+    #[test]
+    fn name_is_looked_up_and_a_wrong_one_is_told() {
+        assert_eq!("lo".parse::<Interface>().unwrap().address().unwrap(), Ipv4Addr::LOCALHOST);
+        let error = "no-such-nic".parse::<Interface>().unwrap().address().unwrap_err().to_string();
+        assert!(error.contains("no-such-nic") && error.contains("ip link"), "{error}");
+    }
+}
