@@ -104,6 +104,9 @@ struct Day {
     /// Longest IPv4 packet in bytes.
     #[arg(long, default_value_t = 1500)]
     mtu: u16,
+    /// Microseconds that a message waits for others to share its packet: more make fewer and fuller packets.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = Settings::default().pack_wait_us)]
+    pack_wait: u16,
     /// IPv4 time to live.
     #[arg(long, default_value_t = 1)]
     ttl: u8,
@@ -169,6 +172,7 @@ impl Day {
             session: self.session,
             port: self.port,
             mtu: self.mtu,
+            pack_wait_us: self.pack_wait,
             ttl: self.ttl,
             lines: [line_a, line_b],
         }

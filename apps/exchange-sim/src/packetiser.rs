@@ -2,7 +2,7 @@
 //! nothing is said.
 //!
 //! Both lines carry the same packets, so this happens once. Time is that of the messages; a packet leaves when it is
-//! full or when its first message has waited for [`WAIT_NS`], and packets leave in the order of their numbers.
+//! full or when its first message has waited for [`Settings::pack_wait_us`], and packets leave in the order of their numbers.
 
 use market::Framing;
 use market::framing::MoldUdp64;
@@ -11,9 +11,6 @@ use market::framing::mold_udp64::MoldHeader;
 use crate::session::TimedMessage;
 use crate::settings::Settings;
 
-/// How long a message waits for company. Long enough for bursts to fill packets, short against the time that a
-/// receiver waits for the other line.
-const WAIT_NS: u64 = 5_000;
 /// A line that has said nothing for so long says so (MoldUDP64 1.00: "once a second").
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// The end of the session is told so often, a heartbeat's time apart, since any of them may be lost.
@@ -54,6 +51,7 @@ pub struct Packet {
 pub(crate) struct Packetiser {
     session: [u8; 10],
     payload_max: usize,
+    wait_ns: u64,
     /// Header and blocks of the packet that is being filled.
     open: Vec<u8>,
     count: u16,
@@ -72,6 +70,7 @@ impl Packetiser {
         Self {
             session: settings.session.bytes(),
             payload_max: settings.payload_max(),
+            wait_ns: u64::from(settings.pack_wait_us) * 1000,
             open: vec![0; MoldUdp64::HEADER_LEN],
             count: 0,
             opened_ns: 0,
@@ -104,7 +103,7 @@ impl Packetiser {
     /// Sends what waits, and the end of the session.
     pub(crate) fn finish(&mut self, out: &mut Vec<Packet>) {
         if self.count > 0 {
-            self.close(self.opened_ns + WAIT_NS, out);
+            self.close(self.opened_ns + self.wait_ns, out);
         }
         for _ in 0..ENDS_OF_SESSION {
             let payload = MoldHeader::emit_end_of_session(self.session, self.next_sequence);
@@ -120,10 +119,10 @@ impl Packetiser {
     /// Sends the open packet if it has waited long enough by `now_ns`, and the heartbeats that were due until then.
     fn pass_time(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
         if self.count > 0 {
-            if now_ns <= self.opened_ns + WAIT_NS {
+            if now_ns <= self.opened_ns + self.wait_ns {
                 return;
             }
-            self.close(self.opened_ns + WAIT_NS, out);
+            self.close(self.opened_ns + self.wait_ns, out);
         }
         while self.last_packet_ns + HEARTBEAT_NS <= now_ns {
             let mut payload = [0; MoldUdp64::HEADER_LEN];
@@ -184,6 +183,12 @@ mod tests {
             assert!(largest <= settings.payload_max(), "mtu {mtu}: {largest}");
             assert!(mtu > 1500 || largest + 46 > settings.payload_max(), "mtu {mtu}: {largest}");
         }
+    }
+
+    #[test]
+    fn longer_wait_makes_fewer_packets() {
+        let count = |pack_wait_us| packets(&Settings { pack_wait_us, ..settings(1500) }).len();
+        assert!(count(0) > count(5) && count(5) > 2 * count(500));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) const MOLD_HEADER_LEN: usize = 20;
 const MTU_MIN: u16 = (IPV4_AND_UDP_LEN + MOLD_HEADER_LEN + 2 + 44) as u16;
 /// The largest frame that common switches carry.
 const MTU_MAX: u16 = 9216;
+/// A message that waits for longer than this is news no more.
+const PACK_WAIT_US_MAX: u16 = 10_000;
 /// A locate code for each symbol must fit, and the directory must be sent before the day begins.
 const SYMBOLS_MAX: u16 = 10_000;
 /// Per symbol: directory, trading action, opening and closing cross and the two executions of the opening cross.
@@ -52,6 +54,9 @@ pub struct Settings {
     pub port: u16,
     /// Longest IPv4 packet in bytes.
     pub mtu: u16,
+    /// How long a message waits for others to share its packet, in microseconds.
+    #[serde(default = "pack_wait_us_default")]
+    pub pack_wait_us: u16,
     /// IPv4 time to live.
     pub ttl: u8,
     /// Line A and line B.
@@ -88,11 +93,17 @@ impl Default for Settings {
             session: SessionName::default(),
             port: 26477,
             mtu: 1500,
+            pack_wait_us: pack_wait_us_default(),
             ttl: 1,
             // MCAST-TEST-NET (RFC 6676): never a group of somebody's network.
             lines: [line(Group(Ipv4Addr::new(233, 252, 0, 1))), line(Group(Ipv4Addr::new(233, 252, 0, 2)))],
         }
     }
+}
+
+/// Long enough for bursts to fill packets, short against the time that a receiver waits for the other line.
+fn pack_wait_us_default() -> u16 {
+    5
 }
 
 impl Settings {
@@ -130,6 +141,9 @@ impl Settings {
         }
         if !(MTU_MIN..=MTU_MAX).contains(&self.mtu) {
             return Err(SettingsError::Mtu(self.mtu));
+        }
+        if self.pack_wait_us > PACK_WAIT_US_MAX {
+            return Err(SettingsError::PackWait(self.pack_wait_us));
         }
         if self.port == 0 {
             return Err(SettingsError::Port);
@@ -178,6 +192,8 @@ pub enum SettingsError {
     },
     /// Too small for one message, or larger than a jumbo frame.
     Mtu(u16),
+    /// Messages would wait for too long.
+    PackWait(u16),
     /// UDP port 0.
     Port,
     /// A packet with TTL 0 is never sent.
@@ -209,6 +225,9 @@ impl fmt::Display for SettingsError {
                 burst.messages_per_second()
             ),
             Self::Mtu(mtu) => write!(f, "--mtu {mtu} is out of range: use {MTU_MIN} to {MTU_MAX} bytes"),
+            Self::PackWait(us) => {
+                write!(f, "--pack-wait {us} is out of range: use 0 to {PACK_WAIT_US_MAX} microseconds")
+            }
             Self::Port => write!(f, "--port 0 is no port: use 1 to 65535"),
             Self::Ttl => write!(f, "--ttl 0 never leaves the host: use 1 to 255"),
             Self::SameGroup(group) => {
@@ -511,6 +530,7 @@ mod tests {
         assert!(matches!(wrong(|s| s.rate = 1), SettingsError::LongDay { rate_min: 20, .. }));
         assert!(matches!(wrong(|s| s.burst.size = 2001), SettingsError::Burst { .. }));
         assert_eq!(wrong(|s| s.mtu = 93), SettingsError::Mtu(93));
+        assert_eq!(wrong(|s| s.pack_wait_us = 10_001), SettingsError::PackWait(10_001));
         assert_eq!(wrong(|s| s.port = 0), SettingsError::Port);
         assert_eq!(wrong(|s| s.ttl = 0), SettingsError::Ttl);
         assert!(matches!(wrong(|s| s.lines[1].group = s.lines[0].group), SettingsError::SameGroup(_)));
