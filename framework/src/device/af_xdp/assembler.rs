@@ -45,6 +45,7 @@ pub(super) enum Size {
 pub(super) enum Alu {
     Add = 0x00,
     Sub = 0x10,
+    Or = 0x40,
     And = 0x50,
     ShiftLeft = 0x60,
     ShiftRight = 0x70,
@@ -64,6 +65,8 @@ pub(super) enum Cmp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Helper {
     MapLookup = 1,
+    #[cfg(test)]
+    VlanPush = 18,
     RedirectMap = 51,
     XdpAdjustMeta = 54,
     XdpBuffLen = 188,
@@ -108,6 +111,8 @@ const OP_SWAP: u8 = 0xd0;
 const TO_BIG_ENDIAN: u8 = 0x08;
 /// Source of a 64-bit load that stands for a map's file descriptor.
 const PSEUDO_MAP_FD: u8 = 1;
+/// Source of a call whose number is the BTF type of a function of the kernel.
+const PSEUDO_KFUNC_CALL: u8 = 2;
 
 /// Collects instructions.
 #[derive(Default)]
@@ -180,6 +185,12 @@ impl Assembler {
         self.push(CLASS_JUMP | OP_CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
+    /// Calls a function of the kernel itself, by its type in the kernel's BTF.
+    pub(super) fn call_kernel(&mut self, function: u32) {
+        let registers = PSEUDO_KFUNC_CALL << 4;
+        self.insns.push(Insn { code: CLASS_JUMP | OP_CALL, registers, offset: 0, imm: function as i32 });
+    }
+
     pub(super) fn exit(&mut self) {
         self.push(CLASS_JUMP | OP_EXIT, Reg::R0, Reg::R0, 0, 0);
     }
@@ -227,6 +238,7 @@ mod tests {
         assert_eq!(bytes(|a| a.store(Size::B8, Reg::R10, -8, 0)), [0x7a, 0x0a, 0xf8, 0xff, 0, 0, 0, 0]);
         assert_eq!(bytes(|a| a.swap_big_endian16(Reg::R2)), [0xdc, 0x02, 0, 0, 16, 0, 0, 0]);
         assert_eq!(bytes(|a| a.call(Helper::RedirectMap)), [0x85, 0, 0, 0, 51, 0, 0, 0]);
+        assert_eq!(bytes(|a| a.call_kernel(66_152)), [0x85, 0x20, 0, 0, 0x68, 0x02, 0x01, 0]);
         assert_eq!(bytes(|a| a.exit()), [0x95, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes(|a| a.load_map(Reg::R1, 7))[..8], [0x18, 0x11, 0, 0, 7, 0, 0, 0]);
     }

@@ -36,6 +36,8 @@ const ATTACH_TYPE_XDP: u32 = 37;
 const LINK_TYPE_XDP: u32 = 6;
 /// The program can handle frames in several buffers (Linux 5.18).
 const PROG_FLAG_FRAGS: u32 = 1 << 5;
+/// The program runs on one interface only, whose driver answers its questions (Linux 6.3).
+const PROG_FLAG_DEV_BOUND_ONLY: u32 = 1 << 6;
 /// The update names the program that it replaces.
 const LINK_UPDATE_REPLACE: u32 = 1 << 2;
 /// Names the kernel accepts: letters, digits, `_` and `.`, with a zero at the end.
@@ -72,6 +74,15 @@ pub(super) struct Link {
 pub(super) struct LinkInfo {
     pub(super) id: u32,
     pub(super) program: u32,
+}
+
+/// What a program may do beyond looking at the first buffer of a frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Abilities {
+    /// It may see frames in several buffers.
+    pub(super) frags: bool,
+    /// It may ask the driver of this interface, which is one of the calling thread's network namespace.
+    pub(super) bound_to: Option<u32>,
 }
 
 /// Why a program was not loaded: the kernel's error, and the last words of its verifier.
@@ -168,8 +179,9 @@ struct ProgLoad {
 }
 
 impl Program {
-    /// Loads an XDP program; `frags` where it may see frames in several buffers.
-    pub(super) fn load(insns: &[Insn], frags: bool) -> Result<Self, LoadError> {
+    /// Loads an XDP program.
+    pub(super) fn load(insns: &[Insn], abilities: Abilities) -> Result<Self, LoadError> {
+        let flag = |wanted, flag| if wanted { flag } else { 0 };
         let mut attribute = ProgLoad {
             kind: PROG_TYPE_XDP,
             insn_count: insns.len() as u32,
@@ -179,9 +191,10 @@ impl Program {
             log_len: 0,
             log: 0,
             kernel_version: 0,
-            flags: if frags { PROG_FLAG_FRAGS } else { 0 },
+            flags: flag(abilities.frags, PROG_FLAG_FRAGS)
+                | flag(abilities.bound_to.is_some(), PROG_FLAG_DEV_BOUND_ONLY),
             name: NAME,
-            ifindex: 0,
+            ifindex: abilities.bound_to.unwrap_or(0),
             attach_type: ATTACH_TYPE_XDP,
         };
         // SAFETY: instructions and licence live until the call is over, their count and final zero tell the lengths (1).
@@ -247,6 +260,11 @@ impl Link {
         // SAFETY: no address in the attribute.
         unsafe { bpf(LINK_UPDATE, &attribute) }.map(drop)
     }
+
+    /// Whether the interface is gone, and the program with it.
+    pub(super) fn is_gone(&self) -> bool {
+        info_of(&self.fd).is_ok_and(|info| info.ifindex == 0)
+    }
 }
 
 #[derive(IntoBytes, Immutable)]
@@ -272,7 +290,10 @@ struct RawLinkInfo {
     kind: u32,
     id: u32,
     program: u32,
-    rest: [u32; 13],
+    padding: u32,
+    /// 0 once the interface is gone.
+    ifindex: u32,
+    rest: [u32; 11],
 }
 
 /// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it there are none to see.
@@ -296,12 +317,17 @@ fn next_link(id: u32) -> Option<u32> {
 fn link_info(id: u32) -> Option<LinkInfo> {
     // SAFETY: no address in the attribute.
     let fd = unsafe { new_fd(LINK_GET_FD_BY_ID, &ById { id, next_id: 0, open_flags: 0 }) }.ok()?;
-    let mut info = RawLinkInfo::new_zeroed();
-    let attribute =
-        InfoByFd { fd: fd.as_raw_fd() as u32, info_len: size_of::<RawLinkInfo>() as u32, info: (&raw mut info) as u64 };
-    // SAFETY: `info` lives until the call is over, with the length beside it (1); any bytes are a `RawLinkInfo`.
-    unsafe { bpf(OBJ_GET_INFO_BY_FD, &attribute) }.ok()?;
+    let info = info_of(&fd).ok()?;
     (info.kind == LINK_TYPE_XDP).then_some(LinkInfo { id, program: info.program })
+}
+
+fn info_of(link: &OwnedFd) -> io::Result<RawLinkInfo> {
+    let mut info = RawLinkInfo::new_zeroed();
+    let info_len = size_of::<RawLinkInfo>() as u32;
+    let mut attribute = InfoByFd { fd: link.as_raw_fd() as u32, info_len, info: (&raw mut info) as u64 };
+    // SAFETY: `info` lives until the call is over, with the length beside it (1); any bytes are a `RawLinkInfo`.
+    unsafe { bpf_mut(OBJ_GET_INFO_BY_FD, &mut attribute) }?;
+    Ok(info)
 }
 
 #[cfg(test)]
@@ -326,17 +352,28 @@ struct TestRun {
     padding: u32,
 }
 
+/// What a run of a program came to.
+#[cfg(test)]
+pub(super) struct Ran {
+    pub(super) verdict: u32,
+    pub(super) ns: u32,
+    /// The frame, and before it what the program wrote there.
+    pub(super) bytes: Vec<u8>,
+}
+
 #[cfg(test)]
 impl Program {
-    /// Runs the program on `frame`, as if it came on queue 0; its verdict and the ns that a run took.
-    pub(super) fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<(u32, u32)> {
+    /// Runs the program on `frame`, as if it came on queue 0.
+    pub(super) fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<Ran> {
+        // XDP metadata has at most 252 bytes.
+        let mut bytes = vec![0; frame.len() + 256];
         let mut attribute = TestRun {
             prog_fd: self.fd.as_raw_fd() as u32,
             verdict: 0,
             data_in_len: frame.len() as u32,
-            data_out_len: 0,
+            data_out_len: bytes.len() as u32,
             data_in: frame.as_ptr() as u64,
-            data_out: 0,
+            data_out: bytes.as_mut_ptr() as u64,
             repeat,
             duration_ns: 0,
             ctx_in_len: 0,
@@ -348,9 +385,37 @@ impl Program {
             batch_len: 0,
             padding: 0,
         };
-        // SAFETY: the frame lives until the call is over, with its length beside it (1).
+        // SAFETY: the frame and the bytes live until the call is over, with their lengths beside them (1).
         unsafe { bpf_mut(PROG_TEST_RUN, &mut attribute) }?;
-        Ok((attribute.verdict, attribute.duration_ns))
+        bytes.truncate(attribute.data_out_len as usize);
+        Ok(Ran { verdict: attribute.verdict, ns: attribute.duration_ns, bytes })
+    }
+
+    /// Loads a program for packets on their way out of an interface, and puts it on `ifindex` (tcx, Linux 6.6).
+    pub(super) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, Link)> {
+        const PROG_TYPE_SCHED_CLS: u32 = 3;
+        const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
+        let attribute = ProgLoad {
+            kind: PROG_TYPE_SCHED_CLS,
+            insn_count: insns.len() as u32,
+            insns: insns.as_ptr() as u64,
+            licence: LICENCE.as_ptr() as u64,
+            log_level: 0,
+            log_len: 0,
+            log: 0,
+            kernel_version: 0,
+            flags: 0,
+            name: NAME,
+            ifindex: 0,
+            attach_type: 0,
+        };
+        // SAFETY: as in `load`.
+        let program = Self { fd: unsafe { new_fd(PROG_LOAD, &attribute) }? };
+        let prog_fd = program.fd.as_raw_fd() as u32;
+        let attribute = LinkCreate { prog_fd, ifindex, attach_type: ATTACH_TYPE_TCX_EGRESS, flags: 0 };
+        // SAFETY: no address in the attribute.
+        let link = Link { fd: unsafe { new_fd(LINK_CREATE, &attribute) }? };
+        Ok((program, link))
     }
 }
 

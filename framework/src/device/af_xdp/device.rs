@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::error::SetupError;
 use super::interface::{Interface, LinkWatch};
+use super::kfuncs::{Absent, Told};
 use super::port::{Mode, Port};
 use super::rx::AfXdpRx;
 use super::socket::{self, Copying, Wanted};
@@ -34,10 +35,21 @@ pub struct AfXdpConfig {
     pub tx_ring_len: u32,
     /// Rules at the same time; 100 bytes of kernel memory each.
     pub rules_max: usize,
+    /// Whether frames are to bring when they arrived, by the NIC's clock. Stamping is switched on for all frames of the interface
+    /// and restored when the device is dropped. The clock is the PTP clock of the NIC as it is: in TAI where `ptp4l` sets it
+    /// (37 s ahead of UTC since 2017), in UTC where `phc2sys` copies the system's, free running where nobody does. Where
+    /// there are none the device works without and [`describe`](AfXdpDevice::describe) says why. Costs the program 10 ns a frame.
+    pub rx_timestamps: bool,
+    /// Whether frames are to bring the hash that the NIC spreads them over its queues by, where the driver tells it.
+    pub rx_hash: bool,
+    /// Whether the VLAN tags that the NIC takes off are to come with their frames and count for rules, where the driver tells
+    /// them. Without it, or where the driver does not, such frames look untagged. Asking costs the program some ns a frame, on
+    /// NICs that take tags off only.
+    pub rx_vlan: bool,
 }
 
 impl AfXdpConfig {
-    /// The best that driver and kernel can do on `interface`: 2048 frames to receive, 1024 to send, 4096 rules. At 10 Gbit/s
+    /// The best that driver and kernel can do on `interface`: 2048 frames to receive, 1024 to send, 4096 rules, VLAN tags. At 10 Gbit/s
     /// 2048 of the shortest frames are 138 µs: longer than a worker is away.
     pub fn new(interface: &str) -> Self {
         Self {
@@ -47,6 +59,9 @@ impl AfXdpConfig {
             rx_ring_len: 2048,
             tx_ring_len: 1024,
             rules_max: 4096,
+            rx_timestamps: false,
+            rx_hash: false,
+            rx_vlan: true,
         }
     }
 }
@@ -92,7 +107,7 @@ impl AfXdpDevice {
         // A thread may have the capabilities for programs but not for sockets: say so before anything is attached.
         socket::open()?;
         let taken = vec![false; interface.queues.into()];
-        let port = Arc::new(Port::attach(interface, config.mode, config.rules_max)?);
+        let port = Arc::new(Port::attach(interface, config)?);
         Ok(Self { port, config: config.clone(), taken })
     }
 
@@ -119,12 +134,40 @@ impl AfXdpDevice {
             (_, true, false) => "; frames are copied, the driver cannot do without",
             (_, false, _) => "; the kernel does not say whether the driver can receive without a copy",
         });
-        words.push_str(if driver.rx_timestamps {
-            "; arrival times not available: the driver has them, but the program does not read them"
-        } else {
-            "; arrival times not available: the driver tells none"
-        });
+        words.push_str(&self.describe_told());
         words
+    }
+
+    /// What comes with a frame, and why the rest does not.
+    fn describe_told(&self) -> String {
+        let (port, interface) = (&self.port, &self.port.interface.name);
+        let [timestamp, hash, vlan] = &port.found;
+        let timestamp = match (timestamp, &port.unstamped) {
+            (Ok(_), None) => "; arrival times by the NIC's clock".into(),
+            (Ok(_), Some(error)) => {
+                format!("; arrival times where the NIC takes them, which it was not told to: {error}")
+            }
+            (Err(Absent::NotWanted), _) => "; arrival times not asked for (AfXdpConfig::rx_timestamps)".into(),
+            (Err(why), _) => format!("; no arrival times: {why}"),
+        };
+        let hash = match hash {
+            Ok(_) => "; hashes".into(),
+            Err(Absent::NotWanted) => String::new(),
+            Err(why) => format!("; no hashes: {why}"),
+        };
+        let vlan = match vlan {
+            _ if !port.interface.strips_vlan => String::new(),
+            Ok(_) => "; VLAN tags that the NIC takes off come beside the frame".into(),
+            Err(why) => format!(
+                "; VLAN tags that the NIC takes off are lost ({why}): `ethtool -K {interface} rxvlan off` leaves them in the frames"
+            ),
+        };
+        timestamp + &hash + &vlan
+    }
+
+    /// Whether the driver is asked for this.
+    fn tells(&self, told: Told) -> bool {
+        self.port.found[told as usize].is_ok()
     }
 
     fn frame_len_max(&self) -> usize {
@@ -161,7 +204,13 @@ impl Device for AfXdpDevice {
             queues: self.port.interface.queues,
             frame_len_max: self.frame_len_max(),
             tx_segments_max: self.tx_segments_max(),
-            rx: RxOffloads { flow_tag: true, ..RxOffloads::default() },
+            rx: RxOffloads {
+                flow_tag: true,
+                timestamp: self.tells(Told::Timestamp),
+                hash: self.tells(Told::Hash),
+                vlan: self.tells(Told::Vlan),
+                ..RxOffloads::default()
+            },
             tx: TxOffloads::default(),
             steering: Fields::ALL,
             rules_max: self.config.rules_max,
@@ -195,6 +244,8 @@ impl Device for AfXdpDevice {
     ///
     /// Where several rules name a frame, one with ports goes before one without, and one with more fields before one with
     /// fewer, to decide its flow tag. Of a frame whose headers are spread over several buffers only the first counts.
+    ///
+    /// Where the driver tells something about frames, the calling thread must be in the interface's network namespace.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         rule.check()?;
         if !self.check_queue(idx) {

@@ -16,6 +16,9 @@ const IFLA_XDP: u16 = 43;
 const IFLA_XDP_PROGRAM: u16 = 4;
 const LINK_INFO_LEN: usize = 16;
 
+/// linux/ethtool.h: ETH_FLAG_RXVLAN
+const FLAG_RX_VLAN: u32 = 1 << 8;
+
 /// linux/genetlink.h, linux/netdev.h
 const GENERIC_CONTROL: u16 = 16;
 const CONTROL_GET_FAMILY: u8 = 3;
@@ -32,7 +35,8 @@ const FEATURE_BASIC: u32 = 1;
 const FEATURE_REDIRECT: u32 = 2;
 const FEATURE_ZERO_COPY: u32 = 8;
 const FEATURE_RX_SG: u32 = 32;
-const RX_METADATA_TIMESTAMP: u32 = 1;
+/// Bits of what the driver tells, in the order of [`Told`](super::kfuncs::Told).
+const RX_METADATA: [u32; 3] = [1, 2, 4];
 
 /// An interface of the calling thread's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub(super) struct Interface {
     pub(super) queues: u16,
     /// The XDP program that is on it already.
     pub(super) program: Option<u32>,
+    /// Whether VLAN tags are taken off the frames (`ethtool -k`: rx-vlan-offload).
+    pub(super) strips_vlan: bool,
     pub(super) driver: DriverFeatures,
 }
 
@@ -71,8 +77,8 @@ pub(super) struct DriverFeatures {
     pub(super) multi_buffer: bool,
     /// Buffers of a frame in zero-copy mode.
     pub(super) zero_copy_segments_max: u32,
-    /// Can tell a program when a frame arrived.
-    pub(super) rx_timestamps: bool,
+    /// What it tells a program about a frame, by [`Told`](super::kfuncs::Told).
+    pub(super) tells: [bool; 3],
 }
 
 impl Interface {
@@ -100,6 +106,7 @@ impl Interface {
             link: state(&answer),
             queues: queues(name, &answer),
             program: answer.nested(IFLA_XDP).and_then(|xdp| xdp.get_u32(IFLA_XDP_PROGRAM)),
+            strips_vlan: strips_vlan(name),
             driver: driver_features(index).unwrap_or_default(),
         })
     }
@@ -113,6 +120,12 @@ fn queues(name: &str, answer: &Answer<'_>) -> u16 {
         _ => answer.get_u32(IFLA_NUM_RX_QUEUES).unwrap_or(1),
     };
     u16::try_from(count).unwrap_or(u16::MAX).max(1)
+}
+
+/// Where the kernel does not say, the driver leaves them in the frames.
+fn strips_vlan(name: &str) -> bool {
+    let flags = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).and_then(|socket| sys::ethtool_flags(&socket, name));
+    flags.is_ok_and(|flags| flags & FLAG_RX_VLAN != 0)
 }
 
 fn state(answer: &Answer<'_>) -> LinkState {
@@ -159,6 +172,6 @@ fn driver_features(index: u32) -> io::Result<DriverFeatures> {
         zero_copy: has(FEATURE_ZERO_COPY),
         multi_buffer: has(FEATURE_RX_SG),
         zero_copy_segments_max: answer.get_u32(NETDEV_XDP_ZC_SEGMENTS_MAX).unwrap_or(1).max(1),
-        rx_timestamps: answer.get_u32(NETDEV_XDP_RX_METADATA).unwrap_or(0) & RX_METADATA_TIMESTAMP != 0,
+        tells: RX_METADATA.map(|bit| answer.get_u32(NETDEV_XDP_RX_METADATA).unwrap_or(0) & bit != 0),
     })
 }

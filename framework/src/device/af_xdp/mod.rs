@@ -22,8 +22,10 @@
 //! # Ok::<(), wirepath::device::DeviceError>(())
 //! ```
 //!
-//! What it does not do: move frames between queues (the NIC does), insert VLAN tags, compute checksums, or tell when
-//! a frame arrived.
+//! Where the driver tells programs about frames (Linux 6.3 and later), a frame brings when it arrived, its hash
+//! and the VLAN tag that the NIC took off; [`AfXdpDevice::describe`] says what comes, and why the rest does not.
+//!
+//! What it does not do: move frames between queues (the NIC does), insert VLAN tags, or compute checksums.
 
 mod device;
 mod error;
@@ -32,13 +34,17 @@ mod interface;
 mod netlink;
 mod port;
 mod program;
+mod stamping;
 mod steering;
 mod support;
 
 mod assembler;
 #[allow(unsafe_code)]
 mod bpf;
+mod btf;
 mod in_flight;
+mod kfuncs;
+mod metadata;
 #[allow(unsafe_code)]
 mod ring;
 mod rx;
@@ -49,6 +55,8 @@ mod tx;
 #[allow(unsafe_code)]
 mod umem;
 
+#[cfg(test)]
+mod metadata_tests;
 #[cfg(test)]
 mod program_tests;
 

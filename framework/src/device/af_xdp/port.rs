@@ -2,19 +2,23 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use zerocopy::IntoBytes;
 
-use super::bpf::{Link, LoadError, Map, MapKind, Program};
+use super::bpf::{Abilities, Link, LoadError, Map, MapKind, Program};
+use super::device::AfXdpConfig;
 use super::error::SetupError;
 use super::holder;
 use super::interface::Interface;
+use super::kfuncs::{self, Absent, Found, Kfuncs, Told};
 use super::program::{Source, Verdict, generate};
 use super::socket::kernel_version;
+use super::stamping::AllStamped;
 use super::steering::{Key, Shape, shapes, tag_word};
-use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 
 /// Where in the kernel the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,14 +45,24 @@ pub(super) struct Port {
     pub(super) mode: Mode,
     /// Why it does not run in the driver, where it was to.
     pub(super) fallback: Option<String>,
-    /// Whether the program sees frames in several buffers.
-    frags: bool,
+    /// What the driver is asked about frames, and why it is not asked the rest.
+    pub(super) found: Found,
+    /// Why the NIC does not stamp all frames, where it was to.
+    pub(super) unstamped: Option<io::Error>,
+    _stamped: Option<AllStamped>,
+    namespace: Option<(u64, u64)>,
+    abilities: Abilities,
     rules_max: usize,
+    maps: Maps,
+    installed: Mutex<Installed>,
+    /// Whether frames may have something told before them. Once they may, they may forever: some could still be in a ring.
+    tells: AtomicBool,
+}
+
+/// What programs share with us and with the ones after them.
+struct Maps {
     sockets: Map,
     rules: Map,
-    installed: Mutex<Installed>,
-    /// Whether frames may have a tag before them. Once they may, they may forever: some could still be in a ring.
-    tags: AtomicBool,
 }
 
 /// What the program does now.
@@ -69,7 +83,7 @@ struct Entry {
 
 impl Port {
     /// Puts a program without rules on `interface`: the kernel gets every frame.
-    pub(super) fn attach(interface: Interface, mode: Mode, rules_max: usize) -> Result<Self, SetupError> {
+    pub(super) fn attach(interface: Interface, config: &AfXdpConfig) -> Result<Self, SetupError> {
         if kernel_version().is_some_and(|version| version < LINKS_SINCE) {
             return Err(SetupError::KernelTooOld { missing: "XDP links", since: "5.9" });
         }
@@ -77,17 +91,32 @@ impl Port {
             Map::create(kind, key_len, value_len, entries)
                 .map_err(|error| SetupError::system("making a BPF map", error))
         };
-        let rules = map(MapKind::Hash, size_of::<Key>(), size_of::<u32>(), rules_max.max(1) as u32)?;
-        let sockets = map(MapKind::Sockets, 4, 4, interface.queues.into())?;
-        let attached = attach(&interface, mode, &rules, &sockets)?;
+        let maps = Maps {
+            rules: map(MapKind::Hash, size_of::<Key>(), size_of::<u32>(), config.rules_max.max(1) as u32)?,
+            sockets: map(MapKind::Sockets, 4, 4, interface.queues.into())?,
+        };
+        let wanted = [config.rx_timestamps, config.rx_hash, config.rx_vlan && interface.strips_vlan];
+        let attached = attach(&interface, config.mode, &maps, wanted)?;
+        let stamped = match attached.found[Told::Timestamp as usize] {
+            Ok(_) => Some(AllStamped::start(&interface)),
+            Err(_) => None,
+        };
+        let (stamped, unstamped) = match stamped.transpose() {
+            Ok(stamped) => (stamped, None),
+            Err(error) => (None, Some(error)),
+        };
         Ok(Self {
             interface,
             mode: attached.mode,
             fallback: attached.fallback,
-            frags: attached.frags,
-            rules_max,
-            sockets,
-            rules,
+            tells: AtomicBool::new(kfuncs::asked(&attached.found) != [None; 3]),
+            found: attached.found,
+            unstamped,
+            _stamped: stamped,
+            namespace: namespace(),
+            abilities: attached.abilities,
+            rules_max: config.rules_max,
+            maps,
             installed: Mutex::new(Installed {
                 entries: Vec::new(),
                 next_id: 0,
@@ -96,25 +125,24 @@ impl Port {
                 program: attached.program,
                 link: attached.link,
             }),
-            tags: AtomicBool::new(false),
         })
     }
 
-    /// Whether frames may have a tag before them.
+    /// Whether frames may have something told before them.
     #[inline]
-    pub(super) fn tags(&self) -> bool {
-        self.tags.load(Ordering::Relaxed)
+    pub(super) fn tells(&self) -> bool {
+        self.tells.load(Ordering::Relaxed)
     }
 
     /// Lets frames of `queue` come to `socket`.
     pub(super) fn connect(&self, queue: u16, socket: &OwnedFd) -> io::Result<()> {
-        self.sockets.update(u32::from(queue).as_bytes(), socket.as_raw_fd().as_bytes())
+        self.maps.sockets.update(u32::from(queue).as_bytes(), socket.as_raw_fd().as_bytes())
     }
 
     /// From now on the kernel gets the frames of `queue`.
     pub(super) fn disconnect(&self, queue: u16) {
         // Where it is not in the map it is not connected.
-        let _ = self.sockets.remove(u32::from(queue).as_bytes());
+        let _ = self.maps.sockets.remove(u32::from(queue).as_bytes());
     }
 
     /// Puts a rule in place.
@@ -125,7 +153,7 @@ impl Port {
         }
         let key = Key::new(rule, queue);
         if !installed.has(&key) {
-            self.rules.update(key.as_bytes(), tag_word(rule).as_bytes()).map_err(|error| refused(&error))?;
+            self.maps.rules.update(key.as_bytes(), tag_word(rule).as_bytes()).map_err(|error| refused(&error))?;
         }
         let id = RuleId(installed.next_id);
         installed.next_id += 1;
@@ -155,8 +183,8 @@ impl Port {
         let heir = installed.entries.iter().find(|entry| Key::new(&entry.rule, entry.queue) == *key);
         // Neither fails for a key that is in the map.
         let _ = match heir {
-            Some(entry) => self.rules.update(key.as_bytes(), tag_word(&entry.rule).as_bytes()),
-            None => self.rules.remove(key.as_bytes()),
+            Some(entry) => self.maps.rules.update(key.as_bytes(), tag_word(&entry.rule).as_bytes()),
+            None => self.maps.rules.remove(key.as_bytes()),
         };
     }
 
@@ -167,19 +195,29 @@ impl Port {
         if shapes == installed.shapes && tags == installed.tags {
             return Ok(());
         }
-        let program =
-            load(&shapes, &self.rules, &self.sockets, tags, self.frags).map_err(|refusal| refused(&refusal.error))?;
         if tags {
-            self.tags.store(true, Ordering::Relaxed);
+            self.tells.store(true, Ordering::Relaxed);
         }
-        match installed.link.replace(&installed.program, &program) {
-            Ok(()) => {}
+        match self.exchange(installed, &shapes, tags) {
+            Ok(program) => installed.program = program,
             // The interface is gone and took the program along; the queues say so.
-            Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {}
+            Err(_) if installed.link.is_gone() => {}
             Err(error) => return Err(refused(&error)),
         }
-        (installed.program, installed.shapes, installed.tags) = (program, shapes, tags);
+        (installed.shapes, installed.tags) = (shapes, tags);
         Ok(())
+    }
+
+    /// Puts a program for these shapes in the place of the one that is there.
+    fn exchange(&self, installed: &Installed, shapes: &[Shape], tags: bool) -> io::Result<Program> {
+        // The number of an interface names another one in another namespace, whose driver must not be asked.
+        if self.abilities.bound_to.is_some() && namespace() != self.namespace {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        let kfuncs = kfuncs::asked(&self.found);
+        let program = load(shapes, &self.maps, tags, kfuncs, self.abilities).map_err(|refusal| refusal.error)?;
+        installed.link.replace(&installed.program, &program)?;
+        Ok(program)
     }
 
     fn installed(&self) -> MutexGuard<'_, Installed> {
@@ -198,16 +236,23 @@ fn refused(error: &io::Error) -> SteerError {
     SteerError::Refused { errno: error.raw_os_error().unwrap_or(0) }
 }
 
-fn load(shapes: &[Shape], rules: &Map, sockets: &Map, tags: bool, frags: bool) -> Result<Program, LoadError> {
+/// The network namespace of the calling thread: device and number of the file that stands for it.
+fn namespace() -> Option<(u64, u64)> {
+    let file = std::fs::metadata("/proc/thread-self/ns/net").ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+fn load(shapes: &[Shape], maps: &Maps, tags: bool, kfuncs: Kfuncs, abilities: Abilities) -> Result<Program, LoadError> {
     let source = Source {
         shapes,
-        rules_fd: rules.raw_fd(),
-        sockets_fd: sockets.raw_fd(),
+        rules_fd: maps.rules.raw_fd(),
+        sockets_fd: maps.sockets.raw_fd(),
         tags,
-        frags,
+        kfuncs,
+        frags: abilities.frags,
         unclaimed: Verdict::Pass,
     };
-    Program::load(&generate(&source), frags)
+    Program::load(&generate(&source), abilities)
 }
 
 struct Attached {
@@ -215,42 +260,83 @@ struct Attached {
     link: Link,
     mode: Mode,
     fallback: Option<String>,
-    frags: bool,
+    found: Found,
+    abilities: Abilities,
 }
 
-/// Native first where `mode` lets it, a program for one buffer before one for several, as not all drivers have those.
-fn attach(interface: &Interface, mode: Mode, rules: &Map, sockets: &Map) -> Result<Attached, SetupError> {
+/// Native first where `mode` lets it, else behind the driver.
+fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> Result<Attached, SetupError> {
     let mut native_error = None;
     if mode != Mode::Generic {
-        for frags in [false, true] {
-            let Some(program) = loaded(rules, sockets, frags)? else { continue };
-            match Link::create(&program, interface.index, FLAG_NATIVE) {
-                Ok(link) => return Ok(Attached { program, link, mode: Mode::Native, fallback: None, frags }),
-                Err(error) if is_final(&error) => return Err(not_attached(interface, error)),
-                Err(error) => native_error = Some(error),
-            }
+        match attach_native(interface, maps, wanted)? {
+            Ok(attached) => return Ok(attached),
+            Err(error) => native_error = Some(error),
         }
     }
-    if let (Mode::Native, Some(error)) = (mode, native_error.as_ref().map(copy_of)) {
-        return Err(SetupError::NoNativeXdp { interface: interface.name.clone(), error });
+    if let (Mode::Native, Some(error)) = (mode, &native_error) {
+        return Err(SetupError::NoNativeXdp { interface: interface.name.clone(), error: copy_of(error) });
     }
-    let Some(program) = loaded(rules, sockets, false)? else {
+    let Some(program) = loaded(maps, Abilities::default())? else {
         return Err(SetupError::KernelTooOld { missing: "XDP programs", since: "5.9" });
     };
     match Link::create(&program, interface.index, FLAG_GENERIC) {
-        Ok(link) => {
-            let fallback = native_error.map(|error| error.to_string());
-            Ok(Attached { program, link, mode: Mode::Generic, fallback, frags: false })
-        }
+        Ok(link) => Ok(Attached {
+            program,
+            link,
+            mode: Mode::Generic,
+            fallback: native_error.map(|error| error.to_string()),
+            found: kfuncs::find(interface, Mode::Generic, wanted),
+            abilities: Abilities::default(),
+        }),
         Err(error) => Err(not_attached(interface, error)),
     }
 }
 
+/// A program that asks the driver before one that does not, and one for one buffer before one for several, as not all drivers
+/// have those. The inner error is the driver's, who can do none of it.
+fn attach_native(
+    interface: &Interface,
+    maps: &Maps,
+    wanted: [bool; 3],
+) -> Result<Result<Attached, io::Error>, SetupError> {
+    let mut found = kfuncs::find(interface, Mode::Native, wanted);
+    let mut native_error = None;
+    loop {
+        let asks = kfuncs::asked(&found) != [None; 3];
+        for frags in [false, true] {
+            let abilities = Abilities { frags, bound_to: asks.then_some(interface.index) };
+            if asks && let Err(LoadError { error, log }) = load(&[ANY], maps, true, kfuncs::asked(&found), abilities) {
+                native_error = Some(io::Error::other(format!("{error}; {log}")));
+                continue;
+            }
+            let Some(program) = loaded(maps, abilities)? else { continue };
+            match Link::create(&program, interface.index, FLAG_NATIVE) {
+                Ok(link) => {
+                    let (mode, fallback) = (Mode::Native, None);
+                    return Ok(Ok(Attached { program, link, mode, fallback, found, abilities }));
+                }
+                Err(error) if is_final(&error) => return Err(not_attached(interface, error)),
+                Err(error) => native_error = Some(error),
+            }
+        }
+        let error = native_error.take().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        if !asks {
+            return Ok(Err(error));
+        }
+        for refused in found.iter_mut().filter(|ask| ask.is_ok()) {
+            *refused = Err(Absent::Refused(error.to_string()));
+        }
+    }
+}
+
+/// The shape of a rule that names every frame: with it the program asks all that it can.
+const ANY: Shape = Shape(Fields::NONE);
+
 /// A program without rules; `None` where the kernel does not know frames in several buffers.
-fn loaded(rules: &Map, sockets: &Map, frags: bool) -> Result<Option<Program>, SetupError> {
-    match load(&[], rules, sockets, false, frags) {
+fn loaded(maps: &Maps, abilities: Abilities) -> Result<Option<Program>, SetupError> {
+    match load(&[], maps, false, [None; 3], abilities) {
         Ok(program) => Ok(Some(program)),
-        Err(_) if frags => Ok(None),
+        Err(_) if abilities.frags => Ok(None),
         Err(LoadError { error, .. }) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {
             Err(SetupError::NoPermission { doing: "loading an XDP program" })
         }

@@ -11,6 +11,8 @@
 //! verifier sees few states, however many rules there are.
 
 use super::assembler::{Alu, Assembler, Cmp, Helper, Insn, Label, Reg, Size};
+use super::kfuncs::{Ask, Kfuncs, Told};
+use super::metadata::{self, TAG_LEN as TAG_ROOM, TOLD_LEN};
 use super::steering::{Depth, Key, Shape, UNTAGGED};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
@@ -26,10 +28,19 @@ pub(super) struct Source<'a> {
     pub(super) sockets_fd: i32,
     /// Whether some rule has a flow tag, which then travels before the frame.
     pub(super) tags: bool,
+    /// What the driver is asked about a frame.
+    pub(super) kfuncs: Kfuncs,
     /// Whether a frame may lie in several buffers.
     pub(super) frags: bool,
     /// What happens to a frame that a rule names while no socket is open.
     pub(super) unclaimed: Verdict,
+}
+
+impl Source<'_> {
+    /// Whether there may be something to write before a frame.
+    fn tells_something(&self) -> bool {
+        self.tags || self.kfuncs != [None; 3]
+    }
 }
 
 /// What a program says of a frame: the numbers of linux/bpf.h.
@@ -42,22 +53,23 @@ pub(super) enum Verdict {
     Pass = 2,
 }
 
-/// Before a frame of which the program tells something lie these eight bytes: this number and the flow tag's word.
-/// A number that headers do not begin with: bytes left in a headroom are not taken for it.
-pub(super) const META_MAGIC: u32 = 0x57e1_9a7f;
-/// Bytes before the frame.
-pub(super) const META_LEN: usize = 8;
-
 /// Offsets in `struct xdp_md`.
 const CTX_DATA: i16 = 0;
 const CTX_DATA_END: i16 = 4;
 const CTX_DATA_META: i16 = 8;
 const CTX_RX_QUEUE: i16 = 16;
 
-/// The stack, downward from R10: the key, the outer VLAN, and how far the payload of the Ethernet frame is from its start.
+/// The stack, downward from R10: the key, the outer VLAN, how far the payload of the Ethernet frame is from its start, and
+/// what the driver said: the word of [`metadata`], arrival, hash and its kind, EtherType and TCI of the VLAN tag.
 const STACK_KEY: i16 = -32;
 const STACK_VLAN: i16 = -40;
 const STACK_L3_OFFSET: i16 = -48;
+const STACK_WORD: i16 = -56;
+const STACK_ARRIVAL: i16 = -64;
+const STACK_HASH: i16 = -72;
+const STACK_HASH_KIND: i16 = -68;
+const STACK_TPID: i16 = -80;
+const STACK_TCI: i16 = -76;
 
 const ETHERNET_LEN: i32 = 14;
 const TAG_LEN: i32 = 4;
@@ -70,6 +82,8 @@ const FRAME: Reg = Reg::R7;
 const END: Reg = Reg::R8;
 /// The UDP or TCP header, from then on.
 const L4: Reg = Reg::R8;
+/// What is known of the frame, once a rule names it.
+const WORD: Reg = Reg::R7;
 const L3: Reg = Reg::R9;
 
 /// Generates the program: about 60 instructions and 20 for each shape.
@@ -115,14 +129,17 @@ impl Program<'_> {
     fn ethernet(&mut self) {
         let malformed = self.entry(Depth::Any);
         let (typed, tagged, tagged_twice) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.mov(CTX, Reg::R1);
+        self.asm.store(Size::B2, Reg::R10, STACK_VLAN, i32::from(UNTAGGED));
+        if self.vlan_decides() {
+            self.ask_vlan();
+        }
         let asm = &mut self.asm;
-        asm.mov(CTX, Reg::R1);
         asm.load(Size::B4, FRAME, CTX, CTX_DATA);
         asm.load(Size::B4, END, CTX, CTX_DATA_END);
         asm.mov(L3, FRAME);
         asm.alu(Alu::Add, L3, ETHERNET_LEN);
         asm.jump_if(L3, Cmp::Above, END, malformed);
-        asm.store(Size::B2, Reg::R10, STACK_VLAN, i32::from(UNTAGGED));
         asm.store(Size::B8, Reg::R10, STACK_L3_OFFSET, ETHERNET_LEN);
         jump_if_tag(asm, tagged);
         asm.jump(typed);
@@ -130,10 +147,15 @@ impl Program<'_> {
         asm.place(tagged);
         asm.alu(Alu::Add, L3, TAG_LEN);
         asm.jump_if(L3, Cmp::Above, END, malformed);
+        // A tag that the NIC took off stood before this one.
+        let inner = asm.label();
+        asm.load(Size::B2, Reg::R3, Reg::R10, STACK_VLAN);
+        asm.jump_if(Reg::R3, Cmp::NotEqual, i32::from(UNTAGGED), inner);
         asm.load(Size::B2, Reg::R3, L3, -4);
         asm.swap_big_endian16(Reg::R3);
         asm.alu(Alu::And, Reg::R3, 0x0fff);
         asm.store(Size::B2, Reg::R10, STACK_VLAN, Reg::R3);
+        asm.place(inner);
         asm.store(Size::B8, Reg::R10, STACK_L3_OFFSET, ETHERNET_LEN + TAG_LEN);
         jump_if_tag(asm, tagged_twice);
         asm.jump(typed);
@@ -279,11 +301,11 @@ impl Program<'_> {
         self.asm.exit();
     }
 
-    /// To the socket of the queue on which the frame came, with the tag before it. R0 points to the map's value.
+    /// To the socket of the queue on which the frame came, with what is known of it before it. R0 points to the map's value.
     fn hit(&mut self) {
         self.asm.place(self.labels.hit);
-        if self.source.tags {
-            self.tag();
+        if self.source.tells_something() {
+            self.tell();
         }
         let asm = &mut self.asm;
         asm.load_map(Reg::R1, self.source.sockets_fd);
@@ -293,23 +315,137 @@ impl Program<'_> {
         asm.exit();
     }
 
-    /// Writes the tag's word before the frame. A driver without room for it delivers the frame without a tag.
-    fn tag(&mut self) {
+    /// Whether the VLAN tag that the NIC took off is needed to find the rule, or only for the frames that one names.
+    fn vlan_decides(&self) -> bool {
+        self.ask(Told::Vlan).is_some() && self.any_shape(|shape| shape.has(Fields::VLAN))
+    }
+
+    fn ask(&self, told: Told) -> Option<Ask> {
+        self.source.kfuncs[told as usize]
+    }
+
+    /// Asks the driver, then writes what is known of the frame before it, as [`metadata`] says. The word is in `WORD`.
+    fn tell(&mut self) {
+        self.asm.load(Size::B4, WORD, Reg::R0, 0);
+        if self.ask(Told::Vlan).is_some() {
+            if !self.vlan_decides() {
+                self.ask_vlan();
+            }
+            self.asm.load(Size::B4, Reg::R1, Reg::R10, STACK_WORD);
+            self.asm.alu(Alu::Or, WORD, Reg::R1);
+        }
+        self.ask_timestamp();
+        self.ask_hash();
+        self.write();
+    }
+
+    /// Where the driver has a tag that the NIC took off: notes that it is there, and that it is the frame's outermost one.
+    fn ask_vlan(&mut self) {
+        let Some(ask) = self.ask(Told::Vlan) else { return };
+        let none = self.asm.label();
+        self.asm.store(Size::B8, Reg::R10, STACK_WORD, 0);
+        self.call(ask, (STACK_TPID, Size::B2), Some((STACK_TCI, Size::B2)));
         let asm = &mut self.asm;
-        let done = asm.label();
-        asm.load(Size::B4, Reg::R7, Reg::R0, 0);
+        asm.jump_if(Reg::R0, Cmp::NotEqual, 0, none);
+        asm.store(Size::B4, Reg::R10, STACK_WORD, metadata::HAS_VLAN as i32);
+        asm.load(Size::B2, Reg::R1, Reg::R10, STACK_TCI);
+        asm.alu(Alu::And, Reg::R1, 0x0fff);
+        asm.store(Size::B2, Reg::R10, STACK_VLAN, Reg::R1);
+        asm.place(none);
+    }
+
+    /// The epoch itself is what drivers say of a frame that was not stamped (veth, and those whose stamping is off).
+    fn ask_timestamp(&mut self) {
+        let Some(ask) = self.ask(Told::Timestamp) else { return };
+        let none = self.asm.label();
+        self.call(ask, (STACK_ARRIVAL, Size::B8), None);
+        let asm = &mut self.asm;
+        asm.jump_if(Reg::R0, Cmp::NotEqual, 0, none);
+        asm.load(Size::B8, Reg::R1, Reg::R10, STACK_ARRIVAL);
+        asm.jump_if(Reg::R1, Cmp::Equal, 0, none);
+        asm.alu(Alu::Or, WORD, metadata::HAS_TIMESTAMP as i32);
+        asm.place(none);
+    }
+
+    /// A hash of no kind is none (enum xdp_rss_hash_type in net/xdp.h).
+    fn ask_hash(&mut self) {
+        let Some(ask) = self.ask(Told::Hash) else { return };
+        let none = self.asm.label();
+        self.call(ask, (STACK_HASH, Size::B4), Some((STACK_HASH_KIND, Size::B4)));
+        let asm = &mut self.asm;
+        asm.jump_if(Reg::R0, Cmp::NotEqual, 0, none);
+        asm.load(Size::B4, Reg::R1, Reg::R10, STACK_HASH_KIND);
+        asm.jump_if(Reg::R1, Cmp::Equal, 0, none);
+        asm.alu(Alu::Or, WORD, metadata::HAS_HASH as i32);
+        asm.place(none);
+    }
+
+    /// A call of the form `int ask(ctx, *first, *second)`, with pointers to the stack. The verifier wants to see the eight bytes
+    /// written before. R0 has the answer; R1 to R5 are lost.
+    fn call(&mut self, ask: Ask, first: (i16, Size), second: Option<(i16, Size)>) {
+        let asm = &mut self.asm;
+        asm.store(Size::B8, Reg::R10, first.0, 0);
         asm.mov(Reg::R1, CTX);
-        asm.mov(Reg::R2, -(META_LEN as i32));
+        for (reg, (at, _)) in [Reg::R2, Reg::R3].into_iter().zip([Some(first), second].into_iter().flatten()) {
+            asm.mov(reg, Reg::R10);
+            asm.alu(Alu::Add, reg, i32::from(at));
+        }
+        match ask {
+            Ask::Kernel(function) => asm.call_kernel(function),
+            #[cfg(test)]
+            Ask::AsIf { result, values } => {
+                for (value, (at, size)) in values.into_iter().zip([Some(first), second].into_iter().flatten()) {
+                    asm.store(size, Reg::R10, at, value);
+                }
+                asm.mov(Reg::R0, result);
+            }
+        }
+    }
+
+    /// Makes room before the frame and writes, also where nothing is known: the buffer may still have what was written for a
+    /// frame that found the ring full. A driver without room delivers the frame without.
+    fn write(&mut self) {
+        let done = self.asm.label();
+        let told = self.source.kfuncs != [None; 3];
+        let len = if told { TOLD_LEN } else { TAG_ROOM } as i32;
+        let asm = &mut self.asm;
+        asm.mov(Reg::R1, CTX);
+        asm.mov(Reg::R2, -len);
         asm.call(Helper::XdpAdjustMeta);
         asm.jump_if(Reg::R0, Cmp::NotEqual, 0, done);
         asm.load(Size::B4, Reg::R1, CTX, CTX_DATA_META);
         asm.load(Size::B4, Reg::R2, CTX, CTX_DATA);
         asm.mov(Reg::R3, Reg::R1);
-        asm.alu(Alu::Add, Reg::R3, META_LEN as i32);
+        asm.alu(Alu::Add, Reg::R3, len);
         asm.jump_if(Reg::R3, Cmp::Above, Reg::R2, done);
-        asm.store(Size::B4, Reg::R1, 0, META_MAGIC as i32);
-        asm.store(Size::B4, Reg::R1, 4, Reg::R7);
+        if told {
+            self.write_told();
+        }
+        let asm = &mut self.asm;
+        let near = len as usize - TAG_ROOM;
+        asm.store(Size::B4, Reg::R1, (near + metadata::AT_MAGIC) as i16, metadata::MAGIC as i32);
+        asm.store(Size::B4, Reg::R1, (near + metadata::AT_WORD) as i16, WORD);
         asm.place(done);
+    }
+
+    /// What the driver said, and zeros where it was not asked. R1 is where to.
+    fn write_told(&mut self) {
+        let from = |told, at| self.ask(told).map(|_| at);
+        for (size, to, from) in [
+            (Size::B8, metadata::AT_TIMESTAMP, from(Told::Timestamp, STACK_ARRIVAL)),
+            (Size::B4, metadata::AT_HASH, from(Told::Hash, STACK_HASH)),
+            (Size::B2, metadata::AT_VLAN, from(Told::Vlan, STACK_TCI)),
+            (Size::B2, metadata::AT_VLAN + 2, None),
+        ] {
+            let asm = &mut self.asm;
+            match from {
+                Some(from) => {
+                    asm.load(size, Reg::R2, Reg::R10, from);
+                    asm.store(size, Reg::R1, to as i16, Reg::R2);
+                }
+                None => asm.store(size, Reg::R1, to as i16, 0),
+            }
+        }
     }
 }
 

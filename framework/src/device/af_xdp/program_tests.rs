@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use zerocopy::IntoBytes;
 
-use super::bpf::{Map, MapKind, Program};
+use super::bpf::{Abilities, Map, MapKind, Program};
 use super::program::{Source, Verdict, generate};
 use super::steering::{Key, shapes, tag_word};
 use crate::device::steering::Rule;
@@ -30,10 +30,11 @@ fn load(rules: &[Rule], frags: bool) -> std::io::Result<Loaded> {
         rules_fd: table.raw_fd(),
         sockets_fd: sockets.raw_fd(),
         tags: rules.iter().any(|rule| rule.flow_tag.is_some()),
+        kfuncs: [None; 3],
         frags,
         unclaimed: Verdict::Drop,
     });
-    let program = Program::load(&insns, frags).map_err(|refused| {
+    let program = Program::load(&insns, Abilities { frags, bound_to: None }).map_err(|refused| {
         assert!(refused.log.is_empty(), "the verifier refuses {rules:?}: {}", refused.log);
         refused.error
     })?;
@@ -42,7 +43,7 @@ fn load(rules: &[Rule], frags: bool) -> std::io::Result<Loaded> {
 
 impl Loaded {
     fn names(&self, frame: &[u8]) -> bool {
-        let (verdict, _) = self.program.test_run(frame, 1).unwrap();
+        let verdict = self.program.test_run(frame, 1).unwrap().verdict;
         assert!(verdict == Verdict::Drop as u32 || verdict == Verdict::Pass as u32, "verdict {verdict}");
         verdict == Verdict::Drop as u32
     }
@@ -306,7 +307,7 @@ fn hundreds_of_rules_cost_what_one_costs() {
     }
     let stranger = frame_of(&Rule::udp(Ipv4Addr::new(1, 1, 1, 1), 53));
     assert!(!loaded.names(&stranger));
-    let ns = |frame: &[u8]| loaded.program.test_run(frame, 100_000).unwrap().1;
+    let ns = |frame: &[u8]| loaded.program.test_run(frame, 100_000).unwrap().ns;
     println!(
         "{} ns for a frame of the first shape, {} ns for one that no rule names",
         ns(&frame_of(&rules[1])),

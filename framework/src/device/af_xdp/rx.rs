@@ -7,16 +7,15 @@ use arrayvec::ArrayVec;
 
 use super::device::Ways;
 use super::interface::{LinkState, LinkWatch};
+use super::metadata;
 use super::port::Port;
-use super::program::{META_LEN, META_MAGIC};
 use super::ring::{ConsumerRing, Desc, MORE, ProducerRing};
 use super::socket::Statistics;
-use super::steering::TAG_PRESENT;
 use super::sys;
 use super::umem::{Fault, Lent, Umem};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{RxQueue, RxState};
-use crate::mem::{Burst, Mbuf, Pool, RxInfo};
+use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Duration, Instant};
 
 crate::drop_reasons! {
@@ -185,13 +184,13 @@ impl AfXdpRx {
 
     /// One descriptor: a frame, or part of one. The frame where it is complete.
     #[inline]
-    fn take(&mut self, desc: &Desc, tags: bool) -> Option<Mbuf> {
+    fn take(&mut self, desc: &Desc, told: bool) -> Option<Mbuf> {
         let taken = self.lent.take_back(desc);
         if desc.options & MORE != 0 || !self.parts.is_empty() || self.skipping {
-            return self.take_part(taken, desc.options & MORE != 0, tags);
+            return self.take_part(taken, desc.options & MORE != 0, told);
         }
         match taken {
-            Ok(mbuf) => Some(if tags { with_tag(mbuf) } else { mbuf }),
+            Ok(mbuf) => Some(if told { metadata::read(mbuf) } else { mbuf }),
             Err(fault) => {
                 self.drops.count(reason(fault));
                 None
@@ -201,11 +200,11 @@ impl AfXdpRx {
 
     /// A frame of several buffers: kept until its last one comes, then chained from the back.
     #[cold]
-    fn take_part(&mut self, taken: Result<Mbuf, Fault>, more: bool, tags: bool) -> Option<Mbuf> {
+    fn take_part(&mut self, taken: Result<Mbuf, Fault>, more: bool, told: bool) -> Option<Mbuf> {
         match taken {
             Ok(mbuf) if self.skipping => mbuf.free(),
             Ok(mbuf) => {
-                let mbuf = if tags && self.parts.is_empty() { with_tag(mbuf) } else { mbuf };
+                let mbuf = if told && self.parts.is_empty() { metadata::read(mbuf) } else { mbuf };
                 if let Err(full) = self.parts.try_push(mbuf) {
                     full.element().free();
                     self.drop_parts(AfXdpRxDrop::TooManySegments);
@@ -241,39 +240,18 @@ fn reason(fault: Fault) -> AfXdpRxDrop {
     }
 }
 
-/// Reads what the program wrote before the frame, and wipes it, so that the buffer's next frame does not inherit it.
-#[inline]
-fn with_tag(mut mbuf: Mbuf) -> Mbuf {
-    let Some(meta) = mbuf.prepend(META_LEN) else { return mbuf };
-    let (magic, word) = meta.split_at_mut(META_LEN / 2);
-    let flow_tag = match (word_of(magic), word_of(word)) {
-        (META_MAGIC, word) if word & TAG_PRESENT != 0 => Some(word & !TAG_PRESENT),
-        _ => None,
-    };
-    magic.fill(0);
-    mbuf.advance(META_LEN);
-    if flow_tag.is_some() {
-        mbuf.set_rx_info(&RxInfo { flow_tag, ..RxInfo::default() });
-    }
-    mbuf
-}
-
-fn word_of(bytes: &[u8]) -> u32 {
-    bytes.first_chunk().map_or(0, |&word| u32::from_ne_bytes(word))
-}
-
 impl RxQueue for AfXdpRx {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
         if now >= self.next_look || !self.connected {
             self.look(pool, now);
         }
-        let (limit, tags) = (limit.min(burst.remaining_capacity()), self.port.tags());
+        let (limit, told) = (limit.min(burst.remaining_capacity()), self.port.tells());
         let (mut received, mut bytes, mut descs) = (0, 0, 0);
         while received < limit {
             let Some(desc) = self.rx.take() else { break };
             descs += 1;
-            if let Some(mbuf) = self.take(&desc, tags) {
+            if let Some(mbuf) = self.take(&desc, told) {
                 bytes += mbuf.len() as u64;
                 received += 1;
                 burst.push(mbuf);

@@ -269,6 +269,7 @@ mod tests {
             link: LinkState::Up,
             queues: 1,
             program: None,
+            strips_vlan: false,
             driver,
         };
         let wanted =

@@ -7,6 +7,7 @@
 
 use zerocopy::{Immutable, IntoBytes};
 
+use super::metadata::HAS_FLOW_TAG;
 use crate::device::steering::{Fields, Rule};
 
 /// The fields that a rule names.
@@ -117,12 +118,9 @@ impl Key {
     }
 }
 
-/// Says that a flow tag is there, above its 24 bits.
-pub(super) const TAG_PRESENT: u32 = 1 << 31;
-
-/// What the map holds for a key: the flow tag with [`TAG_PRESENT`], or 0.
+/// What the map holds for a key: the word of [`metadata`](super::metadata) with the flow tag in it, or 0.
 pub(super) fn tag_word(rule: &Rule) -> u32 {
-    rule.flow_tag.map_or(0, |tag| tag | TAG_PRESENT)
+    rule.flow_tag.map_or(0, |tag| tag | HAS_FLOW_TAG)
 }
 
 #[cfg(test)]
@@ -159,6 +157,6 @@ mod tests {
 
     #[test]
     fn absent_tag_is_not_tag_zero() {
-        assert_eq!((tag_word(&Rule::ALL), tag_word(&Rule::ALL.tagged(0))), (0, TAG_PRESENT));
+        assert_eq!((tag_word(&Rule::ALL), tag_word(&Rule::ALL.tagged(0))), (0, HAS_FLOW_TAG));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::holder;
 use super::interface::Interface;
+use super::kfuncs::Told;
 use crate::device::DeviceError;
 
 /// What the kernel says of an interface and its driver.
@@ -55,7 +56,7 @@ impl Support {
             zero_copy: driver.zero_copy,
             zero_copy_segments_max: driver.zero_copy_segments_max,
             multi_buffer: driver.multi_buffer,
-            rx_timestamps: driver.rx_timestamps,
+            rx_timestamps: driver.tells[Told::Timestamp as usize],
         });
         Ok(Self { index, queues, driver, program })
     }

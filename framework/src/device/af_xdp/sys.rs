@@ -144,28 +144,92 @@ pub(super) struct Channels {
     pub(super) combined: u32,
 }
 
+/// `struct ethtool_value`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes)]
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    value: u32,
+}
+
+/// `struct hwtstamp_config`: which frames the NIC stamps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes)]
+#[repr(C)]
+pub(super) struct Stamping {
+    flags: u32,
+    tx_kind: u32,
+    pub(super) rx_filter: u32,
+}
+
 /// `struct ifreq` with an address in it.
 #[repr(C)]
 struct InterfaceRequest {
     name: [u8; libc::IFNAMSIZ],
-    data: *mut Channels,
+    data: *mut libc::c_void,
     rest: [u64; 2],
 }
 
+const SIOCGIFNAME: libc::Ioctl = 0x8910;
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
 
 /// How many queues an interface has in use, as `ethtool -l` says. `socket` is any socket of the network namespace.
 pub(super) fn channels(socket: &OwnedFd, interface: &str) -> io::Result<Channels> {
     let mut channels = Channels::new_zeroed();
     channels.command = ETHTOOL_GCHANNELS;
-    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], data: &raw mut channels, rest: [0; 2] };
+    ask_interface(socket, interface, SIOCETHTOOL, &mut channels)?;
+    Ok(channels)
+}
+
+/// The five oldest offloads of an interface, as `ethtool -k` says.
+pub(super) fn ethtool_flags(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
+    let mut flags = EthtoolValue { command: ETHTOOL_GFLAGS, value: 0 };
+    ask_interface(socket, interface, SIOCETHTOOL, &mut flags)?;
+    Ok(flags.value)
+}
+
+/// Which frames the NIC stamps now.
+pub(super) fn stamping(socket: &OwnedFd, interface: &str) -> io::Result<Stamping> {
+    let mut stamping = Stamping::default();
+    ask_interface(socket, interface, SIOCGHWTSTAMP, &mut stamping)?;
+    Ok(stamping)
+}
+
+/// Says which frames the NIC is to stamp; what it will, which may be more.
+pub(super) fn set_stamping(socket: &OwnedFd, interface: &str, mut wanted: Stamping) -> io::Result<Stamping> {
+    ask_interface(socket, interface, SIOCSHWTSTAMP, &mut wanted)?;
+    Ok(wanted)
+}
+
+/// An ioctl(2) about an interface, with a structure that the kernel reads and writes.
+fn ask_interface<T: FromBytes + IntoBytes>(
+    socket: &OwnedFd,
+    interface: &str,
+    command: libc::Ioctl,
+    value: &mut T,
+) -> io::Result<()> {
+    let data = (&raw mut *value).cast();
+    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], data, rest: [0; 2] };
     // The last byte stays zero.
     let len = interface.len().min(libc::IFNAMSIZ - 1);
     request.name[..len].copy_from_slice(&interface.as_bytes()[..len]);
-    // SAFETY: request and channels are borrowed mutably for the call (1), which writes nothing but plain data (2).
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) })?;
-    Ok(channels)
+    // SAFETY: request and value are borrowed mutably for the call (1), which writes nothing but plain data (2); each command
+    // here is called with its own structure.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), command, &raw mut request) }).map(drop)
+}
+
+/// The name that the interface `index` has now, in the network namespace of `socket`.
+pub(super) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<String> {
+    // `struct ifreq` with a number in it.
+    let mut request = [0u32; 10];
+    request[libc::IFNAMSIZ / 4] = index;
+    // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and plain data (2).
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFNAME, request.as_mut_ptr()) })?;
+    let name = request[..libc::IFNAMSIZ / 4].as_bytes().split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Moves the calling thread into a fresh network namespace, with nothing in it but a loopback that is down.

@@ -1,0 +1,118 @@
+//! What the driver can tell the program about a frame: when it arrived, its hash, the VLAN tag that the NIC took off
+//! (Documentation/networking/xdp-rx-metadata.rst). The program asks by calling functions of the kernel, whose numbers are
+//! in the kernel's BTF and stay the same until the next boot. Where something cannot be asked it is said why.
+
+use core::fmt;
+use std::sync::OnceLock;
+
+use super::btf::{Btf, VMLINUX};
+use super::interface::Interface;
+use super::port::Mode;
+
+/// What can be asked, and an index into everything that is there once for each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Timestamp,
+    Hash,
+    Vlan,
+}
+
+impl Told {
+    pub(super) const ALL: [Self; 3] = [Self::Timestamp, Self::Hash, Self::Vlan];
+
+    /// The function in the kernel (net/core/xdp.c).
+    const fn function(self) -> &'static str {
+        match self {
+            Self::Timestamp => "bpf_xdp_metadata_rx_timestamp",
+            Self::Hash => "bpf_xdp_metadata_rx_hash",
+            Self::Vlan => "bpf_xdp_metadata_rx_vlan_tag",
+        }
+    }
+
+    /// The first Linux with it.
+    const fn since(self) -> &'static str {
+        match self {
+            Self::Timestamp | Self::Hash => "6.3",
+            Self::Vlan => "6.8",
+        }
+    }
+}
+
+/// How the program gets an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// By a call of the function of this BTF type.
+    Kernel(u32),
+    /// As if the function had returned `result` and written the two values: programs that call functions of the
+    /// kernel are bound to a driver, and such the kernel does not run by itself.
+    #[cfg(test)]
+    AsIf { result: i32, values: [i32; 2] },
+}
+
+/// What a program asks, by [`Told`].
+pub(super) type Kfuncs = [Option<Ask>; 3];
+
+/// Why the program does not ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Absent {
+    NotWanted,
+    BehindTheDriver,
+    Driver,
+    NoBtf(String),
+    NoFunction(Told),
+    Refused(String),
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWanted => f.write_str("not asked for"),
+            Self::BehindTheDriver => f.write_str("a program behind the driver cannot ask it"),
+            Self::Driver => f.write_str("the driver tells none"),
+            Self::NoBtf(why) => {
+                write!(f, "the kernel does not describe its functions in {VMLINUX}, CONFIG_DEBUG_INFO_BTF: {why}")
+            }
+            Self::NoFunction(told) => {
+                write!(f, "this kernel lacks {}: use Linux {} or later", told.function(), told.since())
+            }
+            Self::Refused(why) => write!(f, "the kernel refuses the program that asks: {why}"),
+        }
+    }
+}
+
+/// What is asked on an interface; for each that is not, why.
+pub(super) type Found = [Result<Ask, Absent>; 3];
+
+/// Finds what of `wanted` the driver of `interface` and this kernel give a program that runs in `mode`.
+pub(super) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Found {
+    Told::ALL.map(|told| {
+        if !wanted[told as usize] {
+            return Err(Absent::NotWanted);
+        }
+        if mode == Mode::Generic {
+            return Err(Absent::BehindTheDriver);
+        }
+        if !interface.driver.tells[told as usize] {
+            return Err(Absent::Driver);
+        }
+        match of_this_kernel() {
+            Ok(functions) => functions[told as usize].map(Ask::Kernel).ok_or(Absent::NoFunction(told)),
+            Err(why) => Err(Absent::NoBtf(why.clone())),
+        }
+    })
+}
+
+/// What the program asks.
+pub(super) fn asked(found: &Found) -> Kfuncs {
+    [0, 1, 2].map(|idx| found[idx].as_ref().ok().copied())
+}
+
+/// The functions' types. Read once, as they change with the kernel only: 5 MB and some milliseconds.
+fn of_this_kernel() -> &'static Result<[Option<u32>; 3], String> {
+    static FUNCTIONS: OnceLock<Result<[Option<u32>; 3], String>> = OnceLock::new();
+    FUNCTIONS.get_or_init(|| {
+        let bytes = std::fs::read(VMLINUX).map_err(|error| error.to_string())?;
+        let functions = Btf::parse(&bytes).and_then(|btf| btf.functions(Told::ALL.map(Told::function)));
+        functions.map_err(|error| error.to_string())
+    })
+}

@@ -1,0 +1,72 @@
+//! Whether the NIC notes when frames arrive (Documentation/networking/timestamping.rst 3). It is a setting of the whole
+//! interface, which others share: ptp4l wants the frames of its own protocol stamped, and gets them when all are.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::interface::Interface;
+use super::sys::{self, Stamping};
+
+/// linux/net_tstamp.h: HWTSTAMP_FILTER_ALL
+const ALL: u32 = 1;
+
+/// Keeps the stamping of all frames switched on, where it was not already; dropping it restores what was before, unless
+/// somebody else has changed it meanwhile. A process that is killed leaves it switched on, which costs others nothing.
+pub(super) struct AllStamped {
+    socket: OwnedFd,
+    index: u32,
+    before: Option<Stamping>,
+}
+
+impl AllStamped {
+    /// Switches it on.
+    pub(super) fn start(interface: &Interface) -> io::Result<Self> {
+        let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        let before = sys::stamping(&socket, &interface.name)?;
+        let mut started = Self { socket, index: interface.index, before: None };
+        if before.rx_filter != ALL {
+            let mut wanted = before;
+            wanted.rx_filter = ALL;
+            sys::set_stamping(&started.socket, &interface.name, wanted)?;
+            started.before = Some(before);
+        }
+        Ok(started)
+    }
+
+    fn restore(&self, before: Stamping) -> io::Result<()> {
+        // The interface may have another name by now.
+        let name = sys::interface_name(&self.socket, self.index)?;
+        if sys::stamping(&self.socket, &name)?.rx_filter == ALL {
+            sys::set_stamping(&self.socket, &name, before)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for AllStamped {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // An interface that is gone has nothing to restore.
+            let _ = self.restore(before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interface_that_cannot_stamp_is_refused() {
+        let lo = Interface::find("lo").unwrap();
+        let error = AllStamped::start(&lo).err().unwrap();
+        assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
+    }
+
+    #[test]
+    fn name_of_an_interface_is_asked_by_its_number() {
+        let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
+        assert_eq!(sys::interface_name(&socket, Interface::find("lo").unwrap().index).unwrap(), "lo");
+        assert_eq!(sys::interface_name(&socket, u32::MAX >> 1).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+}
