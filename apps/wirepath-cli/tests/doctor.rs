@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use wirepath_tests::netns::Namespace;
 
 fn doctor(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_wirepath")).arg("doctor").args(arguments).output().unwrap()
@@ -86,4 +87,54 @@ fn this_machine_gets_a_report_of_its_loopback() {
     assert_eq!(counted, ["faults", "warnings", "notes"].map(|sum| report[sum].as_u64().unwrap()));
     let mendable = |finding: &&Value| finding["severity"] == "good" || finding["remedy"].is_string();
     assert!(findings.iter().all(|finding| mendable(&finding)), "{report:#}");
+}
+
+/// The severity and the remedy of each finding of one check.
+fn findings(report: &Value, check: &str) -> Vec<(String, Option<String>)> {
+    let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["check"] == check);
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    findings.map(|finding| (text(&finding["severity"]).unwrap(), text(&finding["remedy"]))).collect()
+}
+
+#[test]
+fn remedies_mend_what_they_were_named_for() {
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(why) => return println!("SKIPPED remedies_mend_what_they_were_named_for: {why}"),
+    };
+    let shell = |command: &str| {
+        let output = namespace.command("sh", &["-c", command]).unwrap();
+        assert!(output.status.success(), "{command}: {}", err(&output));
+        out(&output)
+    };
+    let examine = || -> Value {
+        let report = namespace.command(env!("CARGO_BIN_EXE_wirepath"), &["doctor", "port0", "--json"]).unwrap();
+        serde_json::from_slice(&report.stdout).unwrap()
+    };
+    namespace.veth("port0", &namespace, "port1").unwrap();
+    for ailment in [
+        "ip link add switch type bridge mcast_snooping 1 mcast_querier 0",
+        "ip link set port0 master switch",
+        "ip link set port0 down",
+        "echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter",
+        "echo 1 > /proc/sys/net/ipv4/conf/port0/rp_filter",
+        "echo 2 > /proc/sys/net/ipv4/conf/port0/force_igmp_version",
+        "echo 20 > /proc/sys/net/ipv4/igmp_max_memberships",
+        "echo 200000 > /sys/class/net/port0/gro_flush_timeout",
+    ] {
+        shell(ailment);
+    }
+
+    let checks = ["link", "rp_filter", "igmp version", "igmp groups", "napi", "igmp snooping"];
+    let before = examine();
+    for check in checks {
+        let [(severity, Some(remedy))] = &findings(&before, check)[..] else { panic!("{check}: {before:#}") };
+        assert_ne!(severity, "good", "{check}");
+        // What stands between the first two backticks is the command.
+        shell(remedy.split('`').nth(1).unwrap());
+    }
+    let after = examine();
+    for check in checks {
+        assert_eq!(findings(&after, check), [("good".to_owned(), None)], "{check}");
+    }
 }

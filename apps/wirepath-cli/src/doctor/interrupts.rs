@@ -73,7 +73,9 @@ pub(super) fn deferral(patient: &Patient) -> Vec<Finding> {
             format!(
                 "{name} is not heard for up to {timeout_ns} ns after a poll (gro_flush_timeout, napi_defer_hard_irqs {polls})"
             ),
-            format!("`echo 0 | tee /sys/class/net/{name}/{{gro_flush_timeout,napi_defer_hard_irqs}}`"),
+            format!(
+                "`for file in gro_flush_timeout napi_defer_hard_irqs; do echo 0 > /sys/class/net/{name}/$file; done`"
+            ),
         );
     }
     if value("threaded").is_some_and(|threaded| threaded != 0) {

@@ -5,6 +5,8 @@ use wirepath::worker::topology::Finding;
 use super::finding::{fault, good, note, warning};
 use super::patient::Patient;
 
+/// The first Linux with frames in several buffers.
+pub(super) const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
 /// What AF_XDP lacks before a version, oldest first.
 const MILESTONES: [(u32, u32, &str); 3] = [
     (5, 9, "has no XDP links, with which our program goes when the process does"),
@@ -73,6 +75,11 @@ pub(super) fn effective(patient: &Patient) -> Option<u64> {
     let status = patient.root.read("proc/self/status")?;
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+/// Major and minor of the kernel; `None` where it does not say.
+pub(super) fn running(patient: &Patient) -> Option<(u32, u32)> {
+    parse_version(&patient.root.read("proc/sys/kernel/osrelease")?)
 }
 
 /// Major and minor of `6.18.44-something`.

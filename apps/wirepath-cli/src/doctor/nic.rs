@@ -4,6 +4,7 @@ use wirepath::mem::Layout;
 use wirepath::worker::topology::Finding;
 
 use super::finding::{fault, good, note, warning};
+use super::kernel;
 use super::patient::{Nic, Patient};
 use crate::devices::backend::{self, Evidence, Verdict};
 use crate::ethtool::{Coalescing, Offload, Rings};
@@ -52,29 +53,36 @@ pub(super) fn backend(patient: &Patient) -> Vec<Finding> {
     fault(format!("no AF_XDP on {}: {}", nic.name(), first.why), first.remedy.clone().unwrap_or(see))
 }
 
-/// Whether frames fit one buffer, where the driver does not spread them over several.
+/// Whether frames fit one buffer, and what becomes of those that do not.
 pub(super) fn mtu(patient: &Patient) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
-    let Some(mtu) = nic.interface.mtu else { return Vec::new() };
-    let spreads = match &nic.support {
-        Some(Ok(support)) => support.driver.is_some_and(|driver| driver.multi_buffer),
-        _ => false,
-    };
+    let (name, Some(mtu)) = (nic.name(), nic.interface.mtu) else { return Vec::new() };
     let room = |chunk_len| u32::try_from(Layout::umem(chunk_len).data_room()).unwrap_or(u32::MAX) - LINK_HEADER_LEN;
     let (small, large) = (room(2048), room(4096));
-    if mtu <= small || spreads {
-        return good(format!("the MTU of {} ({mtu}) needs no special buffers", nic.name()));
+    let driver = nic.support.as_ref().and_then(|support| support.as_ref().ok()?.driver);
+    let kernel_spreads = kernel::running(patient).is_none_or(|version| version >= kernel::MULTI_BUFFER_SINCE);
+    if mtu <= small {
+        return good(format!("frames of {name} (MTU {mtu}) fit one buffer"));
     }
-    if mtu <= large {
-        return note(
-            format!("the MTU of {} ({mtu}) needs buffers of 4096 bytes", nic.name()),
-            "make the pool with Layout::umem(4096)",
+    if mtu > large && driver.is_some_and(|driver| driver.native && !driver.multi_buffer) {
+        return warning(
+            format!(
+                "the driver of {name} runs programs on frames of one buffer only: with MTU {mtu} generic XDP is left"
+            ),
+            format!("`ip link set dev {name} mtu {large}`"),
         );
     }
-    warning(
-        format!("frames of {} (MTU {mtu}) fit no buffer, and its driver does not spread them over several", nic.name()),
-        format!("`ip link set dev {} mtu {large}`", nic.name()),
-    )
+    match (kernel_spreads, mtu <= large) {
+        (true, _) => good(format!("frames of {name} (MTU {mtu}) come in several buffers where one is too short")),
+        (false, true) => note(
+            format!("frames of {name} (MTU {mtu}) need buffers of 4096 bytes"),
+            "make the pool with Layout::umem(4096)",
+        ),
+        (false, false) => warning(
+            format!("frames of {name} (MTU {mtu}) fit no buffer, and this kernel does not spread them over several"),
+            format!("`ip link set dev {name} mtu {large}`, or use Linux 6.6 or later"),
+        ),
+    }
 }
 
 /// A NIC passes the groups that the kernel joined; those that we join by our own IGMP it does not know.
@@ -144,12 +152,12 @@ pub(super) fn coalescing(patient: &Patient) -> Vec<Finding> {
     good(format!("the NIC holds frames back for no more than {rx_microseconds} µs"))
 }
 
-/// What NIC and kernel do to frames, by the kernel's name for it: what it costs us.
-const HARMFUL: [(&str, &str); 4] = [
+/// What NICs do to frames before a program sees them, by the kernel's name for it, and what it costs us. The kernel's own
+/// GRO is not among them: native XDP is before it, and generic XDP switches it off (netif_elide_gro in linux/netdevice.h).
+const HARMFUL: [(&str, &str); 3] = [
     ("rx-lro", "the NIC makes one frame of several, which is not what was sent, and many drivers then refuse XDP"),
     ("rx-gro-hw", "the NIC makes one frame of several, which is not what was sent, and some drivers then refuse XDP"),
     ("rx-vlan-hw-parse", "the NIC takes VLAN tags off, and AF_XDP does not get them: frames of all VLANs look alike"),
-    ("rx-gro-list", "the kernel chains frames before generic XDP sees them"),
 ];
 
 pub(super) fn offloads(patient: &Patient) -> Vec<Finding> {
@@ -253,16 +261,25 @@ mod tests {
     }
 
     #[test]
-    fn long_frames_want_long_buffers_or_several() {
-        finds(|nic| nic.interface.mtu = Some(9000), mtu, "warning", "fit no buffer", "ip link set dev eth1 mtu ");
-        finds(|nic| nic.interface.mtu = Some(3000), mtu, "note", "4096", "Layout::umem(4096)");
-        let driver = support().driver.map(|driver| DriverSupport { multi_buffer: true, ..driver });
-        let spreading = Support { driver, ..support() };
+    fn long_frames_want_long_buffers_or_a_kernel_that_spreads_them() {
+        let of_kernel = |release, len, severity, what, remedy| {
+            let mut nic = nic();
+            nic.interface.mtu = Some(len);
+            finds_on(Some(nic), mtu, &[("proc/sys/kernel/osrelease", release)], severity, what, remedy);
+        };
+        of_kernel("6.5.0", 9000, "warning", "fit no buffer", "ip link set dev eth1 mtu ");
+        of_kernel("6.5.0", 3000, "note", "4096", "Layout::umem(4096)");
+        of_kernel("6.6.0", 9000, "good", "several buffers", "");
+        of_kernel("6.5.0", 1500, "good", "fit one buffer", "");
+    }
+
+    #[test]
+    fn long_frames_and_a_driver_of_one_buffer_leave_generic() {
         let jumbo = |nic: &mut Nic| {
             nic.interface.mtu = Some(9000);
-            nic.support = Some(Ok(spreading));
+            nic.support = Some(Ok(support()));
         };
-        finds(jumbo, mtu, "good", "9000", "");
+        finds(jumbo, mtu, "warning", "generic XDP is left", "ip link set dev eth1 mtu ");
     }
 
     #[test]
