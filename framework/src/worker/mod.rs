@@ -7,6 +7,7 @@
 pub mod affinity;
 mod crew;
 pub mod kernel;
+pub mod live;
 mod poll;
 mod seed;
 pub mod spsc;

@@ -116,6 +116,12 @@ impl AfXdpDevice {
         self.port.mode
     }
 
+    /// Whether the interface is a link that the kernel makes up (veth, tun). Frames on it may come from a stack of this very
+    /// machine, which leaves checksums to be finished by a NIC that is not there.
+    pub fn is_virtual(&self) -> bool {
+        self.port.interface.is_virtual
+    }
+
     /// What was chosen and what the driver can do, in words, for the operator.
     pub fn describe(&self) -> String {
         let (interface, driver) = (&self.port.interface, &self.port.interface.driver);

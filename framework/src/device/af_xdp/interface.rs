@@ -11,6 +11,8 @@ use super::sys;
 const RTM_GETLINK: u16 = 18;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_PROGRAM: u16 = 4;
@@ -53,6 +55,8 @@ pub(super) struct Interface {
     /// Whether VLAN tags are taken off the frames (`ethtool -k`: rx-vlan-offload).
     pub(super) strips_vlan: bool,
     pub(super) driver: DriverFeatures,
+    /// A link that the kernel makes up, such as veth or tun; a NIC's driver names no kind.
+    pub(super) is_virtual: bool,
 }
 
 /// Whether the link carries frames.
@@ -108,6 +112,7 @@ impl Interface {
             program: answer.nested(IFLA_XDP).and_then(|xdp| xdp.get_u32(IFLA_XDP_PROGRAM)),
             strips_vlan: strips_vlan(name),
             driver: driver_features(index).unwrap_or_default(),
+            is_virtual: answer.nested(IFLA_LINKINFO).and_then(|info| info.get_name(IFLA_INFO_KIND)).is_some(),
         })
     }
 }

@@ -271,6 +271,7 @@ mod tests {
             program: None,
             strips_vlan: false,
             driver,
+            is_virtual: false,
         };
         let wanted =
             Wanted { interface: &interface, queue: 0, mode, copying, rx_ring_len: 64, tx_ring_len: 64, frame_len_max };

@@ -1,0 +1,84 @@
+//! The shortest live receiver: joins a group on an interface that stays the kernel's, and prints the rate each second until
+//! Ctrl-C.
+//!
+//! `cargo run --release -p wirepath --example live -- eth1 239.1.1.1 9000` (as root, or with the capabilities that the error
+//! names)
+//!
+//! Everything else that arrives on the interface, ssh included, goes on to the kernel. `wirepath stats` shows the counters.
+
+use std::error::Error;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use wirepath::counters::Block;
+use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
+use wirepath::proto::{ConsumerId, Group};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::live::{LiveConfig, LivePort, LiveQueue, Want};
+use wirepath::worker::{Crew, Post, Station, StopFlag};
+
+/// The application: whatever it does with a datagram, it does here, on the worker's core.
+#[derive(Default)]
+struct Ticks {
+    bytes: u64,
+}
+
+impl App for Ticks {}
+impl IcmpApp for Ticks {}
+
+impl UdpApp for Ticks {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
+        self.bytes += datagram.payload.len() as u64;
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [interface, group, port] = &arguments[..] else { return Err("usage: live INTERFACE GROUP PORT".into()) };
+    let (group, port): (Ipv4Addr, u16) = (group.parse()?, port.parse()?);
+
+    // Main thread: what is wanted of which interface, and the port that gives it.
+    let stop = StopFlag::on_signals()?;
+    let block = Arc::new(Block::create("live")?);
+    let config = LiveConfig::new(interface).want(Want::udp(group, port));
+    let mut live = LivePort::open(&config, &block.scope("port"), &stop)?;
+    println!("{}", live.describe());
+    live.notices().iter().for_each(|notice| println!("note: {notice}"));
+
+    // A pinned thread for each queue.
+    let mut stations = Vec::new();
+    while let Some(queue) = live.take_queue()? {
+        let block = Arc::clone(&block);
+        let duty = move |post: &Post| {
+            // Who cannot start stops the others.
+            receive(queue, Group::new(group, port), post, &block)
+                .map_err(|error| (post.stop.stop(), error.to_string()).1)
+        };
+        stations.push(Station::new("worker0", duty).on_core(0).polling(interface));
+    }
+    let crew = Crew::start(stations, &stop)?;
+    let mut before = block.snapshot();
+    while !stop.is_stopping() {
+        thread::sleep(Duration::from_secs(1));
+        let now = block.snapshot();
+        let rate = now.change("worker0/udp/datagrams", &before).map_or(0.0, |change| change.per_second);
+        println!("{rate:.0} datagrams a second");
+        before = now;
+    }
+    for bytes in crew.join()? {
+        println!("{} bytes in all", bytes?);
+    }
+    Ok(())
+}
+
+/// The worker's thread: a pool, the queue, the pipeline, and then the loop.
+fn receive(queue: LiveQueue, group: Group, post: &Post, block: &Block) -> Result<u64, Box<dyn Error>> {
+    let mut worker = queue.worker(Ticks::default(), 0, post, &block.scope("worker0"))?;
+    block.check()?;
+    let mut clock = MonotonicClock::start();
+    worker.with_app(clock.now(), |_, cx| cx.sockets.join(ConsumerId(0), group))?;
+    worker.run(&mut clock, &post.stop);
+    Ok(worker.into_app().bytes)
+}

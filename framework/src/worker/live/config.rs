@@ -1,0 +1,232 @@
+//! What to run on an interface, and how.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use super::error::LiveError;
+use crate::device::af_xdp::AfXdpConfig;
+use crate::pipeline::ChecksumPolicy;
+use crate::proto::Ipv4Prefix;
+use crate::wire::MacAddr;
+
+/// Which interface, whose it is, and what is wanted of it.
+#[derive(Clone, Debug)]
+pub struct LiveConfig {
+    /// The interface, the mode, and the lengths of the rings.
+    pub port: AfXdpConfig,
+    /// The queues to take, one for each worker. The NIC decides which frames come on which queue.
+    pub queues: Vec<u16>,
+    /// Whose the interface is.
+    pub owner: Owner,
+    /// Who keeps the network sending us the groups.
+    pub igmp: IgmpBy,
+    /// What shall come to us. The applications join and bind the same ends at their sockets.
+    pub wants: Vec<Want>,
+    /// The VLAN of our own frames, and of everything that an [`Owner::Own`] host takes; `None` for untagged.
+    pub vlan: Option<u16>,
+    /// What to do about UDP checksums; `None` decides by the driver: virtual links (veth, tap) between kernels carry
+    /// unfinished ones, a wire does not.
+    pub checksum: Option<ChecksumPolicy>,
+}
+
+/// Whose the interface is.
+#[derive(Clone, Debug, Default)]
+pub enum Owner {
+    /// The kernel's. We send from its addresses, follow its routes, neighbours and link, and receive what was asked for;
+    /// ARP, ICMP, ssh and all the rest stay with it.
+    #[default]
+    Shared,
+    /// Ours. It has an address that the kernel does not have, and answers ARP and ICMP itself.
+    Own(OwnHost),
+}
+
+/// A host beside the kernel's.
+#[derive(Clone, Debug, Default)]
+pub struct OwnHost {
+    /// Our addresses with the lengths of their networks' prefixes, the first one first: we send from it.
+    pub addresses: Vec<Ipv4Prefix>,
+    /// Routes to networks that are not on the link.
+    pub routes: Vec<StaticRoute>,
+    /// Neighbours that need not be asked for.
+    pub neighbours: Vec<(Ipv4Addr, MacAddr)>,
+    /// Which frames the kernel does not get.
+    pub takes: Takes,
+}
+
+/// A network behind a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticRoute {
+    /// The network; [`Ipv4Prefix::ALL`] for a default route.
+    pub network: Ipv4Prefix,
+    /// The router, on one of our own networks.
+    pub via: Ipv4Addr,
+}
+
+/// Which frames of an interface of ours the kernel does not get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Takes {
+    /// ARP, what is sent to our addresses and to the groups, and IGMP where we speak it. The kernel gets the rest: LLDP,
+    /// IPv6.
+    #[default]
+    Needed,
+    /// All of them.
+    Everything,
+}
+
+/// Who keeps the network sending us the groups that are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IgmpBy {
+    /// The worker: reports its groups and answers queries. IGMP then does not reach the kernel, whose own memberships on
+    /// this interface would dry up.
+    Own,
+    /// The kernel: a socket beside the workers holds a membership for each group that is wanted, with its sources.
+    Kernel,
+    /// Nobody: the exchange floods, or something else has joined.
+    Nobody,
+}
+
+/// Something that shall come to us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// A group and port, or an address of ours and a port; [`Ipv4Addr::UNSPECIFIED`] for all that the interface has.
+    pub destination: SocketAddrV4,
+    /// The only senders; empty for whoever.
+    pub sources: Vec<Ipv4Addr>,
+    /// The only VLAN; `None` for tagged and untagged.
+    pub vlan: Option<u16>,
+    /// The only queue that is asked for it; `None` for all that are taken.
+    pub queue: Option<u16>,
+}
+
+impl LiveConfig {
+    /// Queue 0 of an interface that is the kernel's, who also keeps the memberships; the best mode there is.
+    pub fn new(interface: &str) -> Self {
+        Self {
+            port: AfXdpConfig::new(interface),
+            queues: vec![0],
+            owner: Owner::Shared,
+            igmp: IgmpBy::Kernel,
+            wants: Vec::new(),
+            vlan: None,
+            checksum: None,
+        }
+    }
+
+    /// The same, and one thing more that shall come to us.
+    #[must_use]
+    pub fn want(mut self, want: Want) -> Self {
+        self.wants.push(want);
+        self
+    }
+
+    /// The same on an interface of our own, with IGMP of our own.
+    #[must_use]
+    pub fn owned(self, host: OwnHost) -> Self {
+        Self { owner: Owner::Own(host), igmp: IgmpBy::Own, ..self }
+    }
+
+    /// What to do about UDP checksums on an interface that is a virtual link or not.
+    pub(super) fn checksum_on(&self, is_virtual: bool) -> ChecksumPolicy {
+        self.checksum.unwrap_or(match is_virtual {
+            true => ChecksumPolicy::AcceptPartial,
+            false => ChecksumPolicy::Verify,
+        })
+    }
+
+    /// Finds what contradicts itself, before anything is touched.
+    pub(super) fn check(&self) -> Result<(), LiveError> {
+        let (Some(_), unique) = (self.queues.first(), is_unique(&self.queues)) else {
+            return Err(LiveError::Config("no queue is named: take at least queue 0".into()));
+        };
+        if !unique {
+            return Err(LiveError::Config("a queue is named twice: each worker has its own".into()));
+        }
+        if self.queues.len() > 1 && self.igmp == IgmpBy::Own {
+            let what = "IGMP of our own needs the queries, which come on one queue only: let the kernel keep the memberships \
+                        (igmp = kernel), or take one queue";
+            return Err(LiveError::Config(what.into()));
+        }
+        if let Some(queue) = self.wants.iter().filter_map(|want| want.queue).find(|queue| !self.queues.contains(queue))
+        {
+            return Err(LiveError::Config(format!("queue {queue} is wanted and not taken: name it among the queues")));
+        }
+        match &self.owner {
+            Owner::Shared => Ok(()),
+            Owner::Own(host) => self.check_own(host),
+        }
+    }
+
+    fn check_own(&self, host: &OwnHost) -> Result<(), LiveError> {
+        if host.addresses.is_empty() {
+            let what = "an interface of our own needs an address that the kernel does not have, such as 10.0.0.2/24";
+            return Err(LiveError::Config(what.into()));
+        }
+        if host.takes == Takes::Everything && self.igmp == IgmpBy::Kernel {
+            let what = "the kernel cannot keep memberships where it gets no queries: take only what is needed, or speak IGMP \
+                        of our own";
+            return Err(LiveError::Config(what.into()));
+        }
+        Ok(())
+    }
+}
+
+impl Want {
+    /// Datagrams to a group, or to an address of ours, from whoever sends them.
+    pub const fn udp(destination: Ipv4Addr, port: u16) -> Self {
+        Self { destination: SocketAddrV4::new(destination, port), sources: Vec::new(), vlan: None, queue: None }
+    }
+
+    /// The same, from these senders only.
+    #[must_use]
+    pub fn from(self, sources: &[Ipv4Addr]) -> Self {
+        Self { sources: sources.to_vec(), ..self }
+    }
+
+    /// Whether it is a group.
+    pub fn is_group(&self) -> bool {
+        self.destination.ip().is_multicast()
+    }
+
+    /// Whether queue `idx` is asked for it.
+    pub(super) fn is_on(&self, idx: u16) -> bool {
+        self.queue.is_none_or(|queue| queue == idx)
+    }
+}
+
+fn is_unique(queues: &[u16]) -> bool {
+    queues.iter().enumerate().all(|(idx, queue)| !queues[..idx].contains(queue))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(config: &LiveConfig, says: &str) {
+        let refused = config.check().unwrap_err().to_string();
+        assert!(refused.contains(says), "{refused}");
+    }
+
+    fn own(takes: Takes) -> LiveConfig {
+        let addresses = vec![Ipv4Prefix::new(Ipv4Addr::new(10, 0, 0, 2), 24).unwrap()];
+        LiveConfig::new("eth1").owned(OwnHost { addresses, takes, ..OwnHost::default() })
+    }
+
+    #[test]
+    fn contradictions_are_refused_in_words() {
+        let config = LiveConfig::new("eth1");
+        refused(&LiveConfig { queues: vec![], ..config.clone() }, "no queue");
+        refused(&LiveConfig { queues: vec![1, 0, 1], ..config.clone() }, "twice");
+        refused(&LiveConfig { queues: vec![0, 1], igmp: IgmpBy::Own, ..config.clone() }, "one queue only");
+        refused(&config.clone().owned(OwnHost::default()), "needs an address");
+        refused(&LiveConfig { igmp: IgmpBy::Kernel, ..own(Takes::Everything) }, "gets no queries");
+        let want = Want { queue: Some(3), ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
+        refused(&config.want(want), "queue 3 is wanted and not taken");
+    }
+
+    #[test]
+    fn usual_configurations_pass() {
+        LiveConfig::new("eth1").check().unwrap();
+        LiveConfig { queues: vec![0, 1], ..LiveConfig::new("eth1") }.check().unwrap();
+        own(Takes::Needed).check().unwrap();
+        own(Takes::Everything).check().unwrap();
+    }
+}

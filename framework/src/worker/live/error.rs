@@ -1,0 +1,106 @@
+//! What can go wrong before the first frame: one sentence each, with the next step in it.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+use std::io;
+
+use crate::device::DeviceError;
+use crate::device::steering::{Rule, SteerError};
+use crate::proto::{HostError, Ipv4Prefix};
+use crate::worker::PostError;
+use crate::worker::kernel::MirrorError;
+
+/// Why it does not go live. Nothing is left on the interface.
+#[derive(Debug)]
+pub enum LiveError {
+    /// The configuration contradicts itself; one sentence.
+    Config(String),
+    /// The kernel's view of the interface cannot be had.
+    Mirror(MirrorError),
+    /// No device, or no queue.
+    Device(DeviceError),
+    /// A rule was refused.
+    Steering {
+        /// The rule.
+        rule: Rule,
+        /// Why.
+        error: SteerError,
+    },
+    /// The configured host cannot be.
+    Host(HostError),
+    /// The kernel has an address on the interface that was to be ours.
+    KernelHasAddress {
+        /// The interface.
+        interface: String,
+        /// The kernel's address.
+        address: Ipv4Prefix,
+    },
+    /// A membership that the kernel was to keep.
+    Membership {
+        /// The interface.
+        interface: String,
+        /// The group.
+        group: Ipv4Addr,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// No buffers.
+    Pool(PostError),
+}
+
+impl fmt::Display for LiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(sentence) => f.write_str(sentence),
+            Self::Mirror(error) => error.fmt(f),
+            Self::Device(error) => error.fmt(f),
+            Self::Steering { rule, error } => write!(f, "`{rule}` cannot be steered to us: {error}"),
+            Self::Host(error) => write!(f, "the host cannot be as configured: {error}"),
+            Self::KernelHasAddress { interface, address } => write!(
+                f,
+                "{interface} is the kernel's, which has {address} on it: share it (owner = shared), or take the address away with \
+                 `ip address del {address} dev {interface}`"
+            ),
+            Self::Membership { interface, group, error } => write_membership(f, interface, *group, error),
+            Self::Pool(error) => error.fmt(f),
+        }
+    }
+}
+
+fn write_membership(f: &mut fmt::Formatter<'_>, interface: &str, group: Ipv4Addr, error: &io::Error) -> fmt::Result {
+    write!(f, "the kernel does not join {group} on {interface} for us ({error}): ")?;
+    match error.raw_os_error() {
+        Some(libc::ENOBUFS | libc::ENOMEM) => f.write_str("it has no memory for another membership"),
+        Some(libc::EMFILE) => f.write_str("raise the limit on open files with `ulimit -n 4096`"),
+        Some(libc::ENODEV | libc::EADDRNOTAVAIL) => {
+            write!(f, "`ip link set dev {interface} up multicast on`, or speak IGMP of our own (igmp = own)")
+        }
+        _ => f.write_str("speak IGMP of our own (igmp = own), or none (igmp = off)"),
+    }
+}
+
+impl std::error::Error for LiveError {}
+
+impl From<MirrorError> for LiveError {
+    fn from(error: MirrorError) -> Self {
+        Self::Mirror(error)
+    }
+}
+
+impl From<DeviceError> for LiveError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<HostError> for LiveError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}
+
+impl From<PostError> for LiveError {
+    fn from(error: PostError) -> Self {
+        Self::Pool(error)
+    }
+}

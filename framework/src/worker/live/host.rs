@@ -1,0 +1,217 @@
+//! The host of one worker: addresses, routes and neighbours, from the kernel or from the configuration, and what the nodes
+//! and the way out have to know of it. Made on the main thread, where everything is known before a worker starts.
+
+use super::config::{IgmpBy, LiveConfig, OwnHost, Owner};
+use super::error::LiveError;
+use crate::mem::{BURST_MAX, Layout, Sizing};
+use crate::pipeline::{EgressConfig, HostStackConfig, IgmpConfig, Ipv4Config, UdpConfig, Vlans};
+use crate::proto::{
+    ErrorLimit, HashSeed, Host, HostConfig, HostEvent, InterfaceId, LearnFrom, NeighbourConfig, ReporterConfig, Route,
+};
+use crate::wire::{VlanTag, VlanTags};
+use crate::worker::kernel::{Follower, Link, Mirror};
+use crate::worker::random_seed;
+
+/// Addresses of an interface, the kernel's and those that its routes borrow: 8 bytes each.
+const ADDRESSES_MAX: usize = 64;
+/// Routes out of one interface, 28 bytes each: a trading host has a handful.
+const ROUTES_MAX: usize = 256;
+/// Neighbours of a worker, some 200 bytes each: routers, exchanges, and strangers.
+const NEIGHBOURS_MAX: usize = 256;
+/// What the mirror may tell before the worker has looked: a dump of full tables and some more.
+const TIDINGS_MAX: usize = 1_024;
+/// Bytes of an Ethernet header with a tag.
+const LINK_HEADER_LEN: usize = 14 + 4;
+/// Bytes of the IPv4 header of an IGMP report, router alert included.
+const IGMP_HEADER_LEN: usize = 24;
+
+/// Everything about its host that a worker takes along. All of it may be moved to the worker's thread.
+pub struct LiveHost {
+    /// Addresses, routes and neighbours, as they are now.
+    pub host: Host,
+    /// Keeps them, or on an interface of ours the link alone, as the kernel has them: for
+    /// [`Worker::follow`](crate::worker::Worker::follow).
+    pub follower: Follower,
+    /// The way out.
+    pub egress: EgressConfig,
+    /// The nodes, for [`host_stack`](crate::pipeline::host_stack) or a tree of one's own.
+    pub stack: HostStackConfig,
+    /// How the pool is cut: as a umem, in chunks that hold a frame of the interface where any can.
+    pub layout: Layout,
+    /// Buffers of the pool, without what the application holds.
+    pub buffers: Sizing,
+}
+
+impl LiveHost {
+    /// Asks `mirror` about the interface and adds what the configuration says.
+    pub(super) fn new(
+        config: &LiveConfig,
+        link: &Link,
+        is_virtual: bool,
+        mirror: &mut Mirror,
+    ) -> Result<Self, LiveError> {
+        let seed = random_seed();
+        let host_config = host_config(config, link);
+        let mut host = Host::new(host_config, seed)?;
+        let mut follower = mirror.follow(&config.port.interface, host_config, TIDINGS_MAX)?;
+        while follower.catch_up(&mut host) > 0 {}
+        let is_own = match &config.owner {
+            Owner::Shared => false,
+            Owner::Own(own) => {
+                settle(&mut host, own, &config.port.interface)?;
+                true
+            }
+        };
+        let neighbours = match is_own {
+            true => NeighbourConfig::default(),
+            false => NeighbourConfig { learn_from: LearnFrom::Host, ..NeighbourConfig::default() },
+        };
+        let stack = HostStackConfig {
+            vlans: config.vlan.map_or(Vlans::Untagged, Vlans::Only),
+            ipv4: Ipv4Config::new(seed),
+            udp: UdpConfig { checksum: config.checksum_on(is_virtual) },
+            igmp: (config.igmp == IgmpBy::Own).then(|| igmp(seed, link.mtu)),
+            ..HostStackConfig::new(seed)
+        };
+        Ok(Self {
+            buffers: buffers(config, &neighbours, &stack.ipv4),
+            host,
+            follower,
+            egress: EgressConfig {
+                neighbours: Some(neighbours),
+                errors: is_own.then(ErrorLimit::default),
+                ..EgressConfig::quiet(seed)
+            },
+            stack,
+            layout: layout(link.mtu),
+        })
+    }
+}
+
+fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
+    HostConfig {
+        interface: InterfaceId(link.idx),
+        mac: link.mac,
+        vlan: config.vlan.map_or(VlanTags::NONE, |vid| VlanTags::single(VlanTag::new(vid))),
+        mtu: link.mtu,
+        addresses_max: ADDRESSES_MAX,
+        routes_max: ROUTES_MAX,
+        neighbours_max: NEIGHBOURS_MAX,
+    }
+}
+
+/// Gives the host what was configured, where the kernel has nothing.
+fn settle(host: &mut Host, own: &OwnHost, interface: &str) -> Result<(), LiveError> {
+    if let Some(&address) = host.addresses().first() {
+        return Err(LiveError::KernelHasAddress { interface: interface.into(), address });
+    }
+    for address in &own.addresses {
+        host.apply(HostEvent::AddressAdded(*address))?;
+    }
+    for route in &own.routes {
+        let on_link = own.addresses.iter().find(|address| address.contains(route.via));
+        let source = on_link.or(own.addresses.first()).map_or(route.via, |address| address.address());
+        let route = Route { network: route.network.network(), gateway: Some(route.via), source, metric: 0 };
+        host.apply(HostEvent::RouteAdded(route))?;
+    }
+    for &(address, mac) in &own.neighbours {
+        host.apply(HostEvent::NeighbourSet { address, mac })?;
+    }
+    Ok(())
+}
+
+fn igmp(seed: HashSeed, mtu: usize) -> IgmpConfig {
+    let reporter = ReporterConfig { report_len_max: mtu.saturating_sub(IGMP_HEADER_LEN), ..ReporterConfig::default() };
+    IgmpConfig { reporter, ..IgmpConfig::new(seed) }
+}
+
+/// Chunks that hold a frame of the interface in one piece, where one of the two sizes does. A longer frame takes several, or
+/// is refused where kernel and driver cannot do that.
+fn layout(mtu: usize) -> Layout {
+    let small = Layout::umem(2_048);
+    if mtu + LINK_HEADER_LEN <= small.data_room() { small } else { Layout::umem(4_096) }
+}
+
+fn buffers(config: &LiveConfig, neighbours: &NeighbourConfig, ipv4: &Ipv4Config) -> Sizing {
+    Sizing::new()
+        .part("receiving", config.port.rx_ring_len as usize, "lent to the kernel, for frames to come")
+        .part("sending", config.port.tx_ring_len as usize, "posted, and not on the wire yet")
+        .part("burst", BURST_MAX, "in the hands of the pipeline")
+        .part("reassembly", ipv4.reassembly.pieces, "fragments that wait for the rest")
+        .part("neighbours", neighbours.pending_max, "datagrams that wait for a MAC address")
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use super::*;
+    use crate::proto::{HostError, Ipv4Prefix, Resolution};
+    use crate::time::Instant;
+    use crate::wire::MacAddr;
+    use crate::worker::live::StaticRoute;
+
+    const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    fn prefix(text: &str) -> Ipv4Prefix {
+        text.parse().unwrap()
+    }
+
+    fn host() -> Host {
+        let config = HostConfig {
+            interface: InterfaceId(3),
+            mac: MacAddr([2, 0, 0, 0, 0, 9]),
+            vlan: VlanTags::NONE,
+            mtu: 1500,
+            addresses_max: 2,
+            routes_max: 4,
+            neighbours_max: 1,
+        };
+        Host::new(config, HashSeed::new(1, 2)).unwrap()
+    }
+
+    fn own(via: Ipv4Addr) -> OwnHost {
+        OwnHost {
+            addresses: vec![prefix("10.0.0.2/24"), prefix("10.1.0.2/24")],
+            routes: vec![StaticRoute { network: Ipv4Prefix::ALL, via }],
+            neighbours: vec![(ROUTER, MacAddr([2, 0, 0, 0, 0, 1]))],
+            ..OwnHost::default()
+        }
+    }
+
+    #[test]
+    fn kernels_address_is_not_taken_over() {
+        let mut host = host();
+        host.apply(HostEvent::AddressAdded(prefix("10.0.0.7/24"))).unwrap();
+        let refused = settle(&mut host, &own(ROUTER), "eth1").unwrap_err().to_string();
+        assert!(refused.contains("ip address del 10.0.0.7/24 dev eth1"), "{refused}");
+    }
+
+    #[test]
+    fn gateway_of_no_network_is_refused() {
+        let far = Ipv4Addr::new(172, 16, 0, 1);
+        let refused = settle(&mut host(), &own(far), "eth1").unwrap_err();
+        assert!(matches!(refused, LiveError::Host(HostError::GatewayUnreachable(via)) if via == far), "{refused}");
+    }
+
+    #[test]
+    fn static_host_sends_by_its_gateway() {
+        let mut host = host();
+        settle(&mut host, &own(ROUTER), "eth1").unwrap();
+        let expected = Resolution::Station { mac: MacAddr([2, 0, 0, 0, 0, 1]), source: Ipv4Addr::new(10, 0, 0, 2) };
+        assert_eq!(host.resolve(Ipv4Addr::new(8, 8, 8, 8), Instant::ZERO), expected);
+    }
+
+    #[test]
+    fn chunk_holds_a_frame_where_one_can() {
+        assert_eq!([layout(1500), layout(9000)].map(|layout| layout.stride()), [2_048, 4_096]);
+    }
+
+    #[test]
+    fn pool_is_larger_than_both_rings() {
+        let config = LiveConfig::new("eth1");
+        let seed = HashSeed::new(1, 2);
+        let total = buffers(&config, &NeighbourConfig::default(), &Ipv4Config::new(seed)).total();
+        assert_eq!(total, 2_048 + 1_024 + 64 + 256 + 64);
+    }
+}

@@ -1,0 +1,85 @@
+//! Memberships that the kernel keeps for us: sockets that receive nothing and are members. The kernel reports them, answers
+//! queries, and takes them back when the process ends.
+//!
+//! Each group and source has a socket of its own: the kernel's limits are per socket (`igmp_max_memberships` is 20,
+//! `igmp_max_msf` is 10), and a descriptor is cheaper than a sysctl.
+
+use core::net::Ipv4Addr;
+use std::net::UdpSocket;
+
+use super::config::Want;
+use super::error::LiveError;
+use super::sys;
+
+/// Memberships, for as long as this lives.
+#[derive(Debug, Default)]
+pub(super) struct Memberships {
+    _sockets: Vec<UdpSocket>,
+}
+
+impl Memberships {
+    /// Joins every group that is wanted, on interface number `idx` in the calling thread's network namespace.
+    pub(super) fn join(wants: &[Want], interface: &str, idx: u32) -> Result<Self, LiveError> {
+        let mut sockets = Vec::new();
+        for (group, source) in pairs(wants) {
+            let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+                .and_then(|socket| sys::join(&socket, idx, group, source).map(|()| socket));
+            match joined {
+                Ok(socket) => sockets.push(socket),
+                Err(error) => return Err(LiveError::Membership { interface: interface.into(), group, error }),
+            }
+        }
+        Ok(Self { _sockets: sockets })
+    }
+}
+
+/// Groups with their sources, each pair once.
+fn pairs(wants: &[Want]) -> Vec<(Ipv4Addr, Option<Ipv4Addr>)> {
+    let groups = wants.iter().filter(|want| want.is_group());
+    let mut pairs: Vec<_> = groups
+        .flat_map(|want| {
+            let group = *want.destination.ip();
+            let any = want.sources.is_empty().then_some((group, None));
+            any.into_iter().chain(want.sources.iter().map(move |source| (group, Some(*source))))
+        })
+        .collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 77, 1, 1);
+    const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    #[test]
+    fn group_of_several_ports_is_one_membership() {
+        let wants = [Want::udp(GROUP, 1), Want::udp(GROUP, 2), Want::udp(SENDER, 3)];
+        assert_eq!(pairs(&wants), [(GROUP, None)]);
+        let wants = [Want::udp(GROUP, 1).from(&[SENDER]), Want::udp(GROUP, 2).from(&[SENDER])];
+        assert_eq!(pairs(&wants), [(GROUP, Some(SENDER))]);
+    }
+
+    #[test]
+    fn kernel_shows_the_membership_and_forgets_it() {
+        let is_member = || {
+            let text = std::fs::read_to_string("/proc/net/igmp").unwrap();
+            text.to_uppercase().contains(&format!("{:08X}", GROUP.to_bits().swap_bytes()))
+        };
+        // Loopback is interface 1 in every namespace, and takes multicast memberships.
+        let memberships =
+            Memberships::join(&[Want::udp(GROUP, 1), Want::udp(GROUP, 1).from(&[SENDER])], "lo", 1).unwrap();
+        assert!(is_member());
+        drop(memberships);
+        assert!(!is_member());
+    }
+
+    #[test]
+    fn interface_that_is_not_there_is_a_sentence() {
+        let refused = Memberships::join(&[Want::udp(GROUP, 1)], "eth9", 99_999).unwrap_err().to_string();
+        assert!(refused.contains("does not join 239.77.1.1 on eth9"), "{refused}");
+    }
+}

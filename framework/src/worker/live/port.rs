@@ -1,0 +1,142 @@
+//! A live port: an interface with our rules on it, on the main thread. Workers get its queues.
+
+use super::config::{IgmpBy, LiveConfig, Owner, Takes};
+use super::error::LiveError;
+use super::host::LiveHost;
+use super::membership::Memberships;
+use super::queue::LiveQueue;
+use super::rules::rules;
+use crate::counters::Scope;
+use crate::device::Device;
+use crate::device::af_xdp::AfXdpDevice;
+use crate::device::steering::{Rule, RuleId};
+use crate::worker::StopFlag;
+use crate::worker::kernel::{Mirror, MirrorThread};
+
+/// An interface that is live for as long as this or one of its queues exists. Keep it on the main thread.
+pub struct LivePort {
+    device: AfXdpDevice,
+    config: LiveConfig,
+    /// For the queues that are not taken yet, in the order of the configuration.
+    hosts: Vec<(u16, LiveHost)>,
+    rules: Vec<Rule>,
+    /// The queues that the interface has.
+    queues: u16,
+    // Dropped last: workers follow the kernel, and the network sends to us, to the end.
+    _mirror: MirrorThread,
+    _memberships: Memberships,
+}
+
+impl LivePort {
+    /// Makes everything that does not need the worker's own thread: the hosts, the kernel's memberships, the program on the
+    /// interface with its rules, and the thread that follows the kernel until `stop`. Counters of that are registered in
+    /// `scope`.
+    ///
+    /// The kernel goes on receiving every frame until a worker has polled its queue for the first time.
+    ///
+    /// # Errors
+    /// One sentence with the next step in it; everything is given back.
+    pub fn open(config: &LiveConfig, scope: &Scope, stop: &StopFlag) -> Result<Self, LiveError> {
+        config.check()?;
+        let interface = &config.port.interface;
+        let mut mirror = Mirror::open(scope)?;
+        let Some(link) = mirror.link(interface).cloned() else {
+            return Err(crate::worker::kernel::MirrorError::NoSuchInterface(interface.clone()).into());
+        };
+        let memberships = match config.igmp {
+            IgmpBy::Kernel => Memberships::join(&config.wants, interface, link.idx)?,
+            IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
+        };
+        let mut device = AfXdpDevice::open(&config.port)?;
+        let mut hosts = Vec::new();
+        let mut steered = Vec::new();
+        for &idx in &config.queues {
+            let live = LiveHost::new(config, &link, device.is_virtual(), &mut mirror)?;
+            for rule in rules(config, &live.host, idx) {
+                device.steer(&rule, idx).map_err(|error| LiveError::Steering { rule, error })?;
+                steered.push(rule);
+            }
+            hosts.push((idx, live));
+        }
+        steered.dedup();
+        let queues = device.capabilities().queues;
+        let mirror = mirror.start(stop)?;
+        Ok(Self {
+            device,
+            config: config.clone(),
+            hosts,
+            rules: steered,
+            queues,
+            _mirror: mirror,
+            _memberships: memberships,
+        })
+    }
+
+    /// The next queue of the configuration, for a worker's thread; `None` when all are taken.
+    pub fn take_queue(&mut self) -> Result<Option<LiveQueue>, LiveError> {
+        if self.hosts.is_empty() {
+            return Ok(None);
+        }
+        let (idx, live) = self.hosts.remove(0);
+        let queue = self.device.take_queue(idx)?;
+        Ok(Some(LiveQueue { idx, queue, live }))
+    }
+
+    /// Asks for more while it runs: all taken queues of the interface get it.
+    pub fn steer(&mut self, rule: Rule) -> Result<Vec<RuleId>, LiveError> {
+        let steer = |idx: &u16| self.device.steer(&rule, *idx).map_err(|error| LiveError::Steering { rule, error });
+        self.config.queues.iter().map(steer).collect()
+    }
+
+    /// The device: to take rules back, or to ask what it can do.
+    pub fn device(&mut self) -> &mut AfXdpDevice {
+        &mut self.device
+    }
+
+    /// What was chosen, in words, for the operator: the device, whose the interface is, who speaks IGMP.
+    pub fn describe(&self) -> String {
+        let owner = match &self.config.owner {
+            Owner::Shared => "shared with the kernel".to_owned(),
+            Owner::Own(own) => {
+                let addresses: Vec<_> = own.addresses.iter().map(ToString::to_string).collect();
+                format!("ours, as {}", addresses.join(" and "))
+            }
+        };
+        let igmp = match self.config.igmp {
+            IgmpBy::Own => "IGMP of our own",
+            IgmpBy::Kernel => "memberships kept by the kernel",
+            IgmpBy::Nobody => "no IGMP",
+        };
+        format!("{}; {owner}, {igmp}", self.device.describe())
+    }
+
+    /// The rules in place, each as an operator would say it.
+    pub fn rules(&self) -> impl Iterator<Item = String> + '_ {
+        self.rules.iter().map(ToString::to_string)
+    }
+
+    /// What is not wrong and will surprise: sentences for the operator.
+    pub fn notices(&self) -> Vec<String> {
+        let interface = self.device.name();
+        let mut notices = Vec::new();
+        let taken = self.config.queues.len();
+        if taken < usize::from(self.queues) {
+            notices.push(format!(
+                "{interface} spreads frames over {} queues and {taken} of them is ours: the kernel gets what comes on the others. \
+                 `ethtool -L {interface} combined {taken}`, or steer the groups with `ethtool -N`",
+                self.queues
+            ));
+        }
+        let is_shared = matches!(self.config.owner, Owner::Shared);
+        if is_shared && self.config.igmp == IgmpBy::Own {
+            notices.push(format!(
+                "IGMP on {interface} is ours now: the kernel hears no queries there, and memberships of other programs' sockets \
+                 run out after some minutes. igmp = kernel lets both have theirs"
+            ));
+        }
+        if matches!(&self.config.owner, Owner::Own(own) if own.takes == Takes::Everything) {
+            notices.push(format!("{interface} is all ours: the kernel gets nothing from it until this ends"));
+        }
+        notices
+    }
+}

@@ -1,0 +1,54 @@
+//! A live queue on its way to a worker, and the worker that the usual pipeline makes of it.
+
+use super::error::LiveError;
+use super::host::LiveHost;
+use crate::counters::Scope;
+use crate::device::Queue;
+use crate::device::af_xdp::{AfXdpQueue, AfXdpRx, AfXdpTx};
+use crate::mem::Pool;
+use crate::pipeline::{App, HostStack, IcmpApp, UdpApp, host_stack};
+use crate::proto::{SocketCapacity, UdpSockets};
+use crate::worker::{Parts, Post, Worker, random_seed};
+
+/// A worker on a live queue with the usual pipeline.
+pub type LiveWorker<A> = Worker<AfXdpRx, AfXdpTx, HostStack, A>;
+
+/// Frames in one turn.
+const BURST_LEN: usize = 32;
+
+/// One queue with the host that speaks on it. For a pipeline of one's own, or a device around the queue, take the parts; for
+/// the usual ones call [`worker`](Self::worker).
+pub struct LiveQueue {
+    /// Its number.
+    pub idx: u16,
+    /// To be opened on the worker's thread, with the worker's pool.
+    pub queue: AfXdpQueue,
+    /// Addresses, routes, neighbours, and what nodes have to know.
+    pub live: LiveHost,
+}
+
+impl LiveQueue {
+    /// The usual worker, on the calling thread: a pool with room for `held` buffers that `app` keeps, the queue, the
+    /// [`host_stack`], sockets of the default size. Its first turn comes next; joining groups is up to the app
+    /// ([`Worker::with_app`]).
+    ///
+    /// # Errors
+    /// One sentence: no memory, the queue is taken, the MTU too large. Everything is given back.
+    pub fn worker<A: App + UdpApp + IcmpApp>(
+        self,
+        app: A,
+        held: usize,
+        post: &Post,
+        scope: &Scope,
+    ) -> Result<LiveWorker<A>, LiveError> {
+        let LiveHost { host, follower, egress, stack, layout, buffers, .. } = self.live;
+        let pool: Pool = post.pool(buffers.total() + held, layout)?;
+        let (rx, tx) = self.queue.open(&pool, scope)?;
+        let pipeline = host_stack(stack, &host, scope);
+        let sockets = UdpSockets::new(SocketCapacity::default(), random_seed());
+        let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: BURST_LEN };
+        let mut worker = Worker::new(parts, scope);
+        worker.follow(follower);
+        Ok(worker)
+    }
+}

@@ -1,0 +1,138 @@
+//! What is steered to us: exactly what is wanted on an interface of the kernel's, all that a host needs on one of ours.
+
+use core::net::Ipv4Addr;
+
+use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
+use crate::device::steering::Rule;
+use crate::proto::Host;
+use crate::wire::{EtherType, Protocol};
+
+/// The rules of queue `idx`, each once. `host` has the addresses.
+pub(super) fn rules(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
+    let mut rules = match &config.owner {
+        Owner::Shared => wanted(config, host, idx),
+        Owner::Own(own) => match own.takes {
+            Takes::Everything => vec![Rule::ALL],
+            Takes::Needed => needed(config, host, idx),
+        },
+    };
+    if config.igmp == IgmpBy::Own && !rules.contains(&Rule::ALL) {
+        rules.push(Rule::igmp());
+    }
+    if let Some(vlan) = config.vlan {
+        rules.iter_mut().for_each(|rule| rule.vlan = rule.vlan.or(Some(vlan)));
+    }
+    let mut unique: Vec<Rule> = Vec::new();
+    for rule in rules {
+        if !unique.contains(&rule) {
+            unique.push(rule);
+        }
+    }
+    unique
+}
+
+/// Group and port, or address and port, each sender by itself: the kernel gets everything else, also other ports of the
+/// same group and other senders.
+fn wanted(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for want in config.wants.iter().filter(|want| want.is_on(idx)) {
+        for destination in destinations(want, host) {
+            let rule = Rule { vlan: want.vlan, ..Rule::udp(destination, want.destination.port()) };
+            match &want.sources[..] {
+                [] => rules.push(rule),
+                sources => rules.extend(sources.iter().map(|source| rule.from(*source))),
+            }
+        }
+    }
+    rules
+}
+
+/// ARP, all IPv4 to our addresses and to the groups. Without ports, so that later fragments come too.
+fn needed(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
+    let to = |destination| Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(destination);
+    let mut rules = vec![Rule::arp()];
+    rules.extend(host.addresses().iter().map(|own| to(own.address())));
+    for want in config.wants.iter().filter(|want| want.is_group() && want.is_on(idx)) {
+        rules.push(Rule { vlan: want.vlan, protocol: Some(Protocol::UDP), ..to(*want.destination.ip()) });
+    }
+    rules
+}
+
+fn destinations(want: &Want, host: &Host) -> Vec<Ipv4Addr> {
+    match *want.destination.ip() {
+        Ipv4Addr::UNSPECIFIED => host.addresses().iter().map(|own| own.address()).collect(),
+        destination => vec![destination],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{HashSeed, HostConfig, HostEvent, InterfaceId};
+    use crate::wire::{MacAddr, VlanTags};
+    use crate::worker::live::OwnHost;
+
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+    const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    fn check(config: &LiveConfig, idx: u16, expected: &[&str]) {
+        let mut host = Host::new(
+            HostConfig {
+                interface: InterfaceId(1),
+                mac: MacAddr([2, 0, 0, 0, 0, 1]),
+                vlan: VlanTags::NONE,
+                mtu: 1500,
+                addresses_max: 2,
+                routes_max: 2,
+                neighbours_max: 1,
+            },
+            HashSeed::new(1, 2),
+        )
+        .unwrap();
+        host.apply(HostEvent::AddressAdded("10.0.0.2/24".parse().unwrap())).unwrap();
+        let rules = rules(config, &host, idx);
+        assert!(rules.iter().all(|rule| rule.check().is_ok()), "{rules:?}");
+        assert_eq!(rules.iter().map(|rule| rule.to_string().to_lowercase()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn kernel_keeps_what_nobody_asked_for() {
+        check(&LiveConfig::new("eth1"), 0, &[]);
+        let config = LiveConfig::new("eth1")
+            .want(Want::udp(GROUP, 9000))
+            .want(Want::udp(GROUP, 9001).from(&[SENDER]))
+            .want(Want::udp(Ipv4Addr::UNSPECIFIED, 5000));
+        let expected = ["udp to 239.1.1.1:9000", "udp from 10.0.0.1 to 239.1.1.1:9001", "udp to 10.0.0.2:5000"];
+        check(&config, 0, &expected);
+    }
+
+    #[test]
+    fn igmp_comes_to_us_where_we_speak_it() {
+        let config = LiveConfig { igmp: IgmpBy::Own, ..LiveConfig::new("eth1") };
+        check(&config, 0, &["igmp"]);
+    }
+
+    #[test]
+    fn want_of_one_queue_is_no_rule_of_another() {
+        let want = Want { queue: Some(1), ..Want::udp(GROUP, 9000) };
+        let config = LiveConfig { queues: vec![0, 1], ..LiveConfig::new("eth1").want(want) };
+        check(&config, 0, &[]);
+        check(&config, 1, &["udp to 239.1.1.1:9000"]);
+    }
+
+    #[test]
+    fn host_of_our_own_gets_what_it_needs() {
+        let config =
+            LiveConfig::new("eth1").want(Want::udp(GROUP, 1)).want(Want::udp(GROUP, 2)).owned(OwnHost::default());
+        check(&config, 0, &["arp", "ipv4 to 10.0.0.2", "udp to 239.1.1.1", "igmp"]);
+        let all = OwnHost { takes: Takes::Everything, ..OwnHost::default() };
+        check(&config.owned(all), 0, &["all frames"]);
+    }
+
+    #[test]
+    fn vlan_is_on_every_rule() {
+        let config = LiveConfig { vlan: Some(7), ..LiveConfig::new("eth1").want(Want::udp(OWN, 1)) };
+        check(&config, 0, &["udp to 10.0.0.2:1 vlan 7"]);
+    }
+}

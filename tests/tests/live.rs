@@ -1,0 +1,236 @@
+//! Going live against the Linux kernel: a port that is shared with it, and one that is ours. Everything happens in namespaces
+//! of the test's own.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::time::{Duration, Instant as Moment};
+
+use wirepath::counters::Block;
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
+use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, SendToError, UdpApp, UdpOptions, send_to};
+use wirepath::proto::{ConsumerId, Group, Sharing};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::live::{IgmpBy, LiveConfig, LivePort, LiveWorker, OwnHost, Takes, Want};
+use wirepath::worker::{Post, StopFlag};
+use wirepath_tests::netns::Namespace;
+
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+const PORT: u16 = 9_000;
+/// Long enough for a machine with two busy cores.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// `near` with `veth0`, where we are, and `far` with `veth1` and 10.9.0.2, where the kernel is. Says why where there is none.
+struct Wire {
+    near: Namespace,
+    far: Namespace,
+}
+
+fn wire(test: &str) -> Option<Wire> {
+    match Namespace::new() {
+        Ok(near) => {
+            let far = Namespace::new().unwrap();
+            near.veth("veth0", &far, "veth1").unwrap();
+            far.ip(&["address", "add", "10.9.0.2/24", "dev", "veth1"]).unwrap();
+            Some(Wire { near, far })
+        }
+        Err(why) => {
+            println!("SKIPPED {test}: {why}; run as root");
+            None
+        }
+    }
+}
+
+/// Sends each datagram back, and remembers it.
+#[derive(Default)]
+struct Echo {
+    received: Vec<Vec<u8>>,
+    refused: Vec<SendToError>,
+}
+
+impl App for Echo {}
+impl IcmpApp for Echo {}
+
+impl UdpApp for Echo {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        self.received.push(datagram.payload.to_vec());
+        if !datagram.destination.ip().is_multicast() {
+            let sent = send_to(datagram.destination, datagram.source, &UdpOptions::default(), datagram.payload, cx);
+            self.refused.extend(sent.err());
+        }
+    }
+}
+
+/// A port and its worker on the calling thread.
+struct Live {
+    worker: LiveWorker<Echo>,
+    port: LivePort,
+    clock: MonotonicClock,
+    block: Block,
+}
+
+impl Live {
+    fn open(config: LiveConfig) -> Result<Self, String> {
+        let config = LiveConfig { port: AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, ..config.port }, ..config };
+        let (block, stop) = (Block::heap(), StopFlag::new());
+        let mut port = LivePort::open(&config, &block.scope("port"), &stop).map_err(|error| error.to_string())?;
+        let queue = port.take_queue().map_err(|error| error.to_string())?.unwrap();
+        let post = Post { name: "worker0".into(), core: None, node: None, stop };
+        let worker = queue.worker(Echo::default(), 0, &post, &block.scope("worker0"));
+        let mut worker = worker.map_err(|error| error.to_string())?;
+        block.check().unwrap();
+        let mut clock = MonotonicClock::start();
+        worker.with_app(clock.now(), |_, cx| {
+            cx.sockets.join(ConsumerId(0), Group::new(GROUP, PORT)).unwrap();
+            cx.sockets.bind(ConsumerId(1), SocketAddrV4::new(NEAR, PORT), Sharing::Exclusive).unwrap();
+        });
+        worker.poll_once(clock.now());
+        Ok(Self { worker, port, clock, block })
+    }
+
+    /// Polls until `done`; whether that came about.
+    fn until(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let start = Moment::now();
+        while start.elapsed() < PATIENCE {
+            self.worker.poll_once(self.clock.now());
+            if done(self) {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    fn has_received(&mut self, count: usize) -> bool {
+        self.until(|live| live.worker.app().received.len() >= count)
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.block.snapshot().count(name).unwrap()
+    }
+}
+
+fn shared() -> LiveConfig {
+    LiveConfig::new("veth0").want(Want::udp(GROUP, PORT)).want(Want::udp(NEAR, PORT))
+}
+
+fn own() -> LiveConfig {
+    let addresses = vec![format!("{NEAR}/24").parse().unwrap()];
+    shared().owned(OwnHost { addresses, ..OwnHost::default() })
+}
+
+/// A kernel socket of `far`, that waits for answers only so long.
+fn socket(far: &Namespace) -> UdpSocket {
+    let socket = far.run(|| UdpSocket::bind((FAR, 0)).unwrap());
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    socket
+}
+
+/// Sends to `to` until an answer comes; the answer.
+fn ask(live: &mut Live, socket: &UdpSocket, to: Ipv4Addr) -> Option<Vec<u8>> {
+    socket.set_nonblocking(true).unwrap();
+    let mut answer = [0; 64];
+    let mut len = None;
+    let mut next = Moment::now();
+    live.until(|_| {
+        if Moment::now() >= next {
+            socket.send_to(b"hello", (to, PORT)).unwrap();
+            next = Moment::now() + Duration::from_secs(1);
+        }
+        len = socket.recv(&mut answer).ok();
+        len.is_some()
+    });
+    Some(answer[..len?].to_vec())
+}
+
+#[test]
+fn kernel_keeps_what_we_did_not_ask_for() {
+    let Some(Wire { near, far }) = wire("kernel_keeps_what_we_did_not_ask_for") else { return };
+    near.ip(&["address", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
+    let sender = socket(&far);
+    near.run(|| {
+        let mut live = Live::open(shared()).unwrap();
+        assert!(live.port.describe().contains("shared with the kernel"), "{}", live.port.describe());
+        let members = std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap();
+        assert!(members.contains("030201EF"), "the kernel holds the membership: {members}");
+        let kernel = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT + 1)).unwrap();
+        kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+
+        sender.send_to(b"ours", (GROUP, PORT)).unwrap();
+        sender.send_to(b"the kernel's", (GROUP, PORT + 1)).unwrap();
+        sender.send_to(b"also the kernel's", (NEAR, PORT + 1)).unwrap();
+        assert!(live.has_received(1));
+        assert_eq!(live.worker.app().received, [b"ours"]);
+        let mut bytes = [0; 64];
+        for expected in [b"the kernel's".as_slice(), b"also the kernel's"] {
+            let len = kernel.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..len], expected);
+        }
+    });
+}
+
+#[test]
+fn shared_port_sends_by_the_kernels_neighbours() {
+    let Some(Wire { near, far }) = wire("shared_port_sends_by_the_kernels_neighbours") else { return };
+    near.ip(&["address", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
+    let peer = socket(&far);
+    near.run(|| {
+        let mut live = Live::open(shared()).unwrap();
+        let answer = ask(&mut live, &peer, NEAR);
+        assert_eq!(answer.as_deref(), Some(b"hello".as_slice()), "{:?}", live.worker.app().refused);
+    });
+}
+
+#[test]
+fn host_of_our_own_answers_arp_and_datagrams() {
+    let Some(Wire { near, far }) = wire("host_of_our_own_answers_arp_and_datagrams") else { return };
+    let peer = socket(&far);
+    near.run(|| {
+        let mut live = Live::open(own()).unwrap();
+        assert!(live.port.describe().contains("ours, as 10.9.0.1/24, IGMP of our own"), "{}", live.port.describe());
+        let answer = ask(&mut live, &peer, NEAR);
+        assert_eq!(answer.as_deref(), Some(b"hello".as_slice()), "{:?}", live.worker.app().refused);
+        assert!(live.count("worker0/arp/answered") >= 1);
+        assert!(live.until(|live| live.count("worker0/igmp/reports_sent") >= 1), "the group is reported");
+        peer.send_to(b"tick", (GROUP, PORT)).unwrap();
+        let received = |live: &mut Live| live.worker.app().received.contains(&b"tick".to_vec());
+        assert!(live.until(received));
+    });
+}
+
+#[test]
+fn what_cannot_be_is_one_sentence_and_leaves_nothing() {
+    let Some(Wire { near, far: _far }) = wire("what_cannot_be_is_one_sentence_and_leaves_nothing") else { return };
+    near.ip(&["address", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
+    near.run(|| {
+        let refused = |config: LiveConfig, says: &str| {
+            let sentence = Live::open(config).err().unwrap();
+            assert!(sentence.contains(says), "{says:?} is not in {sentence:?}");
+            assert!(!sentence.contains('\n'), "{sentence}");
+        };
+        refused(LiveConfig::new("veth9"), "no interface veth9");
+        refused(own(), "ip address del 10.9.0.1/24 dev veth0");
+        refused(LiveConfig { queues: vec![7], igmp: IgmpBy::Nobody, ..LiveConfig::new("veth0") }, "queue");
+        let taken = AfXdpDevice::open(&AfXdpConfig::new("veth0")).unwrap();
+        refused(shared(), "already has an XDP program");
+        drop(taken);
+        let live = Live::open(shared()).unwrap();
+        refused(shared(), "this process");
+        drop(live);
+        Live::open(shared()).unwrap();
+    });
+    assert!(!near.ip(&["link", "show", "dev", "veth0"]).unwrap().contains("xdp"), "nothing is left on the interface");
+}
+
+#[test]
+fn interface_that_is_all_ours_says_so() {
+    let Some(Wire { near, far: _far }) = wire("interface_that_is_all_ours_says_so") else { return };
+    near.run(|| {
+        let addresses = vec![format!("{NEAR}/24").parse().unwrap()];
+        let config = shared().owned(OwnHost { addresses, takes: Takes::Everything, ..OwnHost::default() });
+        let live = Live::open(config).unwrap();
+        assert!(live.port.rules().eq(["all frames"]));
+        assert!(live.port.notices().iter().any(|notice| notice.contains("all ours")));
+    });
+}
