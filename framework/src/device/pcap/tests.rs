@@ -464,6 +464,14 @@ fn frame_over_the_limit_is_cut_and_flagged() {
 }
 
 #[test]
+fn frame_of_which_only_the_beginning_is_there_says_how_long_it_was() {
+    let mut file = Vec::new();
+    Writer::new(&mut file).write_cut(9, b"beginning", 1_500);
+    let records = records_of(&file);
+    assert_eq!((&*records[0].bytes, records[0].original_len), (&b"beginning"[..], 1_500));
+}
+
+#[test]
 fn full_disk_is_told_at_finish() {
     /// Takes so many bytes and then no more.
     struct Disk(usize);

@@ -81,17 +81,7 @@ impl<W: Write> Writer<W> {
         vlan: Option<u16>,
         segments: impl Iterator<Item = &'a [u8]>,
     ) {
-        // Before the record and not behind it, so that the last one can still be retracted.
-        if self.buffer.len() >= BUFFER_LEN {
-            self.flush();
-        }
-        self.last = self.buffer.len();
-        if self.broken {
-            self.lost += 1;
-            return;
-        }
-        let start = self.last;
-        self.buffer.extend_from_slice(&[0; RECORD_HEADER_LEN]);
+        let Some(start) = self.open_record() else { return };
         let mut original_len = 0;
         for segment in segments {
             let room = RECORD_LEN_MAX.saturating_sub(original_len);
@@ -101,6 +91,33 @@ impl<W: Write> Writer<W> {
         if let Some(tci) = vlan {
             original_len += self.insert_tag(start + RECORD_HEADER_LEN, tci);
         }
+        self.close_record(start, timestamp_ns, original_len);
+    }
+
+    /// Adds the first bytes of a frame of `original_len`, for who has no more of it.
+    pub fn write_cut(&mut self, timestamp_ns: u64, bytes: &[u8], original_len: usize) {
+        let Some(start) = self.open_record() else { return };
+        self.buffer.extend_from_slice(&bytes[..bytes.len().min(RECORD_LEN_MAX)]);
+        self.close_record(start, timestamp_ns, original_len.max(bytes.len()));
+    }
+
+    /// Where a new record begins in the buffer, its header still empty; none once a write has failed.
+    fn open_record(&mut self) -> Option<usize> {
+        // Before the record and not behind it, so that the last one can still be retracted.
+        if self.buffer.len() >= BUFFER_LEN {
+            self.flush();
+        }
+        self.last = self.buffer.len();
+        if self.broken {
+            self.lost += 1;
+            return None;
+        }
+        self.buffer.extend_from_slice(&[0; RECORD_HEADER_LEN]);
+        Some(self.last)
+    }
+
+    /// Fills the header of the record that ends the buffer.
+    fn close_record(&mut self, start: usize, timestamp_ns: u64, original_len: usize) {
         let kept = self.buffer.len() - start - RECORD_HEADER_LEN;
         let seconds = u32::try_from(timestamp_ns / 1_000_000_000).unwrap_or(u32::MAX);
         let header = [seconds, (timestamp_ns % 1_000_000_000) as u32, kept as u32, original_len as u32];
@@ -160,8 +177,9 @@ impl<W: Write> Writer<W> {
         self.lost
     }
 
-    fn flush(&mut self) {
-        if self.broken {
+    /// Writes what is buffered: for somebody who reads along. Costs a system call where anything is.
+    pub fn flush(&mut self) {
+        if self.broken || self.buffer.is_empty() {
             return;
         }
         match self.sink.write_all(&self.buffer).and_then(|()| self.sink.flush()) {
