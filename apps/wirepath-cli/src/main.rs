@@ -1,5 +1,6 @@
 //! `wirepath`: the operator's tool. Each subcommand is a file with its options and a `run`.
 
+mod capture;
 mod devices;
 mod doctor;
 mod ethtool;
@@ -25,6 +26,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Capture(capture::Options),
     Devices(devices::Options),
     Doctor(doctor::Options),
     Stats(stats::Options),
@@ -33,6 +35,7 @@ enum Command {
 /// Exit code 0 when done, 1 for a failure in one sentence on standard error, 2 (by clap) for usage.
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Capture(options) => capture::run(&options),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Stats(options) => stats::run(&options),

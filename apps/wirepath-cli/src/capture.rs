@@ -1,0 +1,281 @@
+//! `wirepath capture`: the frames that the queues of a running process receive and send, which no tcpdump sees, into a
+//! pcap file, a pipe, or a line each.
+//!
+//! The process must run its port with a tap (`feed-handler` does). This program only reads: it may be slow, be stopped or
+//! be killed, and the worker goes on; what it missed it counts.
+
+mod filter;
+mod line;
+mod output;
+mod queue;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use wirepath::counters::default_directory;
+use wirepath::device::tap::{Direction, Tapped};
+use wirepath::worker::StopFlag;
+
+use filter::Filter;
+use output::Output;
+use queue::Queue;
+
+/// Between two looks at rings that are empty. The default ring of 8 MiB fills in 7 ms at 10 Gbit/s.
+const IDLE_SPAN: Duration = Duration::from_millis(1);
+/// Frames between two beats: far less than a second's worth.
+const FRAMES_A_ROUND: usize = 4_096;
+/// A worker that polls answers within microseconds.
+const ANSWER_SPAN: Duration = Duration::from_secs(1);
+
+/// Shows what the queues of a running process receive and send, to pcap or a line each.
+#[derive(Args)]
+#[command(after_help = "Filters, all of whose words must hold:\n  \
+    udp | tcp | icmp | igmp | arp    the protocol\n  \
+    [host] ADDRESS[:PORT]            either end\n  \
+    from ADDRESS[:PORT]              who sent it\n  \
+    to | group ADDRESS[:PORT]        whom it is for\n  \
+    port PORT                        of either end\n  \
+    vlan NUMBER                      the outermost tag\n\
+Example: wirepath capture feed-handler --rx --filter \"udp group 239.1.2.3:9000\" -w - | tcpdump -r -")]
+pub(crate) struct Options {
+    /// The process: its application's name or its id; not needed where only one can be listened to
+    #[arg(value_name = "PROCESS")]
+    process: Option<String>,
+    /// Only queues with this number
+    #[arg(long, value_name = "N")]
+    queue: Option<u16>,
+    /// Only queues of this device
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Only received frames
+    #[arg(long, conflicts_with = "tx")]
+    rx: bool,
+    /// Only sent frames
+    #[arg(long)]
+    tx: bool,
+    /// Keep so many bytes of each frame
+    #[arg(long, value_name = "BYTES", default_value = "65528", value_parser = clap::value_parser!(u16).range(1..=65_528))]
+    snap: u16,
+    /// Stop after so many frames
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    /// Only frames that it names, as below
+    #[arg(long, value_name = "RULE", value_parser = Filter::parse)]
+    filter: Option<Filter>,
+    /// Write a pcap file; - is standard output, for a pipe
+    #[arg(short, long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Where the shared files are, if neither in WIREPATH_SHM nor in /dev/shm/wirepath
+    #[arg(long, value_name = "DIRECTORY")]
+    dir: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let taps = options.select()?;
+    let process = format!("{} (pid {})", taps[0].app, taps[0].pid);
+    let stop = StopFlag::on_signals()?;
+    let mut capture = Capture {
+        options,
+        output: Output::open(options.write.as_deref())?,
+        queues: Vec::new(),
+        written: 0,
+        filtered: 0,
+        deadline: options.seconds.map(|span| Instant::now() + span),
+    };
+    for tap in taps {
+        capture.queues.push(Queue::listen(tap, options.snap_wanted())?);
+    }
+    let ended = capture.run(&stop);
+    // Whatever ended it, what is there is written and told.
+    let finished = capture.output.finish();
+    if let Ok(End::ProcessEnded) = ended {
+        eprintln!("wirepath: {process} has closed its queues or ended");
+    }
+    capture.tell();
+    ended?;
+    finished
+}
+
+/// A capture that runs.
+struct Capture<'a> {
+    options: &'a Options,
+    queues: Vec<Queue>,
+    output: Output,
+    written: u64,
+    filtered: u64,
+    deadline: Option<Instant>,
+}
+
+/// Why a capture is over.
+enum End {
+    /// The user had enough: frames, seconds, Ctrl-C, or the reader of the pipe is gone.
+    Enough,
+    ProcessEnded,
+}
+
+impl Capture<'_> {
+    fn run(&mut self, stop: &StopFlag) -> Result<End, Box<dyn Error>> {
+        let begun = Instant::now();
+        let mut is_told = false;
+        loop {
+            let mut alive = 0;
+            let mut waiting = Vec::new();
+            for queue in &mut self.queues {
+                queue.tend()?;
+                alive += usize::from(!queue.has_ended());
+                waiting.extend(queue.is_waiting().then(|| queue.name().to_owned()));
+            }
+            if !is_told && (waiting.is_empty() || begun.elapsed() > ANSWER_SPAN) {
+                is_told = true;
+                self.tell_begin(&waiting);
+            }
+            // The end was seen before the last look at the rings, so that look sees the last frame.
+            let moved = self.round()?;
+            if stop.is_stopping() || self.is_full() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            {
+                return Ok(End::Enough);
+            }
+            if moved > 0 {
+                continue;
+            }
+            if alive == 0 {
+                return Ok(End::ProcessEnded);
+            }
+            self.output.flush();
+            if self.output.is_closed() {
+                return Ok(End::Enough);
+            }
+            sleep(IDLE_SPAN);
+        }
+    }
+
+    /// Moves frames from the rings to the output, the oldest of all queues first, and returns how many it looked at.
+    fn round(&mut self) -> Result<usize, Box<dyn Error>> {
+        for moved in 0..FRAMES_A_ROUND {
+            for queue in &mut self.queues {
+                queue.fill()?;
+            }
+            let waiting = self.queues.iter().enumerate().filter_map(|(idx, queue)| Some((queue.next_ns()?, idx)));
+            let Some((_, idx)) = waiting.min() else { return Ok(moved) };
+            self.take(idx)?;
+            if self.is_full() || self.output.is_closed() {
+                return Ok(moved + 1);
+            }
+        }
+        Ok(FRAMES_A_ROUND)
+    }
+
+    /// Writes the frame that waits at a queue, if it is wanted.
+    fn take(&mut self, idx: usize) -> Result<(), Box<dyn Error>> {
+        let Some(frame) = self.queues[idx].take() else { return Ok(()) };
+        if !self.options.wants(frame.direction) {
+            return Ok(());
+        }
+        if self.options.filter.as_ref().is_some_and(|filter| !filter.matches(frame.bytes)) {
+            self.filtered += 1;
+            return Ok(());
+        }
+        self.written += 1;
+        self.output.write(&frame, self.options.snap.into())
+    }
+
+    fn is_full(&self) -> bool {
+        self.options.count.is_some_and(|count| self.written >= count)
+    }
+
+    fn tell_begin(&self, waiting: &[String]) {
+        let names: Vec<_> = self.queues.iter().map(Queue::name).collect();
+        eprintln!("wirepath: listening to {}", names.join(", "));
+        if !waiting.is_empty() {
+            eprintln!("wirepath: nobody polls {}: frames are seen when somebody does", waiting.join(", "));
+        }
+    }
+
+    fn tell(&self) {
+        let missed: u64 = self.queues.iter().map(|queue| self.options.missed(queue)).sum();
+        let Self { written, filtered, .. } = self;
+        eprintln!("wirepath: {written} frames written, {missed} missed, {filtered} filtered out");
+        if missed > 0 {
+            eprintln!("wirepath: missed frames came faster than they were read: write with -w, keep less with --snap");
+        }
+    }
+}
+
+impl Options {
+    /// The queues of one process that were asked for: at least one.
+    fn select(&self) -> Result<Vec<Tapped>, Box<dyn Error>> {
+        let directory = self.dir.clone().unwrap_or_else(default_directory);
+        let taps = Tapped::list(&directory)?;
+        let (mut selected, others): (Vec<_>, Vec<_>) = taps.running.into_iter().partition(|tap| self.selects(tap));
+        if let Some(first) = selected.first() {
+            let (app, pid) = (first.app.clone(), first.pid);
+            if selected.iter().any(|tap| (&tap.app, tap.pid) != (&app, pid)) {
+                return Err(format!("several processes can be listened to: name one of {}", list(&selected)).into());
+            }
+            selected.retain(|tap| tap.pid == pid);
+            return Ok(selected);
+        }
+        if !others.is_empty() {
+            return Err(format!("no such queue can be listened to; these can: {}", list(&others)).into());
+        }
+        // Perhaps it is there and somebody else's.
+        if let Some(closed) = taps.closed.into_iter().next() {
+            return Err(closed.into());
+        }
+        let directory = directory.display();
+        Err(format!(
+            "no process can be listened to in {directory}: start one whose port has a tap, or name another directory with \
+             --dir or WIREPATH_SHM"
+        )
+        .into())
+    }
+
+    fn selects(&self, tap: &Tapped) -> bool {
+        self.process.as_ref().is_none_or(|process| *process == tap.app || *process == tap.pid.to_string())
+            && self.queue.is_none_or(|queue| queue == tap.queue)
+            && self.device.as_ref().is_none_or(|device| *device == tap.device)
+    }
+
+    /// What the worker is asked to copy: a filter and a line look at more of a frame than is kept.
+    fn snap_wanted(&self) -> usize {
+        let looks_deeper = self.filter.is_some() || self.write.is_none();
+        if looks_deeper { u16::MAX.into() } else { self.snap.into() }
+    }
+
+    fn wants(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Rx => !self.tx,
+            Direction::Tx => !self.rx,
+        }
+    }
+
+    fn missed(&self, queue: &Queue) -> u64 {
+        let missed = queue.missed();
+        [(Direction::Rx, missed.rx), (Direction::Tx, missed.tx)]
+            .into_iter()
+            .filter(|(direction, _)| self.wants(*direction))
+            .map(|(_, count)| count)
+            .sum()
+    }
+}
+
+fn list(taps: &[Tapped]) -> String {
+    let names = taps.iter().map(|tap| format!("{} (pid {}) {} queue {}", tap.app, tap.pid, tap.device, tap.queue));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    // A year is as good as for ever.
+    if !(0.0..=31_536_000.0).contains(&seconds) {
+        return Err("give 0 to 31536000 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}

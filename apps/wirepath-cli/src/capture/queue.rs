@@ -1,0 +1,83 @@
+//! A queue that is listened to, and the frame of it that is to be written next: frames of several queues are brought
+//! into the order of their times.
+
+use wirepath::device::tap::{Direction, Listener, Numbers, State, TapError, Tapped};
+
+pub(super) struct Queue {
+    name: String,
+    listener: Listener,
+    state: State,
+    pending: Option<Pending>,
+    bytes: Vec<u8>,
+}
+
+struct Pending {
+    direction: Direction,
+    timestamp_ns: u64,
+    original_len: usize,
+}
+
+/// A frame with its tag at its place.
+pub(super) struct Taken<'a> {
+    /// The queue's name.
+    pub(super) queue: &'a str,
+    pub(super) direction: Direction,
+    pub(super) timestamp_ns: u64,
+    pub(super) original_len: usize,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Queue {
+    pub(super) fn listen(tap: Tapped, snap_len: usize) -> Result<Self, TapError> {
+        let name = format!("{}.{}", tap.device, tap.queue);
+        let listener = tap.listen(snap_len)?;
+        Ok(Self { name, listener, state: State::Waiting, pending: None, bytes: Vec::new() })
+    }
+
+    /// The device and the queue's number: `eth1.0`.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Tells the worker that we are still there.
+    pub(super) fn tend(&mut self) -> Result<(), TapError> {
+        self.state = self.listener.tend()?;
+        Ok(())
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    pub(super) fn missed(&self) -> Numbers {
+        self.listener.missed()
+    }
+
+    /// Looks for a frame, where none is there yet.
+    pub(super) fn fill(&mut self) -> Result<(), TapError> {
+        if self.pending.is_some() {
+            return Ok(());
+        }
+        if let Some(frame) = self.listener.read()? {
+            let original_len = frame.copy_to(&mut self.bytes);
+            let (direction, timestamp_ns) = (frame.direction, frame.timestamp.as_nanos());
+            self.pending = Some(Pending { direction, timestamp_ns, original_len });
+        }
+        Ok(())
+    }
+
+    /// When the frame that is next was seen, where there is one.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.pending.as_ref().map(|pending| pending.timestamp_ns)
+    }
+
+    /// The frame that is next.
+    pub(super) fn take(&mut self) -> Option<Taken<'_>> {
+        let Pending { direction, timestamp_ns, original_len } = self.pending.take()?;
+        Some(Taken { queue: &self.name, direction, timestamp_ns, original_len, bytes: &self.bytes })
+    }
+}

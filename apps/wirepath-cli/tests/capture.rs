@@ -1,0 +1,395 @@
+//! `wirepath capture` as an operator runs it, against a worker in another process: a child that sends back what arrives on
+//! a wire in memory, does what lines on its standard input say, and is killed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, TryRecvError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use wirepath::counters::Block;
+use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
+use wirepath::device::pcap::Reader;
+use wirepath::device::tap::{TapConfig, TapDevice, TapRx, TapTx};
+use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
+use wirepath::mem::{Burst, Mbuf, Pool};
+use wirepath::pipeline::{Cx, EgressConfig, Node, Outline};
+use wirepath::proto::{Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::wire::{EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, VlanTags};
+use wirepath::worker::{Parts, Worker, random_seed};
+
+const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+/// The ring of the child's tap: the smallest there is.
+const RING_LEN: usize = 512 << 10;
+
+/// Frame `n` of a stream: a UDP datagram with `n` and as much more as makes its length differ from the next one's.
+fn frame(n: u64) -> Vec<u8> {
+    let payload = [n.to_be_bytes().to_vec(), vec![n as u8; (n % 100) as usize]].concat();
+    let mut bytes = vec![0; 34];
+    let ethernet =
+        EthernetFields { dst: MacAddr::multicast_ipv4(GROUP), src: MacAddr([2; 6]), ethertype: EtherType::IPV4 };
+    EthernetHeader::new(ethernet).emit(&mut bytes).unwrap();
+    let ipv4 = Ipv4Fields {
+        source: SOURCE,
+        destination: GROUP,
+        protocol: Protocol::UDP,
+        ttl: 1,
+        tos: 0,
+        identification: 0,
+        dont_fragment: true,
+        payload_len: 8 + payload.len(),
+    };
+    Ipv4Header::new(&ipv4).unwrap().emit(&mut bytes[14..]).unwrap();
+    bytes.extend([0x13, 0x88, 0x23, 0x28, 0, 8 + payload.len() as u8, 0, 0]);
+    bytes.extend(payload);
+    bytes
+}
+
+/// A node that sends every frame back as it came.
+struct Echo;
+
+impl Node<()> for Echo {
+    fn push(&mut self, mbuf: Mbuf, (): &mut (), cx: &mut Cx<'_>) {
+        cx.tx.post(mbuf, Offload::default()).map_err(Mbuf::free).unwrap();
+    }
+
+    fn tick(&mut self, (): &mut (), _cx: &mut Cx<'_>) {}
+
+    fn kept(&self) -> usize {
+        0
+    }
+
+    fn outline(&self, _outline: &mut Outline) {}
+}
+
+/// Not a test of its own: the second process of those below, which runs this until it is told to quit or is killed.
+#[test]
+fn child_sends_back_what_arrives() {
+    let Some(directory) = std::env::var_os("WIREPATH_TEST_CHILD") else { return };
+    let mut wire = Wire::new(Path::new(&directory));
+    let (to_worker, orders) = mpsc::channel();
+    thread::spawn(move || std::io::stdin().lines().try_for_each(|line| to_worker.send(line.unwrap())));
+    println!("\nchild polls");
+    loop {
+        let order = match orders.try_recv() {
+            Ok(order) => order,
+            Err(TryRecvError::Empty) => {
+                wire.turn();
+                thread::yield_now();
+                continue;
+            }
+            Err(TryRecvError::Disconnected) => return,
+        };
+        match order.split_once(' ') {
+            Some(("send", count)) => wire.send(count.parse().unwrap()),
+            _ if order == "until quiet" => wire.wait_until_quiet(),
+            _ => return,
+        }
+        println!("\ndone {order}");
+    }
+}
+
+/// What the child runs: a worker at the tapped end of a wire, and somebody at the other.
+struct Wire {
+    worker: Worker<TapRx<MemoryRx>, TapTx<MemoryTx>, Echo, ()>,
+    far: (MemoryRx, MemoryTx),
+    pool: Pool,
+    clock: MonotonicClock,
+    sent: u64,
+}
+
+impl Wire {
+    fn new(directory: &Path) -> Self {
+        let (near, mut far) = pair("wire", MemoryConfig::default());
+        let config = TapConfig { directory: directory.to_owned(), ring_len: RING_LEN, ..TapConfig::new("child") };
+        let mut near = TapDevice::new(near, config);
+        let (block, pools) = (Block::heap(), [Pool::heap(1_024).unwrap(), Pool::heap(1_024).unwrap()]);
+        let [pool, far_pool] = pools;
+        let scope = block.scope("worker0");
+        let (rx, tx) = near.take_queue(0).unwrap().open(&pool, &scope).unwrap();
+        assert_eq!(near.problems().count(), 0);
+        let host = HostConfig {
+            interface: InterfaceId(0),
+            mac: MacAddr([2; 6]),
+            vlan: VlanTags::NONE,
+            mtu: 1_500,
+            addresses_max: 1,
+            routes_max: 1,
+            neighbours_max: 1,
+        };
+        let host = Host::new(host, random_seed()).unwrap();
+        let sockets = UdpSockets::new(SocketCapacity::default(), random_seed());
+        let egress = EgressConfig::quiet(random_seed());
+        let parts = Parts { rx, tx, pipeline: Echo, app: (), pool, host, sockets, egress, burst_len: 32 };
+        Self {
+            worker: Worker::new(parts, &scope),
+            far: far.take_queue(0).unwrap().open(&far_pool, &block.scope("far")).unwrap(),
+            pool: far_pool,
+            clock: MonotonicClock::start(),
+            sent: 0,
+        }
+    }
+
+    /// One turn of the worker, and the far end takes what came back.
+    fn turn(&mut self) {
+        let now = self.clock.now();
+        self.worker.poll_once(now);
+        let mut burst = Burst::new();
+        self.far.0.receive(&mut burst, 64, &self.pool, now);
+        burst.drain(..).for_each(Mbuf::free);
+    }
+
+    fn send(&mut self, count: u64) {
+        for _ in 0..count {
+            self.far.1.post(self.pool.alloc_copy(&frame(self.sent)).unwrap(), Offload::default()).unwrap();
+            self.far.1.ring_doorbell(self.clock.now());
+            self.sent += 1;
+            self.turn();
+            self.far.1.reap();
+        }
+        self.turn();
+    }
+
+    fn wait_until_quiet(&mut self) {
+        while self.worker.rx().is_heard() {
+            self.turn();
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The child as the tests see it. It is killed in the end, whatever happens.
+struct Worked {
+    child: Child,
+    orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+    directory: TempDir,
+}
+
+impl Worked {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_sends_back_what_arrives", "--nocapture"])
+            .env("WIREPATH_TEST_CHILD", directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut worked = Self { child, orders, answers, directory };
+        worked.wait_for("child polls");
+        worked
+    }
+
+    fn order(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").unwrap();
+        self.wait_for(&format!("done {order}"));
+    }
+
+    fn wait_for(&mut self, answer: &str) {
+        assert!(self.answers.any(|line| line.unwrap() == answer), "the child ended before \"{answer}\"");
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+        command.arg("capture").args(arguments).env("WIREPATH_SHM", self.directory.path());
+        command
+    }
+
+    /// A capture that has begun: from here on it sees or counts everything.
+    fn capture(&self, arguments: &[&str]) -> Capture {
+        let mut child = self.command(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let begin = said.next().unwrap().unwrap();
+        assert_eq!(begin, "wirepath: listening to wire.0.0");
+        Capture { child, said }
+    }
+}
+
+impl Drop for Worked {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Capture {
+    child: Child,
+    said: Lines<BufReader<ChildStderr>>,
+}
+
+impl Capture {
+    fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Waits for its end: what it said, and how it ended.
+    fn end(mut self) -> (Vec<String>, ExitStatus) {
+        (self.said.map(Result::unwrap).collect(), self.child.wait().unwrap())
+    }
+}
+
+/// The frames of a capture.
+fn frames(path: &str) -> Vec<Vec<u8>> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut frames = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        frames.push(record.bytes.to_vec());
+    }
+    frames
+}
+
+/// The three numbers of the last summary.
+fn summary(said: &[String]) -> [u64; 3] {
+    let line = said.iter().find(|line| line.contains("frames written")).unwrap();
+    let numbers: Vec<_> = line.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
+    numbers.try_into().unwrap()
+}
+
+#[test]
+fn nobody_to_listen_to_is_one_sentence_and_exit_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+    let output = command.arg("capture").env("WIREPATH_SHM", directory.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1));
+    assert!(said.starts_with("wirepath: no process can be listened to in "), "{said}");
+}
+
+#[test]
+fn usage_errors_exit_2_and_say_what_is_known() {
+    let worked = Worked::start();
+    for wrong in [&["--rx", "--tx"][..], &["--snap", "0"], &["--filter", "sctp"], &["--seconds", "-1"], &["a", "b"]] {
+        assert_eq!(worked.command(wrong).output().unwrap().status.code(), Some(2), "{wrong:?}");
+    }
+    for unknown in [&["nobody"][..], &["--queue", "7"], &["--device", "eth9"]] {
+        let output = worked.command(unknown).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said.contains(&format!("these can: child (pid {}) wire.0 queue 0", worked.child.id())), "{said}");
+    }
+}
+
+#[test]
+fn every_frame_of_a_modest_stream_is_there_in_order() {
+    let mut worked = Worked::start();
+    let path = worked.path("day.pcap");
+    let capture = worked.capture(&["child", "-w", &path]);
+    for _ in 0..10 {
+        worked.order("send 100");
+        thread::sleep(Duration::from_millis(5));
+    }
+    capture.signal("-INT");
+    let (said, status) = capture.end();
+    assert!(status.success(), "{said:?}");
+    assert_eq!(summary(&said), [2_000, 0, 0]);
+    let expected: Vec<_> = (0..1_000).flat_map(|n| [frame(n), frame(n)]).collect();
+    assert!(frames(&path) == expected);
+    match Command::new("tcpdump").args(["-nr", &path]).output() {
+        Err(_) => println!("SKIPPED tcpdump reads the capture: there is none; apt-get install tcpdump"),
+        Ok(output) => {
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(text.lines().count(), 2_000);
+            assert!(text.contains("IP 10.0.0.1.5000 > 239.1.2.3.9000: UDP, length 8\n"), "{text:.500}");
+        }
+    }
+}
+
+#[test]
+fn capture_down_a_pipe_ends_with_count_and_keeps_what_it_was_told() {
+    let mut worked = Worked::start();
+    let capture = worked.capture(&["--rx", "--snap", "40", "--count", "7", "-w", "-"]);
+    worked.order("send 10");
+    let output = capture.child.wait_with_output().unwrap();
+    let path = worked.path("pipe.pcap");
+    fs::write(&path, output.stdout).unwrap();
+    let expected: Vec<_> = (0..7).map(|n| frame(n)[..40].to_vec()).collect();
+    assert_eq!(frames(&path), expected);
+}
+
+#[test]
+fn without_a_file_each_frame_is_a_line_and_filters_are_counted() {
+    let mut worked = Worked::start();
+    let mut capture = worked.capture(&["--tx", "--filter", "udp group 239.1.2.3:9000", "--seconds", "1"]);
+    let other = worked.capture(&["--filter", "tcp", "--seconds", "1"]);
+    worked.order("send 3");
+    let lines: Vec<_> = BufReader::new(capture.child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[2].ends_with(" wire.0.0 Out IP 10.0.0.1.5000 > 239.1.2.3.9000: UDP, length 10"), "{lines:?}");
+    assert_eq!(summary(&capture.end().0), [3, 0, 0]);
+    assert_eq!(summary(&other.end().0), [0, 0, 6]);
+}
+
+#[test]
+fn stopped_capture_misses_frames_and_counts_each() {
+    let mut worked = Worked::start();
+    let path = worked.path("day.pcap");
+    let capture = worked.capture(&["-w", &path]);
+    worked.order("send 500");
+    thread::sleep(Duration::from_millis(50));
+    capture.signal("-STOP");
+    worked.order("send 20000");
+    capture.signal("-CONT");
+    worked.order("send 500");
+    thread::sleep(Duration::from_millis(100));
+    capture.signal("-INT");
+    let (said, _) = capture.end();
+    let [written, missed, _] = summary(&said);
+    assert_eq!(written + missed, 42_000);
+    assert!(missed > 30_000 && written >= 2_000, "{said:?}");
+    let frames = frames(&path);
+    assert_eq!(frames.len() as u64, written);
+    // What it has is whole and in order, also around the gap.
+    let numbers: Vec<_> = frames.iter().map(|frame| u64::from_be_bytes(frame[42..50].try_into().unwrap())).collect();
+    assert!(numbers.is_sorted() && numbers.last() == Some(&20_999));
+    assert!(frames.iter().zip(&numbers).all(|(bytes, n)| *bytes == frame(*n)));
+}
+
+#[test]
+fn killed_capture_leaves_the_tap_quiet() {
+    let mut worked = Worked::start();
+    let mut capture = worked.capture(&["-w", &worked.path("day.pcap")]);
+    worked.order("send 10");
+    capture.child.kill().unwrap();
+    capture.child.wait().unwrap();
+    let killed = Instant::now();
+    worked.order("until quiet");
+    assert!(killed.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn killed_process_ends_the_capture_in_one_sentence_behind_its_last_frame() {
+    let mut worked = Worked::start();
+    let path = worked.path("day.pcap");
+    let capture = worked.capture(&["-w", &path]);
+    worked.order("send 10");
+    worked.child.kill().unwrap();
+    let (said, status) = capture.end();
+    let pid = worked.child.id();
+    assert!(status.success());
+    assert_eq!(said[0], format!("wirepath: child (pid {pid}) has closed its queues or ended"));
+    assert_eq!((summary(&said), said.len()), ([20, 0, 0], 2));
+    assert_eq!(frames(&path).len(), 20);
+}
+
+#[test]
+fn full_disk_ends_the_capture_in_words() {
+    let worked = Worked::start();
+    let output = worked.command(&["-w", "/dev/full"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.lines().any(|line| line.starts_with("wirepath: ") && line.contains("/dev/full")), "{said}");
+}
