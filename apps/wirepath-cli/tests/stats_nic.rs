@@ -85,11 +85,18 @@ fn nic_of_another_namespace_is_counted_beside_the_process_also_after_it_was_rena
     });
 
     let shown = values(directory.path());
+    let doctor = Command::new("ip")
+        .args(["netns", "exec", near.name(), env!("CARGO_BIN_EXE_wirepath"), "doctor", "port0"])
+        .env("WIREPATH_SHM", directory.path())
+        .output()
+        .unwrap();
     near.ip(&["link", "set", "port0", "down"]).unwrap();
     near.ip(&["link", "set", "port0", "name", "renamed"]).unwrap();
     let renamed = values(directory.path());
     drop(child);
 
+    let report = String::from_utf8_lossy(&doctor.stdout);
+    assert!(report.contains("port0 is polled by child (process "), "{report}");
     let value = |values: &[Value], name: &str| values.iter().find(|value| value["name"] == name).cloned();
     assert_eq!(value(&shown, "worker0/interface").unwrap()["value"], "port0");
     let frames = value(&shown, "nic/port0/rx_frames").unwrap();

@@ -37,6 +37,9 @@ pub(super) fn link(patient: &Patient) -> Vec<Finding> {
 pub(super) fn backend(patient: &Patient) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let Some(support) = &nic.support else { return Vec::new() };
+    if let Some(process) = &nic.polled_by {
+        return good(format!("{} is polled by {process}", nic.name()));
+    }
     let evidence = Evidence { interface: &nic.interface, support, offloads: &nic.offloads };
     let backends = backend::judge(&patient.root, &evidence);
     let af_xdp: Vec<_> = backends.into_iter().filter(|backend| backend::AF_XDP.contains(&backend.name)).collect();
@@ -240,9 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn program_of_somebody_else_is_a_fault() {
+    fn program_of_somebody_else_is_a_fault_and_one_of_ours_is_good() {
         let program = AttachedProgram { id: 7, holder: "kept by process 4711 (other)".into() };
         let taken = Support { program: Some(program), ..support() };
+        let ours = |nic: &mut Nic| {
+            nic.support = Some(Ok(taken.clone()));
+            nic.polled_by = Some("feed-handler (process 4711)".into());
+        };
+        finds(ours, backend, "good", "eth1 is polled by feed-handler (process 4711)", "");
         finds(|nic| nic.support = Some(Ok(taken)), backend, "fault", "process 4711", "stop that process");
     }
 

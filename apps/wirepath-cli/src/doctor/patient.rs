@@ -1,5 +1,6 @@
 //! Who is looked at: a machine, the cores that workers shall run on, and perhaps one interface with what its driver says.
 
+use wirepath::counters::{Snapshot, default_directory};
 use wirepath::device::af_xdp::Support;
 use wirepath::worker::topology::{CpuList, Machine};
 
@@ -25,6 +26,8 @@ pub(super) struct Nic {
     pub(super) interface: Interface,
     /// What the kernel says of AF_XDP there, or why it says nothing.
     pub(super) support: Option<Result<Support, String>>,
+    /// The wirepath process whose program is on it, in words.
+    pub(super) polled_by: Option<String>,
     pub(super) offloads: Vec<Offload>,
     pub(super) coalescing: Option<Coalescing>,
     pub(super) rings: Option<Rings>,
@@ -71,7 +74,9 @@ impl Nic {
     /// A driver that does not answer a question leaves it open.
     fn ask(&mut self) {
         let name = &self.interface.name;
-        self.support = Some(Support::of(name).map_err(|error| error.to_string()));
+        let support = Support::of(name).map_err(|error| error.to_string());
+        self.polled_by = support.as_ref().ok().and_then(one_of_ours);
+        self.support = Some(support);
         let Ok(ethtool) = Ethtool::of(name) else { return };
         if self.interface.driver.is_none() {
             self.interface.driver = ethtool.driver().ok();
@@ -97,4 +102,12 @@ impl Nic {
             _ => self.interface.queues,
         }
     }
+}
+
+/// The process that keeps the program there, if it is one that counts as wirepath's do.
+fn one_of_ours(support: &Support) -> Option<String> {
+    let holder = &support.program.as_ref()?.holder;
+    let running = Snapshot::list(&default_directory()).ok()?.running;
+    let ours = running.into_iter().find(|process| holder.contains(&format!("process {} (", process.pid)))?;
+    Some(format!("{} (process {})", ours.app, ours.pid))
 }
