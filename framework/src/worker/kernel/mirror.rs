@@ -21,8 +21,10 @@ use crate::proto::{HostConfig, HostError, Ipv4Prefix};
 use crate::worker::StopFlag;
 use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
-/// How long the thread waits for events before it looks what the workers wish, and whether it is to stop. A datagram to
-/// a neighbour that is not known waits as long, so shorter is better; each look costs two system calls, some 2 µs.
+/// How long the thread waits for events before it looks what the workers wish, and whether it is to stop. The kernel
+/// rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to a neighbour that is not known waits as long, so
+/// shorter is better; each look costs two system calls and a wake-up, 25 µs on a machine whose cores are all busy,
+/// together 0.15 % of one core.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// How long it waits while a worker's ring is full, or after a dump failed.
 const PATIENCE_BEHIND: Duration = Duration::from_millis(5);
@@ -260,7 +262,7 @@ impl Counters {
     }
 }
 
-/// The mirror's thread. Dropping it stops the thread and waits for it: 10 ms, and the time of a dump that is under way.
+/// The mirror's thread. Dropping it stops the thread and waits for it: some 10 ms, and the time of a dump that is under way.
 #[derive(Debug)]
 pub struct MirrorThread {
     stop: StopFlag,
