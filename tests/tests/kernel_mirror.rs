@@ -14,6 +14,8 @@ use wirepath::worker::StopFlag;
 use wirepath::worker::kernel::{Follower, Mirror, MirrorError, MirrorThread};
 use wirepath_tests::netns::Namespace;
 
+/// Set for the process that a test starts without CAP_NET_ADMIN.
+const UNPRIVILEGED: &str = "WIREPATH_MIRROR_UNPRIVILEGED";
 /// Longer than any scene needs on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -102,6 +104,7 @@ fn kernel_gives_the_same_answers() {
                 scene.until(&destination, &expected);
             }
         }
+        scene.until_as_in_a_dump();
         assert_eq!((scene.counter("undecoded"), scene.counter("refused")), (0, 0));
     });
 }
@@ -159,11 +162,15 @@ fn overrun_socket_is_caught_up_with_a_dump() {
         batch(&flood);
         ip("route replace 10.2.0.0/16 via 10.0.0.250");
         ip("route add 10.3.0.0/16 via 10.0.0.251");
+        ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
+        ip("address add 10.4.0.1/16 dev eth1");
+        ip("link set eth1 mtu 1400");
         let thread = mirror.start(&StopFlag::new()).unwrap();
-        let mut scene = Scene { host, follower, block, _thread: thread };
+        let mut scene = Scene { host, follower, block, thread };
         scene.until("10.2.0.1", "ask 10.0.0.250");
         scene.until("10.3.0.1", "ask 10.0.0.251");
         assert!(scene.counter("gaps") > 0, "the flood of events was too small for this socket");
+        scene.until_as_in_a_dump();
         ip("route del 10.3.0.0/16");
         scene.until("10.3.0.1", "no route");
     });
@@ -182,18 +189,177 @@ fn storm_of_changes_ends_in_the_kernels_state() {
             ip("neigh flush dev eth1 nud permanent");
         }
         scene.until("10.2.0.1", "ask 10.0.0.199");
+        scene.until_as_in_a_dump();
         assert_eq!((scene.counter("undecoded"), scene.counter("dumps_failed")), (0, 0));
     });
 }
 
 #[test]
 fn neighbour_is_resolved_by_the_kernel_on_demand() {
-    with_a_neighbour("neighbour_is_resolved_by_the_kernel_on_demand", |_| {
+    with_a_neighbour("neighbour_is_resolved_by_the_kernel_on_demand", |_there| {
         let mut scene = Scene::new();
         scene.until("10.0.0.2", "ask 10.0.0.2");
         scene.want("10.0.0.2");
         scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
         assert_eq!((scene.counter("questions"), scene.counter("unanswered")), (1, 0));
+        ip("neigh flush dev eth1");
+        scene.until("10.0.0.2", "ask 10.0.0.2");
+        scene.want("10.0.0.2");
+        scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
+    });
+}
+
+#[test]
+fn neighbour_that_does_not_answer_is_counted_and_may_be_found_later() {
+    with_a_neighbour("neighbour_that_does_not_answer_is_counted_and_may_be_found_later", |there| {
+        tune("retrans_time_ms", 50);
+        let mut scene = Scene::new();
+        scene.want("10.0.0.77");
+        scene.until_counted("unanswered", 1);
+        scene.until("10.0.0.77", "ask 10.0.0.77");
+        there.ip(&["address", "add", "10.0.0.77/24", "dev", "peer"]).unwrap();
+        scene.want("10.0.0.77");
+        scene.until("10.0.0.77", "02:00:00:00:00:02 from 10.0.0.1");
+        assert_eq!(scene.counter("unanswered"), 1);
+    });
+}
+
+#[test]
+fn stale_neighbour_that_moved_is_found_because_it_is_used() {
+    with_a_neighbour("stale_neighbour_that_moved_is_found_because_it_is_used", |_there| {
+        tune("retrans_time_ms", 50);
+        tune("delay_first_probe_time", 1);
+        ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:ee dev eth1 nud stale");
+        let mut scene = Scene::new();
+        scene.until("10.0.0.2", "02:00:00:00:00:ee from 10.0.0.1");
+        scene.want("10.0.0.2");
+        scene.until("10.0.0.2", "ask 10.0.0.2");
+        scene.want("10.0.0.2");
+        scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
+    });
+}
+
+#[test]
+fn permanent_neighbour_stays_permanent_though_it_is_wanted() {
+    with_a_neighbour("permanent_neighbour_stays_permanent_though_it_is_wanted", |_there| {
+        ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
+        let mut scene = Scene::new();
+        scene.want("10.0.0.9");
+        scene.want("10.0.0.2");
+        scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
+        assert_eq!(scene.counter("questions"), 1);
+        assert!(shown("neigh show 10.0.0.9 dev eth1").contains("PERMANENT"));
+    });
+}
+
+#[test]
+fn wish_made_while_the_interface_is_gone_is_granted_in_its_next_life() {
+    with_a_neighbour("wish_made_while_the_interface_is_gone_is_granted_in_its_next_life", |there| {
+        let mut scene = Scene::new();
+        scene.want("10.0.0.2");
+        scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
+        ip("link del eth1");
+        scene.until_link("gone", |follower| follower.link().idx.is_none());
+        scene.want("10.0.0.2");
+        interface();
+        neighbour_in(&there);
+        scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
+    });
+}
+
+#[test]
+fn kernel_that_does_not_ask_for_us_names_the_capability() {
+    let name = "kernel_that_does_not_ask_for_us_names_the_capability";
+    // This test runs itself again without the capability, under this name.
+    if std::env::var_os(UNPRIVILEGED).is_some() {
+        let block = Block::heap();
+        let mut mirror = Mirror::open(&block.scope("test")).unwrap();
+        let refused = mirror.may_resolve().unwrap_err().to_string();
+        assert!(refused.contains("CAP_NET_ADMIN"), "{refused}");
+        let (follower, host) = follow(&mut mirror, 64);
+        let mut scene = Scene { host, follower, block, thread: mirror.start(&StopFlag::new()).unwrap() };
+        scene.want("10.0.0.2");
+        return scene.until_counted("questions_refused", 1);
+    }
+    in_a_namespace(name, || {
+        let block = Block::heap();
+        assert!(Mirror::open(&block.scope("test")).unwrap().may_resolve().is_ok());
+        let mut again = Command::new("setpriv");
+        again.arg("--bounding-set=-net_admin").arg(std::env::current_exe().unwrap());
+        match again.args(["--exact", name, "--nocapture"]).env(UNPRIVILEGED, "1").status() {
+            Ok(status) => assert!(status.success(), "see above"),
+            Err(why) => println!("SKIPPED {name}: setpriv (util-linux): {why}"),
+        }
+    });
+}
+
+#[test]
+fn flap_that_is_over_before_anybody_looks_is_a_change() {
+    in_a_namespace("flap_that_is_over_before_anybody_looks_is_a_change", || {
+        let block = Block::heap();
+        let mut mirror = Mirror::open(&block.scope("test")).unwrap();
+        let (mut follower, mut host) = follow(&mut mirror, 64);
+        follower.catch_up(&mut host);
+        let (before, changes) = (follower.link(), follower.link_changes());
+        batch("link set peer down\nlink set peer up\n");
+        let mut scene = Scene { host, follower, block, thread: mirror.start(&StopFlag::new()).unwrap() };
+        scene.until_link("up again", |follower| {
+            follower.link().up && follower.link().carrier_ups > before.carrier_ups && follower.link_changes() > changes
+        });
+    });
+}
+
+#[test]
+fn deleted_namespace_of_the_peer_takes_the_interface_along() {
+    with_a_neighbour("deleted_namespace_of_the_peer_takes_the_interface_along", |there| {
+        let mut scene = Scene::new();
+        scene.want("10.0.0.2");
+        scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
+        there.remove();
+        scene.until_link("gone", |follower| follower.link().idx.is_none());
+        scene.until_host("no addresses", |host| host.addresses().is_empty() && host.routes().is_empty());
+        assert!(!scene.follower.is_orphaned());
+    });
+}
+
+#[test]
+fn interface_that_moves_to_another_namespace_is_gone_until_it_comes_back() {
+    with_a_neighbour("interface_that_moves_to_another_namespace_is_gone_until_it_comes_back", |there| {
+        let mut scene = Scene::new();
+        scene.until("10.0.0.7", "ask 10.0.0.7");
+        let elsewhere = Namespace::new().unwrap();
+        ip(&format!("link set eth1 netns {}", elsewhere.name()));
+        scene.until_link("gone", |follower| follower.link().idx.is_none());
+        elsewhere.ip(&["link", "set", "eth1", "netns", &own_namespace()]).unwrap();
+        ip("address add 10.0.0.1/24 dev eth1");
+        ip("link set eth1 up");
+        scene.want("10.0.0.2");
+        scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
+        drop(there);
+    });
+}
+
+#[test]
+fn mirror_in_a_deleted_namespace_goes_on_and_ends_when_told() {
+    let name = "mirror_in_a_deleted_namespace_goes_on_and_ends_when_told";
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(why) => return println!("SKIPPED {name}: {why}"),
+    };
+    let deleted = namespace.name().to_owned();
+    namespace.run(|| {
+        interface();
+        let mut scene = Scene::new();
+        scene.until("10.0.0.7", "ask 10.0.0.7");
+        // Its sockets hold the namespace, as this thread does; only the name is gone.
+        ip(&format!("netns del {deleted}"));
+        ip("route add 10.1.0.0/16 via 10.0.0.3");
+        scene.until("10.1.0.1", "ask 10.0.0.3");
+        let Scene { follower, thread, .. } = scene;
+        let start = Moment::now();
+        drop(thread);
+        assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+        assert!(follower.is_orphaned());
     });
 }
 
@@ -213,7 +379,7 @@ struct Scene {
     host: Host,
     follower: Follower,
     block: Block,
-    _thread: MirrorThread,
+    thread: MirrorThread,
 }
 
 impl Scene {
@@ -222,7 +388,7 @@ impl Scene {
         let mut mirror = Mirror::open(&block.scope("test")).unwrap();
         let (follower, host) = follow(&mut mirror, 64);
         let thread = mirror.start(&StopFlag::new()).unwrap();
-        Self { host, follower, block, _thread: thread }
+        Self { host, follower, block, thread }
     }
 
     fn want(&mut self, address: &str) {
@@ -272,9 +438,36 @@ impl Scene {
         }
     }
 
+    fn until_counted(&mut self, name: &str, count: u64) {
+        self.wait(|scene| scene.counter(name) == count, |scene| format!("{name} is {}", scene.counter(name)));
+    }
+
+    /// Waits until the worker knows what a mirror that begins now makes a worker know.
+    fn until_as_in_a_dump(&mut self) {
+        let is = |scene: &Self| knowledge(&scene.host, &scene.follower);
+        self.wait(|scene| is(scene) == in_a_dump(), |scene| format!("{}\nin a dump:\n{}", is(scene), in_a_dump()));
+    }
+
     fn counter(&self, name: &str) -> u64 {
         self.block.snapshot().count(&format!("test/kernel/{name}")).unwrap()
     }
+}
+
+/// All that a worker knows.
+fn knowledge(host: &Host, follower: &Follower) -> String {
+    let mut routes: Vec<_> = host.routes().iter().map(|route| format!("{route:?}")).collect();
+    routes.sort();
+    let resolved = |n| host.resolve(Ipv4Addr::new(10, 0, 0, n), Instant::ZERO);
+    let stations: Vec<_> = (2..255).map(resolved).filter(|way| matches!(way, Resolution::Station { .. })).collect();
+    let (link, mac, mtu, addresses) = (follower.link(), host.mac(), host.mtu(), host.addresses());
+    format!("{link:?}\n{mac} {mtu}\n{addresses:?}\n{}\n{stations:?}", routes.join("\n"))
+}
+
+fn in_a_dump() -> String {
+    let mut mirror = Mirror::open(&Block::heap().scope("test")).unwrap();
+    let (mut follower, mut host) = follow(&mut mirror, 4096);
+    while follower.catch_up(&mut host) > 0 {}
+    knowledge(&host, &follower)
 }
 
 fn follow(mirror: &mut Mirror, capacity: usize) -> (Follower, Host) {
@@ -315,17 +508,26 @@ fn in_a_namespace(name: &str, scene: impl FnOnce() + Send) {
 }
 
 /// The same with eth1's cable leading to another namespace, where 10.0.0.2 answers.
-fn with_a_neighbour(name: &str, scene: impl FnOnce(&Namespace) + Send) {
+fn with_a_neighbour(name: &str, scene: impl FnOnce(Namespace) + Send) {
     in_a_namespace(name, || {
         let there = Namespace::new().unwrap();
-        ip(&format!("link set peer netns {}", there.name()));
-        there.run(|| {
-            ip("link set peer address 02:00:00:00:00:02");
-            ip("link set peer up");
-            ip("address add 10.0.0.2/24 dev peer");
-        });
-        scene(&there);
+        neighbour_in(&there);
+        scene(there);
     });
+}
+
+fn neighbour_in(there: &Namespace) {
+    ip(&format!("link set peer netns {}", there.name()));
+    there.run(|| {
+        ip("link set peer address 02:00:00:00:00:02");
+        ip("link set peer up");
+        ip("address add 10.0.0.2/24 dev peer");
+    });
+}
+
+/// Sets how eth1's neighbours are asked.
+fn tune(parameter: &str, value: u32) {
+    std::fs::write(format!("/proc/sys/net/ipv4/neigh/eth1/{parameter}"), value.to_string()).unwrap();
 }
 
 fn ip(arguments: &str) {
@@ -355,9 +557,16 @@ fn answer_of_the_kernel(destination: &str) -> String {
 }
 
 fn tables_of_the_kernel() -> String {
-    let show = |arguments: [&str; 4]| Command::new("ip").args(arguments).output().unwrap().stdout;
-    let shown = [show(["-4", "-N", "rule", "show"]), show(["route", "show", "table", "all"])].concat();
-    String::from_utf8(shown).unwrap()
+    shown("-4 -N rule show") + &shown("route show table all")
+}
+
+fn shown(arguments: &str) -> String {
+    String::from_utf8(Command::new("ip").args(arguments.split(' ')).output().unwrap().stdout).unwrap()
+}
+
+/// The name of the namespace that this thread lives in.
+fn own_namespace() -> String {
+    shown("netns identify").trim().to_owned()
 }
 
 /// xorshift64: changes that can be repeated.
