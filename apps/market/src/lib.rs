@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex pitch) ─ event ─ book
+//!                            └ rerequest: asks for what is missing
 //! ```
 //!
 //! Nothing here reads a clock, opens a file or knows the framework: time is an argument in nanoseconds, memory is
@@ -42,6 +43,7 @@ pub mod units;
 
 pub mod arbitration;
 pub mod framing;
+pub mod rerequest;
 pub mod sequence;
 
 pub mod codec;
@@ -52,7 +54,7 @@ pub mod pitch;
 
 pub mod book;
 
-pub use arbitration::{Arbiter, Fate, Line, Output, Slots, Window};
+pub use arbitration::{Arbiter, Fate, Line, Missing, Output, Slots, Window};
 pub use book::{BookIdx, Books, LevelBooks, OrderBooks, Quotes, TopOfBook};
 pub use codec::{Codec, MessageCounts, MessageError};
 pub use event::Event;
@@ -60,5 +62,6 @@ pub use framing::{Framing, FramingError, Header, PacketKind, PacketWriter};
 pub use iex::{Deep10, Tops16, deep10, tops16};
 pub use itch50::Itch50;
 pub use pitch::Pitch;
+pub use rerequest::{Ask, Patience, Rerequester, Step};
 pub use sequence::{Action, Channels, Gap, Sequence, Verdict};
 pub use units::{Locate, OrderRef, Price, Side, Symbol};

@@ -11,6 +11,9 @@
 //! hole is kept until the hole is filled, by the other line or by a late packet of the same one, or until the
 //! [`Window`] ends: too many packets wait, or the oldest has waited too long. Then the hole is a gap.
 //!
+//! Where the publisher has a server for those who missed something, [`crate::rerequest`] asks it for what
+//! [`Arbiter::missing`] tells, and the answers come in through [`Arbiter::offer_answer`].
+//!
 //! A kept packet is an opaque handle of the caller: a buffer it owns, or a copy in [`Slots`]. Each handle given to
 //! [`Arbiter::keep`] comes back exactly once. Memory is taken at construction; time is an argument in nanoseconds.
 
@@ -19,9 +22,11 @@ use std::collections::VecDeque;
 use crate::framing::{Header, PacketKind};
 use crate::sequence::{Action, Gap, Place, Policy, Sequence, SequenceCounts};
 
+mod answers;
 mod line;
 mod slots;
 
+pub use answers::{AnswerCounts, Missing};
 pub use line::{Line, LineCounts};
 pub use slots::{Slot, Slots};
 
@@ -92,6 +97,10 @@ pub struct HoleCounts {
     pub healed: u64,
     /// Closed by the line that revealed them: packets had changed places on the way.
     pub reordered: u64,
+    /// Closed by an answer to a re-request.
+    pub recovered: u64,
+    /// Became a gap because nobody answered ([`Arbiter::give_up`]).
+    pub given_up_unanswered: u64,
     /// Became a gap because too many packets waited.
     pub given_up_full: u64,
     /// Became a gap because the wait was over.
@@ -107,7 +116,9 @@ pub struct HoleCounts {
 pub struct Arbiter<H> {
     sequence: Sequence,
     window: Window,
+    /// The lines, and behind them the answers to re-requests, as one more.
     lines: Vec<LineState>,
+    answers: AnswerCounts,
     /// Packets that wait, by their first number.
     kept: VecDeque<(Arrival, H)>,
     /// The packet that [`Fate::Keep`] was answered for.
@@ -135,6 +146,8 @@ struct Hole {
     /// The line that last brought a part of it.
     filled_by: Line,
     since_ns: u64,
+    /// Nobody will fill it.
+    forsaken: bool,
 }
 
 /// A publisher repeats the end of its session every second; the consumer hears of it once.
@@ -154,7 +167,8 @@ impl<H> Arbiter<H> {
         Self {
             sequence: Sequence::new(policy),
             window,
-            lines: vec![LineState::default(); lines_count],
+            lines: vec![LineState::default(); lines_count + 1],
+            answers: AnswerCounts::default(),
             // One more than may wait: the packet that makes the window overflow is kept, then the hole is given up.
             kept: VecDeque::with_capacity(window.packets + 1),
             offered: None,
@@ -172,6 +186,7 @@ impl<H> Arbiter<H> {
     /// arbiter does not have.
     pub fn offer(&mut self, line: Line, header: &Header, now_ns: u64) -> Fate {
         assert!(self.restarting.is_none(), "poll until it gives None before the next packet is offered");
+        assert!(line.0 + 1 < self.lines.len(), "a line of this arbiter");
         self.offered = None;
         self.lines[line.0].hear(header, now_ns);
         let arrival = Arrival { line, header: *header, now_ns };
@@ -233,7 +248,7 @@ impl<H> Arbiter<H> {
 
     /// What each line did, in the order of their numbers.
     pub fn lines(&self) -> impl Iterator<Item = LineCounts> + '_ {
-        self.lines.iter().map(LineState::counts)
+        self.lines[..self.answers_line().0].iter().map(LineState::counts)
     }
 
     /// Packets that wait now.
@@ -357,13 +372,16 @@ impl<H> Arbiter<H> {
             return;
         }
         let earliest = self.kept.iter().map(|(kept, _)| *kept).min_by_key(|kept| kept.now_ns).unwrap_or(horizon);
-        self.hole = Some(Hole { revealed_by: earliest.line, filled_by: earliest.line, since_ns: earliest.now_ns });
+        let Arrival { line, now_ns, .. } = earliest;
+        self.hole = Some(Hole { revealed_by: line, filled_by: line, since_ns: now_ns, forsaken: false });
         self.holes.opened += 1;
     }
 
     fn close_hole(&mut self) {
         let Some(hole) = self.hole.take() else { return };
-        if hole.filled_by == hole.revealed_by {
+        if hole.filled_by == self.answers_line() {
+            self.holes.recovered += 1;
+        } else if hole.filled_by == hole.revealed_by {
             self.holes.reordered += 1;
         } else {
             self.holes.healed += 1;
@@ -377,6 +395,8 @@ impl<H> Arbiter<H> {
             self.holes.given_up_restart += 1;
         } else if self.kept.len() > self.window.packets {
             self.holes.given_up_full += 1;
+        } else if self.hole.is_some_and(|hole| hole.forsaken) {
+            self.holes.given_up_unanswered += 1;
         } else if now_ns >= deadline_ns {
             self.holes.given_up_late += 1;
         } else {

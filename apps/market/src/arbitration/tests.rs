@@ -218,6 +218,66 @@ fn packets_behind_a_wide_hole_are_believed_one_by_one() {
     play.wait(100).check("1-1 = k k k G2-500000 500001-500001 500002-500002 500003-500003");
 }
 
+/// Offers an answer to a re-request.
+fn answer(play: &mut Play, header: Header) -> Fate {
+    let fate = play.arbiter.offer_answer(&header);
+    if fate == Fate::Keep {
+        play.arbiter.keep((header.seq, header.end())).unwrap();
+    }
+    fate
+}
+
+fn missing(play: &Play) -> Vec<(u64, u64)> {
+    play.arbiter.missing().map(|missing| (missing.gap.from, missing.gap.to)).collect()
+}
+
+#[test]
+fn what_is_missing_is_told_in_order() {
+    let mut play = Play::new(Window { packets: 8, ..WINDOW });
+    assert_eq!(missing(&play), []);
+    play.offer(Line::A, data(5, 2)).offer(Line::A, data(2, 1)).offer(Line::A, heartbeat(9));
+    assert_eq!(missing(&play), [(1, 1), (3, 4), (7, 8)]);
+}
+
+#[test]
+fn answer_fills_its_hole_and_what_waited_follows() {
+    let mut play = Play::new(Window { packets: 8, ..WINDOW });
+    play.offer(Line::A, data(1, 1)).offer(Line::A, data(6, 1));
+    assert_eq!(answer(&mut play, data(4, 2)), Fate::Keep);
+    assert_eq!(answer(&mut play, data(2, 2)), Fate::Deliver { skip: 0 });
+    play.wait(0).check("1-1 k 4-5 6-6");
+    assert_eq!((play.arbiter.holes().recovered, play.arbiter.answers().delivered), (1, 4));
+    assert_eq!(play.line(Line::A).lost, 4);
+}
+
+#[test]
+fn answer_never_restarts_jumps_or_overflows() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(200_000, 2));
+    assert_eq!(play.wait(100).story, ["k", "G1-199999", "200000-200001"]);
+    // Late by more than any packet of a line may be.
+    assert_eq!(answer(&mut play, data(1, 2)), Fate::Discard);
+    assert_eq!(answer(&mut play, data(200_002, 2)), Fate::Discard);
+    assert_eq!(answer(&mut play, Header { session: Session(9), ..data(1, 2) }), Fate::Discard);
+    assert_eq!(answer(&mut play, heartbeat(1)), Fate::Discard);
+    play.offer(Line::A, data(200_005, 1)).offer(Line::A, data(200_006, 1));
+    assert_eq!(answer(&mut play, data(200_004, 1)), Fate::Discard);
+    play.wait(0);
+    assert_eq!(play.story[3..], ["k", "k"]);
+    let (counts, answers) = (play.arbiter.counts(), play.arbiter.answers());
+    assert_eq!((counts.late, answers.unasked, answers.full), (2, 3, 1));
+}
+
+#[test]
+fn hole_that_is_given_up_is_a_gap_at_once() {
+    let mut play = Play::new(WINDOW);
+    play.arbiter.give_up();
+    play.offer(Line::A, data(1, 1)).offer(Line::A, data(3, 1));
+    play.arbiter.give_up();
+    play.wait(0).check("1-1 k G2-2 3-3");
+    assert_eq!(play.arbiter.holes().given_up_unanswered, 1);
+}
+
 /// Cuts `total` messages into packets at random, loses and moves some.
 fn any_line(total: u64) -> impl Strategy<Value = Vec<(u64, Header)>> {
     proptest::collection::vec((1_u32..8, 0_u64..12, 0_u8..10), total as usize).prop_map(move |cuts| {

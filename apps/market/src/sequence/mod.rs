@@ -68,7 +68,7 @@ impl Gap {
     }
 
     /// Messages that `self` and the range `[from, end)` share.
-    const fn overlap(self, from: u64, end: u64) -> u64 {
+    pub(crate) const fn overlap(self, from: u64, end: u64) -> u64 {
         let from = if self.from > from { self.from } else { from };
         let end = if self.to < end { self.to + 1 } else { end };
         end.saturating_sub(from)
@@ -233,6 +233,11 @@ impl Sequence {
     /// The next expected number.
     pub const fn next(&self) -> u64 {
         self.next
+    }
+
+    /// The publisher's session; `None` before the first packet with a number.
+    pub const fn session(&self) -> Option<Session> {
+        self.session
     }
 
     /// What happened so far.

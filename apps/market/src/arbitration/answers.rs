@@ -1,0 +1,112 @@
+//! What is missing, and the answers that bring it: ordinary packets from a re-request server.
+//!
+//! An answer is judged by what is known to be missing and by nothing else. It never begins the feed anew, reveals a hole or
+//! overflows the window, whatever its header says: it may be late, come twice, or be forged.
+
+use super::{Arbiter, Arrival, Fate, Line};
+use crate::framing::{Header, PacketKind, Session};
+use crate::sequence::Gap;
+
+/// Numbers that were skipped and may still come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The numbers.
+    pub gap: Gap,
+    /// When a packet behind them arrived.
+    pub since_ns: u64,
+}
+
+/// What answers brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerCounts {
+    /// Packets.
+    pub packets: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Messages that filled a hole.
+    pub delivered: u64,
+    /// Packets that were about nothing missing: of another session, without messages, past all that is known.
+    pub unasked: u64,
+    /// Packets that found the window full, and have to be asked for again.
+    pub full: u64,
+}
+
+impl<H> Arbiter<H> {
+    /// The session that a request has to name; `None` before the first packet.
+    pub const fn session(&self) -> Option<Session> {
+        self.sequence.session()
+    }
+
+    /// What is missing now, in rising order. A walk over the kept packets; nothing where nothing is missing.
+    pub fn missing(&self) -> impl Iterator<Item = Missing> + Clone + '_ {
+        let kept = self.kept.iter().map(|(kept, _)| (kept.header.seq, kept.header.end(), kept.now_ns));
+        let horizon = self.horizon.map(|horizon| (horizon.header.end(), horizon.header.end(), horizon.now_ns));
+        let mut next = self.sequence.next();
+        kept.chain(horizon).filter_map(move |(seq, end, since_ns)| {
+            let from = next;
+            next = next.max(end);
+            (from < seq).then(|| Missing { gap: Gap { from, to: seq - 1 }, since_ns })
+        })
+    }
+
+    /// Judges an answer to a re-request. As with [`Arbiter::offer`], call [`Arbiter::poll`] afterwards, and have it
+    /// drained before. A walk over the kept packets.
+    ///
+    /// Panics where the caller has not drained [`Arbiter::poll`].
+    pub fn offer_answer(&mut self, header: &Header) -> Fate {
+        assert!(self.restarting.is_none(), "poll until it gives None before an answer is offered");
+        self.offered = None;
+        self.answers.packets += 1;
+        self.answers.messages += u64::from(header.count);
+        if header.kind != PacketKind::Data || self.session() != Some(header.session) {
+            self.answers.unasked += 1;
+            return Fate::Discard;
+        }
+        if header.end() <= self.next_seq() {
+            return self.refuse(header);
+        }
+        let Some(arrival) = self.place_answer(header) else {
+            self.answers.unasked += 1;
+            return Fate::Discard;
+        };
+        if header.seq <= self.next_seq() {
+            return self.take(arrival);
+        }
+        if self.missing().all(|missing| missing.gap.overlap(header.seq, header.end()) == 0) {
+            return self.refuse(header);
+        }
+        if self.kept.len() >= self.window.packets {
+            self.answers.full += 1;
+            return Fate::Discard;
+        }
+        self.offered = Some(arrival);
+        Fate::Keep
+    }
+
+    /// Makes the oldest hole a gap without waiting for its time: nobody will fill it. [`Arbiter::poll`] tells it.
+    pub fn give_up(&mut self) {
+        self.update_hole();
+        if let Some(hole) = &mut self.hole {
+            hole.forsaken = true;
+        }
+    }
+
+    /// What answers brought.
+    pub fn answers(&self) -> AnswerCounts {
+        AnswerCounts { delivered: self.lines[self.answers_line().0].first, ..self.answers }
+    }
+
+    /// The line that answers count as.
+    pub(super) fn answers_line(&self) -> Line {
+        Line(self.lines.len() - 1)
+    }
+
+    /// The answer as an arrival, as old as the packet that revealed the hole: what remains of the hole beside it is
+    /// not younger for it. `None` where it reaches past all that is known.
+    fn place_answer(&self, header: &Header) -> Option<Arrival> {
+        let horizon = self.horizon.filter(|horizon| header.end() <= horizon.header.end())?;
+        let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= header.seq);
+        let now_ns = self.kept.get(idx).map_or(horizon.now_ns, |(kept, _)| kept.now_ns);
+        Some(Arrival { line: self.answers_line(), header: *header, now_ns })
+    }
+}
