@@ -353,14 +353,22 @@ fn any_header() -> impl Strategy<Value = Header> {
 proptest! {
     #[test]
     fn hostile_headers_lose_no_handle(
-        arrivals in proptest::collection::vec((any_header(), 0_usize..2, any::<bool>(), 0_u64..60), 1..120),
+        // The third line is the re-request server's answers.
+        arrivals in proptest::collection::vec((any_header(), 0_usize..3, any::<bool>(), 0_u64..60), 1..120),
     ) {
         let mut arbiter = Arbiter::new(2, Policy::default(), WINDOW);
         let (mut kept, mut returned) = (0, Vec::new());
         let (mut now_ns, mut offered) = (0, 0);
         for (header, line, can_keep, ns) in arrivals {
             now_ns += ns;
-            match arbiter.offer(Line(line), &header, now_ns) {
+            let unasked = arbiter.answers().unasked + arbiter.answers().full;
+            let fate = match line {
+                2 => arbiter.offer_answer(&header),
+                _ => arbiter.offer(Line(line), &header, now_ns),
+            };
+            match fate {
+                // Such answers are in no other count.
+                Fate::Discard if arbiter.answers().unasked + arbiter.answers().full > unasked => {}
                 Fate::Keep if can_keep => {
                     arbiter.keep(kept).unwrap();
                     kept += 1;

@@ -1,0 +1,221 @@
+//! exchange-sim in one network namespace, a receiver of both lines in another, a veth between them: what both lines lost
+//! is asked for and comes, so that nothing is missing in the end. Needs root and iproute2.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use exchange_sim::{
+    Interface, LineSettings, Outlet, Publication, Published, RerequestSettings, Settings, Truth, publish,
+};
+use market::framing::MoldUdp64;
+use market::framing::mold_udp64::{Request, session_name};
+use market::sequence::Policy;
+use market::{Arbiter, Fate, Framing, Line, Output, Patience, Rerequester, Slots, Step, Window};
+use wirepath::worker::StopFlag;
+use wirepath_tests::netns::Namespace;
+
+const EXCHANGE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const SERVER: SocketAddrV4 = SocketAddrV4::new(EXCHANGE, 26600);
+/// Messages that are enough: the market is open and its densest time is over.
+const ENOUGH: u64 = 20_000;
+
+fn settings() -> Settings {
+    let mut settings = Settings { symbols: 10, messages: 60_000, ..Settings::default() };
+    settings.lines = settings.lines.map(|line| LineSettings {
+        loss: "10%".parse().unwrap(),
+        reorder: "1%".parse().unwrap(),
+        duplicate: "1%".parse().unwrap(),
+        ..line
+    });
+    settings
+}
+
+/// Two namespaces and the veth between them; why not, in words, where this machine does not let us.
+fn network() -> Result<(Namespace, Namespace), String> {
+    let (exchange, receiver) = (Namespace::new()?, Namespace::new()?);
+    exchange.veth("feed0", &receiver, "feed0")?;
+    exchange.ip(&["address", "add", &format!("{EXCHANGE}/24"), "dev", "feed0"])?;
+    receiver.ip(&["address", "add", &format!("{RECEIVER}/24"), "dev", "feed0"])?;
+    Ok((exchange, receiver))
+}
+
+/// A socket that hears one line.
+fn join(group: Ipv4Addr, port: u16, interface: Ipv4Addr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((group, port))?;
+    socket.join_multicast_v4(&group, &interface)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// The receiving side as an application writes it.
+struct Receiver {
+    lines: [UdpSocket; 2],
+    server: UdpSocket,
+    arbiter: Arbiter<market::arbitration::Slot>,
+    rerequester: Rerequester,
+    slots: Slots,
+    started: Instant,
+    /// Messages by their first byte, which is their type.
+    by_type: [u64; 256],
+    ended: bool,
+}
+
+impl Receiver {
+    fn open(settings: &Settings) -> io::Result<Self> {
+        let line = |idx: usize| join(settings.lines[idx].group.address(), settings.port, RECEIVER);
+        let server = UdpSocket::bind((RECEIVER, 0))?;
+        server.connect(SERVER)?;
+        server.set_nonblocking(true)?;
+        let patience = Patience::default();
+        let window = Window { packets: 8192, wait_ns: 4 * patience.unanswered_ns() };
+        Ok(Self {
+            lines: [line(0)?, line(1)?],
+            server,
+            arbiter: Arbiter::new(2, Policy::default(), window),
+            rerequester: Rerequester::new(patience),
+            slots: Slots::new(8193, 1472),
+            started: Instant::now(),
+            by_type: [0; 256],
+            ended: false,
+        })
+    }
+
+    fn run(&mut self, stop: &StopFlag) {
+        let mut buffer = [0; 2048];
+        while !self.ended {
+            assert!(self.started.elapsed() < Duration::from_secs(40), "{:?}", self.arbiter.counts());
+            let mut heard = false;
+            for idx in 0..3 {
+                let socket = self.lines.get(idx).unwrap_or(&self.server);
+                if let Ok(len) = socket.recv(&mut buffer) {
+                    self.hear(idx, &buffer[..len]);
+                    heard = true;
+                }
+            }
+            self.turn();
+            if self.arbiter.counts().delivered >= ENOUGH {
+                stop.stop();
+            }
+            if !heard {
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    fn hear(&mut self, idx: usize, bytes: &[u8]) {
+        let header = MoldUdp64::parse(bytes).unwrap().header;
+        let fate = if idx < 2 {
+            self.arbiter.offer(Line(idx), &header, self.now_ns())
+        } else {
+            self.rerequester.heard();
+            self.arbiter.offer_answer(&header)
+        };
+        match fate {
+            Fate::Deliver { skip } => self.deliver(bytes, skip),
+            Fate::Keep => self.arbiter.keep(self.slots.copy_in(bytes).unwrap()).unwrap(),
+            Fate::Discard => {}
+        }
+        self.drain();
+    }
+
+    fn turn(&mut self) {
+        let now_ns = self.now_ns();
+        while let Some(step) = self.rerequester.poll(self.arbiter.missing(), now_ns) {
+            match step {
+                Step::Ask(ask) => {
+                    let session = session_name(self.arbiter.session().unwrap());
+                    self.server.send(&Request { session, seq: ask.seq, count: ask.count }.emit()).unwrap();
+                }
+                Step::GiveUp(_) => self.arbiter.give_up(),
+            }
+        }
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        let now_ns = self.now_ns();
+        while let Some(output) = self.arbiter.poll(now_ns) {
+            match output {
+                Output::Deliver { handle, skip } => {
+                    let bytes = self.slots.get(&handle).to_vec();
+                    self.slots.free(handle);
+                    self.deliver(&bytes, skip);
+                }
+                Output::Discard { handle } => self.slots.free(handle),
+                Output::Gap(_) => {}
+                Output::Restart => panic!("the feed began anew"),
+                Output::EndOfSession => self.ended = true,
+            }
+        }
+    }
+
+    fn deliver(&mut self, bytes: &[u8], skip: u32) {
+        for message in MoldUdp64::parse(bytes).unwrap().messages().skip(skip as usize) {
+            self.by_type[usize::from(message[0])] += 1;
+        }
+    }
+}
+
+/// Publishes in one namespace and receives in the other. What was sent, what was received, and packets that a member of
+/// line A heard beside the publisher.
+fn play(exchange: &Namespace, receiver: &Namespace, loopback: bool) -> (Published, Receiver, u64) {
+    let settings = settings();
+    let publication = Publication {
+        outlet: Outlet { interface: Interface::Name("feed0".into()), loopback },
+        start_after: Duration::from_millis(100),
+        rerequest: Some(RerequestSettings { address: SERVER, messages: 100_000 }),
+    };
+    let stop = StopFlag::new();
+    let mut received = receiver.run(|| Receiver::open(&settings).unwrap());
+    let neighbour = exchange.run(|| join(settings.lines[0].group.address(), settings.port, EXCHANGE).unwrap());
+    let published = thread::scope(|scope| {
+        let published = scope.spawn(|| exchange.run(|| publish(&settings, &publication, &stop).unwrap()));
+        received.run(&stop);
+        published.join().unwrap()
+    });
+    let heard = (0..100).filter(|_| neighbour.recv(&mut [0; 2048]).is_ok()).count() as u64;
+    (published, received, heard)
+}
+
+fn by_type(truth: &Truth) -> [u64; 256] {
+    let mut counts = [0; 256];
+    for (&kind, &count) in &truth.by_type {
+        counts[kind as usize] = count;
+    }
+    counts
+}
+
+#[test]
+fn receiver_that_asks_again_misses_nothing() {
+    let (exchange, receiver) = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("SKIPPED receiver_that_asks_again_misses_nothing: {why}"),
+    };
+    let (published, received, heard) = play(&exchange, &receiver, false);
+    let (truth, counts) = (&published.truth, received.arbiter.counts());
+    assert_eq!((counts.delivered, counts.missing), (truth.messages, 0), "{counts:?}");
+    assert_eq!(received.by_type, by_type(truth));
+    let (lost, recovered) = (truth.lost_on_both.messages, received.arbiter.answers().delivered);
+    assert!(lost > 100 && recovered >= lost, "{recovered} of {lost} recovered");
+    let rerequests = published.rerequests.unwrap();
+    assert!(rerequests.messages >= recovered && truth.stopped, "{rerequests}");
+    assert_eq!(heard, 0, "loopback was switched off");
+    println!("{lost} lost on both lines, {recovered} recovered by {:?}; {rerequests}", received.rerequester.counts());
+}
+
+#[test]
+fn receiver_beside_the_publisher_hears_it_with_loopback() {
+    let (exchange, receiver) = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("SKIPPED receiver_beside_the_publisher_hears_it_with_loopback: {why}"),
+    };
+    assert!(play(&exchange, &receiver, true).2 > 0);
+}
