@@ -2,7 +2,7 @@
 #
 # A fresh machine needs Rust and a C linker. The linker is installed from the distribution when you are root, and
 # named when you are not; nothing else is wanted, because no dependency brings a C library. Only `make bench` likes to have
-# valgrind and strace, and `make fuzz` needs a C++ compiler for libFuzzer.
+# valgrind, strace and DPDK, and `make fuzz` needs a C++ compiler for libFuzzer.
 
 # rustup puts cargo where a shell finds it only after the next login.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -52,6 +52,8 @@ lint: tools ## format, clippy and documentation, warnings are errors
 bench: tools ## the promised figures side by side with the incumbents; QUICK=1 is shorter; also in target/bench/report.json
 	$(call want,valgrind,valgrind,to count instructions,true)
 	$(call want,strace,strace,to count system calls,true)
+	$(call want,ip,iproute2,for the live figures in network namespaces,true)
+	$(call want,dpdk-testpmd,dpdk-dev librte-net-af-xdp23,to forward against DPDK,true)
 	cargo bench -p wirepath-benches
 
 .PHONY: fuzz

@@ -13,6 +13,7 @@ use serde_json::json;
 use wirepath::mem::{Burst, Pool};
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
+use wirepath_benches::live::Live;
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::sampling::{Spread, interleave};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
@@ -33,12 +34,11 @@ fn main() {
         // The first core takes most of a machine's interrupts.
         cores::pin(second);
     }
-    report.receiving();
-    report.peers();
-    report.forwarding();
-    report.mbufs();
-    report.decoders();
-    report.what_a_packet_must_not_cost();
+    // `cargo bench --bench report -- live` measures AF_XDP only.
+    if env::args().skip(1).all(|argument| argument != "live") {
+        report.in_memory();
+    }
+    report.live();
     let distances = report.two_cores();
     report.finish(&distances);
 }
@@ -55,6 +55,16 @@ impl Report {
     fn add(&mut self, line: Line) {
         println!("{line}");
         self.lines.push(line);
+    }
+
+    /// What one core does, in memory.
+    fn in_memory(&mut self) {
+        self.receiving();
+        self.peers();
+        self.forwarding();
+        self.mbufs();
+        self.decoders();
+        self.what_a_packet_must_not_cost();
     }
 
     /// The receive path, and what its conditions change.
@@ -145,12 +155,18 @@ impl Report {
             receiver.feed();
             receiver.drain();
         }
-        let allocated = exactly((allocations::count() - before) as f64);
-        let calls = outside::system_calls(PACKETS, "udp").and_then(exactly);
+        let allocated = Ok(Spread::exactly((allocations::count() - before) as f64));
+        let calls = outside::system_calls(PACKETS, "udp").map(Spread::exactly);
         self.add(
             Line::new("allocations in a million packets, by a counting allocator", "count", allocated).at_most(0.0),
         );
         self.add(Line::new("system calls a packet, by strace of a million packets", "count", calls).at_most(0.0));
+    }
+
+    /// AF_XDP against DPDK and the kernel's sockets.
+    fn live(&mut self) {
+        let cores = self.cores;
+        Live { add: &mut |line| self.add(line), cores, packets: PACKETS }.measure();
     }
 
     /// The hand-off, between two looks at how far the cores are from each other. Returns the looks, in ns one way.
@@ -231,12 +247,7 @@ fn alloc_and_free(pool: &Pool) -> f64 {
 }
 
 fn instructions(path: &str) -> Found {
-    outside::instructions(PACKETS, path).and_then(exactly)
-}
-
-/// A figure that is counted, not timed.
-fn exactly(figure: f64) -> Found {
-    Ok(Spread { median: figure, min: figure, max: figure })
+    outside::instructions(PACKETS, path).map(Spread::exactly)
 }
 
 /// The processor's name and number of cores, and the kernel.

@@ -13,6 +13,7 @@ pub mod decoding;
 pub mod feeder;
 pub mod forwarder;
 pub mod handoff;
+pub mod live;
 pub mod receiver;
 pub mod single_packets;
 pub mod smoltcp_peer;

@@ -8,6 +8,12 @@ pub type Contender<'a> = &'a mut dyn FnMut() -> f64;
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Vec<f64>);
 
+impl Extend<f64> for Samples {
+    fn extend<T: IntoIterator<Item = f64>>(&mut self, samples: T) {
+        self.0.extend(samples);
+    }
+}
+
 /// What is said of some samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
@@ -52,6 +58,11 @@ impl Spread {
         samples.sort_by(f64::total_cmp);
         let (min, max) = (samples[0], samples[samples.len() - 1]);
         Self { median: samples[samples.len() / 2], min, max }
+    }
+
+    /// Of a figure that is counted, not timed.
+    pub fn exactly(figure: f64) -> Self {
+        Self { median: figure, min: figure, max: figure }
     }
 
     /// The same as a rate: millions a second from nanoseconds each.

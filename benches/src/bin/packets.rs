@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
+use wirepath_benches::live::reflector::Lockstep;
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 
-const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward";
+const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -25,6 +26,12 @@ fn main() -> ExitCode {
         "udp-burst-1" => receive(Reception { burst_len: 1, ..usual }, rounds),
         "idle" => idle(rounds),
         "forward" => forward(rounds),
+        "forward-live" => {
+            if let Err(why) = forward_live(rounds) {
+                eprintln!("packets: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
         _ => {
             eprintln!("packets: no path {path}: choose one of {PATHS}");
             return ExitCode::from(2);
@@ -58,6 +65,17 @@ fn forward(rounds: usize) {
         measured_forwarding(&mut forwarder);
         forwarder.clear();
     }
+}
+
+/// Over AF_XDP, in namespaces of its own; as root.
+fn forward_live(rounds: usize) -> Result<(), String> {
+    Lockstep::run(|lockstep| {
+        let mut frames = 0;
+        while frames < rounds * ROUND {
+            frames += lockstep.round()?;
+        }
+        Ok(())
+    })?
 }
 
 #[inline(never)]

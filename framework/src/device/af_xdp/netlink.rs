@@ -4,6 +4,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use arrayvec::ArrayVec;
+
 use super::sys;
 
 const MESSAGE_ERROR: u16 = 2;
@@ -12,6 +14,8 @@ const FLAG_REQUEST: u16 = 1;
 const HEADER_LEN: usize = 16;
 /// Bytes of `struct nlattr`.
 const ATTRIBUTE_LEN: usize = 4;
+/// Header, fixed part and an attribute or two, of which an interface's name (16 bytes) is the longest.
+const REQUEST_LEN_MAX: usize = 128;
 /// The two bits of an attribute's type that are flags.
 const ATTRIBUTE_FLAGS: u16 = 0xc000;
 
@@ -22,9 +26,9 @@ pub(super) struct Netlink {
     buffer: Vec<u8>,
 }
 
-/// A question under construction.
+/// A question under construction. Not on the heap, as a running queue asks for its link.
 pub(super) struct Request {
-    bytes: Vec<u8>,
+    bytes: ArrayVec<u8, REQUEST_LEN_MAX>,
 }
 
 /// What came back: the protocol's fixed part and the attributes.
@@ -65,20 +69,27 @@ fn parse(bytes: &[u8], fixed_len: usize) -> io::Result<Answer<'_>> {
 impl Request {
     /// A request of a type, with what the protocol puts before the attributes.
     pub(super) fn new(kind: u16, fixed: &[u8]) -> Self {
-        let mut bytes = vec![0; HEADER_LEN];
-        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&FLAG_REQUEST.to_ne_bytes());
-        bytes.extend_from_slice(fixed);
-        Self { bytes }
+        let mut header = [0; HEADER_LEN];
+        header[4..6].copy_from_slice(&kind.to_ne_bytes());
+        header[6..8].copy_from_slice(&FLAG_REQUEST.to_ne_bytes());
+        let mut request = Self { bytes: ArrayVec::new() };
+        request.extend(&header);
+        request.extend(fixed);
+        request
     }
 
     /// Adds an attribute.
     pub(super) fn with(mut self, kind: u16, value: &[u8]) -> Self {
-        self.bytes.extend_from_slice(&((ATTRIBUTE_LEN + value.len()) as u16).to_ne_bytes());
-        self.bytes.extend_from_slice(&kind.to_ne_bytes());
-        self.bytes.extend_from_slice(value);
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        self.extend(&((ATTRIBUTE_LEN + value.len()) as u16).to_ne_bytes());
+        self.extend(&kind.to_ne_bytes());
+        self.extend(value);
+        let padding = self.bytes.len().next_multiple_of(4) - self.bytes.len();
+        self.extend(&[0; 4][..padding]);
         self
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.try_extend_from_slice(bytes).expect("the longest request fits");
     }
 }
 
@@ -140,7 +151,7 @@ mod tests {
         let mut bytes = request.bytes;
         let len = bytes.len() as u32;
         bytes[..4].copy_from_slice(&len.to_ne_bytes());
-        bytes
+        bytes.to_vec()
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! The lines of the table.
+
+use core::time::Duration;
+
+use super::multicast::{self, Habit, Reception};
+use super::reflector::Lockstep;
+use super::round_trip::{self, Kind};
+use super::{forwarding, testpmd};
+use crate::sampling::{Samples, Spread};
+use crate::table::{Found, Line};
+use crate::{allocations, is_quick, outside};
+
+/// Measures, and hands each line on as soon as it has it.
+pub struct Live<'a> {
+    /// Who takes the lines.
+    pub add: &'a mut dyn FnMut(Line),
+    /// The cores to run on.
+    pub cores: Option<[usize; 2]>,
+    /// The binary that strace looks at.
+    pub packets: &'a str,
+}
+
+/// Pairs of runs.
+const PAIRS: usize = 9;
+
+impl Live<'_> {
+    /// All lines. Without root, or with one core only, they are skipped, with the reason.
+    pub fn measure(&mut self) {
+        self.forwarding();
+        self.share();
+        self.multicast();
+        self.round_trips();
+        self.what_a_frame_must_not_cost();
+    }
+
+    fn forwarding(&mut self) {
+        let window = window();
+        let found = self.cores().and_then(|cores| {
+            println!("   against: {}", testpmd::command_line(cores));
+            take_turns(|| forwarding::ours(cores, window), || forwarding::theirs(cores, window))
+        });
+        let (ours, theirs, ratio) = apart(found);
+        self.add(Line::new("AF_XDP on veth, forwarding frames of 60 B", "Mpps", ours));
+        self.add(Line::new("  DPDK's testpmd (net_af_xdp) in the same run", "Mpps", theirs));
+        self.add(Line::new("  wirepath over DPDK", "x", ratio).at_least(1.0).hoping(1.1));
+    }
+
+    fn share(&mut self) {
+        let runs = if is_quick() { 1 } else { 5 };
+        let shares: Result<Vec<_>, String> =
+            self.cores().and_then(|cores| (0..runs).map(|_| forwarding::share(cores, window())).collect());
+        let spread = |of: fn(&forwarding::Share) -> f64| match &shares {
+            Ok(shares) => Ok(Spread::of(shares.iter().map(of).collect())),
+            Err(why) => Err(why.clone()),
+        };
+        let (ours, kernel, burst) =
+            (spread(|share| share.ours), spread(|share| share.kernel), spread(|share| share.burst));
+        self.add(Line::new("  of a forwarded frame, in user space", "ns", ours).at_most(60.0).hoping(40.0));
+        self.add(Line::new("  of a forwarded frame, in the doorbell's system call", "ns", kernel));
+        self.add(Line::new("  frames a turn", "frames", burst));
+    }
+
+    fn multicast(&mut self) {
+        let run = |habit, of: fn(Reception) -> f64| {
+            let found = self.cores().and_then(|cores| {
+                take_turns(
+                    || multicast::ours(cores, habit, window()).map(of),
+                    || multicast::theirs(cores, habit, window()).map(of),
+                )
+            });
+            apart(found)
+        };
+        let (ours, theirs, cpu) = run(Habit::Rest, |reception| reception.cpu);
+        let (our_rate, their_rate, rate) = run(Habit::Spin, |reception| reception.rate);
+        self.add(Line::new("multicast of 64 B from a kernel's sender, receiver's CPU time", "ns", ours));
+        self.add(Line::new("  a kernel's socket with recvmmsg in the same run", "ns", theirs));
+        self.add(Line::new("  wirepath over the kernel", "x", cpu).at_most(0.4).hoping(0.2));
+        self.add(Line::new("  datagrams delivered, both spinning", "M/s", our_rate));
+        self.add(Line::new("  a kernel's socket with recvmmsg in the same run", "M/s", their_rate));
+        self.add(Line::new("  wirepath over the kernel", "x", rate).at_least(1.0).hoping(1.5));
+    }
+
+    fn round_trips(&mut self) {
+        let count = if is_quick() { 5_000 } else { 20_000 };
+        let run = |client, server| {
+            let found = self.cores().and_then(|cores| {
+                take_turns(
+                    || round_trip::median(cores, client, server, count),
+                    || round_trip::median(cores, Kind::Kernel, Kind::Kernel, count),
+                )
+            });
+            apart(found)
+        };
+        let (ours, theirs, ratio) = run(Kind::Ours, Kind::Ours);
+        let (mixed, _, mixed_ratio) = run(Kind::Kernel, Kind::Ours);
+        self.add(Line::new("UDP round trip of 64 B over veth, both ends spin, p50", "ns", ours));
+        self.add(Line::new("  kernel sockets in the same run", "ns", theirs));
+        self.add(Line::new("  wirepath over kernel sockets", "x", ratio).at_most(0.5).hoping(0.45));
+        self.add(Line::new("  wirepath serves a kernel's client", "ns", mixed));
+        self.add(Line::new("  wirepath serves a kernel's client, over kernel sockets", "x", mixed_ratio));
+    }
+
+    fn what_a_frame_must_not_cost(&mut self) {
+        let calls = outside::system_calls(self.packets, "forward-live").map(Spread::exactly);
+        self.add(
+            Line::new("system calls a frame forwarded by AF_XDP, burst 32, by strace", "calls", calls).at_most(0.1),
+        );
+        self.add(Line::new("allocations in a million such frames", "count", allocations_of_a_million()).at_most(0.0));
+    }
+
+    fn add(&mut self, line: Line) {
+        (self.add)(line);
+    }
+
+    fn cores(&self) -> Result<[usize; 2], String> {
+        self.cores.ok_or_else(|| "this process may use one core only".to_owned())
+    }
+}
+
+fn window() -> Duration {
+    Duration::from_millis(if is_quick() { 300 } else { 1_000 })
+}
+
+/// Runs of both in turn.
+fn take_turns(
+    mut ours: impl FnMut() -> Result<f64, String>,
+    mut theirs: impl FnMut() -> Result<f64, String>,
+) -> Result<(Samples, Samples), String> {
+    let pairs = if is_quick() { 3 } else { PAIRS };
+    (0..pairs).map(|_| Ok((ours()?, theirs()?))).collect()
+}
+
+/// Ours, theirs, and ours over theirs, pair by pair.
+fn apart(found: Result<(Samples, Samples), String>) -> (Found, Found, Found) {
+    match found {
+        Ok((ours, theirs)) => (Ok(ours.spread()), Ok(theirs.spread()), Ok(ours.over(&theirs))),
+        Err(why) => (Err(why.clone()), Err(why.clone()), Err(why)),
+    }
+}
+
+/// Allocations while a million frames are forwarded, by a counting allocator.
+fn allocations_of_a_million() -> Found {
+    Lockstep::run(|lockstep| {
+        lockstep.round()?;
+        let (before, mut frames) = (allocations::count(), 0);
+        while frames < 1_000_000 {
+            frames += lockstep.round()?;
+        }
+        Ok(Spread::exactly((allocations::count() - before) as f64))
+    })?
+}

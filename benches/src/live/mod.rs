@@ -1,0 +1,22 @@
+//! Live figures: AF_XDP on a veth pair between two namespaces, against DPDK's testpmd and the kernel's own sockets.
+//!
+//! ```text
+//!  near: a kernel's sender, or client ── veth0 ═══ veth1 ── far: ours, testpmd, or a kernel's socket
+//! ```
+//! Senders run on the first core, which also does what the kernel does on the receiving side of a veth (the sender's system call
+//! delivers); receivers and forwarders run on the second. All of them go before other programs (SCHED_RR), and contenders take turns.
+
+pub mod flood;
+pub mod forwarding;
+pub mod multicast;
+pub mod pair;
+pub mod port;
+pub mod reflector;
+pub mod round_trip;
+#[allow(unsafe_code)]
+pub mod sys;
+pub mod testpmd;
+
+mod lines;
+
+pub use lines::Live;

@@ -1,0 +1,134 @@
+//! Multicast from a kernel's sender that never rests: our receiver against a kernel's, which takes up to 64 datagrams by one
+//! recvmmsg(2).
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::net::UdpSocket;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wirepath::device::af_xdp::AfXdpTx;
+use wirepath::pipeline::UdpStack;
+
+use super::flood::{Source, flooded};
+use super::pair::{FAR, NEAR, Pair};
+use super::port::{self, Port};
+use super::sys::{self, Batch};
+use crate::cores;
+use crate::receiver::Ear;
+
+const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 2, 3), 9_000);
+/// Bytes of a datagram.
+const LEN: usize = 64;
+/// Datagrams that a kernel's receiver takes by one call.
+const BATCH: usize = 64;
+/// What may wait at the kernel's socket. It never fills here.
+const RECEIVE_BUFFER: i32 = 16 << 20;
+/// A rest: some hundred datagrams, fewer than a ring has room for.
+const REST: Duration = Duration::from_micros(250);
+
+/// What a receiver does where nothing is there to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Habit {
+    /// Looks again at once, as a worker does. Its CPU time says nothing then.
+    Spin,
+    /// Sleeps for a quarter of a millisecond, so that its CPU time is what the datagrams, and waking up, have cost.
+    Rest,
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Reception {
+    /// Millions of datagrams a second that the app has had.
+    pub rate: f64,
+    /// CPU time of the receiver's thread for each of them, in nanoseconds.
+    pub cpu: f64,
+}
+
+/// Receives datagrams.
+trait Receiver {
+    /// Takes some of those that are there; how many.
+    fn receive(&mut self) -> usize;
+}
+
+/// Ours: an AF_XDP port, Ethernet, IPv4, UDP, and an app that has joined the group.
+///
+/// # Errors
+/// Why it could not be measured.
+pub fn ours(cores: [usize; 2], habit: Habit, window: Duration) -> Result<Reception, String> {
+    measure(cores, habit, window, || port::open_udp((FAR, NEAR), GROUP, Ear::default()))
+}
+
+/// The kernel's.
+///
+/// # Errors
+/// Why it could not be measured.
+pub fn theirs(cores: [usize; 2], habit: Habit, window: Duration) -> Result<Reception, String> {
+    measure(cores, habit, window, || {
+        let socket = joined().map_err(|error| format!("the receiver has no socket: {error}"))?;
+        Ok(Kernel { socket, batch: Batch::new(vec![vec![0; 2048]; BATCH]) })
+    })
+}
+
+impl Receiver for Port<AfXdpTx, UdpStack, Ear> {
+    #[inline]
+    fn receive(&mut self) -> usize {
+        let before = self.app().heard;
+        self.turn();
+        (self.app().heard - before) as usize
+    }
+}
+
+struct Kernel {
+    socket: UdpSocket,
+    batch: Batch,
+}
+
+impl Receiver for Kernel {
+    fn receive(&mut self) -> usize {
+        self.batch.receive(&self.socket)
+    }
+}
+
+fn joined() -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, GROUP.port()))?;
+    socket.join_multicast_v4(GROUP.ip(), &FAR.address)?;
+    sys::set_receive_buffer(&socket, RECEIVE_BUFFER)?;
+    Ok(socket)
+}
+
+fn measure<R: Receiver>(
+    [sending, receiving]: [usize; 2],
+    habit: Habit,
+    window: Duration,
+    open: impl FnOnce() -> Result<R, String> + Send,
+) -> Result<Reception, String> {
+    let pair = Pair::new()?;
+    let receive = || {
+        cores::pin(receiving);
+        sys::run_first();
+        let mut receiver = open()?;
+        // Until both ends are at their pace.
+        for_a_while(&mut receiver, habit, window / 4);
+        let (cpu, start) = (sys::thread_cpu_time(), Instant::now());
+        let heard = for_a_while(&mut receiver, habit, window);
+        let (cpu, elapsed) = (sys::thread_cpu_time() - cpu, start.elapsed());
+        let nanoseconds = |time: Duration| time.as_nanos() as f64 / heard as f64;
+        match heard {
+            0 => Err("no datagram has come".to_owned()),
+            _ => Ok(Reception { rate: 1e3 / nanoseconds(elapsed), cpu: nanoseconds(cpu) }),
+        }
+    };
+    flooded(&pair, sending, Source::Datagrams(GROUP, LEN), || pair.far.run(receive))?
+}
+
+/// Receives for as long as `window`; how many datagrams.
+fn for_a_while(receiver: &mut impl Receiver, habit: Habit, window: Duration) -> u64 {
+    let (start, mut heard) = (Instant::now(), 0);
+    while start.elapsed() < window {
+        match receiver.receive() {
+            0 if habit == Habit::Rest => thread::sleep(REST),
+            received => heard += received as u64,
+        }
+    }
+    heard
+}

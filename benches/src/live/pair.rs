@@ -1,0 +1,77 @@
+//! A veth pair between two namespaces: `near` has `veth0`, `far` has `veth1`.
+
+use core::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use wirepath::wire::MacAddr;
+use wirepath_tests::netns::Namespace;
+
+use super::sys;
+
+/// One end: an interface with its addresses. The kernel has them too, and answers ARP for them.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// The interface's name in its namespace.
+    pub interface: &'static str,
+    /// Its address, in 10.9.0.0/24.
+    pub address: Ipv4Addr,
+    /// Its station.
+    pub mac: MacAddr,
+}
+
+/// Where senders are.
+pub const NEAR: End = End { interface: "veth0", address: Ipv4Addr::new(10, 9, 0, 1), mac: MacAddr([2, 0, 0, 9, 0, 1]) };
+/// Where receivers are.
+pub const FAR: End = End { interface: "veth1", address: Ipv4Addr::new(10, 9, 0, 2), mac: MacAddr([2, 0, 0, 9, 0, 2]) };
+
+/// The two ends.
+pub struct Pair {
+    /// The namespace of [`NEAR`].
+    pub near: Namespace,
+    /// The namespace of [`FAR`].
+    pub far: Namespace,
+}
+
+impl Pair {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn new() -> Result<Self, String> {
+        let (near, far) = (Namespace::new().map_err(|why| format!("{why}; run as root"))?, Namespace::new()?);
+        near.veth(NEAR.interface, &far, FAR.interface)?;
+        for (namespace, end) in [(&near, NEAR), (&far, FAR)] {
+            namespace.ip(&["link", "set", end.interface, "address", &end.mac.to_string()])?;
+            namespace.ip(&["addr", "add", &format!("{}/24", end.address), "dev", end.interface])?;
+            namespace.ip(&["route", "add", "224.0.0.0/4", "dev", end.interface])?;
+        }
+        // A port that takes all frames answers no ARP.
+        let station = FAR.mac.to_string();
+        let neighbour = ["neigh", "replace", &FAR.address.to_string(), "lladdr", &station, "dev", NEAR.interface];
+        near.ip(&neighbour)?;
+        Ok(Self { near, far })
+    }
+
+    /// Frames that came back to the near end a second, in millions, over `window`: what a forwarder at the far end has sent.
+    pub fn rate_back(&self, window: Duration) -> Result<f64, String> {
+        self.near.run(|| {
+            // Who looks at the clock must not wait for a core between the clock and the count.
+            sys::run_first();
+            let (start, before) = (Instant::now(), received()?);
+            thread::sleep(window);
+            let (frames, elapsed) = (received()? - before, start.elapsed());
+            Ok(frames as f64 / elapsed.as_secs_f64() / 1e6)
+        })
+    }
+}
+
+/// Frames that [`NEAR`] has received since it was made. The calling thread is in its namespace.
+fn received() -> Result<u64, String> {
+    const DEVICES: &str = "/proc/thread-self/net/dev";
+    let text = fs::read_to_string(DEVICES).map_err(|error| format!("{DEVICES}: {error}"))?;
+    let numbers = text.lines().find_map(|line| line.trim_start().strip_prefix(NEAR.interface)?.strip_prefix(':'));
+    // Bytes, then packets.
+    let packets = numbers.and_then(|numbers| numbers.split_whitespace().nth(1)?.parse().ok());
+    packets.ok_or_else(|| format!("{DEVICES} does not show {}", NEAR.interface))
+}

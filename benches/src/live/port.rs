@@ -1,0 +1,145 @@
+//! Our end of a veth pair: a worker on an AF_XDP port, put together as an application would.
+
+use core::net::SocketAddrV4;
+use std::sync::Arc;
+
+use wirepath::counters::{Block, Scope};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx};
+use wirepath::device::steering::Rule;
+use wirepath::device::{Device, Queue, TxQueue};
+use wirepath::mem::{Layout, Pool, Region};
+use wirepath::pipeline::{
+    App, ChecksumPolicy, Cx, EgressConfig, Ipv4Config, Node, StackConfig, UdpApp, UdpConfig, UdpStack, Vlans, udp_stack,
+};
+use wirepath::proto::{
+    ConsumerId, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity,
+    UdpSockets,
+};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::wire::VlanTags;
+use wirepath::worker::{Parts, Worker};
+
+use super::pair::End;
+
+/// Frames that may wait, either way. Buffers of 2 KiB for so many stay in a core's second cache; of the default's 2048 they
+/// do not, and a copy into memory costs the kernel more than one into the cache.
+const RING_LEN: u32 = 512;
+/// Buffers: two full rings and what is in the worker's hands.
+const BUFFERS: usize = 2 * RING_LEN as usize + 256;
+/// What the worker's hashes start from.
+pub const SEED: HashSeed = HashSeed::new(1, 2);
+
+/// A worker on a live port. Made and used on one thread, which is in the port's namespace.
+pub struct Port<Tx, N, A> {
+    worker: Worker<AfXdpRx, Tx, N, A>,
+    clock: MonotonicClock,
+    _device: AfXdpDevice,
+}
+
+impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
+    /// Opens the port of `ours`, where frames of `rule` are taken and sent to `peer`. `wrap` may put something around the
+    /// sending half.
+    ///
+    /// # Errors
+    /// Why the port does not open, in words.
+    pub fn open(
+        (ours, peer): (End, End),
+        rule: &Rule,
+        wrap: impl FnOnce(AfXdpTx) -> Tx,
+        pipeline: impl FnOnce(&Scope) -> N,
+        app: A,
+    ) -> Result<Self, String> {
+        let config = AfXdpConfig { rx_ring_len: RING_LEN, tx_ring_len: RING_LEN, ..AfXdpConfig::new(ours.interface) };
+        let layout = Layout::umem(2048);
+        let region = Region::heap(layout.region_len(BUFFERS)).map_err(|error| error.to_string())?;
+        let pool = Pool::new(Arc::new(region), layout).map_err(|error| error.to_string())?;
+        let mut device = AfXdpDevice::open(&config).map_err(|error| error.to_string())?;
+        device.steer(rule, 0).map_err(|error| error.to_string())?;
+        let block = Block::heap();
+        let scope = block.scope("worker0");
+        let queue = device.take_queue(0).map_err(|error| error.to_string())?;
+        let (rx, tx) = queue.open(&pool, &scope).map_err(|error| error.to_string())?;
+        let parts = Parts {
+            rx,
+            tx: wrap(tx),
+            pipeline: pipeline(&scope),
+            app,
+            pool,
+            host: host(ours, peer),
+            sockets: UdpSockets::new(SocketCapacity::default(), SEED),
+            egress: EgressConfig::quiet(SEED),
+            burst_len: 32,
+        };
+        let worker = Worker::new(parts, &scope);
+        block.check().map_err(|error| error.to_string())?;
+        let mut port = Self { worker, clock: MonotonicClock::start(), _device: device };
+        // The first turn opens the way for frames.
+        port.turn();
+        Ok(port)
+    }
+
+    /// One turn of the loop; the frames it received.
+    #[inline]
+    pub fn turn(&mut self) -> usize {
+        let now = self.clock.now();
+        self.worker.poll_once(now)
+    }
+
+    /// Lets the app act outside a turn.
+    #[inline]
+    pub fn with_app<T>(&mut self, act: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
+        let now = self.clock.now();
+        self.worker.with_app(now, act)
+    }
+
+    /// The app.
+    pub fn app(&self) -> &A {
+        self.worker.app()
+    }
+}
+
+/// A port with the UDP stack behind it, where datagrams to `local` are taken: a group, or the address of `ours`.
+///
+/// # Errors
+/// As [`Port::open`].
+pub fn open_udp<A: UdpApp + App>(
+    (ours, peer): (End, End),
+    local: SocketAddrV4,
+    app: A,
+) -> Result<Port<AfXdpTx, UdpStack, A>, String> {
+    let config = StackConfig {
+        station: Some(ours.mac),
+        vlans: Vlans::Any,
+        ipv4: Ipv4Config::new(SEED),
+        // A kernel leaves the checksums of what it sends over veth to a NIC that is not there.
+        udp: UdpConfig { checksum: ChecksumPolicy::AcceptPartial },
+    };
+    let rule = Rule::udp(*local.ip(), local.port());
+    let mut port = Port::open((ours, peer), &rule, |tx| tx, |scope| udp_stack(config, scope), app)?;
+    let taken = port.with_app(|_, cx| match local.ip().is_multicast() {
+        true => cx.sockets.join(ConsumerId(0), Group::new(*local.ip(), local.port())),
+        false => cx.sockets.bind(ConsumerId(0), local, Sharing::Exclusive).map(drop),
+    });
+    taken.map_err(|error| format!("{local}: {error}"))?;
+    Ok(port)
+}
+
+/// The interface's own address and its one neighbour.
+fn host(ours: End, peer: End) -> Host {
+    let config = HostConfig {
+        interface: InterfaceId(0),
+        mac: ours.mac,
+        vlan: VlanTags::NONE,
+        mtu: 1500,
+        addresses_max: 1,
+        routes_max: 2,
+        neighbours_max: 1,
+    };
+    let mut host = Host::new(config, SEED).expect("the configuration is valid");
+    let network = Ipv4Prefix::new(ours.address, 24).expect("24 bits are a prefix");
+    let neighbour = HostEvent::NeighbourSet { address: peer.address, mac: peer.mac };
+    for event in [HostEvent::AddressAdded(network), neighbour] {
+        host.apply(event).expect("there is room for one of each");
+    }
+    host
+}

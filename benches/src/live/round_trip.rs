@@ -1,0 +1,204 @@
+//! A datagram there and one back over a veth pair, while both ends spin: two kernels' sockets, or two of our workers.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::net::UdpSocket;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wirepath::device::af_xdp::AfXdpTx;
+use wirepath::pipeline::{App, Cx, Datagram, UdpApp, UdpFlow, UdpOptions, UdpStack};
+
+use super::pair::{End, FAR, NEAR, Pair};
+use super::port::{self, Port};
+use super::sys;
+use crate::cores;
+
+const PORT: u16 = 7_000;
+/// Bytes of a datagram.
+const LEN: usize = 64;
+/// Until an answer is taken for lost.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Round trips before those that count, and part of them.
+const WARM_UP: usize = 1_000;
+
+/// What an end of the round trip is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A kernel's socket that does not block, connected.
+    Kernel,
+    /// A worker with the UDP stack on an AF_XDP port.
+    Ours,
+}
+
+/// The median of `count` round trips, in nanoseconds, between a client and a server of these kinds.
+///
+/// # Errors
+/// Why it could not be measured.
+pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Result<f64, String> {
+    let pair = Pair::new()?;
+    let (ready, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            pair.far.run(|| {
+                begin(cores[1]);
+                let served = serve(server, &ready, &stopping);
+                ready.store(true, Ordering::Release);
+                served
+            })
+        });
+        while !ready.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let asked = pair.near.run(|| {
+            begin(cores[0]);
+            ask(client, count)
+        });
+        stopping.store(true, Ordering::Relaxed);
+        let served = serving.join().unwrap_or_else(|_| Err("the server panicked".to_owned()));
+        served.and(asked)
+    })
+}
+
+fn begin(core: usize) {
+    cores::pin(core);
+    sys::run_first();
+}
+
+const fn at(end: End) -> SocketAddrV4 {
+    SocketAddrV4::new(end.address, PORT)
+}
+
+/// Answers until told to stop.
+fn serve(kind: Kind, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
+    let mut turn: Box<dyn FnMut()> = match kind {
+        Kind::Kernel => {
+            let (socket, mut bytes) = (socket(FAR, NEAR)?, [0; 2048]);
+            Box::new(move || {
+                if let Ok(len) = socket.recv(&mut bytes) {
+                    // A client that is gone is not answered.
+                    let _ = socket.send(&bytes[..len]);
+                }
+            })
+        }
+        Kind::Ours => {
+            let mut port = worker(FAR, NEAR, true)?;
+            Box::new(move || {
+                port.turn();
+            })
+        }
+    };
+    ready.store(true, Ordering::Release);
+    while !stopping.load(Ordering::Relaxed) {
+        turn();
+    }
+    Ok(())
+}
+
+/// Asks and waits for the answer, again and again; the median of the times.
+fn ask(kind: Kind, count: usize) -> Result<f64, String> {
+    let mut times = match kind {
+        Kind::Kernel => {
+            let (socket, mut bytes) = (socket(NEAR, FAR)?, [0; 2048]);
+            let mut trip = || socket.send(&[7; LEN]).is_ok() && until(|| socket.recv(&mut bytes).is_ok());
+            times(count, &mut trip)?
+        }
+        Kind::Ours => {
+            let mut port = worker(NEAR, FAR, false)?;
+            let mut trip = || {
+                let heard = port.app().heard;
+                port.with_app(Peer::ask);
+                until(|| {
+                    port.turn();
+                    port.app().heard > heard
+                })
+            };
+            times(count, &mut trip)?
+        }
+    };
+    let half = times.len() / 2;
+    Ok(times.select_nth_unstable(half).1.as_nanos() as f64)
+}
+
+fn times(count: usize, trip: &mut dyn FnMut() -> bool) -> Result<Vec<Duration>, String> {
+    let mut times = Vec::with_capacity(count);
+    for idx in 0..WARM_UP + count {
+        let start = Instant::now();
+        if !trip() {
+            return Err(format!("no answer to datagram {idx}"));
+        }
+        if idx >= WARM_UP {
+            times.push(start.elapsed());
+        }
+    }
+    Ok(times)
+}
+
+/// Spins until `done`, or for as long as patience lasts; whether it was done.
+fn until(mut done: impl FnMut() -> bool) -> bool {
+    /// Looks at the clock are rare, as the spinning is what is measured.
+    const LOOKS: u32 = 1_000;
+    let start = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if done() {
+                return true;
+            }
+        }
+        if start.elapsed() > PATIENCE {
+            return false;
+        }
+    }
+}
+
+fn socket(ours: End, peer: End) -> Result<UdpSocket, String> {
+    let open = || {
+        let socket = UdpSocket::bind(at(ours))?;
+        socket.connect(at(peer))?;
+        socket.set_nonblocking(true)?;
+        std::io::Result::Ok(socket)
+    };
+    open().map_err(|error| format!("no socket for {}: {error}", at(ours)))
+}
+
+fn worker(ours: End, peer: End, answers: bool) -> Result<Port<AfXdpTx, UdpStack, Peer>, String> {
+    let mut port = port::open_udp((ours, peer), at(ours), Peer { flow: None, answers, heard: 0 })?;
+    port.with_app(|app, cx| {
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT);
+        app.flow = UdpFlow::connect(local, at(peer), &UdpOptions::default(), cx).ok();
+        app.flow.is_some()
+    })
+    .then_some(port)
+    .ok_or_else(|| format!("{} is no neighbour", at(peer)))
+}
+
+/// An end of ours.
+struct Peer {
+    flow: Option<UdpFlow>,
+    answers: bool,
+    heard: u64,
+}
+
+impl Peer {
+    fn ask(&mut self, cx: &mut Cx<'_>) {
+        self.send(&[7; LEN], cx);
+    }
+
+    fn send(&mut self, payload: &[u8], cx: &mut Cx<'_>) {
+        if let Some(flow) = &mut self.flow {
+            // One that could not be sent is missed by who waits for it.
+            let _ = flow.send(payload, cx);
+        }
+    }
+}
+
+impl App for Peer {}
+
+impl UdpApp for Peer {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        self.heard += 1;
+        if self.answers {
+            self.send(datagram.payload, cx);
+        }
+    }
+}

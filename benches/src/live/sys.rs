@@ -1,0 +1,94 @@
+//! What the kernel has beyond the standard library: segmentation, many datagrams in one call, a thread's own CPU time.
+//!
+//! `unsafe`, because libc's functions take addresses.
+//!
+//! Invariants:
+//! 1. Every address comes from a reference, slice or vector that lives until the call has returned, and the length beside it is
+//!    the one of what it points to.
+//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//! 3. The message headers of a `Batch` point into vectors beside them that are never resized, so they do not move.
+
+use core::{mem, ptr};
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// CPU time that the calling thread has used, its system calls included.
+pub fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: borrowed mutably for the call (1), plain data (2).
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// Lets the calling thread go before all that are not of real time: the two ends of a round trip, which nobody shall
+/// interrupt. Without the permission everything stays as it is.
+pub fn run_first() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: borrowed for the call (1).
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) };
+}
+
+/// Room for `bytes` of datagrams that wait, also beyond the system's limit where we are root.
+pub fn set_receive_buffer(socket: &UdpSocket, bytes: i32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+}
+
+fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+    let len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value is borrowed for the call, with its own length (1).
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len) }).map(drop)
+}
+
+/// Lets the kernel cut what is sent into datagrams of `len` bytes, on its way to the device.
+pub fn cut_into_segments(socket: &UdpSocket, len: i32) -> io::Result<()> {
+    set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, len)
+}
+
+/// As many messages as one system call sends or receives.
+pub struct Batch {
+    headers: Vec<libc::mmsghdr>,
+    _parts: Vec<libc::iovec>,
+    _bytes: Vec<Vec<u8>>,
+}
+
+impl Batch {
+    /// Messages that begin as `bytes`: to send them, or to receive into.
+    pub fn new(bytes: Vec<Vec<u8>>) -> Self {
+        let mut bytes = bytes;
+        let mut parts: Vec<_> = bytes
+            .iter_mut()
+            .map(|bytes| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() })
+            .collect();
+        let headers = parts
+            .iter_mut()
+            .map(|part| {
+                // SAFETY: all zeros are a value of this plain data (2).
+                let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
+                (header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen) = (ptr::from_mut(part), 1);
+                header
+            })
+            .collect();
+        Self { headers, _parts: parts, _bytes: bytes }
+    }
+
+    /// Sends the messages, or as many of them as the kernel takes; how many.
+    pub fn send(&mut self, socket: &impl AsRawFd) -> io::Result<usize> {
+        let (headers, len) = (self.headers.as_mut_ptr(), self.headers.len() as u32);
+        // SAFETY: headers and what they point to live in `self` (1, 3).
+        check(unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, len, 0) }).map(|sent| sent as usize)
+    }
+
+    /// Receives what there is, without waiting; how many messages.
+    pub fn receive(&mut self, socket: &impl AsRawFd) -> usize {
+        let (headers, len) = (self.headers.as_mut_ptr(), self.headers.len() as u32);
+        // SAFETY: headers and what they point to live in `self` (1, 3), and any bytes are a message (2).
+        let received = unsafe { libc::recvmmsg(socket.as_raw_fd(), headers, len, libc::MSG_DONTWAIT, ptr::null_mut()) };
+        usize::try_from(received).unwrap_or(0)
+    }
+}
+
+fn check(value: i32) -> io::Result<i32> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
