@@ -88,10 +88,10 @@ impl Follower {
         })
     }
 
-    /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 to 20 ms, and the answer comes as any
-    /// other tidings. Repeated for as long as a neighbour is in use it keeps the kernel from forgetting it, each 30 s for
-    /// instance; a second wish within a second waits until that is over. False where the ring is full, or the mirror is
-    /// gone: wish again later.
+    /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 to 20 ms, and the answer comes as
+    /// any other tidings. Repeated for as long as a neighbour is in use, each 30 s for instance, it keeps the kernel from
+    /// forgetting it; a second wish within a second waits until that is over. False where the ring is full, or the mirror
+    /// is gone: wish again later.
     ///
     /// ```
     /// # use wirepath::{pipeline::Egress, worker::kernel::Follower};

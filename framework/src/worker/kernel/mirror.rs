@@ -262,7 +262,8 @@ impl Counters {
     }
 }
 
-/// The mirror's thread. Dropping it stops the thread and waits for it: some 10 ms, and the time of a dump that is under way.
+/// The mirror's thread. Dropping it stops the thread and waits for it: some 10 ms, and the time of a dump that is under
+/// way.
 #[derive(Debug)]
 pub struct MirrorThread {
     stop: StopFlag,

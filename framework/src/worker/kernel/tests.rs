@@ -220,6 +220,16 @@ fn neighbour_that_is_wanted_has_room_before_others() {
 }
 
 #[test]
+fn wish_is_refused_where_the_ring_is_full_or_the_mirror_is_gone() {
+    let (_tidings, consumer) = lossless::ring(2).unwrap();
+    let (wishes, mirror) = lossless::ring(2).unwrap();
+    let mut follower = Follower::new(consumer, wishes);
+    assert_eq!([2, 3, 4].map(|n| follower.want(Ipv4Addr::new(10, 0, 0, n))), [true, true, false]);
+    drop(mirror);
+    assert!(!follower.want(ip("10.0.0.2")));
+}
+
+#[test]
 fn link_that_flapped_unseen_is_a_change() {
     let mut scene = Scene::new();
     scene.settle();
