@@ -78,20 +78,27 @@ impl From<NotLearned> for ArpDrop {
 pub struct ArpConfig {
     /// Our own addresses, as many as the host may have.
     pub claims_max: usize,
+    /// Whether the others are told of our addresses when one is new, and when the link comes up or our MAC address
+    /// changes: who has heard of another station with our address, a machine that we replace, would not find us for
+    /// minutes. Off where the kernel has the interface, which does as it is set (`arp_notify`).
+    pub announces: bool,
     /// The secret of the random waits.
     pub seed: HashSeed,
 }
 
 impl ArpConfig {
-    /// Room for 16 own addresses.
+    /// Room for 16 own addresses, which are announced.
     pub fn new(seed: HashSeed) -> Self {
-        Self { claims_max: 16, seed }
+        Self { claims_max: 16, announces: true, seed }
     }
 }
 
 /// Takes ARP packets.
 pub struct Arp {
     claims: Claims,
+    announces: bool,
+    /// What the host looked like when we last followed it.
+    host_changes: Option<u64>,
     packets: Counter,
     learned: Counter,
     answered: Counter,
@@ -113,6 +120,8 @@ impl Arp {
         let scope = scope.scope("arp");
         Self {
             claims: Claims::new(ClaimConfig { claims_max: config.claims_max, seed: config.seed }),
+            announces: config.announces,
+            host_changes: None,
             packets: scope.counter("packets", Unit::Packets),
             learned: scope.counter("learned", Unit::Packets),
             answered: scope.counter("answered", Unit::Packets),
@@ -131,8 +140,8 @@ impl Arp {
         self.claims.claim(prefix, cx.host, cx.now)
     }
 
-    /// Tells the others about an address that the host has: after it was configured, and after the link came up or the
-    /// MAC address changed. False where the host does not have it or there is no room.
+    /// Tells the others about an address that the host has, once more or where that is not done by itself
+    /// ([`ArpConfig::announces`]). False where the host does not have it or there is no room.
     pub fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         self.claims.announce(address, cx.host, cx.now)
     }
@@ -208,6 +217,11 @@ impl<A> Node<A> for Arp {
 
     #[inline]
     fn tick(&mut self, _app: &mut A, cx: &mut Cx<'_>) {
+        let changes = Some(cx.host.changes());
+        if self.announces && self.host_changes != changes {
+            self.host_changes = changes;
+            self.claims.follow(cx.host, cx.now);
+        }
         let Self { claims, said, .. } = self;
         let (pool, tx, tags) = (cx.pool, &mut *cx.tx, cx.host.vlan());
         claims.tick(cx.host, cx.now, &mut |action| said.perform(&action, &tags, pool, tx));

@@ -128,7 +128,9 @@ fn stack() -> Rig<Stack> {
 }
 
 fn stack_with(icmp: IcmpConfig) -> Rig<Stack> {
-    let config = HostStackConfig { vlans: Vlans::Any, icmp, igmp: None, ..HostStackConfig::new(HashSeed::new(3, 4)) };
+    let usual = HostStackConfig::new(HashSeed::new(3, 4));
+    let arp = ArpConfig { announces: false, ..usual.arp };
+    let config = HostStackConfig { vlans: Vlans::Any, icmp, igmp: None, arp, ..usual };
     rig(|host, scope| host_stack(config, host, scope))
 }
 
@@ -323,7 +325,8 @@ fn question_that_cannot_be_answered_is_counted() {
 }
 
 fn arp_rig() -> Rig<Arp> {
-    rig(|_, scope| Arp::new(ArpConfig::new(HashSeed::new(7, 8)), scope))
+    let config = ArpConfig { announces: false, ..ArpConfig::new(HashSeed::new(7, 8)) };
+    rig(|_, scope| Arp::new(config, scope))
 }
 
 impl Rig<Arp> {

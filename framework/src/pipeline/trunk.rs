@@ -218,7 +218,8 @@ mod tests {
         let legs = [vec![], vec![20], vec![100, 5]].into_iter().zip(0u16..).map(|(vids, interface)| {
             let scope = block.scope(&format!("vlan{interface}"));
             let host = host(interface, tags(&vids));
-            let config = HostStackConfig { vlans: Vlans::Any, igmp: None, ..HostStackConfig::new(seed) };
+            let arp = ArpConfig { announces: false, ..ArpConfig::new(seed) };
+            let config = HostStackConfig { vlans: Vlans::Any, igmp: None, arp, ..HostStackConfig::new(seed) };
             Leg {
                 nodes: host_stack(config, &host, &scope),
                 egress: Egress::new(EgressConfig::host(seed), &scope),

@@ -117,6 +117,8 @@ pub struct Claims {
     /// Random numbers drawn.
     draws: u64,
     conflicts: u64,
+    /// Our MAC address and whether the link was up, when we last [followed](Self::follow) the host.
+    told: Option<(MacAddr, bool)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +143,7 @@ impl Claims {
     /// Nothing is claimed. Takes all memory.
     pub fn new(config: ClaimConfig) -> Self {
         let claims = Vec::with_capacity(config.claims_max);
-        Self { config, claims, due: Instant::MAX, draws: 0, conflicts: 0 }
+        Self { config, claims, due: Instant::MAX, draws: 0, conflicts: 0, told: None }
     }
 
     /// Begins to ask whether an address is free; the answer takes 4 to 7 seconds. RFC 5227 2.1.1 wants a minute
@@ -167,6 +169,19 @@ impl Claims {
                 true
             }
             None => self.watch(*prefix, State::Announcing(0), now),
+        }
+    }
+
+    /// The host has changed: announces what the others do not know, which is an address that is new, and all of them after
+    /// the MAC address changed or the link came up. What finds no room is not announced.
+    pub fn follow(&mut self, host: &Host, now: Instant) {
+        self.claims.retain(|claim| matches!(claim.state, State::Probing(_)) || host.is_own(claim.prefix.address()));
+        let told = self.told.replace((host.mac(), host.is_up()));
+        let is_known = told == Some((host.mac(), true));
+        for own in host.addresses() {
+            if host.is_up() && !(is_known && self.find(own.address()).is_some()) {
+                self.announce(own.address(), host, now);
+            }
         }
     }
 
@@ -495,6 +510,35 @@ mod tests {
         script.host.apply(HostEvent::AddressRemoved(prefix())).unwrap();
         assert!(script.run(Duration::from_secs(10)).is_empty());
         assert!(!script.claims.announce(OURS, &script.host, script.now));
+    }
+
+    #[test]
+    fn addresses_are_announced_when_they_come_move_or_their_link_comes_up() {
+        let mut script = script();
+        let mut follow = |event: Option<HostEvent>| {
+            event.into_iter().for_each(|event| script.host.apply(event).unwrap());
+            script.claims.follow(&script.host, script.now);
+            script.run(Duration::from_secs(10)).len()
+        };
+        let (none, twice) = (0, 2);
+        assert_eq!(follow(None), none, "there is no address yet");
+        assert_eq!(follow(Some(HostEvent::AddressAdded(prefix()))), twice);
+        assert_eq!(follow(Some(HostEvent::Mtu(9000))), none, "nobody else wants to know");
+        assert_eq!(follow(Some(HostEvent::Link { is_up: false })), none);
+        assert_eq!(follow(Some(HostEvent::Link { is_up: true })), twice);
+        assert_eq!(follow(Some(HostEvent::AddressRemoved(prefix()))), none);
+        assert_eq!(follow(Some(HostEvent::AddressAdded(prefix()))), twice);
+    }
+
+    #[test]
+    fn address_that_was_claimed_is_announced_twice_and_no_more() {
+        let mut script = script();
+        script.claims.follow(&script.host, script.now);
+        script.claim();
+        let mut sent = script.run(Duration::from_secs(8));
+        script.claims.follow(&script.host, script.now);
+        sent.extend(script.run(Duration::from_secs(10)));
+        assert_eq!(sent.iter().filter(|(_, from)| *from == OURS).count(), 2);
     }
 
     #[test]
