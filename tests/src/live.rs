@@ -25,8 +25,8 @@ use wirepath::device::steering::{Rule, RuleId};
 use wirepath::device::{Device, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Layout, Pool, Region};
 use wirepath::pipeline::{
-    ChecksumPolicy, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, IcmpError, SendError, Sent, UdpConfig,
-    UdpFlow, UdpOptions, host_stack,
+    ArpConfig, ChecksumPolicy, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, IcmpError, SendError, Sent,
+    UdpConfig, UdpFlow, UdpOptions, host_stack,
 };
 use wirepath::proto::{
     ConsumerId, Flow, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom,
@@ -93,7 +93,7 @@ impl LiveConfig {
             addresses: Vec::new(),
             is_the_kernels: true,
             egress: EgressConfig { neighbours: Some(neighbours), errors: None, ..own.egress },
-            stack: HostStackConfig { igmp: None, ..own.stack },
+            stack: HostStackConfig { igmp: None, arp: ArpConfig { announces: false, ..own.stack.arp }, ..own.stack },
             ..own
         }
     }

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::ErrorKind;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Output;
 
-use wirepath::pipeline::UdpOptions;
-use wirepath::proto::FlowErrorKind;
-use wirepath::wire::icmpv4::Unreachable;
-use wirepath_tests::live::{Live, LiveConfig, NEAR, OURS, THEIRS, Wire, has_program, table, wait_until};
+use wirepath::pipeline::{SendError, Sent, UdpOptions};
+use wirepath::proto::{FlowErrorKind, HostEvent, Ipv4Prefix, Route};
+use wirepath::wire::icmpv4::{TimeExceeded, Unreachable};
+use wirepath_tests::live::{Live, LiveConfig, NEAR, OURS, PATIENCE, THEIRS, Wire, has_program, set, table, wait_until};
+use wirepath_tests::netns::Namespace;
 
 /// A wire with us on it.
 fn start(test: &str) -> Option<(Wire, Live)> {
@@ -81,4 +83,132 @@ fn both_ends_exchange_datagrams() {
     assert_eq!((&bytes[..len], from.to_string().as_str()), (&b"to them"[..], "10.9.0.1:7002"));
     live.stop();
     wait_until("the program goes with the host", || !wire.near.ip(&["link", "show", NEAR]).unwrap().contains("xdp"));
+}
+
+#[test]
+fn flood_of_pings_is_answered() {
+    let test = "flood_of_pings_is_answered";
+    if !has_program(test, "ping") {
+        return;
+    }
+    let Some((wire, live)) = start(test) else { return };
+    let output = wire.far.command("ping", &["-f", "-q", "-c", "2000", "-w", "20", "10.9.0.1"]).unwrap();
+    assert!(text(&output).contains(" 2000 received"), "{}", text(&output));
+    assert!(live.stop().count("host/icmp/echoes_answered") >= Some(2000));
+}
+
+#[test]
+fn traceroute_arrives_by_udp_and_by_icmp() {
+    let test = "traceroute_arrives_by_udp_and_by_icmp";
+    if !has_program(test, "traceroute") {
+        return;
+    }
+    let Some(Routed { beyond, wire, live }) = routed(test) else { return };
+    for (from, method, hops) in [
+        (&wire.far, "-U", vec!["10.9.0.1"]),
+        (&wire.far, "-I", vec!["10.9.0.1"]),
+        (&beyond, "-U", vec!["10.8.0.2", "10.9.0.1"]),
+        (&beyond, "-I", vec!["10.8.0.2", "10.9.0.1"]),
+        // By default every probe goes to another port, and none of them is open.
+        (&beyond, "-n", vec!["10.8.0.2", "10.9.0.1"]),
+    ] {
+        let output = from.command("traceroute", &["-n", method, "-q", "1", "-w", "5", "-m", "5", "10.9.0.1"]).unwrap();
+        let said = text(&output);
+        let seen: Vec<_> = said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        assert_eq!(seen, hops, "{method}: {said}");
+        assert!(!said.contains('!'), "{method}: {said}");
+    }
+    live.stop();
+}
+
+/// We behind a router: the far namespace, with another link to the one beyond, whose frames are shorter.
+struct Routed {
+    beyond: Namespace,
+    wire: Wire,
+    live: Live,
+}
+
+const BEYOND: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 3);
+const NARROW: usize = 1_000;
+
+fn routed(test: &str) -> Option<Routed> {
+    let (wire, live) = start(test)?;
+    let beyond = Namespace::new().unwrap();
+    wire.far.veth("veth2", &beyond, "veth3").unwrap();
+    let mtu = NARROW.to_string();
+    wire.far.ip(&["link", "set", "veth2", "mtu", &mtu]).unwrap();
+    wire.far.ip(&["addr", "add", "10.8.0.2/24", "dev", "veth2"]).unwrap();
+    set(&wire.far, "ip_forward", "1");
+    beyond.ip(&["link", "set", "veth3", "mtu", &mtu]).unwrap();
+    beyond.ip(&["addr", "add", "10.8.0.3/24", "dev", "veth3"]).unwrap();
+    beyond.ip(&["route", "add", "default", "via", "10.8.0.2"]).unwrap();
+    let network = Ipv4Prefix::new(Ipv4Addr::UNSPECIFIED, 0).unwrap();
+    live.apply(HostEvent::RouteAdded(Route { network, gateway: Some(THEIRS), source: OURS, metric: 0 }));
+    Some(Routed { beyond, wire, live })
+}
+
+#[test]
+fn router_that_needs_smaller_packets_is_believed() {
+    let Some(Routed { beyond, live, .. }) = routed("router_that_needs_smaller_packets_is_believed") else { return };
+    let socket = beyond.run(|| UdpSocket::bind((BEYOND, 7_001))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let receive = || {
+        let mut bytes = [0; 4_000];
+        let len = socket.recv(&mut bytes).unwrap();
+        bytes[..len].to_vec()
+    };
+    // What may be fragmented is, by the router, and nobody is told.
+    let mut flow = live.connect(5_000, (BEYOND, 7_001), UdpOptions::default());
+    live.send(&mut flow, &[1; 1_472]).unwrap();
+    assert_eq!(receive(), [1; 1_472]);
+    // What may not is refused, with the MTU; the flow believes it and goes on.
+    let whole = UdpOptions { dont_fragment: true, ..UdpOptions::default() };
+    let mut flow = live.connect(5_001, (BEYOND, 7_001), whole);
+    assert_eq!(live.send(&mut flow, &[2; 1_472]), Ok(Sent::Posted));
+    let error = live.error();
+    let kind = FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu: NARROW as u16 });
+    assert_eq!((error.kind, error.reporter, error.path_mtu), (kind, THEIRS, Some(NARROW)));
+    assert_eq!((error.flow.local, error.flow.remote), (flow.local(), flow.remote()));
+    assert_eq!(live.send(&mut flow, &[3; 1_472]), Err(SendError::DontFragment { mtu: NARROW }));
+    live.send(&mut flow, &[4; NARROW - 28]).unwrap();
+    assert_eq!(receive(), [4; NARROW - 28]);
+    // From now on we fragment ourselves.
+    let mut flow = live.connect(5_002, (BEYOND, 7_001), UdpOptions::default());
+    live.send(&mut flow, &[5; 1_472]).unwrap();
+    assert_eq!(receive(), [5; 1_472]);
+    assert_eq!(live.stop().count("host/egress/fragments"), Some(2));
+}
+
+#[test]
+fn packet_that_runs_out_of_hops_is_told_to_its_flow() {
+    let Some(Routed { beyond, live, .. }) = routed("packet_that_runs_out_of_hops_is_told_to_its_flow") else { return };
+    let socket = beyond.run(|| UdpSocket::bind((BEYOND, 7_001))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut flow = live.connect(5_000, (BEYOND, 7_001), UdpOptions { ttl: Some(1), ..UdpOptions::default() });
+    live.send(&mut flow, b"one hop").unwrap();
+    let error = live.error();
+    assert_eq!((error.kind, error.reporter), (FlowErrorKind::TimeExceeded(TimeExceeded::Ttl), THEIRS));
+    assert_eq!((error.flow.remote, error.kind.is_hard()), (flow.remote(), false));
+    let mut flow = live.connect(5_001, (BEYOND, 7_001), UdpOptions { ttl: Some(2), ..UdpOptions::default() });
+    live.send(&mut flow, b"two hops").unwrap();
+    let mut bytes = [0; 100];
+    assert_eq!(socket.recv(&mut bytes).unwrap(), 8);
+    live.stop();
+}
+
+#[test]
+fn host_and_network_that_are_unreachable_are_told_to_the_flow() {
+    let Some(Routed { wire, live, .. }) = routed("host_and_network_that_are_unreachable_are_told_to_the_flow") else {
+        return;
+    };
+    wire.far.ip(&["route", "add", "unreachable", "10.7.0.0/24"]).unwrap();
+    wire.far.ip(&["route", "add", "prohibit", "10.6.0.0/24"]).unwrap();
+    for (port, remote, expected) in
+        [(5_000, [10, 7, 0, 1], Unreachable::Host), (5_001, [10, 6, 0, 1], Unreachable::Prohibited)]
+    {
+        let mut flow = live.connect(port, (remote.into(), 9), UdpOptions::default());
+        live.send(&mut flow, b"?").unwrap();
+        assert_eq!(live.error().kind, FlowErrorKind::Unreachable(expected));
+    }
+    live.stop();
 }
