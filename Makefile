@@ -15,6 +15,8 @@ FORMAT ?=
 DAY ?= --seed 1 --messages 2M --loss 0.1% --reorder 0.1% --duplicate 0.05%
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back and says what it costs.
 HUGEPAGES ?= 16
+# Frames of the soak: 100 million take a minute or two on a quiet machine.
+SOAK_FRAMES ?= 100000000
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 60
 
@@ -55,6 +57,13 @@ bench: tools ## the promised figures side by side with the incumbents; QUICK=1 i
 	$(call want,ip,iproute2,for the live figures in network namespaces,true)
 	$(call want,dpdk-testpmd,dpdk-dev librte-net-af-xdp23,to forward against DPDK,true)
 	cargo bench -p wirepath-benches
+
+.PHONY: soak
+soak: tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair; ends with a balance to the frame
+	@[ "$$(id -u)" = 0 ] || { echo "wirepath: the soak makes network namespaces, which only root may: sudo make soak" >&2; exit 2; }
+	$(call want,ip,iproute2,for network namespaces,exit 2)
+	cargo build --release -p wirepath-tests --bin soak
+	SOAK_FRAMES=$(SOAK_FRAMES) target/release/soak
 
 .PHONY: fuzz
 fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS=60 each

@@ -1,5 +1,5 @@
 //! What the tests across packages share: the fuzz targets with their corpus, a rig around a whole worker, inputs
-//! made from a seed, network namespaces, and a live host in one.
+//! made from a seed, network namespaces, a live port or a whole host in one, and the kernel's packet sockets as their peers.
 
 pub mod corpus;
 pub mod frames;
@@ -8,4 +8,8 @@ pub mod live;
 pub mod mutate;
 #[allow(unsafe_code)]
 pub mod netns;
+#[allow(unsafe_code)]
+pub mod packet;
+pub mod port;
 pub mod rig;
+pub mod soak;

@@ -4,155 +4,22 @@
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use wirepath::counters::Block;
-use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Copying, Mode};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, Copying, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
-use wirepath::mem::{Burst, Layout, Mbuf, Pool, Region};
+use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::time::Instant;
-use wirepath::wire::{EtherType, MacAddr, Protocol};
+use wirepath::wire::{MacAddr, Protocol};
 use wirepath_tests::netns::{self, Namespace};
+use wirepath_tests::port::{
+    EXPERIMENT, PATIENCE, Port, Wire, config, frame, has_program, number, open, pool, sentence, wait_until, wire,
+};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
-/// The first EtherType for experiments: no stack on the way answers it.
-const EXPERIMENT: Rule = Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL };
-/// Long enough for a machine with two busy cores, short enough to wait for.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Two namespaces, joined: `near` with `veth0` and 10.9.0.1, `far` with `veth1` and 10.9.0.2. Says why where there is no such thing.
-struct Wire {
-    near: Namespace,
-    far: Namespace,
-}
-
-fn wire(test: &str) -> Option<Wire> {
-    match Namespace::new() {
-        Ok(near) => {
-            let far = Namespace::new().unwrap();
-            near.veth("veth0", &far, "veth1").unwrap();
-            near.ip(&["addr", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
-            far.ip(&["addr", "add", "10.9.0.2/24", "dev", "veth1"]).unwrap();
-            Some(Wire { near, far })
-        }
-        Err(why) => {
-            println!("SKIPPED {test}: {why}; run as root");
-            None
-        }
-    }
-}
-
-fn pool(buffers: usize, chunk_len: usize) -> Pool {
-    let layout = Layout::umem(chunk_len);
-    Pool::new(Arc::new(Region::heap(layout.region_len(buffers)).unwrap()), layout).unwrap()
-}
-
-fn config(interface: &str) -> AfXdpConfig {
-    AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, copying: Copying::Copy, ..AfXdpConfig::new(interface) }
-}
-
-/// A device with its one queue, opened and polled once, on the calling thread and in its namespace.
-struct Port {
-    rx: AfXdpRx,
-    tx: AfXdpTx,
-    device: AfXdpDevice,
-    block: Block,
-    pool: Pool,
-    /// Stands still but for a second a poll, so that every poll looks at the link.
-    now: Instant,
-}
-
-impl Port {
-    fn open(config: &AfXdpConfig, rules: &[Rule]) -> Self {
-        Self::with_pool(config, rules, pool(1024, 2048))
-    }
-
-    fn with_pool(config: &AfXdpConfig, rules: &[Rule], pool: Pool) -> Self {
-        let mut device = open(config);
-        for rule in rules {
-            device.steer(rule, 0).unwrap();
-        }
-        let block = Block::heap();
-        let (rx, tx) = device.take_queue(0).unwrap().open(&pool, &block.scope("port")).unwrap();
-        block.check().unwrap();
-        let mut port = Self { rx, tx, device, block, pool, now: Instant::from_nanos(1) };
-        assert_eq!(port.receive(), Vec::<Vec<u8>>::new());
-        port
-    }
-
-    fn burst(&mut self) -> Burst {
-        self.now += wirepath::time::Duration::from_secs(1);
-        let mut burst = Burst::new();
-        self.tx.reap();
-        self.rx.receive(&mut burst, 32, &self.pool, self.now);
-        self.rx.refresh_counters();
-        self.tx.ring_doorbell(self.now);
-        burst
-    }
-
-    fn receive(&mut self) -> Vec<Vec<u8>> {
-        self.burst().drain(..).map(|mbuf| (mbuf.segments().flatten().copied().collect(), mbuf.free()).0).collect()
-    }
-
-    /// Polls until `count` frames have come, or for as long as patience lasts.
-    fn receive_some(&mut self, count: usize) -> Vec<Vec<u8>> {
-        let mut frames = Vec::new();
-        self.until(|port| {
-            frames.extend(port.receive());
-            frames.len() >= count
-        });
-        frames
-    }
-
-    /// Polls until `done`; whether that came about.
-    fn until(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> bool {
-        let start = std::time::Instant::now();
-        while start.elapsed() < PATIENCE {
-            if done(self) {
-                return true;
-            }
-            std::thread::yield_now();
-        }
-        false
-    }
-
-    fn send(&mut self, frame: &[u8]) -> bool {
-        let mbuf = self.pool.alloc_copy(frame).unwrap();
-        let posted = self.tx.post(mbuf, Offload::default()).map_err(Mbuf::free).is_ok();
-        self.tx.ring_doorbell(self.now);
-        posted
-    }
-
-    fn count(&self, name: &str) -> u64 {
-        self.block.snapshot().count(&format!("port/{name}")).unwrap()
-    }
-}
-
-/// Opens a device, also shortly after another one was dropped: a program that a test of this process is just starting has its
-/// descriptors for a moment.
-fn open(config: &AfXdpConfig) -> AfXdpDevice {
-    let start = std::time::Instant::now();
-    loop {
-        match AfXdpDevice::open(config) {
-            Ok(device) => return device,
-            Err(error) if start.elapsed() > PATIENCE => panic!("{error}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
-}
-
-fn frame(number: u64, len: usize) -> Vec<u8> {
-    let mut frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 0x88, 0xb5], &number.to_be_bytes()].concat();
-    frame.resize(len, number as u8);
-    frame
-}
-
-fn number(frame: &[u8]) -> u64 {
-    u64::from_be_bytes(frame[14..22].try_into().unwrap())
-}
 
 #[test]
 fn rules_change_under_traffic_without_losing_a_frame() {
@@ -523,22 +390,6 @@ fn other_process(far: &Namespace) -> KilledAtEnd {
     let child = KilledAtEnd(child);
     wait_until(|| has_program(far));
     child
-}
-
-fn has_program(far: &Namespace) -> bool {
-    far.ip(&["link", "show", "dev", "veth1"]).unwrap().contains("xdp")
-}
-
-fn wait_until(done: impl Fn() -> bool) {
-    let start = std::time::Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "this does not come about");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn sentence<T>(result: Result<T, DeviceError>) -> String {
-    result.err().map(|error| error.to_string()).unwrap_or_else(|| panic!("this should have been refused"))
 }
 
 #[test]
