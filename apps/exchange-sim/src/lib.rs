@@ -42,5 +42,6 @@ pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_ad
 pub use session::{Session, TimedMessage};
 pub use settings::{
     Burst, Group, LineSettings, Probability, SessionName, Settings, SettingsError, parse_count, parse_duration,
+    parse_positive,
 };
 pub use truth::{BookTop, LineTruth, LostOnBoth, Packets, PriceLevel, SequenceRange, Truth, TruthFile};

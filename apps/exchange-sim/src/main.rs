@@ -12,7 +12,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
     Burst, Error, Group, Interface, LineSettings, Outlet, Probability, Publication, Published, RerequestSettings,
-    SessionName, Settings, Truth, TruthFile, parse_count, parse_duration, parse_server_address,
+    SessionName, Settings, Truth, TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
 };
 use wirepath::worker::StopFlag;
 
@@ -65,7 +65,7 @@ struct Live {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
     rerequest: Option<SocketAddrV4>,
     /// Messages kept for re-requests, the newest ones; k, M and G are understood.
-    #[arg(long, value_name = "MESSAGES", requires = "rerequest", value_parser = parse_count,
+    #[arg(long, value_name = "MESSAGES", requires = "rerequest", value_parser = parse_positive,
           default_value_t = RerequestSettings::MESSAGES_DEFAULT)]
     rerequest_keep: u64,
 }

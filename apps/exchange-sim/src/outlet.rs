@@ -50,7 +50,12 @@ impl Sockets {
             match self.0[line_idx].send(payload) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::Socket { what: "the kernel refused to send a packet".into(), error }),
+                Err(error) => {
+                    let line = ['A', 'B'][line_idx];
+                    let what =
+                        format!("the kernel refused a packet of line {line} (is its interface up? see `ip link`)");
+                    return Err(Error::Socket { what, error });
+                }
             }
         }
     }

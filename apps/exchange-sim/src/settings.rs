@@ -412,6 +412,14 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     count.checked_mul(scale).ok_or_else(|| "larger than 64 bits hold".into())
 }
 
+/// A count of at least one, as [`parse_count`] reads it.
+pub fn parse_positive(text: &str) -> Result<u64, String> {
+    match parse_count(text)? {
+        0 => Err("use 1 or more".into()),
+        count => Ok(count),
+    }
+}
+
 /// A time with its unit: `500ms` or `2s`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (digits, scale_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
@@ -506,6 +514,7 @@ mod tests {
         assert!(parse_count("").is_err());
         assert!(parse_count("M").is_err());
         assert!(parse_count("-1").is_err());
+        assert!(parse_positive("0").is_err() && parse_positive("1k") == Ok(1000));
         assert!(parse_count("99999999999G").is_err());
     }
 
