@@ -10,6 +10,7 @@
 //! peer to run beside it: figures are not to be had here. [`Live::stop`] checks that every frame is accounted for.
 
 mod account;
+mod program;
 mod recorder;
 mod wire;
 
@@ -40,7 +41,8 @@ use wirepath::worker::{Parts, StopFlag, Worker};
 use crate::netns::{self, Namespace};
 
 pub use account::table;
-use account::{Account, count};
+use account::{Account, count, drops};
+pub use program::Program;
 pub use recorder::{Handler, Received, Recorder};
 pub use wire::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire, has_program, set, wait_until};
 
@@ -124,7 +126,15 @@ impl Live {
     /// # Errors
     /// What the device, the pool or the kernel said.
     pub fn start(namespace: &Namespace, config: &LiveConfig) -> Result<Self, String> {
-        let mut hosts = Self::start_queues(namespace, config, 1)?;
+        Self::start_in(namespace.name(), config)
+    }
+
+    /// As [`start`](Self::start), in a namespace that another process has made.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_in(namespace: &str, config: &LiveConfig) -> Result<Self, String> {
+        let mut hosts = Self::start_all(namespace, config, 1)?;
         Ok(hosts.remove(0))
     }
 
@@ -133,13 +143,17 @@ impl Live {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_queues(namespace: &Namespace, config: &LiveConfig, queues: u16) -> Result<Vec<Self>, String> {
-        let (device, taken, link) = namespace.run(|| open(config, queues))?;
+        Self::start_all(namespace.name(), config, queues)
+    }
+
+    fn start_all(namespace: &str, config: &LiveConfig, queues: u16) -> Result<Vec<Self>, String> {
+        let (device, taken, link) = netns::run_in(namespace, || open(config, queues))?;
         let device = Arc::new(Mutex::new(device));
         taken.into_iter().map(|taken| Self::run(namespace, config, &device, taken, link.clone())).collect()
     }
 
     fn run(
-        namespace: &Namespace,
+        namespace: &str,
         config: &LiveConfig,
         device: &Arc<Mutex<AfXdpDevice>>,
         (queue, taken): (u16, AfXdpQueue),
@@ -148,7 +162,7 @@ impl Live {
         let block = Block::heap();
         let (acts, wanted) = mpsc::channel();
         let (tell, told) = mpsc::channel();
-        let (name, scope, config) = (namespace.name().to_owned(), block.scope("host"), config.clone());
+        let (name, scope, config) = (namespace.to_owned(), block.scope("host"), config.clone());
         let thread = std::thread::spawn(move || {
             netns::enter(&name).expect("the namespace of this test can be entered");
             match build(&config, taken, &link, &scope) {
@@ -281,6 +295,11 @@ impl Live {
     /// One of the host's counters: `arp/answered`, `device/rx/frames`.
     pub fn count(&self, name: &str) -> u64 {
         count(&self.snapshot(), name)
+    }
+
+    /// The drops of a node or a half of the device, `device/rx` for instance, under all names.
+    pub fn drops(&self, scope: &str) -> u64 {
+        drops(&self.snapshot(), scope)
     }
 
     /// All counters.

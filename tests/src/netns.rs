@@ -83,16 +83,7 @@ impl Namespace {
     /// Runs `act` on a thread of its own inside the namespace, and hands back what it returns. A panic in it is the
     /// caller's.
     pub fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
-        std::thread::scope(|scope| {
-            let entered = scope.spawn(|| {
-                self.enter().expect("the namespace of this test can be entered");
-                act()
-            });
-            match entered.join() {
-                Ok(value) => value,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+        run_in(&self.name, act)
     }
 
     /// Moves the calling thread into the namespace, for good.
@@ -112,6 +103,20 @@ impl Drop for Namespace {
         // One that a test has removed itself is as good as removed.
         let _ = ip(&["netns", "del", &self.name]);
     }
+}
+
+/// As [`Namespace::run`], in a namespace that another process may have made.
+pub fn run_in<T: Send>(name: &str, act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let entered = scope.spawn(|| {
+            enter(name).expect("the namespace of this test can be entered");
+            act()
+        });
+        match entered.join() {
+            Ok(value) => value,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// Moves the calling thread into the namespace `name`, which another process may have made.

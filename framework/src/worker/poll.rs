@@ -192,6 +192,17 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         Egress::tick(&mut cx);
         self.pipeline.tick(&mut self.app, &mut cx);
         self.app.tick(&mut cx);
+        self.pass_wishes_on();
+    }
+
+    /// Neighbours that the kernel is to ask for.
+    #[inline]
+    fn pass_wishes_on(&mut self) {
+        let Some(follower) = &mut self.follower else { return };
+        while let Some(wish) = self.tools.egress.next_wish() {
+            // One that finds no room is wished for again.
+            let _ = follower.want(wish.next_hop);
+        }
     }
 
     /// Brings the gauges up to date, and now and then the counters that the device's other side keeps.

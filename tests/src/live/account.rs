@@ -20,11 +20,7 @@ pub(super) struct Account {
 impl Account {
     /// received = delivered + named drops + kept, and no buffer is astray.
     pub(super) fn check(&self, snapshot: &Snapshot) {
-        let named = |scope: &str| -> u64 {
-            let prefix = format!("host/{scope}/drop/");
-            let names = snapshot.samples.iter().map(|sample| sample.name.as_str());
-            names.filter(|name| name.starts_with(&prefix)).filter_map(|name| snapshot.count(name)).sum()
-        };
+        let named = |scope: &str| drops(snapshot, scope);
         let count = |name: &str| count(snapshot, name);
         let frames = count("ethernet/frames");
         assert_eq!(count("device/rx/frames"), frames, "a frame was lost before the pipeline\n{}", table(snapshot));
@@ -40,6 +36,13 @@ impl Account {
         let held = self.lent + self.kept + self.in_flight;
         assert_eq!(self.in_use, held, "buffers went astray\n{}", table(snapshot));
     }
+}
+
+/// The drops of a part of the host under all names.
+pub(super) fn drops(snapshot: &Snapshot, scope: &str) -> u64 {
+    let prefix = format!("host/{scope}/drop/");
+    let names = snapshot.samples.iter().map(|sample| sample.name.as_str());
+    names.filter(|name| name.starts_with(&prefix)).filter_map(|name| snapshot.count(name)).sum()
 }
 
 /// A counter of the host, which has to be there.
