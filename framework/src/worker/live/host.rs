@@ -4,7 +4,7 @@
 use super::config::{IgmpBy, LiveConfig, OwnHost, Owner};
 use super::error::LiveError;
 use crate::mem::{BURST_MAX, Layout, Sizing};
-use crate::pipeline::{EgressConfig, HostStackConfig, IgmpConfig, Ipv4Config, UdpConfig, Vlans};
+use crate::pipeline::{ArpConfig, EgressConfig, HostStackConfig, IgmpConfig, Ipv4Config, UdpConfig, Vlans};
 use crate::proto::{
     ErrorLimit, HashSeed, Host, HostConfig, HostEvent, InterfaceId, LearnFrom, NeighbourConfig, ReporterConfig, Route,
 };
@@ -70,6 +70,7 @@ impl LiveHost {
             vlans: config.vlan.map_or(Vlans::Untagged, Vlans::Only),
             ipv4: Ipv4Config::new(seed),
             udp: UdpConfig { checksum: config.checksum_on(is_virtual) },
+            arp: ArpConfig { announces: is_own, ..ArpConfig::new(seed) },
             igmp: (config.igmp == IgmpBy::Own).then(|| igmp(seed, link.mtu)),
             ..HostStackConfig::new(seed)
         };
