@@ -42,6 +42,11 @@ endif
 .PHONY: test
 test: tools ## every test; ends with what could not run here, and why
 	$(call want,ip,iproute2,for tests in network namespaces,:)
+	$(call want,ping,iputils-ping,for tests against unmodified programs,:)
+	$(call want,traceroute,traceroute,for tests against unmodified programs,:)
+	$(call want,socat,socat,for tests against unmodified programs,:)
+	$(call want,iperf,iperf,for tests against unmodified programs,:)
+	$(call want,sockperf,sockperf,for tests against unmodified programs,:)
 	@scripts/test
 
 .PHONY: lint
