@@ -73,7 +73,8 @@ impl Node<()> for Echo {
 #[test]
 fn child_sends_back_what_arrives() {
     let Some(directory) = std::env::var_os("WIREPATH_TEST_CHILD") else { return };
-    let mut wire = Wire::new(Path::new(&directory));
+    let wires: u32 = std::env::var("WIREPATH_TEST_WIRES").unwrap().parse().unwrap();
+    let mut wires: Vec<_> = (0..wires).map(|idx| Wire::new(Path::new(&directory), idx)).collect();
     let (to_worker, orders) = mpsc::channel();
     thread::spawn(move || std::io::stdin().lines().try_for_each(|line| to_worker.send(line.unwrap())));
     println!("\nchild polls");
@@ -81,15 +82,15 @@ fn child_sends_back_what_arrives() {
         let order = match orders.try_recv() {
             Ok(order) => order,
             Err(TryRecvError::Empty) => {
-                wire.turn();
+                wires.iter_mut().for_each(Wire::turn);
                 thread::yield_now();
                 continue;
             }
             Err(TryRecvError::Disconnected) => return,
         };
         match order.split_once(' ') {
-            Some(("send", count)) => wire.send(count.parse().unwrap()),
-            _ if order == "until quiet" => wire.wait_until_quiet(),
+            Some(("send", count)) => (0..count.parse().unwrap()).for_each(|_| wires.iter_mut().for_each(Wire::send)),
+            _ if order == "until quiet" => wires.iter_mut().for_each(Wire::wait_until_quiet),
             _ => return,
         }
         println!("\ndone {order}");
@@ -106,8 +107,8 @@ struct Wire {
 }
 
 impl Wire {
-    fn new(directory: &Path) -> Self {
-        let (near, mut far) = pair("wire", MemoryConfig::default());
+    fn new(directory: &Path, idx: u32) -> Self {
+        let (near, mut far) = pair(&format!("wire{idx}"), MemoryConfig::default());
         let config = TapConfig { directory: directory.to_owned(), ring_len: RING_LEN, ..TapConfig::new("child") };
         let mut near = TapDevice::new(near, config);
         let (block, pools) = (Block::heap(), [Pool::heap(1_024).unwrap(), Pool::heap(1_024).unwrap()]);
@@ -146,15 +147,13 @@ impl Wire {
         burst.drain(..).for_each(Mbuf::free);
     }
 
-    fn send(&mut self, count: u64) {
-        for _ in 0..count {
-            self.far.1.post(self.pool.alloc_copy(&frame(self.sent)).unwrap(), Offload::default()).unwrap();
-            self.far.1.ring_doorbell(self.clock.now());
-            self.sent += 1;
-            self.turn();
-            self.far.1.reap();
-        }
+    /// The next frame arrives, and goes back.
+    fn send(&mut self) {
+        self.far.1.post(self.pool.alloc_copy(&frame(self.sent)).unwrap(), Offload::default()).unwrap();
+        self.far.1.ring_doorbell(self.clock.now());
+        self.sent += 1;
         self.turn();
+        self.far.1.reap();
     }
 
     fn wait_until_quiet(&mut self) {
@@ -175,10 +174,16 @@ struct Worked {
 
 impl Worked {
     fn start() -> Self {
+        Self::start_with(1)
+    }
+
+    /// A child with so many wires, of which each gets what is sent.
+    fn start_with(wires: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_sends_back_what_arrives", "--nocapture"])
             .env("WIREPATH_TEST_CHILD", directory.path())
+            .env("WIREPATH_TEST_WIRES", wires.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -214,7 +219,7 @@ impl Worked {
         let mut child = self.command(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let begin = said.next().unwrap().unwrap();
-        assert_eq!(begin, "wirepath: listening to wire.0.0");
+        assert!(begin.starts_with("wirepath: listening to wire0.0.0"), "{begin}");
         Capture { child, said }
     }
 }
@@ -279,7 +284,7 @@ fn usage_errors_exit_2_and_say_what_is_known() {
         let output = worked.command(unknown).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1));
-        assert!(said.contains(&format!("these can: child (pid {}) wire.0 queue 0", worked.child.id())), "{said}");
+        assert!(said.contains(&format!("these can: child (pid {}) wire0.0 queue 0", worked.child.id())), "{said}");
     }
 }
 
@@ -328,7 +333,7 @@ fn without_a_file_each_frame_is_a_line_and_filters_are_counted() {
     worked.order("send 3");
     let lines: Vec<_> = BufReader::new(capture.child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
     assert_eq!(lines.len(), 3);
-    assert!(lines[2].ends_with(" wire.0.0 Out IP 10.0.0.1.5000 > 239.1.2.3.9000: UDP, length 10"), "{lines:?}");
+    assert!(lines[2].ends_with(" wire0.0.0 Out IP 10.0.0.1.5000 > 239.1.2.3.9000: UDP, length 10"), "{lines:?}");
     assert_eq!(summary(&capture.end().0), [3, 0, 0]);
     assert_eq!(summary(&other.end().0), [0, 0, 6]);
 }
@@ -356,6 +361,24 @@ fn stopped_capture_misses_frames_and_counts_each() {
     let numbers: Vec<_> = frames.iter().map(|frame| u64::from_be_bytes(frame[42..50].try_into().unwrap())).collect();
     assert!(numbers.is_sorted() && numbers.last() == Some(&20_999));
     assert!(frames.iter().zip(&numbers).all(|(bytes, n)| *bytes == frame(*n)));
+}
+
+#[test]
+fn frames_of_two_queues_come_in_the_order_of_their_times() {
+    let mut worked = Worked::start_with(2);
+    let path = worked.path("day.pcap");
+    let capture = worked.capture(&["--rx", "--count", "200", "-w", &path]);
+    // Stopped, so that it finds all frames at once.
+    capture.signal("-STOP");
+    worked.order("send 100");
+    capture.signal("-CONT");
+    assert_eq!(summary(&capture.end().0), [200, 0, 0]);
+    let mut reader = Reader::open(&path).unwrap();
+    let mut times = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        times.push(record.timestamp_ns);
+    }
+    assert!(times.len() == 200 && times.is_sorted());
 }
 
 #[test]

@@ -14,6 +14,9 @@ use crate::time::UnixTime;
 
 /// Six beats to a lease of the worker's: some may be late.
 const BEAT_SPAN: Duration = Duration::from_millis(500);
+/// Beats that follow each other as fast as they are tended, at the beginning: the worker hears some of them sooner than
+/// others, and the one it hears soonest tells it the time best.
+const QUICK_BEATS: u32 = 16;
 /// How often to look whether the process is still there. Its end is no hurry: what it recorded stays.
 const LIFE_SPAN: Duration = Duration::from_millis(50);
 
@@ -27,6 +30,7 @@ pub struct Listener {
     /// The beat that we wrote last.
     beat: u64,
     beat_at: Instant,
+    beats: u32,
     looked_at: Instant,
     /// Somebody else beats too: the tap is not ours alone to turn off.
     has_company: bool,
@@ -87,6 +91,7 @@ impl Listener {
             has_joined: false,
             beat: 0,
             beat_at: now,
+            beats: 0,
             looked_at: now,
             has_company: false,
         };
@@ -129,7 +134,8 @@ impl Listener {
         let beat = self.load(BEAT)?;
         self.has_company |= beat != self.beat && beat != 0;
         // Zero: the worker took us for dead, or another listener left without knowing of us.
-        if beat == 0 || now.duration_since(self.beat_at) >= BEAT_SPAN {
+        let is_due = self.beats < QUICK_BEATS || now.duration_since(self.beat_at) >= BEAT_SPAN;
+        if beat == 0 || is_due {
             self.beat(now)?;
         }
         if !self.has_joined && self.load(ANSWERED)? != 0 && self.ring.join()? {
@@ -159,6 +165,7 @@ impl Listener {
         // Never the same twice, and never zero.
         self.beat = since_epoch_ns().max(self.beat + 1);
         self.beat_at = now;
+        self.beats = self.beats.saturating_add(1);
         self.store(BEAT, self.beat)
     }
 

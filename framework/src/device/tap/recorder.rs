@@ -61,14 +61,11 @@ impl Recorder {
         }
     }
 
-    /// Whether somebody listens, asked once a turn. While nobody does: the load of a word that nobody writes.
+    /// Whether somebody listens or did a moment ago, asked once a turn: [`Recorder::attend`] follows. While nobody does it
+    /// is the load of a word that nobody writes.
     #[inline(always)]
-    pub(super) fn ask(&self, now: Instant) -> bool {
-        let beat = self.beat.load(Relaxed);
-        if beat | self.heard.get() == 0 {
-            return false;
-        }
-        self.attend(beat, now)
+    pub(super) fn is_asked(&self) -> bool {
+        self.beat.load(Relaxed) | self.heard.get() != 0
     }
 
     /// Whether somebody listened when that was asked last.
@@ -89,14 +86,17 @@ impl Recorder {
         self.sent.set(self.sent.get() + frames as u64);
     }
 
-    /// Records a received frame, with its arrival time where the device knows it.
-    pub(super) fn record_received(&self, mbuf: &Mbuf) {
+    /// Records received frames, each with its arrival time where the device knows it.
+    #[inline(never)]
+    pub(super) fn record_received(&self, burst: &[Mbuf]) {
         let mut ring = self.ring.borrow_mut();
-        ring.offer(mbuf.len(), self.snap.get(), mbuf.segments());
-        let timestamp_ns = mbuf.timestamp().map_or_else(|| self.present_ns(), UnixTime::as_nanos);
-        ring.seal(&self.head(Some(Direction::Rx), mbuf.vlan(), timestamp_ns));
-        self.received.set(self.received.get() + 1);
-        self.frames.inc();
+        for mbuf in burst {
+            ring.offer(mbuf.len(), self.snap.get(), mbuf.segments());
+            let timestamp_ns = mbuf.timestamp().map_or_else(|| self.present_ns(), UnixTime::as_nanos);
+            ring.seal(&self.head(Some(Direction::Rx), mbuf.vlan(), timestamp_ns));
+            self.received.set(self.received.get() + 1);
+        }
+        self.frames.add(burst.len() as u64);
     }
 
     /// Writes a frame that is about to be posted. [`Recorder::keep`] or [`Recorder::retract`] follows.
@@ -116,9 +116,9 @@ impl Recorder {
         self.ring.borrow_mut().seal(&self.head(None, None, 0));
     }
 
-    /// Somebody listens, or did.
-    #[inline(never)]
-    fn attend(&self, beat: u64, now: Instant) -> bool {
+    /// Begins a turn in which somebody listens or leaves; whether what is received in it is to be recorded.
+    pub(super) fn attend(&self, now: Instant) -> bool {
+        let beat = self.beat.load(Relaxed);
         if beat == 0 {
             return self.go_quiet();
         }
@@ -178,5 +178,12 @@ impl Words for Held<[AtomicU64]> {
     #[inline(always)]
     fn store(&self, idx: usize, value: u64, order: core::sync::atomic::Ordering) {
         self[idx].store(value, order);
+    }
+
+    #[inline]
+    fn store_bytes(&self, first: usize, chunks: &[[u8; 8]]) {
+        for (word, chunk) in self[first..first + chunks.len()].iter().zip(chunks) {
+            word.store(u64::from_ne_bytes(*chunk), Relaxed);
+        }
     }
 }

@@ -114,6 +114,13 @@ impl Head {
 pub(super) trait Words {
     fn load(&self, idx: usize, order: Ordering) -> u64;
     fn store(&self, idx: usize, value: u64, order: Ordering);
+
+    /// Stores bytes as they stand, eight to a word, in no order that anybody may rely on.
+    fn store_bytes(&self, first: usize, chunks: &[[u8; 8]]) {
+        for (idx, chunk) in (first..).zip(chunks) {
+            self.store(idx, u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+        }
+    }
 }
 
 /// The words as a reader has them.
@@ -182,6 +189,15 @@ impl<M: Words> Writer<M> {
         self.words.store(WRITTEN, self.end, Ordering::Release);
     }
 
+    /// Bytes from a position on, in two parts where they lie around the end of the ring.
+    #[inline]
+    fn put_bytes(&self, position: u64, chunks: &[[u8; 8]]) {
+        let begin = (position & (self.capacity - 1)) as usize;
+        let (first, second) = chunks.split_at(chunks.len().min(self.capacity as usize - begin));
+        self.words.store_bytes(RING + begin, first);
+        self.words.store_bytes(RING, second);
+    }
+
     #[inline]
     fn put(&self, position: u64, word: u64) {
         self.words.store(RING + (position & (self.capacity - 1)) as usize, word, Ordering::Relaxed);
@@ -201,9 +217,8 @@ impl Pen {
     fn write<M: Words>(&mut self, writer: &Writer<M>, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks::<8>();
         if self.filled == 0 {
-            for chunk in whole {
-                self.put(writer, u64::from_le_bytes(*chunk));
-            }
+            writer.put_bytes(self.at, whole);
+            self.at += whole.len() as u64;
         } else {
             for chunk in whole {
                 let chunk = u64::from_le_bytes(*chunk);
@@ -390,7 +405,7 @@ impl<C: Copies> Reader<C> {
         }
         let block_words = block_words(self.capacity);
         let safe = claimed.wrapping_sub(self.capacity - self.capacity / 4);
-        let blocks = (safe / block_words + 1..=written / block_words).take(MARKS_LEN);
+        let blocks = ((safe / block_words).saturating_add(1)..=written / block_words).take(MARKS_LEN);
         let marks = blocks.map(|block| (block, marks[block as usize % MARKS_LEN]));
         let mut sound = marks.filter(|&(block, mark)| mark / block_words == block && mark <= written);
         self.next = sound.next().map_or(written, |(_, mark)| mark);
@@ -575,6 +590,27 @@ pub(super) mod tests {
             assert!(matches!(damage(&[(WRITTEN, u64::MAX)]), Err(Trouble::Damaged)));
             assert!(damage(&[(CLAIMED, u64::MAX)]).is_ok());
             assert!(damage(&[(CLAIMED, 0), (WRITTEN, 1 << 40)]).is_ok());
+        }
+
+        proptest::proptest! {
+            #[test]
+            #[cfg_attr(miri, ignore = "thousands of cases")]
+            fn any_words_are_an_error_or_frames_but_never_a_panic(
+                damage in proptest::collection::vec((0..RING + 256, proptest::prelude::any::<u64>()), 1..20),
+                heads in proptest::collection::vec((CLAIMED..TX_FRAMES + 1, 0..600_u64), 0..4),
+                capacity_bits in 0..9_u32,
+            ) {
+                let (mut writer, _) = ring(256);
+                let mut reader = Reader::new(writer.words().clone(), 1_u64 << capacity_bits);
+                let _ = reader.join();
+                (0..70).for_each(|n| write(&mut writer, n, 64));
+                for (idx, word) in damage.into_iter().chain(heads) {
+                    writer.words().store(idx, word, Ordering::Relaxed);
+                }
+                for _ in 0..200 {
+                    let _ = reader.next();
+                }
+            }
         }
     }
 }

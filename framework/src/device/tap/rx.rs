@@ -32,19 +32,31 @@ impl<R: RxQueue> TapRx<R> {
     pub fn inner_mut(&mut self) -> &mut R {
         &mut self.inner
     }
+
+    /// The burst of a turn in which somebody listens or leaves. Out of line, so that a turn without listeners keeps
+    /// nothing in registers for it.
+    #[inline(never)]
+    fn attend(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
+        let is_heard = self.tap.attend(now);
+        let before = burst.len();
+        let received = self.inner.receive(burst, limit, pool, now);
+        if is_heard {
+            self.tap.record_received(&burst[before..]);
+        } else {
+            self.tap.pass_received(received);
+        }
+        received
+    }
 }
 
 impl<R: RxQueue> RxQueue for TapRx<R> {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        if !self.tap.ask(now) {
-            let received = self.inner.receive(burst, limit, pool, now);
-            self.tap.pass_received(received);
-            return received;
+        if self.tap.is_asked() {
+            return self.attend(burst, limit, pool, now);
         }
-        let before = burst.len();
         let received = self.inner.receive(burst, limit, pool, now);
-        burst[before..].iter().for_each(|mbuf| self.tap.record_received(mbuf));
+        self.tap.pass_received(received);
         received
     }
 
