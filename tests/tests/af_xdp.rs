@@ -365,6 +365,8 @@ fn lack_of_rights_is_told_with_what_grants_them() {
     check(told(&wire.far, "setpriv", &["--reuid", "65534", "--clear-groups"]), "cap_net_admin,cap_net_raw,cap_bpf");
     let without = |capability: &str| format!("--bounding-set=-{capability}");
     check(told(&wire.far, "setpriv", &[&without("net_raw")]), "no permission for opening an AF_XDP socket");
+    check(told(&wire.far, "setpriv", &[&without("bpf,-sys_admin")]), "no permission for making a BPF map");
+    check(told(&wire.far, "setpriv", &[&without("net_admin,-sys_admin")]), "no permission for making a BPF map");
     check(told(&wire.far, "prlimit", &["--memlock=65536", "setpriv", &without("ipc_lock")]), "ulimit -l unlimited");
     assert!(!has_program(&wire.far));
 }

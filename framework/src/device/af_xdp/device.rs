@@ -10,7 +10,7 @@ use super::interface::{Interface, LinkWatch};
 use super::kfuncs::{Absent, Told};
 use super::port::{Mode, Port};
 use super::rx::AfXdpRx;
-use super::socket::{self, Copying, Wanted};
+use super::socket::{self, Copying, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
 use super::tx::AfXdpTx;
 use super::umem::is_umem_layout;
 use crate::counters::{Scope, Unit};
@@ -68,8 +68,6 @@ impl AfXdpConfig {
 
 /// Ethernet's header and one VLAN tag.
 pub(super) const LINK_HEADER_LEN: usize = 14 + 4;
-/// Buffers of a frame to send in copy mode: the 17 parts of an skb (MAX_SKB_FRAGS).
-const COPY_SEGMENTS_MAX: usize = 17;
 
 /// A live port. While it or one of its queues exists our program is on the interface; with the last of them, or the process, it
 /// is gone.
@@ -185,10 +183,10 @@ impl AfXdpDevice {
         let may_be_zero_copy = self.port.mode == Mode::Native
             && self.config.copying != Copying::Copy
             && (driver.zero_copy || !driver.known);
-        match (socket::has_multi_buffer(), may_be_zero_copy) {
+        match (has_multi_buffer(kernel_version()), may_be_zero_copy) {
             (false, _) => 1,
-            (true, true) => (driver.zero_copy_segments_max.max(1) as usize).min(COPY_SEGMENTS_MAX),
-            (true, false) => COPY_SEGMENTS_MAX,
+            (true, true) => (driver.zero_copy_segments_max.max(1) as usize).min(SEGMENTS_MAX),
+            (true, false) => SEGMENTS_MAX,
         }
     }
 
@@ -296,8 +294,8 @@ impl Queue for AfXdpQueue {
         scope.text("mode", ways.describe(self.port.mode));
         let segments_max = match ways {
             Ways { multi_buffer: false, .. } => 1,
-            Ways { zero_copy: false, .. } => COPY_SEGMENTS_MAX,
-            Ways { .. } => (self.port.interface.driver.zero_copy_segments_max as usize).clamp(1, COPY_SEGMENTS_MAX),
+            Ways { zero_copy: false, .. } => SEGMENTS_MAX,
+            Ways { .. } => (self.port.interface.driver.zero_copy_segments_max as usize).clamp(1, SEGMENTS_MAX),
         };
         let umem = Rc::new(bound.umem);
         let rings = bound.rings;

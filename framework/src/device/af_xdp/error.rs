@@ -24,6 +24,7 @@ pub(super) enum SetupError {
         since: &'static str,
     },
     KernelWithoutXdpSockets,
+    KernelWithoutBpf,
     /// Another program is on the interface.
     Attached {
         interface: String,
@@ -63,6 +64,8 @@ pub(super) enum SetupError {
         mtu: usize,
         chunk_len: usize,
         data_room: usize,
+        /// Chunks that a frame may have.
+        chunks_max: usize,
     },
     PoolTooSmall {
         buffers: usize,
@@ -90,6 +93,7 @@ impl SetupError {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
             Some(libc::ENOMEM) => Self::NoMemory { doing },
+            Some(libc::ENOSYS) => Self::KernelWithoutBpf,
             _ => Self::System { doing, error },
         }
     }
@@ -120,6 +124,9 @@ impl fmt::Display for SetupError {
             }
             Self::KernelWithoutXdpSockets => {
                 write!(f, "this kernel has no AF_XDP sockets: use one that is built with CONFIG_XDP_SOCKETS=y")
+            }
+            Self::KernelWithoutBpf => {
+                write!(f, "this kernel has no bpf(2): use one that is built with CONFIG_BPF_SYSCALL=y")
             }
             Self::Attached { interface, holder } => write!(
                 f,
@@ -156,11 +163,17 @@ impl fmt::Display for SetupError {
                 "buffers {stride} bytes apart cannot be shared with the kernel: make the pool with Layout::umem(2048) or \
                  Layout::umem(4096)"
             ),
-            Self::MtuTooLarge { interface, mtu, chunk_len, data_room } => write!(
+            Self::MtuTooLarge { interface, mtu, chunk_len, data_room, chunks_max: 1 } => write!(
                 f,
                 "frames of {interface} (mtu {mtu}) do not fit the {data_room} bytes of a {chunk_len}-byte chunk, and neither \
-                 kernel nor driver spread them over several: {}",
-                smaller_mtu(*chunk_len, *mtu, interface)
+                 kernel nor driver spread them over several: {}, or use Linux 6.6 or later",
+                smaller_mtu(interface, *mtu, *chunk_len, 1)
+            ),
+            Self::MtuTooLarge { interface, mtu, chunk_len, chunks_max, .. } => write!(
+                f,
+                "frames of {interface} (mtu {mtu}) take more than {chunks_max} chunks of {chunk_len} bytes, and a frame has \
+                 no more: {}",
+                smaller_mtu(interface, *mtu, *chunk_len, *chunks_max)
             ),
             Self::PoolTooSmall { buffers, rx_ring_len } => write!(
                 f,
@@ -183,19 +196,59 @@ impl fmt::Display for SetupError {
     }
 }
 
-/// What to do about frames that are longer than a chunk.
-fn smaller_mtu(chunk_len: usize, mtu: usize, interface: &str) -> String {
-    let larger = Layout::umem(4096).data_room();
-    if chunk_len < 4096 && mtu + super::LINK_HEADER_LEN <= larger {
-        return "make the pool with Layout::umem(4096)".into();
+/// What to do about frames that are longer than their chunks.
+fn smaller_mtu(interface: &str, mtu: usize, chunk_len: usize, chunks_max: usize) -> String {
+    let mtu_max = Layout::umem(4096).data_room() * chunks_max - super::LINK_HEADER_LEN;
+    match (chunk_len < 4096, mtu <= mtu_max) {
+        (true, true) => "make the pool with Layout::umem(4096)".into(),
+        (true, false) => {
+            format!("make the pool with Layout::umem(4096) and `ip link set dev {interface} mtu {mtu_max}`")
+        }
+        (false, _) => format!("`ip link set dev {interface} mtu {mtu_max}`"),
     }
-    let mtu = larger - super::LINK_HEADER_LEN;
-    format!(
-        "make the pool with Layout::umem(4096) and `ip link set dev {interface} mtu {mtu}`, or use Linux 6.6 or later"
-    )
 }
 
 fn kernel_release() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("Linux {}", release.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_lacks_is_told_with_what_has_it() {
+        let check = |errno, expected: &str| {
+            let said = SetupError::system("making a BPF map", io::Error::from_raw_os_error(errno)).to_string();
+            assert!(said.contains(expected), "{said}");
+        };
+        check(libc::ENOSYS, "CONFIG_BPF_SYSCALL=y");
+        check(libc::EPERM, "no permission for making a BPF map: run as root, or give the program what it needs");
+        check(libc::ENOMEM, "no memory for making a BPF map");
+        check(libc::EINVAL, "making a BPF map failed: Invalid argument");
+    }
+
+    #[test]
+    fn each_is_one_sentence_that_ends_with_what_to_do() {
+        let (interface, holder) = ("eth0".to_owned(), "kept by process 7 (other)".to_owned());
+        let error = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        for error in [
+            SetupError::NoInterface { interface: interface.clone() },
+            SetupError::NoPermission { doing: "loading an XDP program" },
+            SetupError::KernelTooOld { missing: "XDP links", since: "5.9" },
+            SetupError::KernelWithoutXdpSockets,
+            SetupError::KernelWithoutBpf,
+            SetupError::Attached { interface: interface.clone(), holder: holder.clone() },
+            SetupError::NoNativeXdp { interface: interface.clone(), error: error() },
+            SetupError::QueueBusy { interface: interface.clone(), queue: 0, holder },
+            SetupError::NoZeroCopy { interface, error: error() },
+            SetupError::MemoryLock { len: 4096 },
+        ] {
+            let said = error.to_string();
+            assert!(!said.contains('\n') && !said.contains(". "), "more than a sentence: {said}");
+            let steps = ["use ", "run ", "stop ", "`ip ", "raise "];
+            assert!(steps.iter().any(|step| said.contains(step)), "no next step: {said}");
+        }
+    }
 }

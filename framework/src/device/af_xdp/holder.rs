@@ -1,10 +1,10 @@
-//! Who has the interface or the queue that we cannot have: the processes whose descriptors are XDP links on it. Only asked when
-//! set-up has failed.
+//! Who has the interface or the queue that we cannot have: the processes whose descriptors are XDP links on it, or AF_XDP
+//! sockets in its network namespace. Only asked when set-up has failed.
 
 use std::fs;
 use std::path::Path;
 
-use super::bpf;
+use super::{bpf, sys};
 
 /// The processes that hold the XDP program with this id, in words.
 pub(super) fn of_program(program: Option<u32>) -> String {
@@ -17,11 +17,15 @@ pub(super) fn of_program(program: Option<u32>) -> String {
     format!("kept by {}", holders.join(" and "))
 }
 
-/// The same for a queue. Which process has the socket the kernel does not tell, so it is a guess, and says so.
-pub(super) fn of_queue(program: Option<u32>) -> String {
-    let holders = holders(program);
+/// The same for a queue of the calling thread's network namespace: the others with AF_XDP sockets there. To which queue a
+/// socket is bound the kernel tells through a module that few have (xsk_diag), so it is a guess, and says so.
+pub(super) fn of_queue() -> String {
+    let namespace = fs::read_link("/proc/thread-self/ns/net").ok();
+    let holders = processes_that(|pid, process| {
+        pid != std::process::id() && is_in(process, namespace.as_deref()) && has_xdp_socket(process)
+    });
     if holders.is_empty() {
-        "of a process that is not to be seen from here".into()
+        format!("of this process ({}) or of one that is not to be seen from here", std::process::id())
     } else {
         format!("probably of {}", holders.join(" or "))
     }
@@ -30,16 +34,28 @@ pub(super) fn of_queue(program: Option<u32>) -> String {
 fn holders(program: Option<u32>) -> Vec<String> {
     let links: Vec<u32> =
         bpf::xdp_links().iter().filter(|link| Some(link.program) == program).map(|link| link.id).collect();
+    processes_that(|_, process| holds_one_of(process, &links))
+}
+
+/// The processes for which `is_one` holds, in words.
+fn processes_that(is_one: impl Fn(u32, &Path) -> bool) -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let mut holders = Vec::new();
-    for process in processes.flatten() {
-        let name = process.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if holds_one_of(&process.path(), &links) {
-            holders.push(describe(pid, &process.path()));
-        }
-    }
-    holders
+    let numbered = processes.flatten().filter_map(|process| {
+        let pid = process.file_name().to_str()?.parse::<u32>().ok()?;
+        is_one(pid, &process.path()).then(|| describe(pid, &process.path()))
+    });
+    numbered.collect()
+}
+
+/// Whether one of the process's threads is in the namespace.
+fn is_in(process: &Path, namespace: Option<&Path>) -> bool {
+    let Ok(threads) = fs::read_dir(process.join("task")) else { return false };
+    threads.flatten().any(|thread| fs::read_link(thread.path().join("ns/net")).ok().as_deref() == namespace)
+}
+
+fn has_xdp_socket(process: &Path) -> bool {
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else { return false };
+    descriptors.flatten().any(|descriptor| sys::socket_protocol(&descriptor.path()).as_deref() == Some(b"XDP"))
 }
 
 fn describe(pid: u32, process: &Path) -> String {

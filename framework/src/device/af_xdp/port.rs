@@ -84,9 +84,7 @@ struct Entry {
 impl Port {
     /// Puts a program without rules on `interface`: the kernel gets every frame.
     pub(super) fn attach(interface: Interface, config: &AfXdpConfig) -> Result<Self, SetupError> {
-        if kernel_version().is_some_and(|version| version < LINKS_SINCE) {
-            return Err(SetupError::KernelTooOld { missing: "XDP links", since: "5.9" });
-        }
+        check_kernel(kernel_version())?;
         let map = |kind, key_len, value_len, entries| {
             Map::create(kind, key_len, value_len, entries)
                 .map_err(|error| SetupError::system("making a BPF map", error))
@@ -236,6 +234,14 @@ fn refused(error: &io::Error) -> SteerError {
     SteerError::Refused { errno: error.raw_os_error().unwrap_or(0) }
 }
 
+/// Whether a kernel of this version has what takes the program away with the process. One that does not say is tried.
+fn check_kernel(version: Option<(u32, u32)>) -> Result<(), SetupError> {
+    if version.is_some_and(|version| version < LINKS_SINCE) {
+        return Err(SetupError::KernelTooOld { missing: "XDP links", since: "5.9" });
+    }
+    Ok(())
+}
+
 /// The network namespace of the calling thread: device and number of the file that stands for it.
 fn namespace() -> Option<(u64, u64)> {
     let file = std::fs::metadata("/proc/thread-self/ns/net").ok()?;
@@ -368,4 +374,20 @@ fn not_attached(interface: &Interface, error: io::Error) -> SetupError {
 
 fn copy_of(error: &io::Error) -> io::Error {
     io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_without_links_is_too_old() {
+        for version in [(4, 18), (5, 8)] {
+            let said = check_kernel(Some(version)).unwrap_err().to_string();
+            assert!(said.ends_with("lacks XDP links: use Linux 5.9 or later"), "{said}");
+        }
+        for version in [Some((5, 9)), Some((6, 0)), None] {
+            assert!(check_kernel(version).is_ok(), "{version:?}");
+        }
+    }
 }

@@ -75,7 +75,7 @@ pub(super) fn open() -> Result<OwnedFd, SetupError> {
 /// Binds the first of `sockets` for which the kernel agrees. Each try needs a socket of its own, as one that failed to bind
 /// keeps its rings.
 pub(super) fn bind(mut sockets: Vec<OwnedFd>, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, SetupError> {
-    let tries = tries(wanted, pool.layout().data_room(), has_multi_buffer());
+    let tries = tries(wanted, pool.layout().data_room(), has_multi_buffer(kernel_version()));
     let mut last = None;
     for flags in tries {
         let Some(socket) = sockets.pop() else { break };
@@ -99,6 +99,7 @@ pub(super) fn bind(mut sockets: Vec<OwnedFd>, pool: &Pool, wanted: &Wanted<'_>) 
             mtu: wanted.interface.mtu,
             chunk_len: pool.layout().stride(),
             data_room: pool.layout().data_room(),
+            chunks_max: if has_multi_buffer(kernel_version()) { SEGMENTS_MAX } else { 1 },
         },
     })
 }
@@ -124,28 +125,31 @@ pub(super) const TRIES_MAX: usize = 4;
 /// What to ask of the kernel, best first.
 fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -> Vec<u16> {
     let driver = wanted.interface.driver;
-    let one_buffer_fits = wanted.frame_len_max <= data_room;
+    let fits = |chunks: usize| wanted.frame_len_max <= data_room * chunks;
     let mut tries = Vec::with_capacity(TRIES_MAX);
-    let mut add = |copying: u16, multi_buffer: bool| {
-        if multi_buffer && kernel_has_multi_buffer {
+    let mut add = |copying: u16, chunks_max: usize| {
+        if chunks_max > 1 && kernel_has_multi_buffer && fits(chunks_max.min(SEGMENTS_MAX)) {
             tries.push(copying | libc::XDP_USE_SG);
         }
-        if one_buffer_fits {
+        if fits(1) {
             tries.push(copying);
         }
     };
     if wanted.mode == Mode::Native && wanted.copying != Copying::Copy && (driver.zero_copy || !driver.known) {
-        add(libc::XDP_ZEROCOPY, !driver.known || driver.zero_copy_segments_max > 1);
+        add(libc::XDP_ZEROCOPY, if driver.known { driver.zero_copy_segments_max as usize } else { SEGMENTS_MAX });
     }
     if wanted.copying != Copying::ZeroCopy {
-        add(libc::XDP_COPY, true);
+        add(libc::XDP_COPY, SEGMENTS_MAX);
     }
     tries
 }
 
-/// Whether this kernel has AF_XDP frames in several buffers.
-pub(super) fn has_multi_buffer() -> bool {
-    kernel_version().is_some_and(|version| version >= MULTI_BUFFER_SINCE)
+/// Buffers of a frame in copy mode, to send or to receive: the 17 parts of an skb (MAX_SKB_FRAGS).
+pub(super) const SEGMENTS_MAX: usize = 17;
+
+/// Whether a kernel of this version has AF_XDP frames in several buffers.
+pub(super) fn has_multi_buffer(version: Option<(u32, u32)>) -> bool {
+    version.is_some_and(|version| version >= MULTI_BUFFER_SINCE)
 }
 
 /// Major and minor of the running kernel.
@@ -205,9 +209,7 @@ fn bound(umem: Umem, rings: Rings, flags: u16) -> Bound {
 fn refused(wanted: &Wanted<'_>, error: io::Error) -> SetupError {
     let (interface, queue) = (wanted.interface.name.clone(), wanted.queue);
     match error.raw_os_error() {
-        Some(libc::EBUSY) => {
-            SetupError::QueueBusy { interface, queue, holder: holder::of_queue(wanted.interface.program) }
-        }
+        Some(libc::EBUSY) => SetupError::QueueBusy { interface, queue, holder: holder::of_queue() },
         Some(libc::ENODEV | libc::ENXIO) => SetupError::NoInterface { interface },
         Some(libc::EPERM | libc::EACCES) => SetupError::NoPermission { doing: "binding an AF_XDP socket" },
         _ => SetupError::Binding { interface, queue, error },
@@ -254,7 +256,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::counters::Block;
     use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
+    use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice};
+    use crate::device::{Device, Queue};
     use crate::mem::{Layout, Region};
 
     const ZC: u16 = libc::XDP_ZEROCOPY;
@@ -289,7 +294,29 @@ mod tests {
         check(zero_copy, Mode::Native, Copying::ZeroCopy, 9018, &[]);
         check(zero_copy, Mode::Generic, Copying::Auto, 1518, &[COPY | SG, COPY]);
         check(plain, Mode::Native, Copying::Auto, 9018, &[COPY | SG]);
+        check(plain, Mode::Native, Copying::Auto, 17 * 1664, &[COPY | SG]);
+        check(plain, Mode::Native, Copying::Auto, 17 * 1664 + 1, &[]);
+        let five_chunks = DriverFeatures { zero_copy_segments_max: 5, ..zero_copy };
+        check(five_chunks, Mode::Native, Copying::Auto, 9018, &[COPY | SG]);
+        check(five_chunks, Mode::Native, Copying::ZeroCopy, 8000, &[ZC | SG]);
         check(plain, Mode::Native, Copying::ZeroCopy, 1518, &[]);
+    }
+
+    fn on_lo(interface: &Interface) -> Wanted<'_> {
+        Wanted {
+            interface,
+            queue: 0,
+            mode: Mode::Generic,
+            copying: Copying::Copy,
+            rx_ring_len: 64,
+            tx_ring_len: 64,
+            frame_len_max: 1518,
+        }
+    }
+
+    fn small_pool() -> Pool {
+        let layout = Layout::umem(2048);
+        Pool::new(Arc::new(Region::heap(layout.region_len(128)).unwrap()), layout).unwrap()
     }
 
     #[test]
@@ -297,18 +324,8 @@ mod tests {
         let tried = std::thread::spawn(|| {
             sys::leave_namespace()?;
             let interface = Interface::find("lo").unwrap();
-            let wanted = Wanted {
-                interface: &interface,
-                queue: 0,
-                mode: Mode::Generic,
-                copying: Copying::Copy,
-                rx_ring_len: 64,
-                tx_ring_len: 64,
-                frame_len_max: 1518,
-            };
-            let layout = Layout::umem(2048);
-            let pool = || Pool::new(Arc::new(Region::heap(layout.region_len(128)).unwrap()), layout).unwrap();
-            let (first_pool, second_pool) = (pool(), pool());
+            let wanted = on_lo(&interface);
+            let (first_pool, second_pool) = (small_pool(), small_pool());
             let first = bind(vec![open().unwrap()], &first_pool, &wanted).unwrap();
             let refused = bind(vec![open().unwrap()], &second_pool, &wanted).err().unwrap().to_string();
             drop(first);
@@ -319,6 +336,78 @@ mod tests {
         match tried.join().unwrap() {
             Ok(refused) => assert!(refused.contains("queue 0 of lo is taken by another AF_XDP socket"), "{refused}"),
             Err(error) => println!("SKIPPED queue_that_another_socket_has_is_refused_in_words: {error}; run as root"),
+        }
+    }
+
+    /// Where the first socket of `hold_a_queue` is told to be.
+    const HOLD: &str = "WIREPATH_TEST_HOLD_A_QUEUE";
+
+    /// Not a test by itself: what another process does.
+    #[test]
+    fn hold_a_queue() {
+        if std::env::var_os(HOLD).is_none() {
+            return;
+        }
+        let (interface, pool) = (Interface::find("lo").unwrap(), small_pool());
+        let _bound = bind(vec![open().unwrap()], &pool, &on_lo(&interface)).unwrap();
+        println!("bound");
+        std::thread::sleep(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn process_that_has_the_queue_is_named() {
+        let test = "process_that_has_the_queue_is_named";
+        let tried = std::thread::spawn(|| {
+            sys::leave_namespace()?;
+            let mut other = std::process::Command::new(std::env::current_exe()?)
+                .args(["--exact", "device::af_xdp::socket::tests::hold_a_queue", "--nocapture"])
+                .env(HOLD, "1")
+                .stdout(std::process::Stdio::piped())
+                .spawn()?;
+            let said = io::BufRead::lines(io::BufReader::new(other.stdout.take().unwrap()));
+            assert!(said.map_while(Result::ok).any(|line| line.ends_with("bound")), "the other has no queue");
+            let (config, pool) = (AfXdpConfig { rx_ring_len: 64, ..AfXdpConfig::new("lo") }, small_pool());
+            let open = || {
+                let mut device = AfXdpDevice::open(&config)?;
+                device.take_queue(0)?.open(&pool, &Block::heap().scope("port")).map(drop)
+            };
+            let refused = open().unwrap_err().to_string();
+            assert_eq!(Interface::find("lo").unwrap().program, None, "the program went with the device");
+            other.kill()?;
+            other.wait()?;
+            // And with it the queue is free again.
+            open().unwrap();
+            io::Result::Ok((refused, other.id()))
+        });
+        match tried.join().unwrap() {
+            Ok((said, pid)) => {
+                let expected = format!("queue 0 of lo is taken by another AF_XDP socket, probably of process {pid} (");
+                assert!(said.starts_with(&expected), "{said}");
+            }
+            Err(error) => println!("SKIPPED {test}: {error}; run as root"),
+        }
+    }
+
+    #[test]
+    fn frames_that_no_way_takes_are_told_with_what_would() {
+        let told = |chunks_max, chunk_len, mtu| {
+            let data_room = Layout::umem(chunk_len).data_room();
+            SetupError::MtuTooLarge { interface: "eth0".into(), mtu, chunk_len, data_room, chunks_max }.to_string()
+        };
+        let check = |said: String, expected: &[&str]| {
+            assert!(expected.iter().all(|words| said.contains(words)), "{said}\nlacks one of {expected:?}");
+        };
+        check(told(1, 2048, 3000), &["do not fit the 1664 bytes", "Layout::umem(4096)"]);
+        check(told(1, 2048, 9000), &["`ip link set dev eth0 mtu 3694`", "Linux 6.6"]);
+        check(told(17, 2048, 40_000), &["more than 17 chunks of 2048 bytes", "make the pool with Layout::umem(4096)"]);
+        check(told(17, 4096, 65_535), &["more than 17 chunks of 4096 bytes", "`ip link set dev eth0 mtu 63086`"]);
+    }
+
+    #[test]
+    fn old_kernels_have_frames_of_one_buffer_only() {
+        for (version, expected) in [(None, false), (Some((5, 15)), false), (Some((6, 5)), false), (Some((6, 6)), true)]
+        {
+            assert_eq!(has_multi_buffer(version), expected, "{version:?}");
         }
     }
 

@@ -9,8 +9,11 @@
 //! 3. A descriptor that the kernel returns is new and has no other owner.
 
 use core::ffi::c_int;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -219,6 +222,19 @@ fn ask_interface<T: FromBytes + IntoBytes>(
     // SAFETY: request and value are borrowed mutably for the call (1), which writes nothing but plain data (2); each command
     // here is called with its own structure.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), command, &raw mut request) }).map(drop)
+}
+
+/// The protocol of the socket behind a descriptor of any process, given as /proc/PID/fd/N. `None` where it is no socket, or
+/// not ours to look at.
+pub(super) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
+    let path = CString::new(descriptor.as_os_str().as_bytes()).ok()?;
+    let mut name = [0u8; 32];
+    // SAFETY: path and attribute end with a zero, and the name is borrowed mutably for the call, with its own length (1, 2).
+    let len = unsafe {
+        libc::getxattr(path.as_ptr(), c"system.sockprotoname".as_ptr(), name.as_mut_ptr().cast(), name.len())
+    };
+    let bytes = name.get(..usize::try_from(len).ok()?)?;
+    Some(bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec())
 }
 
 /// The name that the interface `index` has now, in the network namespace of `socket`.

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use super::in_flight::{Completed, InFlight};
 use super::ring::{ConsumerRing, Desc, MORE, ProducerRing};
-use super::socket::Statistics;
+use super::socket::{SEGMENTS_MAX, Statistics};
 use super::sys;
 use super::umem::Umem;
 use crate::counters::{Counter, Drops, Scope, Unit};
@@ -33,8 +33,6 @@ crate::drop_reasons! {
     }
 }
 
-/// Descriptors of a frame.
-const SEGMENTS_MAX: usize = 17;
 /// Frames that sendto(2) takes from the tx ring in copy mode where the kernel knows no other number (TX_BATCH_SIZE).
 const KICK_BATCH: u32 = 32;
 /// Completions that one `reap` takes: bounded work, and more than a turn of the loop posts.
