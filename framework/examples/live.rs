@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Main thread: what is wanted of which interface, and the port that gives it.
     let stop = StopFlag::on_signals()?;
     let block = Arc::new(Block::create("live")?);
-    let config = LiveConfig::new(interface).want(Want::udp(group, port));
+    let config = LiveConfig::new(interface).named("live").want(Want::udp(group, port));
     let mut live = LivePort::open(&config, &block.scope("port"), &stop)?;
     println!("{}", live.describe());
     live.notices().iter().for_each(|notice| println!("note: {notice}"));

@@ -2,17 +2,19 @@
 
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exchange_sim::Probability;
 use wirepath::device::fault::{FaultConfig, Faults};
 use wirepath::device::pcap::Pace;
+use wirepath::pipeline::ChecksumPolicy;
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::feed::Tops;
 use crate::format::Format;
-use crate::plan::{Placement, Plan, parse_group, parse_pace};
+use crate::plan::{FeedPlan, Placement, ReplayPlan, RunPlan, parse_group, parse_pace, parse_seconds};
 
 /// Market data through a poll-mode pipeline: each packet validated, arbitrated, decoded, and accounted for.
 #[derive(Debug, Parser)]
@@ -28,6 +30,58 @@ pub struct Cli {
 pub enum Command {
     /// Run a capture (pcap or pcapng, plain or gzip) or a file of ITCH messages through the whole pipeline.
     Replay(ReplayArgs),
+    /// Receive from a live interface through the whole pipeline, until Ctrl-C: what [port] and [[channels]] of the
+    /// configuration name, nothing else.
+    Run(RunArgs),
+}
+
+/// What a live run can be told.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The interface, whose it is, channels, sizes and policies; flags go before it.
+    config: PathBuf,
+    /// Another interface than the configuration's.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Stop by itself after so many seconds.
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    #[command(flatten)]
+    worker: WorkerArgs,
+    /// How the outcome is told.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Where the worker runs.
+#[derive(Debug, Args)]
+struct WorkerArgs {
+    /// Pin the worker to this core, or to none with any [default: the last core that it may use].
+    #[arg(long, value_name = "N|any")]
+    cpu: Option<Placement>,
+    /// Fail where there are no hugepages, instead of going on with small pages.
+    #[arg(long)]
+    require_hugepages: bool,
+}
+
+/// What is told, and how.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// The summary as a table for people, or as one JSON object on standard output.
+    #[arg(long, value_enum, default_value_t = SummaryFormat::Text)]
+    pub summary: SummaryFormat,
+    /// How many instruments' best bid and offer the summary shows: a number, or all.
+    #[arg(long, value_name = "N|all", default_value = "5", value_parser = parse_tops)]
+    pub tops: Tops,
+    /// Compare with the truth file of exchange-sim, at the end; fail where they differ.
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// No progress and no notices; only the summary, and what failed.
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Say how the pipeline was built, what its buffers are for, and what this machine could do better.
+    #[arg(long, short)]
+    pub verbose: bool,
 }
 
 /// What a replay can be told.
@@ -50,30 +104,14 @@ pub struct ReplayArgs {
     /// Stop after so many packets.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_packets: Option<u64>,
-    /// Pin the worker to this core, or to none with any [default: the last core that it may use].
-    #[arg(long, value_name = "N|any")]
-    cpu: Option<Placement>,
-    /// Fail where there are no hugepages, instead of going on with small pages.
-    #[arg(long)]
-    require_hugepages: bool,
-    /// The summary as a table for people, or as one JSON object on standard output.
-    #[arg(long, value_enum, default_value_t = SummaryFormat::Text)]
-    pub summary: SummaryFormat,
-    /// How many instruments' best bid and offer the summary shows: a number, or all.
-    #[arg(long, value_name = "N|all", default_value = "5", value_parser = parse_tops)]
-    tops: Tops,
-    /// Compare with the truth file that exchange-sim wrote beside the capture; fail where they differ.
-    #[arg(long, value_name = "FILE")]
-    truth: Option<PathBuf>,
+    #[command(flatten)]
+    worker: WorkerArgs,
     /// Write what the worker receives into a capture.
     #[arg(long, value_name = "OUT.pcap")]
     capture: Option<PathBuf>,
-    /// No progress and no notices; only the summary, and what failed.
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Say how the pipeline was built, what its buffers are for, and what this machine could do better.
-    #[arg(long, short)]
-    pub verbose: bool,
+    /// How the outcome is told.
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[command(flatten)]
     faults: FaultArgs,
 }
@@ -111,7 +149,7 @@ struct FaultArgs {
 
 impl ReplayArgs {
     /// Flags over the configuration over defaults.
-    pub fn plan(&self) -> Result<Plan, Error> {
+    pub fn plan(&self) -> Result<ReplayPlan, Error> {
         let config = match &self.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
@@ -119,37 +157,20 @@ impl ReplayArgs {
         let format = self.chosen_format(&config)?;
         let faults = self.faults.config();
         self.check_truth(format, faults.is_some())?;
-        let mut worker = config.worker();
-        worker.placement = self.cpu.unwrap_or(worker.placement);
-        worker.require_hugepages |= self.require_hugepages;
-        let sets = config.sets();
-        if !sets.is_empty() && !self.groups.is_empty() {
+        let feed = FeedPlan { groups: self.chosen_groups(), ..feed_plan(format, &config, &self.worker, &self.output) };
+        if !feed.sets.is_empty() && !self.groups.is_empty() {
             return Err(Error::Usage("--group is for a replay without channels: the configuration names them".into()));
         }
-        Ok(Plan {
+        Ok(ReplayPlan {
+            feed,
             input: self.file.clone(),
-            format,
             pace: self.pace.or(config.pace()).unwrap_or_default(),
             packets_max: self.max_packets,
-            worker,
             frame_len_max: config.frame_len_max(),
-            checksum: config.checksum(),
-            policy: config.policy(),
-            window: config.window(),
-            capacity: config.capacity(),
-            sets,
-            groups: self.chosen_groups(),
+            checksum: config.checksum().unwrap_or(ChecksumPolicy::AcceptPartial),
             faults,
             capture: self.capture.clone(),
-            truth: self.truth.clone(),
-            // The truth tells every book's top, so all of them are compared.
-            tops: if self.truth.is_some() { Tops::All } else { self.tops },
         })
-    }
-
-    /// How many tops the summary shows.
-    pub fn tops_shown(&self) -> Tops {
-        self.tops
     }
 
     /// The flag's, or the configuration's; both where they agree.
@@ -177,7 +198,7 @@ impl ReplayArgs {
 
     /// The truth is about a whole day as exchange-sim sent it.
     fn check_truth(&self, format: Format, has_faults: bool) -> Result<(), Error> {
-        let problem = match self.truth {
+        let problem = match self.output.truth {
             None => return Ok(()),
             Some(_) if format != Format::MoldItch50 => "--truth is about days of exchange-sim, which are mold-itch50",
             Some(_) if has_faults => {
@@ -188,6 +209,48 @@ impl ReplayArgs {
             Some(_) => return Ok(()),
         };
         Err(Error::Usage(problem.to_owned()))
+    }
+}
+
+impl RunArgs {
+    /// Flags over the configuration over defaults.
+    pub fn plan(&self) -> Result<RunPlan, Error> {
+        let config = Config::read(&self.config)?;
+        let file = self.config.display();
+        let Some(mut live) = config.live() else {
+            return Err(Error::Usage(format!("{file} names no interface: add [port] with interface = \"eth1\"")));
+        };
+        let Some(format) = config.format() else {
+            return Err(Error::Usage(format!(
+                "{file} has no [[channels]]: a live run joins the groups that are named, and no others"
+            )));
+        };
+        if self.output.truth.is_some() && format != Format::MoldItch50 {
+            return Err(Error::Usage("--truth is about days of exchange-sim, which are mold-itch50".into()));
+        }
+        if let Some(interface) = &self.interface {
+            live.port.interface.clone_from(interface);
+        }
+        Ok(RunPlan { feed: feed_plan(format, &config, &self.worker, &self.output), live, duration: self.seconds })
+    }
+}
+
+/// What both commands ask for.
+fn feed_plan(format: Format, config: &Config, flags: &WorkerArgs, output: &OutputArgs) -> FeedPlan {
+    let mut worker = config.worker();
+    worker.placement = flags.cpu.unwrap_or(worker.placement);
+    worker.require_hugepages |= flags.require_hugepages;
+    FeedPlan {
+        format,
+        worker,
+        policy: config.policy(),
+        window: config.window(),
+        capacity: config.capacity(),
+        sets: config.sets(),
+        groups: Vec::new(),
+        truth: output.truth.clone(),
+        // The truth tells every book's top, so all of them are compared.
+        tops: if output.truth.is_some() { Tops::All } else { output.tops },
     }
 }
 

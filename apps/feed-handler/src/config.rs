@@ -15,6 +15,7 @@ use toml::Spanned;
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;
+use wirepath::worker::live::{LiveConfig, Want};
 
 use crate::error::Error;
 use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, SetConfig};
@@ -27,6 +28,8 @@ use crate::plan::{self, CapacityPlan, Placement, WorkerPlan};
 pub struct Config {
     worker: WorkerSection,
     device: DeviceSection,
+    port: Option<PortSection>,
+    host: Option<Spanned<HostSection>>,
     checksums: ChecksumsSection,
     arbitration: ArbitrationSection,
     books: BooksSection,
@@ -53,7 +56,7 @@ struct DeviceSection {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ChecksumsSection {
-    udp: ChecksumWord,
+    udp: Option<ChecksumWord>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -78,6 +81,7 @@ struct BooksSection {
 struct ChannelSection {
     name: Spanned<String>,
     format: Spanned<Format>,
+    queue: Option<Spanned<u16>>,
     lines: Spanned<Vec<LineSection>>,
 }
 
@@ -100,10 +104,9 @@ enum Hugepages {
     Require,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ChecksumWord {
-    #[default]
     AcceptPartial,
     Verify,
     Ignore,
@@ -134,6 +137,10 @@ macro_rules! checked {
         }
     )* };
 }
+
+mod port;
+
+use port::{HostSection, PortSection};
 
 checked! {
     BurstLen(usize) from "i64" as i64: |value| within(value, 1, BURST_MAX as u64, "frames in a burst");
@@ -219,6 +226,9 @@ impl Config {
 
     /// Finds what no key shows alone.
     fn check(&self) -> Result<(), Fault> {
+        if let Some(port) = &self.port {
+            port.check(self.host.as_ref())?;
+        }
         let mut names = HashMap::new();
         let mut groups: HashMap<SocketAddrV4, String> = HashMap::new();
         for channel in &self.channels {
@@ -232,6 +242,7 @@ impl Config {
                 return Err(Fault::new(section.lines.span(), what));
             }
             self.check_format(section)?;
+            self.check_queue(section)?;
             for line in lines {
                 let group = line.address();
                 if let Some(other) = groups.insert(group, name.clone()) {
@@ -265,6 +276,25 @@ impl Config {
         }
     }
 
+    /// All lines of a channel meet on one worker, which has one queue.
+    fn check_queue(&self, section: &ChannelSection) -> Result<(), Fault> {
+        let (Some(queue), Some(port)) = (&section.queue, &self.port) else { return Ok(()) };
+        if port.queues().contains(queue.get_ref()) {
+            return Ok(());
+        }
+        let what = format!("queue {} is not among the port's queues: add it to [port] queues", queue.get_ref());
+        Err(Fault::new(queue.span(), what))
+    }
+
+    /// The live port with everything that the channels want of it; `None` without `[port]`.
+    pub fn live(&self) -> Option<LiveConfig> {
+        let port = self.port.as_ref()?;
+        let live = port.live(self.host.as_ref().map(Spanned::get_ref));
+        let first = live.queues[0];
+        let wants = self.channels.iter().flat_map(|channel| channel.get_ref().wants(first));
+        Some(LiveConfig { checksum: self.checksum(), wants: wants.collect(), ..live })
+    }
+
     /// The format of the channels, where there are any.
     pub fn format(&self) -> Option<Format> {
         self.channels.first().map(|channel| *channel.get_ref().format.get_ref())
@@ -280,13 +310,13 @@ impl Config {
         self.device.frame_len_max.map_or(plan::FRAME_LEN_MAX, |len| len.0)
     }
 
-    /// What to do about UDP checksums.
-    pub fn checksum(&self) -> ChecksumPolicy {
-        match self.checksums.udp {
+    /// What to do about UDP checksums, where the file says it.
+    pub fn checksum(&self) -> Option<ChecksumPolicy> {
+        Some(match self.checksums.udp? {
             ChecksumWord::AcceptPartial => ChecksumPolicy::AcceptPartial,
             ChecksumWord::Verify => ChecksumPolicy::Verify,
             ChecksumWord::Ignore => ChecksumPolicy::Ignore,
-        }
+        })
     }
 
     /// Where and how the worker runs.
@@ -348,7 +378,21 @@ impl ChannelSection {
             vlan: line.vlan.map(|vlan| vlan.0),
             senders: line.sources.iter().map(|sender| sender.0).collect(),
         });
-        SetConfig { name: self.name.get_ref().clone(), lines: lines.collect() }
+        let queue = self.queue.as_ref().map(|queue| *queue.get_ref());
+        SetConfig { name: self.name.get_ref().clone(), queue, lines: lines.collect() }
+    }
+}
+
+impl ChannelSection {
+    /// What its queue shall bring.
+    fn wants(&self, first: u16) -> impl Iterator<Item = Want> {
+        let queue = self.queue.as_ref().map_or(first, |queue| *queue.get_ref());
+        self.lines.get_ref().iter().map(move |line| Want {
+            destination: line.address(),
+            sources: line.sources.iter().map(|sender| sender.0).collect(),
+            vlan: line.vlan.map(|vlan| vlan.0),
+            queue: Some(queue),
+        })
     }
 }
 
@@ -422,6 +466,32 @@ mod tests {
     }
 
     #[test]
+    fn port_that_cannot_be_is_refused() {
+        refused("[port]\nqueues = [0]\n", 1, 1, "interface");
+        refused("[port]\ninterface = \"a/b\"\n", 2, 13, "no name of an interface");
+        let port = |rest: &str| format!("[port]\ninterface = \"eth1\"\n{rest}\n");
+        refused(&port("rx_ring = 100"), 3, 11, "power of two");
+        refused(&port("mode = \"fast\""), 3, 8, "generic");
+        refused(&port("igmp = \"v3\""), 3, 8, "kernel");
+        refused(&port("queues = [1, 1]"), 3, 10, "each queue once");
+        refused(&port("igmp = \"own\"\nqueues = [0, 1]"), 4, 10, "igmp = \"kernel\"");
+        let channel = channel("{ group = \"239.1.1.1\", port = 1 }").replacen("lines", "queue = 2\nlines", 1);
+        refused(&(port("queues = [0, 1]") + &channel), 7, 9, "not among the port's queues");
+    }
+
+    #[test]
+    fn host_that_cannot_be_is_refused() {
+        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\n[host]\n{host}\n");
+        refused(&own("addresses = []"), 5, 13, "give it an address");
+        refused(&own("addresses = [\"10.0.0.2\"]"), 5, 13, "like 10.0.0.1/24");
+        refused(&own("addresses = [\"10.0.0.2/24\"]\ngateway = \"10.0.1.1\""), 6, 11, "none of our networks");
+        refused(&own("").replace("\"own\"", "\"shared\""), 4, 1, "addresses");
+        let shared = own("addresses = [\"10.0.0.2/24\"]").replace("\"own\"", "\"shared\"");
+        refused(&shared, 4, 1, "the kernel says who we are");
+        refused("[port]\ninterface = \"eth1\"\nowner = \"own\"\n", 2, 13, "needs [host]");
+    }
+
+    #[test]
     fn file_that_is_no_toml_is_refused() {
         refused("[worker\n", 1, 8, "");
     }
@@ -430,8 +500,8 @@ mod tests {
     fn empty_file_is_the_defaults() {
         let config = Config::parse("").unwrap();
         assert_eq!(config.worker().burst_len, 32);
-        assert_eq!(config.checksum(), ChecksumPolicy::AcceptPartial);
-        assert!(config.sets().is_empty() && config.format().is_none());
+        assert_eq!(config.checksum(), None);
+        assert!(config.sets().is_empty() && config.format().is_none() && config.live().is_none());
     }
 
     #[test]

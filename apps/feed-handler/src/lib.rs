@@ -1,12 +1,14 @@
-//! A feed handler: market data from a capture through the whole pipeline on one worker, every packet accounted for.
+//! A feed handler: market data from a capture or a live port through the whole pipeline, every packet accounted for.
 //!
 //! ```text
-//!  capture or file ─▶ faults? ─▶ tap? ─▶ intake ─▶ Ethernet ─▶ IPv4 ─▶ join ─▶ UDP ─▶ feed ─▶ books
+//!  capture or file ─▶ faults? ─▶ tap? ─┐
+//!  live port, one worker a queue ──────┴▶ intake ─▶ Ethernet ─▶ IPv4 ─▶ join ─▶ UDP ─▶ feed ─▶ books
 //!  [device]                                                            [join]       [feed]
 //! ```
 //!
-//! The binary is a thin command line over this library. What a user asks for is a [`Plan`], from flags and a [`config`]
-//! file; [`replay()`] carries it out and gives a [`Summary`](report::Summary), which is printed as a table or as JSON.
+//! The binary is a thin command line over this library. What a user asks for is a [`ReplayPlan`] or a [`RunPlan`], from
+//! flags and a [`config`] file; [`replay()`] or [`run()`] carries it out and gives a [`Summary`](report::Summary), which is
+//! printed as a table or as JSON.
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -18,7 +20,10 @@ pub mod feed;
 pub mod format;
 pub mod join;
 
+mod worker;
+
 pub mod replay;
+pub mod run;
 pub mod sniff;
 
 pub mod report;
@@ -27,5 +32,7 @@ mod error;
 
 pub use error::Error;
 pub use format::Format;
-pub use plan::Plan;
-pub use replay::{Event, Progress, replay};
+pub use plan::{FeedPlan, ReplayPlan, RunPlan};
+pub use replay::replay;
+pub use run::run;
+pub use worker::{Event, Progress};

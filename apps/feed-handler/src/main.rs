@@ -7,15 +7,19 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use feed_handler::args::{Cli, Command, ReplayArgs, SummaryFormat};
+use feed_handler::args::{Cli, Command, OutputArgs, SummaryFormat};
 use feed_handler::report::Summary;
-use feed_handler::{Error, Event, Progress, replay};
+use feed_handler::{Error, Event, Progress, replay, run};
 use wirepath::worker::StopFlag;
 use wirepath::worker::topology::Severity;
 
 fn main() -> ExitCode {
-    let Command::Replay(args) = Cli::parse().command;
-    match run(&args) {
+    let command = Cli::parse().command;
+    let outcome = match &command {
+        Command::Replay(args) => conclude(&args.output, |stop, tell| replay(&args.plan()?, stop, tell)),
+        Command::Run(args) => conclude(&args.output, |stop, tell| run(&args.plan()?, stop, tell)),
+    };
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             eprintln!("feed-handler: {error}");
@@ -24,15 +28,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Replays, prints the summary, and says what failed.
-fn run(args: &ReplayArgs) -> Result<ExitCode, Error> {
-    let plan = args.plan()?;
+/// Does the work, prints its summary, and says what failed.
+fn conclude(
+    output: &OutputArgs,
+    work: impl FnOnce(&StopFlag, &mut dyn FnMut(Event)) -> Result<Summary, Error>,
+) -> Result<ExitCode, Error> {
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
-    let mut console = Console::new(args);
-    let mut summary = replay(&plan, &stop, |event| console.tell(&event))?;
+    let mut console = Console::new(output);
+    let mut summary = work(&stop, &mut |event| console.tell(&event))?;
     console.clear_line();
-    summary.limit_tops(args.tops_shown());
-    print(&summary, args.summary)?;
+    summary.limit_tops(output.tops);
+    print(&summary, output.summary)?;
     for failure in &summary.failures {
         eprintln!("feed-handler: {failure}");
     }
@@ -63,8 +69,8 @@ struct Console {
 }
 
 impl Console {
-    fn new(args: &ReplayArgs) -> Self {
-        Self { quiet: args.quiet, verbose: args.verbose, is_terminal: io::stderr().is_terminal(), line_len: 0 }
+    fn new(output: &OutputArgs) -> Self {
+        Self { quiet: output.quiet, verbose: output.verbose, is_terminal: io::stderr().is_terminal(), line_len: 0 }
     }
 
     fn tell(&mut self, event: &Event) {
@@ -72,7 +78,7 @@ impl Console {
             return;
         }
         match event {
-            Event::Notice(sentence) => {
+            Event::Notice(sentence) | Event::Ready(sentence) => {
                 self.clear_line();
                 eprintln!("feed-handler: {sentence}");
             }

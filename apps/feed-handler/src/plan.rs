@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use market::Window;
 use market::book::Capacity;
@@ -11,27 +12,18 @@ use wirepath::device::fault::FaultConfig;
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;
+use wirepath::worker::live::LiveConfig;
 
 use crate::feed::{SetConfig, Tops};
 use crate::format::Format;
 
-/// A replay, as it was asked for.
+/// What a replay and a live run have in common: what is decoded, and where.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// The capture, or the file of messages.
-    pub input: PathBuf,
-    /// What is in it.
+pub struct FeedPlan {
+    /// What the packets hold.
     pub format: Format,
-    /// How fast it is replayed.
-    pub pace: Pace,
-    /// Frames to receive at most.
-    pub packets_max: Option<u64>,
     /// The worker.
     pub worker: WorkerPlan,
-    /// Bytes of the longest frame: longer ones are counted and dropped.
-    pub frame_len_max: usize,
-    /// What to do about UDP checksums.
-    pub checksum: ChecksumPolicy,
     /// Where numbers begin.
     pub policy: Policy,
     /// How long a hole may stay open.
@@ -42,14 +34,42 @@ pub struct Plan {
     pub sets: Vec<SetConfig>,
     /// The groups that flags name; empty for all.
     pub groups: Vec<SocketAddrV4>,
-    /// Faults on the way from the capture to the worker; `None` for no fault device at all.
-    pub faults: Option<FaultConfig>,
-    /// Where to write what the worker receives.
-    pub capture: Option<PathBuf>,
     /// The truth file of exchange-sim to be compared with.
     pub truth: Option<PathBuf>,
     /// Whose top of book is in the summary.
     pub tops: Tops,
+}
+
+/// A replay, as it was asked for.
+#[derive(Clone, Debug)]
+pub struct ReplayPlan {
+    /// What is decoded, and where.
+    pub feed: FeedPlan,
+    /// The capture, or the file of messages.
+    pub input: PathBuf,
+    /// How fast it is replayed.
+    pub pace: Pace,
+    /// Frames to receive at most.
+    pub packets_max: Option<u64>,
+    /// Bytes of the longest frame: longer ones are counted and dropped.
+    pub frame_len_max: usize,
+    /// What to do about UDP checksums.
+    pub checksum: ChecksumPolicy,
+    /// Faults on the way from the capture to the worker; `None` for no fault device at all.
+    pub faults: Option<FaultConfig>,
+    /// Where to write what the worker receives.
+    pub capture: Option<PathBuf>,
+}
+
+/// A live run, as it was asked for.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// What is decoded, and where.
+    pub feed: FeedPlan,
+    /// The interface, whose it is, and what is wanted of it.
+    pub live: LiveConfig,
+    /// How long; `None` until a signal.
+    pub duration: Option<Duration>,
 }
 
 /// Where and how the worker runs.
@@ -145,6 +165,13 @@ pub fn parse_pace(text: &str) -> Result<Pace, String> {
     }
 }
 
+/// Reads a number of seconds, with a fraction where that is wanted.
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "use a number of seconds above 0, such as 5 or 0.5".to_owned())
+}
+
 /// Reads `GROUP:PORT`.
 pub fn parse_group(text: &str) -> Result<SocketAddrV4, String> {
     const FORM: &str = "use GROUP:PORT, for example 233.54.12.111:26477";
@@ -168,6 +195,14 @@ mod tests {
         assert_eq!(parse_pace("full"), Ok(Pace::FullSpeed));
         assert_eq!(parse_pace("recorded"), Ok(Pace::Recorded));
         assert_eq!(parse_pace("2.5x"), Ok(Pace::Times(2.5)));
+    }
+
+    #[test]
+    fn time_that_is_none_is_refused() {
+        for text in ["", "0", "-1", "nan", "inf", "1e30", "5s"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
     }
 
     #[test]

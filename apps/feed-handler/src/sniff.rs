@@ -15,7 +15,7 @@ use wirepath::wire::{EtherType, EthernetFrame, Ipv4Packet, Protocol as IpProtoco
 
 use crate::error::Error;
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
-use crate::plan::Plan;
+use crate::plan::ReplayPlan;
 
 /// Frames that are looked at: enough to get past what else is on a wire, few enough not to be noticed.
 const FRAMES_MAX: u64 = 4_096;
@@ -50,13 +50,13 @@ const CAPTURED: [Format; 4] = [Format::MoldItch50, Format::IexTops, Format::IexD
 
 /// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it says nothing: the worker
 /// will find out.
-pub fn check(plan: &Plan) -> Result<(), Error> {
+pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
     // A pipe gives its bytes once only.
     if !plan.input.is_file() {
         return Ok(());
     }
     let file = plan.input.display();
-    let refused = match (look(&plan.input), plan.format) {
+    let refused = match (look(&plan.input), plan.feed.format) {
         (Looks::Capture(survey), Format::Itch50File) => {
             format!("{file} is a capture and not a plain file of messages; {}", survey.advice())
         }
@@ -82,8 +82,8 @@ pub fn check(plan: &Plan) -> Result<(), Error> {
 }
 
 /// Says why a replay found no packet of its format.
-pub fn explain(plan: &Plan) -> String {
-    let (file, format) = (plan.input.display(), plan.format);
+pub fn explain(plan: &ReplayPlan) -> String {
+    let (file, format) = (plan.input.display(), plan.feed.format);
     let survey = match look(&plan.input) {
         Looks::Capture(survey) => survey,
         Looks::ItchFile | Looks::Other => return format!("{file} holds no packet of {format}"),
@@ -91,7 +91,8 @@ pub fn explain(plan: &Plan) -> String {
     if survey.frames == 0 {
         return format!("{file} holds no packets: give a capture with traffic in it");
     }
-    let named = plan.groups.iter().copied().chain(plan.sets.iter().flat_map(|set| &set.lines).map(|line| line.group));
+    let named =
+        plan.feed.groups.iter().copied().chain(plan.feed.sets.iter().flat_map(|set| &set.lines).map(|line| line.group));
     let named: Vec<_> = named.collect();
     if !named.is_empty() && !named.iter().any(|group| survey.groups.contains_key(group)) {
         return format!("{file} has no packet to the groups that were named; it has {}", survey.groups_listed());

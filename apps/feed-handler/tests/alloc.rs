@@ -60,7 +60,7 @@ static COUNTING: Counting = Counting;
 
 fn summary(file: &Path) -> Summary {
     let arguments = ["feed-handler", "replay", file.to_str().unwrap(), "--format", "mold-itch50", "--cpu", "any"];
-    let Command::Replay(args) = Cli::parse_from(arguments).command;
+    let Command::Replay(args) = Cli::parse_from(arguments).command else { panic!("a replay was asked for") };
     replay(&args.plan().unwrap(), &StopFlag::new(), |_: Event| ()).unwrap()
 }
 

@@ -56,6 +56,32 @@ fn refused(file: &Path, flags: &[&str], code: i32, says: &[&str]) {
     }
 }
 
+/// Runs live with the configuration `text`, which cannot be.
+fn run_refused(text: &str, flags: &[&str], code: i32, says: &[&str]) {
+    let directory = tempdir().unwrap();
+    let config = directory.path().join("live.toml");
+    fs::write(&config, text).unwrap();
+    let output = run(&[&["run", config.to_str().unwrap()], flags].concat());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}: {error}");
+    assert!(output.stdout.is_empty() && error.lines().count() == 1, "{error}");
+    says.iter().for_each(|part| assert!(error.contains(part), "{text} should say {part:?}: {error}"));
+}
+
+#[test]
+fn live_run_that_cannot_be_is_one_sentence() {
+    let port = "[port]\ninterface = \"not-there\"\n";
+    let channels =
+        "[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\nlines = [{ group = \"239.1.1.1\", port = 1 }]\n";
+    run_refused("", &[], 2, &["names no interface", "[port]"]);
+    run_refused(port, &[], 2, &["no [[channels]]"]);
+    run_refused(&(port.to_owned() + channels), &[], 1, &["no interface not-there", "ip link"]);
+    let owner = format!("{port}owner = \"nobody\"\n{channels}");
+    run_refused(&owner, &[], 2, &["line 3, column 9", "shared"]);
+    let truth = port.to_owned() + &channels.replace("mold-itch50", "iex-tops");
+    run_refused(&truth, &["--truth", "x"], 2, &["--truth is about days of exchange-sim"]);
+}
+
 const ITCH: [&str; 2] = ["--format", "mold-itch50"];
 
 #[test]

@@ -9,7 +9,7 @@ use market::framing::{Header, Session};
 use market::sequence::Policy;
 use market::{Framing, FramingError, Line, Window};
 use wirepath::counters::{Counter, Drops, Scope, Unit};
-use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
 use wirepath::proto::{ConsumerId, FilterMode, Group, SocketError};
 use wirepath::time::{Instant, UnixTime};
 
@@ -84,6 +84,8 @@ pub struct FeedConfig {
 pub struct SetConfig {
     /// What the operator calls it.
     pub name: String,
+    /// The queue of a live port that it comes on; `None` for the first one. All lines of a set meet on one worker.
+    pub queue: Option<u16>,
     /// Line A first.
     pub lines: Vec<LineConfig>,
 }
@@ -325,6 +327,9 @@ impl<P: Protocol> App for Feed<P> {
         }
     }
 }
+
+/// The feed sends nothing, so no error is about it.
+impl<P: Protocol> IcmpApp for Feed<P> {}
 
 impl<P: Protocol> Learner for Feed<P> {
     fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId> {

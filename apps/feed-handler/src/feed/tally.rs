@@ -90,6 +90,15 @@ pub enum Tops {
     First(usize),
 }
 
+impl FeedTally {
+    /// Adds what another worker did.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.channels.extend(other.channels);
+        // Both histograms have the same bounds, so that adding does not fail.
+        let _ = self.latency.histogram.add(&other.latency.histogram);
+    }
+}
+
 impl ChannelTally {
     /// Gaps that are listed at most; [`SequenceCounts::gaps`] counts all.
     pub const GAPS_MAX: usize = GapLog::GAPS_MAX;

@@ -12,7 +12,7 @@ use wirepath::device::{Device, DeviceError};
 use crate::device::{AnyQueue, FileEnding, ItchFileConfig, ItchFileDevice};
 use crate::error::Error;
 use crate::format::Format;
-use crate::plan::Plan;
+use crate::plan::ReplayPlan;
 use crate::report::Ending;
 
 /// What is asked of the files once the worker is done.
@@ -28,11 +28,11 @@ enum Replayed {
 
 impl Source {
     /// Opens all files of the plan.
-    pub(super) fn open(plan: &Plan) -> Result<(Self, Box<dyn AnyQueue>), Error> {
+    pub(super) fn open(plan: &ReplayPlan) -> Result<(Self, Box<dyn AnyQueue>), Error> {
         if let Some(capture) = &plan.capture {
             check_other_file(&plan.input, capture)?;
         }
-        let opened = if plan.format == Format::Itch50File {
+        let opened = if plan.feed.format == Format::Itch50File {
             let config =
                 ItchFileConfig { path: plan.input.clone(), pace: plan.pace, frame_len_max: plan.frame_len_max };
             let device = ItchFileDevice::open(&config).map_err(Error::failed)?;
@@ -80,7 +80,7 @@ impl Source {
 
 type Wrapped = Result<(Box<dyn AnyQueue>, Option<Outcome<Recorded>>), DeviceError>;
 
-fn with_faults<D: Device>(device: D, plan: &Plan) -> Wrapped
+fn with_faults<D: Device>(device: D, plan: &ReplayPlan) -> Wrapped
 where
     D::Queue: 'static,
 {
@@ -90,7 +90,7 @@ where
     }
 }
 
-fn with_tap<D: Device>(mut device: D, plan: &Plan) -> Wrapped
+fn with_tap<D: Device>(mut device: D, plan: &ReplayPlan) -> Wrapped
 where
     D::Queue: 'static,
 {

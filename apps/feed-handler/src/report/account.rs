@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wirepath::counters::{Reading, Snapshot};
+use wirepath::counters::{Reading, Sample, Snapshot};
 
 use super::Run;
 use crate::feed::ChannelTally;
-use crate::replay::WORKER;
 
 /// What became of packets: `read + duplicated = delivered + dropped + merged + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketAccount {
-    /// Read from the file.
+    /// Read from the file; or came to our queues, what the kernel dropped there included.
     pub read: u64,
     /// Copied by the fault device.
     pub duplicated: u64,
@@ -119,9 +118,16 @@ impl MessageAccount {
     }
 }
 
-/// A counter of the worker; 0 where there is none of that name.
-pub(super) fn count(counters: &Snapshot, name: &str) -> u64 {
-    counters.count(&format!("{WORKER}/{name}")).unwrap_or(0)
+/// A counter of all workers together; 0 where there is none of that name.
+pub(crate) fn count(counters: &Snapshot, name: &str) -> u64 {
+    let of_workers = |sample: &&Sample| of_worker(&sample.name) == Some(name);
+    counters.samples.iter().filter(of_workers).filter_map(|sample| counters.count(&sample.name)).sum()
+}
+
+/// What is behind `worker0/`, `worker1/` …
+fn of_worker(name: &str) -> Option<&str> {
+    let (number, rest) = name.strip_prefix("worker")?.split_once('/')?;
+    number.bytes().all(|digit| digit.is_ascii_digit()).then_some(rest)
 }
 
 /// Every reason for which something was dropped, as `ethernet.other_vlan`, with how often.
@@ -129,11 +135,11 @@ pub(super) fn drops(counters: &Snapshot) -> BTreeMap<String, u64> {
     let mut drops = BTreeMap::new();
     for sample in &counters.samples {
         let Reading::Counter(dropped) = sample.reading else { continue };
-        let Some(name) = sample.name.strip_prefix(WORKER).and_then(|name| name.strip_prefix('/')) else { continue };
+        let Some(name) = of_worker(&sample.name) else { continue };
         if let Some((node, reason)) = name.split_once("/drop/")
             && dropped > 0
         {
-            drops.insert(format!("{}.{reason}", node.replace('/', ".")), dropped);
+            *drops.entry(format!("{}.{reason}", node.replace('/', "."))).or_default() += dropped;
         }
     }
     drops

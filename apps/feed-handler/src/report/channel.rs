@@ -131,7 +131,7 @@ pub struct LatencySummary {
 
 /// What the latency is, for people who will compare it with another.
 const MEASURES: &str = "from a burst in the worker's hands to the books up to date, the wait behind the burst's earlier \
-                        packets included, reading the file not";
+                        packets included, the device's own work not";
 
 impl ChannelSummary {
     pub(super) fn new(tally: &ChannelTally) -> Self {

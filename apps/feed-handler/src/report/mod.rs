@@ -15,9 +15,10 @@ mod summary;
 mod text;
 mod truth;
 
+pub(crate) use account::count as worker_count;
 pub use account::{MessageAccount, PacketAccount};
 pub use channel::{BooksSummary, ChannelSummary, LatencySummary, LineSummary, TopSummary};
-pub use summary::{Core, Ending, Run, Summary, Undecoded};
+pub use summary::{Core, Ending, Origin, Run, Summary, Undecoded};
 pub use text::Table;
 pub(crate) use text::{grouped, rate};
 pub use truth::{TruthCheck, TruthLine};

@@ -1,6 +1,7 @@
 //! [`Summary`]: the whole of it, and what failed.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use exchange_sim::Truth;
 use serde::{Serialize, Serializer};
@@ -11,12 +12,13 @@ use super::channel::{BooksSummary, ChannelSummary, LatencySummary};
 use super::truth::TruthCheck;
 use crate::feed::{ChannelTally, FeedTally, Tops};
 use crate::format::Format;
-use crate::plan::Plan;
-use crate::sniff;
+use crate::plan::FeedPlan;
 
 /// How the run went, apart from the feed.
 #[derive(Clone, Debug)]
 pub struct Run {
+    /// Where the packets came from.
+    pub origin: Origin,
     /// A signal ended it.
     pub stopped: bool,
     /// It ended after as many packets as were asked for.
@@ -33,6 +35,17 @@ pub struct Run {
     pub ending: Ending,
     /// Frames that the tap wrote, or why it could not.
     pub recorded: Option<Result<u64, String>>,
+    /// Seed of the injected faults.
+    pub fault_seed: Option<u64>,
+}
+
+/// Where packets come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A file, which ends.
+    File(PathBuf),
+    /// A live interface.
+    Port(String),
 }
 
 /// Where the worker ran.
@@ -60,8 +73,10 @@ pub enum Ending {
 /// Everything that a replay found out. Counts are of packets or messages, as their names say.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    /// The file.
+    /// The file, or the interface.
     pub file: String,
+    /// Whether it is an interface.
+    pub live: bool,
     /// Its format.
     #[serde(serialize_with = "as_text")]
     pub format: Format,
@@ -140,7 +155,7 @@ pub struct Undecoded {
 
 impl Summary {
     /// Adds everything up.
-    pub fn new(plan: &Plan, truth: Option<&Truth>, run: Run, tally: &FeedTally, counters: &Snapshot) -> Self {
+    pub fn new(plan: &FeedPlan, truth: Option<&Truth>, run: Run, tally: &FeedTally, counters: &Snapshot) -> Self {
         let packet_account = PacketAccount::new(counters, &run);
         let message_account = MessageAccount::new(&tally.channels);
         let channels: Vec<_> = tally.channels.iter().map(ChannelSummary::new).collect();
@@ -150,7 +165,11 @@ impl Summary {
         let (by_type, undecoded) = decoded(plan.format, &tally.channels);
         let truth = truth.map(|truth| TruthCheck::new(truth, tally, run.stopped));
         let mut summary = Self {
-            file: plan.input.display().to_string(),
+            file: match &run.origin {
+                Origin::File(path) => path.display().to_string(),
+                Origin::Port(interface) => interface.clone(),
+            },
+            live: matches!(run.origin, Origin::Port(_)),
             format: plan.format,
             packets: packet_account.read,
             messages,
@@ -182,11 +201,11 @@ impl Summary {
             messages_per_second: per_second(messages),
             core: run.core,
             captured: run.recorded.as_ref().and_then(|recorded| recorded.as_ref().ok().copied()),
-            fault_seed: plan.faults.map(|faults| faults.seed),
+            fault_seed: run.fault_seed,
             truth,
             failures: Vec::new(),
         };
-        summary.find_failures(plan, &run);
+        summary.find_failures(&run);
         summary
     }
 
@@ -196,18 +215,18 @@ impl Summary {
         self.channels.iter_mut().for_each(|channel| channel.books.tops.truncate(count));
     }
 
-    fn find_failures(&mut self, plan: &Plan, run: &Run) {
+    /// Whether any packet of the format came.
+    pub fn heard(&self) -> bool {
+        self.channels.iter().flat_map(|channel| &channel.lines).any(|line| line.packets + line.heartbeats > 0)
+    }
+
+    fn find_failures(&mut self, run: &Run) {
         let mut failures = Vec::new();
         if let Ending::Damaged(sentence) = &run.ending {
             failures.push(sentence.clone());
         }
         if let Some(Err(sentence)) = &run.recorded {
             failures.push(sentence.clone());
-        }
-        let heard =
-            self.channels.iter().flat_map(|channel| &channel.lines).any(|line| line.packets + line.heartbeats > 0);
-        if !heard && !run.stopped && failures.is_empty() {
-            failures.push(sniff::explain(plan));
         }
         failures.extend(self.packet_account.failure());
         failures.extend(self.message_account.failure());

@@ -115,7 +115,8 @@ impl Summary {
     fn write_packets(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let account = &self.packet_account;
         writeln!(f, "\npackets")?;
-        let mut table = Table::new(&["read from the file", &grouped(account.read)]);
+        let came = if self.live { "came to our queues" } else { "read from the file" };
+        let mut table = Table::new(&[came, &grouped(account.read)]);
         let mut add = |what: &str, count: u64| {
             if count > 0 {
                 table.row([what.to_owned(), grouped(count)]);
@@ -133,7 +134,8 @@ impl Summary {
         writeln!(f, "  received = delivered + drops + held: {}{dropped}", yes(account.holds()))?;
         if self.partial_checksums > 0 {
             let count = grouped(self.partial_checksums);
-            writeln!(f, "  {count} taken on the sending host: their UDP checksums are of the pseudo header only")?;
+            let from = if self.live { "from a stack on this machine" } else { "taken on the sending host" };
+            writeln!(f, "  {count} {from}: their UDP checksums are of the pseudo header only")?;
         }
         let undecoded = self.undecoded.unknown_type + self.undecoded.wrong_length + self.undecoded.empty;
         if undecoded > 0 {

@@ -11,6 +11,9 @@ use crate::wire::MacAddr;
 /// Which interface, whose it is, and what is wanted of it.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
+    /// The application's name, as in [`Block::create`](crate::counters::Block::create): `wirepath capture` finds the queues
+    /// by it.
+    pub app: String,
     /// The interface, the mode, and the lengths of the rings.
     pub port: AfXdpConfig,
     /// The queues to take, one for each worker. The NIC decides which frames come on which queue.
@@ -101,6 +104,7 @@ impl LiveConfig {
     /// Queue 0 of an interface that is the kernel's, who also keeps the memberships; the best mode there is.
     pub fn new(interface: &str) -> Self {
         Self {
+            app: "wirepath".into(),
             port: AfXdpConfig::new(interface),
             queues: vec![0],
             owner: Owner::Shared,
@@ -109,6 +113,12 @@ impl LiveConfig {
             vlan: None,
             checksum: None,
         }
+    }
+
+    /// The same, under the application's name.
+    #[must_use]
+    pub fn named(self, app: &str) -> Self {
+        Self { app: app.into(), ..self }
     }
 
     /// The same, and one thing more that shall come to us.

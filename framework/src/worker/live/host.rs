@@ -67,7 +67,7 @@ impl LiveHost {
             false => NeighbourConfig { learn_from: LearnFrom::Host, ..NeighbourConfig::default() },
         };
         let stack = HostStackConfig {
-            vlans: config.vlan.map_or(Vlans::Untagged, Vlans::Only),
+            vlans: vlans(config),
             ipv4: Ipv4Config::new(seed),
             udp: UdpConfig { checksum: config.checksum_on(is_virtual) },
             arp: ArpConfig { announces: is_own, ..ArpConfig::new(seed) },
@@ -98,6 +98,18 @@ fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
         addresses_max: ADDRESSES_MAX,
         routes_max: ROUTES_MAX,
         neighbours_max: NEIGHBOURS_MAX,
+    }
+}
+
+/// The VLANs that may be meant: that of the host, else those of the wants. Where they differ all pass, and the application
+/// looks at each datagram's.
+fn vlans(config: &LiveConfig) -> Vlans {
+    let mut wanted = config.wants.iter().map(|want| want.vlan);
+    match (config.vlan, wanted.next()) {
+        (Some(vlan), _) => Vlans::Only(vlan),
+        (None, None) => Vlans::Untagged,
+        (None, Some(first)) if wanted.all(|vlan| vlan == first) => first.map_or(Vlans::Untagged, Vlans::Only),
+        (None, Some(_)) => Vlans::Any,
     }
 }
 
@@ -150,7 +162,7 @@ mod tests {
     use crate::proto::{HostError, Ipv4Prefix, Resolution};
     use crate::time::Instant;
     use crate::wire::MacAddr;
-    use crate::worker::live::StaticRoute;
+    use crate::worker::live::{StaticRoute, Want};
 
     const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
@@ -201,6 +213,17 @@ mod tests {
         settle(&mut host, &own(ROUTER), "eth1").unwrap();
         let expected = Resolution::Station { mac: MacAddr([2, 0, 0, 0, 0, 1]), source: Ipv4Addr::new(10, 0, 0, 2) };
         assert_eq!(host.resolve(Ipv4Addr::new(8, 8, 8, 8), Instant::ZERO), expected);
+    }
+
+    #[test]
+    fn vlans_are_those_that_are_wanted() {
+        let want = |vlan| Want { vlan, ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
+        let config = LiveConfig::new("eth1");
+        assert_eq!(vlans(&config), Vlans::Untagged);
+        assert_eq!(vlans(&LiveConfig { vlan: Some(3), ..config.clone().want(want(Some(4))) }), Vlans::Only(3));
+        assert_eq!(vlans(&config.clone().want(want(None))), Vlans::Untagged);
+        assert_eq!(vlans(&config.clone().want(want(Some(4))).want(want(Some(4)))), Vlans::Only(4));
+        assert_eq!(vlans(&config.want(want(Some(4))).want(want(None))), Vlans::Any);
     }
 
     #[test]

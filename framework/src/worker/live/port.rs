@@ -10,12 +10,13 @@ use crate::counters::Scope;
 use crate::device::Device;
 use crate::device::af_xdp::AfXdpDevice;
 use crate::device::steering::{Rule, RuleId};
+use crate::device::tap::{TapConfig, TapDevice};
 use crate::worker::StopFlag;
 use crate::worker::kernel::{Mirror, MirrorThread};
 
 /// An interface that is live for as long as this or one of its queues exists. Keep it on the main thread.
 pub struct LivePort {
-    device: AfXdpDevice,
+    device: TapDevice<AfXdpDevice>,
     config: LiveConfig,
     /// For the queues that are not taken yet, in the order of the configuration.
     hosts: Vec<(u16, LiveHost)>,
@@ -47,11 +48,11 @@ impl LivePort {
             IgmpBy::Kernel => Memberships::join(&config.wants, interface, link.idx)?,
             IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
         };
-        let mut device = AfXdpDevice::open(&config.port)?;
+        let mut device = TapDevice::new(AfXdpDevice::open(&config.port)?, TapConfig::new(&*config.app));
         let mut hosts = Vec::new();
         let mut steered = Vec::new();
         for &idx in &config.queues {
-            let live = LiveHost::new(config, &link, device.is_virtual(), &mut mirror)?;
+            let live = LiveHost::new(config, &link, device.inner().is_virtual(), &mut mirror)?;
             for rule in rules(config, &live.host, idx) {
                 device.steer(&rule, idx).map_err(|error| LiveError::Steering { rule, error })?;
                 steered.push(rule);
@@ -90,7 +91,7 @@ impl LivePort {
 
     /// The device: to take rules back, or to ask what it can do.
     pub fn device(&mut self) -> &mut AfXdpDevice {
-        &mut self.device
+        self.device.inner_mut()
     }
 
     /// What was chosen, in words, for the operator: the device, whose the interface is, who speaks IGMP.
@@ -107,7 +108,7 @@ impl LivePort {
             IgmpBy::Kernel => "memberships kept by the kernel",
             IgmpBy::Nobody => "no IGMP",
         };
-        format!("{}; {owner}, {igmp}", self.device.describe())
+        format!("{}; {owner}, {igmp}", self.device.inner().describe())
     }
 
     /// The rules in place, each as an operator would say it.
@@ -115,10 +116,10 @@ impl LivePort {
         self.rules.iter().map(ToString::to_string)
     }
 
-    /// What is not wrong and will surprise: sentences for the operator.
+    /// What is not wrong and will surprise: sentences for the operator, once the queues are taken.
     pub fn notices(&self) -> Vec<String> {
         let interface = self.device.name();
-        let mut notices = Vec::new();
+        let mut notices: Vec<_> = self.device.problems().map(ToString::to_string).collect();
         let taken = self.config.queues.len();
         if taken < usize::from(self.queues) {
             notices.push(format!(

@@ -5,13 +5,14 @@ use super::host::LiveHost;
 use crate::counters::Scope;
 use crate::device::Queue;
 use crate::device::af_xdp::{AfXdpQueue, AfXdpRx, AfXdpTx};
+use crate::device::tap::{TapQueue, TapRx, TapTx};
 use crate::mem::Pool;
 use crate::pipeline::{App, HostStack, IcmpApp, UdpApp, host_stack};
 use crate::proto::{SocketCapacity, UdpSockets};
 use crate::worker::{Parts, Post, Worker, random_seed};
 
 /// A worker on a live queue with the usual pipeline.
-pub type LiveWorker<A> = Worker<AfXdpRx, AfXdpTx, HostStack, A>;
+pub type LiveWorker<A> = Worker<TapRx<AfXdpRx>, TapTx<AfXdpTx>, HostStack, A>;
 
 /// Frames in one turn.
 const BURST_LEN: usize = 32;
@@ -21,8 +22,8 @@ const BURST_LEN: usize = 32;
 pub struct LiveQueue {
     /// Its number.
     pub idx: u16,
-    /// To be opened on the worker's thread, with the worker's pool.
-    pub queue: AfXdpQueue,
+    /// To be opened on the worker's thread, with the worker's pool. `wirepath capture` may listen to it.
+    pub queue: TapQueue<AfXdpQueue>,
     /// Addresses, routes, neighbours, and what nodes have to know.
     pub live: LiveHost,
 }

@@ -1,0 +1,228 @@
+//! The sections `[port]` and `[host]`: the interface of a live run, whose it is, and who we are on it.
+
+use std::net::Ipv4Addr;
+
+use serde::Deserialize;
+use toml::Spanned;
+use wirepath::device::af_xdp::{Copying, Mode};
+use wirepath::proto::Ipv4Prefix;
+use wirepath::wire::MacAddr;
+use wirepath::worker::live::{IgmpBy, LiveConfig, OwnHost, Owner, StaticRoute, Takes};
+
+use super::{Fault, Vlan, parse_sender, within};
+
+/// The interface.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PortSection {
+    interface: Spanned<String>,
+    #[serde(default)]
+    queues: Option<Spanned<Vec<QueueIdx>>>,
+    #[serde(default)]
+    mode: ModeWord,
+    #[serde(default)]
+    copying: CopyingWord,
+    rx_ring: Option<RingLen>,
+    tx_ring: Option<RingLen>,
+    #[serde(default)]
+    owner: OwnerWord,
+    igmp: Option<Spanned<IgmpWord>>,
+    vlan: Option<Vlan>,
+}
+
+/// Who we are on an interface of our own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostSection {
+    addresses: Spanned<Vec<Prefix>>,
+    gateway: Option<Spanned<Address>>,
+    #[serde(default)]
+    routes: Vec<RouteSection>,
+    #[serde(default)]
+    neighbours: Vec<NeighbourSection>,
+    #[serde(default)]
+    takes: TakesWord,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteSection {
+    network: Prefix,
+    via: Spanned<Address>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NeighbourSection {
+    address: Address,
+    mac: Mac,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ModeWord {
+    #[default]
+    Auto,
+    Native,
+    Generic,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CopyingWord {
+    #[default]
+    Auto,
+    ZeroCopy,
+    Copy,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OwnerWord {
+    #[default]
+    Shared,
+    Own,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum IgmpWord {
+    Own,
+    Kernel,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TakesWord {
+    #[default]
+    Needed,
+    Everything,
+}
+
+checked! {
+    QueueIdx(u16) from "i64" as i64: |value| within(value, 0, 1_023, "a queue").map(|queue| queue as u16);
+    RingLen(u32) from "i64" as i64: parse_ring_len;
+    Prefix(Ipv4Prefix) from "String" as String: |text| text.parse().map_err(|error| format!("{text:?}: {error}"));
+    Address(Ipv4Addr) from "String" as String: |text| parse_sender(&text);
+    Mac(MacAddr) from "String" as String: |text| text.parse().map_err(|error| format!("{text:?}: {error}"));
+}
+
+fn parse_ring_len(value: i64) -> Result<u32, String> {
+    match u32::try_from(value) {
+        Ok(len) if len.is_power_of_two() && (64..=65_536).contains(&len) => Ok(len),
+        _ => Err(format!("{value} is no length of a ring: use a power of two from 64 to 65536")),
+    }
+}
+
+impl PortSection {
+    /// Finds what no key shows alone.
+    pub(super) fn check(&self, host: Option<&Spanned<HostSection>>) -> Result<(), Fault> {
+        if !is_interface_name(self.interface.get_ref()) {
+            let what =
+                format!("{:?} is no name of an interface; `ip link` lists those there are", self.interface.get_ref());
+            return Err(Fault::new(self.interface.span(), what));
+        }
+        let igmp = self.igmp.as_ref().map(Spanned::get_ref);
+        match (self.owner, host) {
+            (OwnerWord::Own, None) => {
+                let what = "owner = \"own\" needs [host] with addresses that the kernel does not have";
+                return Err(Fault::new(self.interface.span(), what));
+            }
+            (OwnerWord::Shared, Some(host)) => {
+                let what = "[host] is for owner = \"own\": on a shared interface the kernel says who we are";
+                return Err(Fault::new(host.span(), what));
+            }
+            (OwnerWord::Own, Some(host)) => host.get_ref().check(igmp)?,
+            (OwnerWord::Shared, None) => {}
+        }
+        let Some(queues) = &self.queues else { return Ok(()) };
+        let named: Vec<u16> = queues.get_ref().iter().map(|queue| queue.0).collect();
+        if named.is_empty() || (1..named.len()).any(|idx| named[..idx].contains(&named[idx])) {
+            return Err(Fault::new(queues.span(), "name each queue once, and one at least"));
+        }
+        if named.len() > 1 && self.igmp_by() == IgmpBy::Own {
+            let what = "queries come on one queue only: with several queues use igmp = \"kernel\"";
+            return Err(Fault::new(queues.span(), what));
+        }
+        Ok(())
+    }
+
+    /// The queues to take.
+    pub(super) fn queues(&self) -> Vec<u16> {
+        self.queues.as_ref().map_or(vec![0], |queues| queues.get_ref().iter().map(|queue| queue.0).collect())
+    }
+
+    fn igmp_by(&self) -> IgmpBy {
+        match (self.igmp.as_ref().map(Spanned::get_ref), self.owner) {
+            (Some(IgmpWord::Own), _) | (None, OwnerWord::Own) => IgmpBy::Own,
+            (Some(IgmpWord::Kernel), _) | (None, OwnerWord::Shared) => IgmpBy::Kernel,
+            (Some(IgmpWord::Off), _) => IgmpBy::Nobody,
+        }
+    }
+
+    /// The port, without what is wanted of it. Call it on what [`check`](Self::check) has passed.
+    pub(super) fn live(&self, host: Option<&HostSection>) -> LiveConfig {
+        let mut live = LiveConfig::new(self.interface.get_ref()).named("feed-handler");
+        live.port.mode = match self.mode {
+            ModeWord::Auto => Mode::Auto,
+            ModeWord::Native => Mode::Native,
+            ModeWord::Generic => Mode::Generic,
+        };
+        live.port.copying = match self.copying {
+            CopyingWord::Auto => Copying::Auto,
+            CopyingWord::ZeroCopy => Copying::ZeroCopy,
+            CopyingWord::Copy => Copying::Copy,
+        };
+        live.port.rx_ring_len = self.rx_ring.map_or(live.port.rx_ring_len, |len| len.0);
+        live.port.tx_ring_len = self.tx_ring.map_or(live.port.tx_ring_len, |len| len.0);
+        LiveConfig {
+            queues: self.queues(),
+            owner: host.map_or(Owner::Shared, |host| Owner::Own(host.own())),
+            igmp: self.igmp_by(),
+            vlan: self.vlan.map(|vlan| vlan.0),
+            ..live
+        }
+    }
+}
+
+/// linux/if.h: 15 bytes at most, and neither a slash nor a blank.
+fn is_interface_name(text: &str) -> bool {
+    !text.is_empty() && text.len() < 16 && !text.contains(|c: char| c == '/' || c.is_whitespace())
+}
+
+impl HostSection {
+    fn check(&self, igmp: Option<&IgmpWord>) -> Result<(), Fault> {
+        let addresses = self.addresses.get_ref();
+        if addresses.is_empty() {
+            return Err(Fault::new(self.addresses.span(), "give it an address, such as \"10.0.0.2/24\""));
+        }
+        let vias = self.gateway.iter().chain(self.routes.iter().map(|route| &route.via));
+        for via in vias {
+            if !addresses.iter().any(|own| own.0.contains(via.get_ref().0)) {
+                let what = format!("{} is on none of our networks, so nothing can be sent to it", via.get_ref().0);
+                return Err(Fault::new(via.span(), what));
+            }
+        }
+        if self.takes == TakesWord::Everything && igmp == Some(&IgmpWord::Kernel) {
+            let what = "the kernel gets no queries where we take everything: use igmp = \"own\", or takes = \"needed\"";
+            return Err(Fault::new(self.addresses.span(), what));
+        }
+        Ok(())
+    }
+
+    fn own(&self) -> OwnHost {
+        let default = self.gateway.as_ref().map(|via| StaticRoute { network: Ipv4Prefix::ALL, via: via.get_ref().0 });
+        let routes =
+            self.routes.iter().map(|route| StaticRoute { network: route.network.0, via: route.via.get_ref().0 });
+        OwnHost {
+            addresses: self.addresses.get_ref().iter().map(|prefix| prefix.0).collect(),
+            routes: routes.chain(default).collect(),
+            neighbours: self.neighbours.iter().map(|neighbour| (neighbour.address.0, neighbour.mac.0)).collect(),
+            takes: match self.takes {
+                TakesWord::Needed => Takes::Needed,
+                TakesWord::Everything => Takes::Everything,
+            },
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A live run from beginning to end: open the port, start a pinned worker for each queue, watch them until a signal or the time
+//! is over, and add up what happened.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use exchange_sim::Truth;
+use wirepath::worker::live::{LiveHost, LivePort, LiveQueue};
+use wirepath::worker::{Crew, StopFlag};
+
+use crate::error::Error;
+use crate::feed::ArrivalClock;
+use crate::plan::{FeedPlan, RunPlan};
+use crate::report::{Ending, Origin, Run, Summary};
+use crate::worker::{self, Event, Ground, Job, Nodes};
+
+/// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When this returns nothing of
+/// ours is on the interface any more.
+pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
+    let interface = plan.live.port.interface.clone();
+    let block = worker::counters(&mut tell);
+    let mut port = LivePort::open(&plan.live, &block.scope("port"), stop).map_err(Error::failed)?;
+    let mut queues = Vec::new();
+    while let Some(queue) = port.take_queue().map_err(Error::failed)? {
+        queues.push(queue);
+    }
+    tell(Event::Notice(port.describe()));
+    port.notices().into_iter().for_each(|notice| tell(Event::Notice(notice)));
+
+    let (events, heard) = mpsc::channel();
+    let count = queues.len();
+    let cores: Vec<_> = (0..count).map(|idx| worker::core(plan.feed.worker.placement, idx, count)).collect();
+    let mut stations = Vec::new();
+    for (number, queue) in queues.into_iter().enumerate() {
+        let job = Job {
+            name: format!("worker{number}"),
+            plan: on_queue(&plan.feed, queue.idx, plan.live.queues[0]),
+            ground: ground(queue, &interface),
+            block: Arc::clone(&block),
+            events: events.clone(),
+        };
+        stations.push(worker::station(job, cores[number].number).polling(&*interface));
+    }
+    drop(events);
+    let crew = Crew::start(stations, stop).map_err(Error::failed)?;
+    tell(Event::Machine(crew.report().clone()));
+    worker::watch(&heard, &block, (plan.duration, stop), &mut tell);
+    let done = worker::together(crew.join().map_err(Error::failed)?)?;
+    drop(port);
+
+    // Whoever publishes writes the truth when the day is over.
+    let truth = plan.feed.truth.as_deref().map(Truth::read).transpose();
+    let (truth, missing) = match truth {
+        Ok(truth) => (truth, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let run = Run {
+        origin: Origin::Port(interface),
+        stopped: false,
+        limited: true,
+        seconds: done.seconds,
+        core: cores[0],
+        held: done.kept,
+        unnamed: done.unnamed,
+        ending: Ending::Open,
+        recorded: None,
+        fault_seed: None,
+    };
+    let mut summary = Summary::new(&plan.feed, truth.as_ref(), run, &done.tally, &block.snapshot());
+    summary.failures.extend(missing);
+    Ok(summary)
+}
+
+/// The channels of one queue. Those that name none are of the first.
+fn on_queue(plan: &FeedPlan, idx: u16, first: u16) -> FeedPlan {
+    let sets = plan.sets.iter().filter(|set| set.queue.unwrap_or(first) == idx).cloned().collect();
+    FeedPlan { sets, ..plan.clone() }
+}
+
+fn ground(queue: LiveQueue, interface: &str) -> Ground {
+    let LiveQueue { idx, queue, live } = queue;
+    let LiveHost { host, follower, egress, stack, layout, buffers } = live;
+    Ground {
+        queue: Box::new(queue),
+        packets_max: None,
+        layout,
+        buffers,
+        host,
+        follower: Some(follower),
+        egress,
+        nodes: Nodes::Host(Box::new(stack)),
+        clock: ArrivalClock::Worker,
+        ready: Some(format!("receiving on {interface} queue {idx}; Ctrl-C ends it with a summary")),
+    }
+}

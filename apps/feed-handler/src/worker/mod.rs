@@ -1,0 +1,133 @@
+//! The workers: what a replay and a live port have in common once there is a queue. The main thread gives each worker its
+//! [`Job`]; everything that touches packets is made on the worker's own thread, in `work.rs`. While they run the main thread
+//! only reads counters, once a second.
+
+mod ground;
+mod progress;
+mod work;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use wirepath::counters::Block;
+use wirepath::worker::{Ended, Post, Station, StopFlag, affinity};
+
+use crate::error::Error;
+use crate::feed::FeedTally;
+use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50};
+use crate::plan::{FeedPlan, Placement};
+use crate::report::Core;
+
+pub(crate) use ground::{Ground, Nodes, replay_host, seed};
+pub use progress::{Event, Progress};
+use work::work;
+
+/// Between two looks at the counters.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
+
+/// Everything that a worker's thread needs, and can be sent there.
+pub(crate) struct Job {
+    /// `worker0` and so on: the thread's name and the scope of its counters.
+    pub(crate) name: String,
+    pub(crate) plan: FeedPlan,
+    pub(crate) ground: Ground,
+    pub(crate) block: Arc<Block>,
+    pub(crate) events: Sender<Event>,
+}
+
+/// What a worker brings home.
+pub(crate) struct Done {
+    pub(crate) ended: Ended,
+    pub(crate) seconds: f64,
+    pub(crate) kept: u64,
+    pub(crate) unnamed: u64,
+    pub(crate) tally: FeedTally,
+}
+
+/// What all of them bring home together. There is one at least.
+pub(crate) fn together(done: Vec<Result<Done, Error>>) -> Result<Done, Error> {
+    let mut all = done.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
+    let mut sum = all.next().ok_or_else(|| Error::Failed("no worker was started".into()))?;
+    for done in all {
+        sum.seconds = sum.seconds.max(done.seconds);
+        sum.kept += done.kept;
+        sum.unnamed += done.unnamed;
+        sum.tally.add(done.tally);
+    }
+    Ok(sum)
+}
+
+/// Counters for other processes to see; in private memory, and said so, where there can be none.
+pub(crate) fn counters(tell: &mut impl FnMut(Event)) -> Arc<Block> {
+    Arc::new(Block::create("feed-handler").unwrap_or_else(|error| {
+        tell(Event::Notice(format!("{error}; counting in private memory instead: wirepath stats will not see it")));
+        Block::heap()
+    }))
+}
+
+/// The core of worker number `idx` of `count`: the last ones that are ours, or counted from the one that was named.
+pub(crate) fn core(placement: Placement, idx: usize, count: usize) -> Core {
+    let number = match placement {
+        Placement::Core(core) => Some(core + idx),
+        Placement::Last => affinity::current().and_then(|cores| {
+            let cores: Vec<_> = cores.iter().collect();
+            cores.get(cores.len().checked_sub(count - idx)?).copied()
+        }),
+        Placement::Any => None,
+    };
+    Core { number, chosen: placement == Placement::Last }
+}
+
+/// The worker for the plan's format: from here on it is known at compile time.
+pub(crate) fn station(job: Job, core: Option<usize>) -> Station<Result<Done, Error>> {
+    let name = job.name.clone();
+    let station = match job.plan.format {
+        Format::MoldItch50 | Format::Itch50File => Station::new(name, |post: &Post| work::<MoldItch50>(post, job)),
+        Format::IexTops => Station::new(name, |post: &Post| work::<IexTops>(post, job)),
+        Format::IexDeep => Station::new(name, |post: &Post| work::<IexDeep>(post, job)),
+        Format::CboePitch => Station::new(name, |post: &Post| work::<CboePitch>(post, job)),
+    };
+    match core {
+        Some(core) => station.on_core(core),
+        None => station,
+    }
+}
+
+/// Passes on what the workers say, and looks at their counters once a second, until the last of them lets go of its end.
+/// Stops them after `duration`, counted from the moment when the first was ready.
+pub(crate) fn watch(
+    heard: &Receiver<Event>,
+    block: &Block,
+    (duration, stop): (Option<Duration>, &StopFlag),
+    tell: &mut impl FnMut(Event),
+) {
+    let mut before = block.snapshot();
+    let started = before.taken;
+    let mut next = Instant::now() + PROGRESS_PERIOD;
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let until = deadline.map_or(next, |deadline| deadline.min(next));
+        match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(event) => {
+                if matches!(event, Event::Ready(_)) {
+                    deadline = deadline.or_else(|| Some(Instant::now() + duration?));
+                }
+                tell(event);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                    stop.stop();
+                    deadline = None;
+                }
+                if next <= Instant::now() {
+                    next += PROGRESS_PERIOD;
+                    let now = block.snapshot();
+                    tell(Event::Progress(Progress::between(&before, &now, now.taken.duration_since(started))));
+                    before = now;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the user hears while it runs.
+
+use std::fmt;
+use std::time::Duration;
+
+use wirepath::counters::Snapshot;
+use wirepath::worker::topology::Report;
+
+use crate::report::{grouped, rate, worker_count};
+
+/// Something that the user may want to know.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Something worth knowing, as a sentence.
+    Notice(String),
+    /// The pipeline as it was built, and what its pool is made of.
+    Built(String),
+    /// What is good and what is not about the machine.
+    Machine(Report),
+    /// A worker on a live port receives from now on; what it is, as a sentence.
+    Ready(String),
+    /// A second has passed.
+    Progress(Progress),
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Since the start.
+    pub seconds: f64,
+    /// Frames received.
+    pub packets: u64,
+    /// Messages delivered.
+    pub messages: u64,
+    /// Messages a second, over the last second.
+    pub messages_per_second: f64,
+    /// Gaps so far.
+    pub gaps: u64,
+}
+
+impl Progress {
+    pub(super) fn between(before: &Snapshot, now: &Snapshot, elapsed: Duration) -> Self {
+        let messages = worker_count(now, "feed/messages");
+        let span = now.taken.duration_since(before.taken).as_secs_f64();
+        let more = messages.saturating_sub(worker_count(before, "feed/messages"));
+        Self {
+            seconds: elapsed.as_secs_f64(),
+            packets: worker_count(now, "frames"),
+            messages,
+            messages_per_second: if span > 0.0 { more as f64 / span } else { 0.0 },
+            gaps: worker_count(now, "feed/gaps"),
+        }
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [packets, messages, gaps] = [self.packets, self.messages, self.gaps].map(grouped);
+        let (seconds, rate) = (self.seconds, rate(self.messages_per_second));
+        write!(f, "{seconds:4.0} s  {packets} packets  {messages} messages, {rate}  {gaps} gaps")
+    }
+}

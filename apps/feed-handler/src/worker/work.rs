@@ -1,0 +1,96 @@
+//! The worker's own thread: builds the pipeline and turns it until the device has ended, or somebody stops it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use wirepath::device::RxQueue;
+use wirepath::mem::Sizing;
+use wirepath::pipeline::{Node, Outline};
+use wirepath::proto::{SocketCapacity, UdpSockets};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::{Parts, Post, Worker, random_seed};
+
+use super::{Done, Event, Ground, Job};
+use crate::device::IntakeConfig;
+use crate::error::Error;
+use crate::feed::{ArrivalClock, Feed, FeedConfig, Sampler};
+use crate::format::Protocol;
+use crate::join::Learning;
+use crate::plan::FeedPlan;
+
+/// Does the job. Who fails stops the others.
+pub(super) fn work<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
+    turn::<P>(post, job).inspect_err(|_| post.stop.stop())
+}
+
+fn turn<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
+    let Job { name, plan, ground, block, events } = job;
+    let Ground { queue, packets_max, layout, buffers, host, follower, egress, nodes, clock: arrival, ready } = ground;
+    let scope = block.scope(&name);
+    let sizing = sizing(buffers, &plan);
+    let pool = post.pool(plan.worker.buffers.unwrap_or(sizing.total()), layout).map_err(Error::failed)?;
+    if let Some(fallback) = pool.region().mapping().and_then(|mapping| mapping.fallback()) {
+        if plan.worker.require_hugepages {
+            return Err(Error::Failed(format!("hugepages are required and not there: {}", fallback.shortage)));
+        }
+        let _ = events.send(Event::Notice(fallback.to_string()));
+    }
+    let mut clock = MonotonicClock::start();
+    let received = Rc::new(Cell::new(clock.now()));
+    let intake = IntakeConfig { frames_max: packets_max, clock, received: Rc::clone(&received) };
+    let (rx, tx) = queue.open_any(&pool, &scope, intake).map_err(Error::failed)?;
+
+    let seed = random_seed();
+    let is_named = !plan.sets.is_empty() || !plan.groups.is_empty();
+    let learning = if is_named { Learning::Off } else { Learning::On };
+    let pipeline = nodes.tree(learning, &host, seed, &scope);
+    let sampler = Sampler::new(clock, received, plan.worker.latency_every);
+    let app = Feed::<P>::new(feed_config::<P>(&plan, arrival), sampler, &scope);
+    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
+    let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: plan.worker.burst_len };
+    let mut worker = Worker::new(parts, &scope);
+    if let Some(follower) = follower {
+        worker.follow(follower);
+    }
+    block.check().map_err(Error::failed)?;
+    worker.with_app(clock.now(), |feed, cx| feed.join(cx)).map_err(Error::failed)?;
+    let mut outline = Outline::new();
+    Node::<Feed<P>>::outline(worker.pipeline(), &mut outline);
+    let _ = events.send(Event::Built(format!("{outline}{sizing}")));
+
+    let started = clock.now();
+    if let Some(ready) = ready {
+        // The first poll opens the way for frames, and reports the groups.
+        worker.poll_once(clock.now());
+        let _ = events.send(Event::Ready(ready));
+    }
+    let ended = worker.run(&mut clock, &post.stop);
+    let seconds = clock.now().since(started).as_secs_f64();
+    worker.with_app(clock.now(), |feed, _| feed.finish());
+    worker.rx_mut().refresh_counters();
+    worker.publish();
+    let (kept, unnamed) = (worker.kept() as u64, worker.pool().unnamed());
+    let tally = worker.app().tally(plan.tops);
+    Ok(Done { ended, seconds, kept, unnamed, tally })
+}
+
+fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> FeedConfig {
+    FeedConfig {
+        policy: plan.policy,
+        window: plan.window,
+        capacity: plan.capacity.over(P::capacity()),
+        clock,
+        sets: plan.sets.clone(),
+        groups: plan.groups.clone(),
+    }
+}
+
+/// How many buffers the parts of this worker may hold at one time.
+fn sizing(buffers: Sizing, plan: &FeedPlan) -> Sizing {
+    let channels = plan.sets.len().max(4);
+    buffers.part(
+        "arbitration",
+        channels * (plan.window.packets + 1),
+        "packets behind a hole, four channels at one time",
+    )
+}

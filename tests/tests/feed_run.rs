@@ -1,0 +1,175 @@
+//! `feed-handler run` against the Linux kernel's own sockets, to the message: what `make run` shows in some seconds, in two, and
+//! what it does about an interface that it cannot have.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+use exchange_sim::{Feed, Probability, Settings, Truth};
+use feed_handler::args::{Cli, Command};
+use feed_handler::report::Summary;
+use feed_handler::{Event, RunPlan};
+use tempfile::TempDir;
+use wirepath::worker::StopFlag;
+use wirepath_tests::netns::Namespace;
+
+const EXCHANGE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const OWN: &str = "owner = \"own\"\n[host]\naddresses = [\"10.77.0.2/24\"]\n";
+const SHARED: &str = "igmp = \"kernel\"\n";
+
+/// An exchange in `far`, and `near` with `veth0`, where the feed handler runs. Says why where there is no such thing.
+struct Wire {
+    near: Namespace,
+    far: Namespace,
+    directory: TempDir,
+}
+
+fn wire(test: &str) -> Option<Wire> {
+    match Namespace::new() {
+        Ok(near) => {
+            let far = Namespace::new().unwrap();
+            near.veth("veth0", &far, "veth1").unwrap();
+            far.ip(&["address", "add", "10.77.0.1/24", "dev", "veth1"]).unwrap();
+            Some(Wire { near, far, directory: TempDir::new().unwrap() })
+        }
+        Err(why) => {
+            println!("SKIPPED {test}: {why}; run as root");
+            None
+        }
+    }
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings { messages: 40_000, symbols: 20, ..Settings::default() };
+    for line in &mut settings.lines {
+        line.loss = Probability::try_from(0.01).unwrap();
+        line.reorder = Probability::try_from(0.01).unwrap();
+        line.duplicate = Probability::try_from(0.01).unwrap();
+    }
+    settings
+}
+
+impl Wire {
+    /// The plan of `feed-handler run`, as the command line makes it.
+    fn plan(&self, port: &str, flags: &[&str]) -> RunPlan {
+        let config = self.directory.path().join("feed.toml");
+        let lines =
+            settings().lines.map(|line| format!("{{ group = \"{}\", port = {} }}", line.group, settings().port));
+        let channel = format!("[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\nlines = [{}]\n", lines.join(", "));
+        // A sender on a busy machine may be away between A and B for longer than lines of one site ever differ.
+        let books = "[arbitration]\nwindow_us = 2000000\n[books]\norders = 65536\nlevels = 65536\ninstruments = 64\n";
+        std::fs::write(&config, format!("{books}[port]\ninterface = \"veth0\"\nrx_ring = 4096\n{port}{channel}"))
+            .unwrap();
+        let arguments = ["feed-handler", "run", config.to_str().unwrap(), "--cpu", "any"];
+        match Cli::parse_from(arguments.iter().chain(flags)).command {
+            Command::Run(args) => args.plan().unwrap(),
+            Command::Replay(_) => panic!("a live run was asked for"),
+        }
+    }
+
+    /// Runs `plan` and calls `meanwhile` once it receives.
+    fn run(&self, plan: &RunPlan, meanwhile: impl FnOnce() + Send) -> Result<Summary, String> {
+        let stop = StopFlag::new();
+        let (ready, is_ready) = mpsc::channel();
+        thread::scope(|scope| {
+            let stop = &stop;
+            scope.spawn(move || {
+                if is_ready.recv().is_ok() {
+                    meanwhile();
+                    // What is still in a ring is polled within this.
+                    thread::sleep(Duration::from_millis(200));
+                }
+                stop.stop();
+            });
+            // Takes the sender along: where nothing gets ready, nobody waits for it.
+            self.near.run(move || {
+                feed_handler::run(plan, stop, |event| {
+                    if matches!(event, Event::Ready(_)) {
+                        ready.send(()).unwrap();
+                    }
+                })
+            })
+        })
+        .map_err(|error| error.to_string())
+    }
+
+    /// Sends a day through ordinary sockets, faster than it would happen; the truth about it.
+    fn publish(&self) -> Truth {
+        self.far.run(|| {
+            let settings = settings();
+            let sockets = settings.lines.each_ref().map(|line| {
+                let socket = UdpSocket::bind((EXCHANGE, 0)).unwrap();
+                socket.connect((line.group.address(), settings.port)).unwrap();
+                socket
+            });
+            let mut feed = Feed::new(&settings).unwrap();
+            for (count, departure) in (&mut feed).enumerate() {
+                sockets[departure.line_idx].send(&departure.packet.payload).unwrap();
+                // A pause now and then, so that a receiver that shares its core with other tests keeps up.
+                if count % 64 == 0 {
+                    thread::sleep(Duration::from_millis(2));
+                }
+            }
+            feed.finish()
+        })
+    }
+
+    /// Runs against a published day, and compares.
+    fn compare(&self, port: &str) -> Summary {
+        let truth_file = self.directory.path().join("truth.json");
+        let plan = self.plan(port, &["--truth", truth_file.to_str().unwrap()]);
+        self.run(&plan, || self.publish().write(&truth_file).unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn day_on_kernel_sockets_is_received_to_the_message() {
+    let Some(wire) = wire("day_on_kernel_sockets_is_received_to_the_message") else { return };
+    let summary = wire.compare(OWN);
+    assert_eq!(summary.failures, Vec::<String>::new());
+    assert!(summary.accounted && summary.truth.unwrap().agrees);
+    assert!(summary.duplicates > 30_000, "both lines came: {}", summary.duplicates);
+    assert!(
+        !wire.near.ip(&["link", "show", "dev", "veth0"]).unwrap().contains("xdp"),
+        "nothing is left on the interface"
+    );
+}
+
+#[test]
+fn day_is_received_on_a_port_that_is_shared() {
+    let Some(wire) = wire("day_is_received_on_a_port_that_is_shared") else { return };
+    wire.near.ip(&["address", "add", "10.77.0.2/24", "dev", "veth0"]).unwrap();
+    let summary = wire.compare(SHARED);
+    assert_eq!(summary.failures, Vec::<String>::new());
+    assert!(summary.accounted && summary.truth.unwrap().agrees);
+}
+
+#[test]
+fn run_ends_by_itself_after_its_seconds() {
+    let Some(wire) = wire("run_ends_by_itself_after_its_seconds") else { return };
+    let plan = wire.plan(OWN, &["--seconds", "0.3"]);
+    let summary = wire.near.run(|| feed_handler::run(&plan, &StopFlag::new(), |_| ()));
+    let summary = summary.unwrap();
+    assert!(summary.seconds > 0.2 && summary.seconds < 5.0, "{} s", summary.seconds);
+    assert!(!summary.heard() && summary.accounted);
+}
+
+#[test]
+fn interface_that_cannot_be_had_is_one_sentence() {
+    let Some(wire) = wire("interface_that_cannot_be_had_is_one_sentence") else { return };
+    let refused = |port: &str, says: &str| {
+        let sentence = wire.run(&wire.plan(port, &[]), || ()).err().unwrap();
+        assert!(sentence.contains(says) && !sentence.contains('\n'), "{says:?} is not in {sentence:?}");
+    };
+    refused(&format!("copying = \"zero-copy\"\n{OWN}"), "cannot receive without a copy");
+    refused("igmp = \"off\"\nqueues = [5]\n", "no queue 5");
+    wire.near.ip(&["address", "add", "10.77.0.2/24", "dev", "veth0"]).unwrap();
+    refused(OWN, "owner = shared");
+    assert!(
+        !wire.near.ip(&["link", "show", "dev", "veth0"]).unwrap().contains("xdp"),
+        "nothing is left on the interface"
+    );
+}
