@@ -21,10 +21,14 @@ const EXCHANGE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const SERVER: SocketAddrV4 = SocketAddrV4::new(EXCHANGE, 26600);
 /// Messages that are enough: the market is open and its densest time is over.
-const ENOUGH: u64 = 20_000;
+const ENOUGH: u64 = 8_000;
+/// A busy machine may keep either side from its processor for longer than any exchange would.
+const PATIENCE: Patience =
+    Patience { delay_ns: 1_000_000, timeout_ns: 100_000_000, attempts: 100, outstanding: 8, messages: 40 };
+const WINDOW: Window = Window { packets: 30_000, wait_ns: 2 * PATIENCE.unanswered_ns() };
 
 fn settings() -> Settings {
-    let mut settings = Settings { symbols: 10, messages: 60_000, ..Settings::default() };
+    let mut settings = Settings { symbols: 10, messages: 20_000, rate: 20_000, ..Settings::default() };
     settings.lines = settings.lines.map(|line| LineSettings {
         loss: "10%".parse().unwrap(),
         reorder: "1%".parse().unwrap(),
@@ -70,14 +74,12 @@ impl Receiver {
         let server = UdpSocket::bind((RECEIVER, 0))?;
         server.connect(SERVER)?;
         server.set_nonblocking(true)?;
-        let patience = Patience::default();
-        let window = Window { packets: 8192, wait_ns: 4 * patience.unanswered_ns() };
         Ok(Self {
             lines: [line(0)?, line(1)?],
             server,
-            arbiter: Arbiter::new(2, Policy::default(), window),
-            rerequester: Rerequester::new(patience),
-            slots: Slots::new(8193, 1472),
+            arbiter: Arbiter::new(2, Policy::default(), WINDOW),
+            rerequester: Rerequester::new(PATIENCE),
+            slots: Slots::new(WINDOW.packets as u32 + 1, 1472),
             started: Instant::now(),
             by_type: [0; 256],
             ended: false,
@@ -87,7 +89,11 @@ impl Receiver {
     fn run(&mut self, stop: &StopFlag) {
         let mut buffer = [0; 2048];
         while !self.ended {
-            assert!(self.started.elapsed() < Duration::from_secs(40), "{:?}", self.arbiter.counts());
+            if self.started.elapsed() > Duration::from_secs(60) {
+                // Else the publisher would go on to the end of its day.
+                stop.stop();
+                panic!("no end of session: {:?}", self.arbiter.counts());
+            }
             let mut heard = false;
             for idx in 0..3 {
                 let socket = self.lines.get(idx).unwrap_or(&self.server);
@@ -204,7 +210,7 @@ fn receiver_that_asks_again_misses_nothing() {
     assert_eq!((counts.delivered, counts.missing), (truth.messages, 0), "{counts:?}");
     assert_eq!(received.by_type, by_type(truth));
     let (lost, recovered) = (truth.lost_on_both.messages, received.arbiter.answers().delivered);
-    assert!(lost > 100 && recovered >= lost, "{recovered} of {lost} recovered");
+    assert!(lost > 20 && recovered >= lost, "{recovered} of {lost} recovered");
     let rerequests = published.rerequests.unwrap();
     assert!(rerequests.messages >= recovered && truth.stopped, "{rerequests}");
     assert_eq!(heard, 0, "loopback was switched off");

@@ -50,7 +50,7 @@ impl<H> Arbiter<H> {
     }
 
     /// Judges an answer to a re-request. As with [`Arbiter::offer`], call [`Arbiter::poll`] afterwards, and have it
-    /// drained before. A walk over the kept packets.
+    /// drained before. Costs two searches among the kept packets.
     ///
     /// Panics where the caller has not drained [`Arbiter::poll`].
     pub fn offer_answer(&mut self, header: &Header) -> Fate {
@@ -72,7 +72,7 @@ impl<H> Arbiter<H> {
         if header.seq <= self.next_seq() {
             return self.take(arrival);
         }
-        if self.missing().all(|missing| missing.gap.overlap(header.seq, header.end()) == 0) {
+        if self.is_kept(header) {
             return self.refuse(header);
         }
         if self.kept.len() >= self.window.packets {

@@ -111,6 +111,10 @@ pub struct HoleCounts {
     pub depth_max: usize,
 }
 
+/// Kept packets before a number that are looked at for it. A longer one that lies farther back is overlooked; then a
+/// packet is kept twice and discarded in the end.
+const LOOK_BACK: usize = 8;
+
 /// The machine for one channel. `H` is what the caller keeps packets by.
 #[derive(Debug)]
 pub struct Arbiter<H> {
@@ -333,9 +337,18 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// All of its messages wait already. A walk over the kept packets.
+    /// All of its messages wait already, as far as a short look tells. A window that is wide enough for re-requests holds
+    /// thousands of packets, so it is searched, not walked.
     fn is_kept(&self, header: &Header) -> bool {
-        self.kept.iter().any(|(kept, _)| kept.header.seq <= header.seq && header.end() <= kept.header.end())
+        let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= header.seq);
+        let mut next = header.seq;
+        for (kept, _) in self.kept.range(idx.saturating_sub(LOOK_BACK)..) {
+            if kept.header.seq > next || next >= header.end() {
+                break;
+            }
+            next = next.max(kept.header.end());
+        }
+        next >= header.end()
     }
 
     fn insert(&mut self, arrival: Arrival, handle: H) {

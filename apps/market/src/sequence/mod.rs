@@ -68,7 +68,7 @@ impl Gap {
     }
 
     /// Messages that `self` and the range `[from, end)` share.
-    pub(crate) const fn overlap(self, from: u64, end: u64) -> u64 {
+    const fn overlap(self, from: u64, end: u64) -> u64 {
         let from = if self.from > from { self.from } else { from };
         let end = if self.to < end { self.to + 1 } else { end };
         end.saturating_sub(from)
