@@ -64,11 +64,12 @@ bench: tools ## the promised figures side by side with the incumbents; QUICK=1 i
 	cargo bench -p wirepath-benches
 
 .PHONY: soak
-soak: tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair; ends with a balance to the frame
+soak: tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; datagrams of every size, captures at their pace
 	@[ "$$(id -u)" = 0 ] || { echo "wirepath: the soak makes network namespaces, which only root may: sudo make soak" >&2; exit 2; }
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	cargo build --release -p wirepath-tests --bin soak
 	SOAK_FRAMES=$(SOAK_FRAMES) target/release/soak
+	cargo test -p wirepath-tests --test live_udp --test live_captures -- --ignored --nocapture
 
 .PHONY: fuzz
 fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS=60 each

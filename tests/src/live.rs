@@ -6,8 +6,8 @@
 //!    └── sockets, ping, ip, tcpdump ───────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The thread gives the processor away when nothing came, because a machine of two cores has the kernel's softirqs and the
-//! peer to run beside it: figures are not to be had here. [`Live::stop`] checks that every frame is accounted for.
+//! The thread gives the processor away when nothing came, because a machine of two cores has the kernel's softirqs, the peer
+//! and other tests to run beside it: figures are not to be had here. [`Live::stop`] checks that every frame is accounted for.
 
 mod account;
 mod program;
@@ -410,12 +410,13 @@ fn turn(
     // The first turn opens the way for frames.
     worker.poll_once(clock.now());
     let _ = tell.send(Ok(()));
+    let mut idle = 0;
     loop {
         let received = worker.poll_once(clock.now());
+        idle = if received == 0 { idle + 1 } else { 0 };
         match wanted.try_recv() {
             Ok(act) => act(&mut worker, clock.now()),
-            Err(TryRecvError::Empty) if received == 0 => std::thread::yield_now(),
-            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Empty) => rest(idle),
             Err(TryRecvError::Disconnected) => break,
         }
     }
@@ -427,6 +428,16 @@ fn turn(
         in_flight: worker.tx_mut().in_flight(),
         unnamed: worker.pool().unnamed(),
         deliveries: worker.app().deliveries,
+    }
+}
+
+/// Gives the processor away after so many turns without a frame: at once for a while, because an answer is on its way, then
+/// for longer, because many tests run beside each other.
+fn rest(idle: u32) {
+    match idle {
+        0 => {}
+        1..256 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(50)),
     }
 }
 

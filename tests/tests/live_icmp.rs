@@ -23,6 +23,13 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
+/// How many answers ping has seen; a busy machine lets it send more questions than it was told to.
+fn received(output: &Output) -> usize {
+    let said = text(output);
+    let before = said.split(" received").next().and_then(|said| said.rsplit(' ').next());
+    before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no answers are counted in: {said}"))
+}
+
 #[test]
 fn ping_of_every_size_is_answered() {
     let test = "ping_of_every_size_is_answered";
@@ -34,7 +41,7 @@ fn ping_of_every_size_is_answered() {
         // With -w it waits for three answers, and not for two round trips after the last question.
         let arguments = ["-n", "-c", "3", "-i", "0.01", "-w", "20", "-s", size, "10.9.0.1"];
         let output = wire.far.command("ping", &arguments).unwrap();
-        assert!(text(&output).contains(" 3 received"), "-s {size}: {}", text(&output));
+        assert!(received(&output) >= 3, "-s {size}: {}", text(&output));
     }
     let counters = live.stop();
     assert!(counters.count("host/icmp/echoes_answered") >= Some(21), "{}", table(&counters));
@@ -93,7 +100,7 @@ fn flood_of_pings_is_answered() {
     }
     let Some((wire, live)) = start(test) else { return };
     let output = wire.far.command("ping", &["-f", "-q", "-c", "2000", "-w", "20", "10.9.0.1"]).unwrap();
-    assert!(text(&output).contains(" 2000 received"), "{}", text(&output));
+    assert!(received(&output) >= 2000, "{}", text(&output));
     assert!(live.stop().count("host/icmp/echoes_answered") >= Some(2000));
 }
 
@@ -149,7 +156,9 @@ fn routed(test: &str) -> Option<Routed> {
 
 #[test]
 fn router_that_needs_smaller_packets_is_believed() {
-    let Some(Routed { beyond, live, .. }) = routed("router_that_needs_smaller_packets_is_believed") else { return };
+    let Some(Routed { beyond, live, wire: _wire }) = routed("router_that_needs_smaller_packets_is_believed") else {
+        return;
+    };
     let socket = beyond.run(|| UdpSocket::bind((BEYOND, 7_001))).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let receive = || {
@@ -181,7 +190,9 @@ fn router_that_needs_smaller_packets_is_believed() {
 
 #[test]
 fn packet_that_runs_out_of_hops_is_told_to_its_flow() {
-    let Some(Routed { beyond, live, .. }) = routed("packet_that_runs_out_of_hops_is_told_to_its_flow") else { return };
+    let Some(Routed { beyond, live, wire: _wire }) = routed("packet_that_runs_out_of_hops_is_told_to_its_flow") else {
+        return;
+    };
     let socket = beyond.run(|| UdpSocket::bind((BEYOND, 7_001))).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut flow = live.connect(5_000, (BEYOND, 7_001), UdpOptions { ttl: Some(1), ..UdpOptions::default() });
@@ -198,7 +209,9 @@ fn packet_that_runs_out_of_hops_is_told_to_its_flow() {
 
 #[test]
 fn host_and_network_that_are_unreachable_are_told_to_the_flow() {
-    let Some(Routed { wire, live, .. }) = routed("host_and_network_that_are_unreachable_are_told_to_the_flow") else {
+    let Some(Routed { wire, live, beyond: _beyond }) =
+        routed("host_and_network_that_are_unreachable_are_told_to_the_flow")
+    else {
         return;
     };
     wire.far.ip(&["route", "add", "unreachable", "10.7.0.0/24"]).unwrap();

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use wirepath::device::steering::Rule;
 use wirepath::pipeline::{SendError, Sent, UdpFlow, UdpOptions};
-use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, Wire, has_program};
+use wirepath::proto::Resolution;
+use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, PATIENCE, THEIRS, Wire, has_program};
 
 const PORT: u16 = 7_000;
 /// Behind the far kernel, which has it on its loopback interface.
@@ -43,7 +44,7 @@ impl Shared {
 
     /// What was sent before may come before.
     fn hear(&self, text: &str) -> Ipv4Addr {
-        let mut bytes = [0; 100];
+        let mut bytes = [0; 2_000];
         loop {
             let (len, from) = self.socket.recv_from(&mut bytes).unwrap();
             if &bytes[..len] == text.as_bytes() {
@@ -67,7 +68,7 @@ fn kernel_goes_on_beside_us() {
     shared.socket.send_to(b"ours", (OURS, PORT)).unwrap();
     assert_eq!(shared.live.receive(1)[0].payload, b"ours");
     let kernels = shared.wire.near.run(|| UdpSocket::bind((OURS, PORT + 1))).unwrap();
-    kernels.set_read_timeout(Some(wirepath_tests::live::PATIENCE)).unwrap();
+    kernels.set_read_timeout(Some(PATIENCE)).unwrap();
     shared.socket.send_to(b"the kernel's", (OURS, PORT + 1)).unwrap();
     assert_eq!(kernels.recv(&mut [0; 100]).unwrap(), 12);
     if has_program(test, "ping") {
@@ -153,9 +154,26 @@ fn flow_follows_a_neighbour_that_moves() {
     shared.live.until("what is sent arrives again", |live| {
         live.with(|_, cx| {
             let moved = "02:00:00:00:00:77".parse().unwrap();
-            matches!(cx.host.resolve(THEIRS, cx.now), wirepath::proto::Resolution::Station { mac, .. } if mac == moved)
+            matches!(cx.host.resolve(THEIRS, cx.now), Resolution::Station { mac, .. } if mac == moved)
         })
     });
     assert_eq!(shared.arrives_from(&mut flow, "after"), OURS);
+    shared.live.stop();
+}
+
+#[test]
+fn flow_follows_a_new_mtu() {
+    let Some(shared) = shared("flow_follows_a_new_mtu") else { return };
+    let mut flow = shared.flow(THEIRS);
+    assert_eq!((shared.arrives_from(&mut flow, "before"), flow.payload_len_max()), (OURS, 1_472));
+    for mtu in [1_000, 1_400] {
+        shared.wire.near.ip(&["link", "set", NEAR, "mtu", &mtu.to_string()]).unwrap();
+        shared
+            .live
+            .until("the flow knows", |live| live.send(&mut flow, b"?").is_ok() && flow.payload_len_max() == mtu - 28);
+        let before = shared.live.count("egress/fragments");
+        assert_eq!(shared.arrives_from(&mut flow, &"x".repeat(1_372)), OURS);
+        assert_eq!(shared.live.count("egress/fragments") - before, if mtu == 1_000 { 2 } else { 0 });
+    }
     shared.live.stop();
 }

@@ -7,7 +7,9 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wirepath::pipeline::UdpOptions;
+use wirepath::device::steering::Rule;
+use wirepath::pipeline::{Checksum, HostStackConfig, Ipv4Config, UdpOptions};
+use wirepath::time::Duration;
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, Wire};
 
 /// Over IPv4: 65,535 bytes less both headers.
@@ -44,7 +46,12 @@ fn borders() -> BTreeSet<usize> {
 /// The kernel sends each size to `to_us`, we send the same back to `to_them`, and both compare every byte. One at a time, so
 /// that nothing may be missing.
 fn exchange(test: &str, to_us: Ipv4Addr, to_them: Ipv4Addr, sizes: impl IntoIterator<Item = usize>) {
-    let Some(wire) = Wire::new(test) else { return };
+    if let Some(wire) = Wire::new(test) {
+        exchange_over(wire, to_us, to_them, sizes);
+    }
+}
+
+fn exchange_over(wire: Wire, to_us: Ipv4Addr, to_them: Ipv4Addr, sizes: impl IntoIterator<Item = usize>) {
     let live = Live::start(&wire.near, &LiveConfig::own(NEAR)).unwrap();
     let socket = kernel_socket(&wire, to_them);
     live.bind(OUR_PORT);
@@ -109,12 +116,17 @@ fn multicast_of_every_size_comes_back_whole() {
     exchange("multicast_of_every_size_comes_back_whole", TO_US, TO_THEM, 0..=SIZE_MAX);
 }
 
+/// A wire with frames of another length.
+fn wire_with_mtu(test: &str, mtu: &str) -> Option<Wire> {
+    let wire = Wire::new(test)?;
+    wire.near.ip(&["link", "set", NEAR, "mtu", mtu]).unwrap();
+    wire.far.ip(&["link", "set", FAR, "mtu", mtu]).unwrap();
+    Some(wire)
+}
+
 #[test]
 fn small_mtu_on_the_cable_is_taken_into_account() {
-    let test = "small_mtu_on_the_cable_is_taken_into_account";
-    let Some(wire) = Wire::new(test) else { return };
-    wire.near.ip(&["link", "set", NEAR, "mtu", "576"]).unwrap();
-    wire.far.ip(&["link", "set", FAR, "mtu", "576"]).unwrap();
+    let Some(wire) = wire_with_mtu("small_mtu_on_the_cable_is_taken_into_account", "576") else { return };
     let live = Live::start(&wire.near, &LiveConfig::own(NEAR)).unwrap();
     let socket = wire.socket((THEIRS, THEIR_PORT));
     live.bind(OUR_PORT);
@@ -127,5 +139,48 @@ fn small_mtu_on_the_cable_is_taken_into_account() {
     let mut bytes = vec![0; 70_000];
     let len = socket.recv(&mut bytes).unwrap();
     assert!(bytes[..len] == *contents.of(60_000));
+    live.stop();
+}
+
+#[test]
+fn jumbo_frames_come_in_several_buffers_and_leave_in_fragments() {
+    let test = "jumbo_frames_come_in_several_buffers_and_leave_in_fragments";
+    let Some(wire) = wire_with_mtu(test, "9000") else { return };
+    // A buffer of 2 KiB holds 1,664 bytes of a frame, and a fragment goes into one.
+    exchange_over(wire, OURS, THEIRS, (0..20_000).step_by(71).chain([1_622, 1_623, 8_972, 8_973, SIZE_MAX]));
+}
+
+#[test]
+fn kernel_takes_datagrams_without_a_checksum() {
+    let Some(wire) = Wire::new("kernel_takes_datagrams_without_a_checksum") else { return };
+    let live = Live::start(&wire.near, &LiveConfig::own(NEAR)).unwrap();
+    let socket = wire.socket((THEIRS, THEIR_PORT));
+    let options = UdpOptions { checksum: Checksum::Zero, ..UdpOptions::default() };
+    let mut flow = live.connect(OUR_PORT, (THEIRS, THEIR_PORT), options);
+    let contents = Contents::new();
+    for size in [0, 1, 1_472, 5_000] {
+        live.send(&mut flow, contents.of(size)).unwrap();
+        let mut bytes = [0; 5_001];
+        let len = socket.recv(&mut bytes).unwrap();
+        assert!(bytes[..len] == *contents.of(size), "{size} bytes came as {len} others");
+    }
+    live.stop();
+}
+
+#[test]
+fn datagram_that_lacks_a_fragment_is_a_named_drop_and_told() {
+    let Some(wire) = Wire::new("datagram_that_lacks_a_fragment_is_a_named_drop_and_told") else { return };
+    let own = LiveConfig::own(NEAR);
+    let ipv4 = Ipv4Config { reassembly_timeout: Duration::from_millis(50), ..own.stack.ipv4 };
+    // Of the fragments on one queue only the first has ports: a rule with a port leaves the others to the kernel.
+    let rules = vec![Rule::arp(), Rule::udp(OURS, OUR_PORT)];
+    let live =
+        Live::start(&wire.near, &LiveConfig { rules, stack: HostStackConfig { ipv4, ..own.stack }, ..own }).unwrap();
+    live.bind(OUR_PORT);
+    let socket = wire.socket((THEIRS, THEIR_PORT));
+    socket.send_to(&[0; 4_000], (OURS, OUR_PORT)).unwrap();
+    live.until_count("ipv4/drop/fragment_timeout", 1);
+    live.until_count("egress/icmp_errors/sent", 1);
+    assert_eq!(live.take_datagrams(), []);
     live.stop();
 }
