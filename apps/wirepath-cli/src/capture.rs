@@ -27,6 +27,9 @@ use queue::Queue;
 const IDLE_SPAN: Duration = Duration::from_millis(1);
 /// Frames between two beats: far less than a second's worth.
 const FRAMES_A_ROUND: usize = 4_096;
+/// Rounds that a capture which is told to stop still makes, to write what was recorded until then: more than the default
+/// ring holds, and no end of work where frames come faster than they are written.
+const LAST_ROUNDS: usize = 64;
 /// A worker that polls answers within microseconds.
 const ANSWER_SPAN: Duration = Duration::from_secs(1);
 
@@ -138,8 +141,11 @@ impl Capture<'_> {
             }
             // The end was seen before the last look at the rings, so that look sees the last frame.
             let moved = self.round()?;
-            if stop.is_stopping() || self.is_full() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
-            {
+            if stop.is_stopping() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.last_rounds()?;
+                return Ok(End::Enough);
+            }
+            if self.is_over() {
                 return Ok(End::Enough);
             }
             if moved > 0 {
@@ -149,25 +155,31 @@ impl Capture<'_> {
                 return Ok(End::ProcessEnded);
             }
             self.output.flush();
-            if self.output.is_closed() {
-                return Ok(End::Enough);
-            }
             sleep(IDLE_SPAN);
         }
+    }
+
+    fn last_rounds(&mut self) -> Result<(), Box<dyn Error>> {
+        for _ in 0..LAST_ROUNDS {
+            if self.is_over() || self.round()? == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Moves frames from the rings to the output, the oldest of all queues first, and returns how many it looked at.
     fn round(&mut self) -> Result<usize, Box<dyn Error>> {
         for moved in 0..FRAMES_A_ROUND {
+            if self.is_over() {
+                return Ok(moved);
+            }
             for queue in &mut self.queues {
                 queue.fill()?;
             }
             let waiting = self.queues.iter().enumerate().filter_map(|(idx, queue)| Some((queue.next_ns()?, idx)));
             let Some((_, idx)) = waiting.min() else { return Ok(moved) };
             self.take(idx)?;
-            if self.is_full() || self.output.is_closed() {
-                return Ok(moved + 1);
-            }
         }
         Ok(FRAMES_A_ROUND)
     }
@@ -186,8 +198,9 @@ impl Capture<'_> {
         self.output.write(&frame, self.options.snap.into())
     }
 
-    fn is_full(&self) -> bool {
-        self.options.count.is_some_and(|count| self.written >= count)
+    /// Whether as many frames are written as were asked for, or nobody takes more.
+    fn is_over(&self) -> bool {
+        self.options.count.is_some_and(|count| self.written >= count) || self.output.is_closed()
     }
 
     fn tell_begin(&self, waiting: &[String]) {

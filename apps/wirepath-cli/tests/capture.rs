@@ -326,11 +326,20 @@ fn capture_down_a_pipe_ends_with_count_and_keeps_what_it_was_told() {
 }
 
 #[test]
+fn seconds_end_a_capture_that_sees_nothing() {
+    let worked = Worked::start();
+    let output = worked.command(&["--seconds", "0.1", "-w", "-"]).output().unwrap();
+    // A file header, which tcpdump reads as a capture without frames.
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 24));
+}
+
+#[test]
 fn without_a_file_each_frame_is_a_line_and_filters_are_counted() {
     let mut worked = Worked::start();
-    let mut capture = worked.capture(&["--tx", "--filter", "udp group 239.1.2.3:9000", "--seconds", "1"]);
-    let other = worked.capture(&["--filter", "tcp", "--seconds", "1"]);
+    let mut capture = worked.capture(&["--tx", "--filter", "udp group 239.1.2.3:9000", "--count", "3"]);
+    let other = worked.capture(&["--filter", "tcp"]);
     worked.order("send 3");
+    other.signal("-INT");
     let lines: Vec<_> = BufReader::new(capture.child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
     assert_eq!(lines.len(), 3);
     assert!(lines[2].ends_with(" wire0.0.0 Out IP 10.0.0.1.5000 > 239.1.2.3.9000: UDP, length 10"), "{lines:?}");
@@ -349,12 +358,11 @@ fn stopped_capture_misses_frames_and_counts_each() {
     worked.order("send 20000");
     capture.signal("-CONT");
     worked.order("send 500");
-    thread::sleep(Duration::from_millis(100));
     capture.signal("-INT");
     let (said, _) = capture.end();
     let [written, missed, _] = summary(&said);
     assert_eq!(written + missed, 42_000);
-    assert!(missed > 30_000 && written >= 2_000, "{said:?}");
+    assert!(missed > 30_000 && written >= 1_000, "{said:?}");
     let frames = frames(&path);
     assert_eq!(frames.len() as u64, written);
     // What it has is whole and in order, also around the gap.
@@ -390,7 +398,7 @@ fn killed_capture_leaves_the_tap_quiet() {
     capture.child.wait().unwrap();
     let killed = Instant::now();
     worked.order("until quiet");
-    assert!(killed.elapsed() < Duration::from_secs(5));
+    assert!(killed.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
