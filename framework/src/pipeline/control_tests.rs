@@ -651,6 +651,85 @@ fn answer_to_a_ping_of_the_app_reaches_it() {
     assert_eq!((rig.app.answers.clone(), rig.count("icmp/drop/unwanted_answer")), (vec![(4, b"when".to_vec())], 0));
 }
 
+const ASKED: Echo<'_> = Echo { identifier: 7, sequence: 1, data: b"when" };
+
+fn ask(rig: &mut Rig<Stack>, echo: &Echo<'_>) -> Result<Sent, SendToError> {
+    rig.cx(|_, _, cx| send_echo(PEER, echo, cx))
+}
+
+#[test]
+fn echo_that_cannot_be_asked_for_says_why() {
+    let mut rig = stack();
+    let refused = |rig: &mut Rig<Stack>, to: Ipv4Addr| rig.cx(|_, _, cx| send_echo(to, &ASKED, cx));
+    assert_eq!(refused(&mut rig, OURS), Err(SendToError::Connect(ConnectError::Own(OURS))));
+    let far = Ipv4Addr::new(172, 16, 0, 1);
+    assert_eq!(refused(&mut rig, far), Err(SendToError::Connect(ConnectError::NoRoute(far))));
+    let too_long = vec![0; 65_508];
+    let echo = Echo { data: &too_long, ..ASKED };
+    assert_eq!(ask(&mut rig, &echo), Err(SendToError::Send(SendError::TooLong)));
+    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.take_frames();
+    rig.outbox.room = 2;
+    let three = Echo { data: &too_long[..4_000], ..ASKED };
+    assert_eq!(ask(&mut rig, &three), Err(SendToError::Send(SendError::RingFull)));
+    let hoard: Vec<_> = core::iter::from_fn(|| rig.pool.alloc()).collect();
+    assert_eq!(ask(&mut rig, &ASKED), Err(SendToError::Send(SendError::PoolEmpty)));
+    hoard.into_iter().for_each(Mbuf::free);
+    rig.host.apply(HostEvent::Link { is_up: false }).unwrap();
+    assert_eq!(ask(&mut rig, &ASKED), Err(SendToError::Send(SendError::LinkDown)));
+    assert_eq!(rig.count("egress/drop/ring_full") + rig.count("egress/drop/link_down"), 2);
+    rig.assert_conserved();
+}
+
+#[test]
+fn echo_request_waits_for_its_neighbour_and_is_a_whole_message() {
+    let mut rig = stack();
+    assert_eq!(ask(&mut rig, &ASKED), Ok(Sent::Waiting));
+    let question = rig.sent();
+    assert_eq!(ArpPacket::parse(&question[14..]).unwrap().0.target_ip(), PEER);
+    rig.push(&arp(ArpOperation::Reply, PEER, OURS));
+    let waited = rig.sent();
+    assert_eq!(ask(&mut rig, &ASKED), Ok(Sent::Posted));
+    for frame in [waited, rig.sent()] {
+        let (dst, src, packet) = opened(&frame);
+        assert_eq!((dst, src, packet.header.source(), packet.header.ttl()), (PEER_STATION, STATION, OURS, 64));
+        assert_eq!(Icmpv4Message::parse(packet.payload), Ok(Icmpv4Message::EchoRequest(ASKED)));
+    }
+    rig.assert_conserved();
+}
+
+#[test]
+fn echo_request_to_a_silent_neighbour_is_a_named_drop() {
+    let mut rig = stack();
+    let nine = vec![0; 1_472 * 9];
+    let too_many = Echo { data: &nine, ..ASKED };
+    assert_eq!(ask(&mut rig, &too_many), Err(SendToError::Send(SendError::NeighbourMissing(PEER))));
+    assert_eq!(ask(&mut rig, &ASKED), Ok(Sent::Waiting));
+    rig.run(10);
+    assert_eq!(rig.count("egress/neighbours/drop/unreachable"), 1);
+    rig.take_frames();
+    rig.assert_conserved();
+}
+
+#[test]
+fn long_echo_request_goes_in_fragments() {
+    let mut rig = stack();
+    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    let data: Vec<u8> = (0..4_001u32).map(|n| n as u8).collect();
+    let echo = Echo { data: &data, ..ASKED };
+    assert_eq!(ask(&mut rig, &echo), Ok(Sent::Posted));
+    let frames = rig.take_frames();
+    let mut message = Vec::new();
+    for frame in &frames {
+        let (_, _, packet) = opened(frame);
+        assert_eq!(usize::from(packet.header.fragment_offset()), message.len());
+        message.extend_from_slice(packet.payload);
+    }
+    assert_eq!((frames.len(), Icmpv4Message::parse(&message)), (3, Ok(Icmpv4Message::EchoRequest(echo))));
+    assert_eq!(rig.count("egress/fragments"), 3);
+    rig.assert_conserved();
+}
+
 #[test]
 fn error_reaches_each_consumer_of_the_flow() {
     let mut rig = stack();

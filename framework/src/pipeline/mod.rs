@@ -14,6 +14,7 @@
 mod answer;
 mod arp;
 mod datagram;
+mod echo;
 mod egress;
 mod either;
 mod ethernet;
@@ -32,6 +33,7 @@ mod unhandled;
 
 pub use arp::{Arp, ArpConfig, ArpDrop};
 pub use datagram::Datagram;
+pub use echo::send_echo;
 pub use egress::{Egress, EgressConfig, EgressDrop};
 pub use either::Either;
 pub use ethernet::{Ethernet, EthernetDrop, Vlans};

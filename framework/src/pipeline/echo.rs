@@ -1,0 +1,170 @@
+//! Asking for echoes: ICMP echo requests of the app's own. Their answers come by the [`Icmp`](super::Icmp) node to
+//! [`IcmpApp::on_echo_answer`](super::IcmpApp::on_echo_answer); to know which was asked when, and what is missing, is the
+//! app's.
+
+use core::net::Ipv4Addr;
+
+use zerocopy::IntoBytes;
+
+use super::answer::{LINK_LEN_MAX, build, link_header};
+use super::node::Cx;
+use super::resolver::{self, Resolver};
+use super::udp_flow::{ConnectError, SendError, SendToError, Sent};
+use crate::device::Offload;
+use crate::mem::Mbuf;
+use crate::proto::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, NeighbourWish, Resolution};
+use crate::wire::checksum::Sum;
+use crate::wire::icmpv4::{self, Echo};
+use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Protocol, ipv4};
+
+/// Hops that an echo may take, as `ping` has it.
+const TTL: u8 = 64;
+
+/// Asks `destination` for an echo, in fragments where it is longer than the path allows: all of them or none. It waits
+/// where the neighbour is still to be asked for. Looks the way up each time, which is some 50 ns: for measuring and
+/// probing, not for trading.
+///
+/// # Errors
+/// There is no way, or it was not taken; the latter is counted among `egress/drop`.
+pub fn send_echo(destination: Ipv4Addr, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<Sent, SendToError> {
+    let way = Way::to(destination, cx).map_err(SendToError::Connect)?;
+    way.send(echo, cx).map_err(|error| SendToError::Send(cx.egress.refuse(error)))
+}
+
+/// Where a request goes, and the header in front of it.
+struct Way {
+    /// Whom to ask for the station.
+    wish: NeighbourWish,
+    is_known: bool,
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    link: [u8; LINK_LEN_MAX],
+    link_len: usize,
+}
+
+impl Way {
+    fn to(destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<Self, ConnectError> {
+        let gateway = cx.host.route(destination).and_then(|route| route.gateway);
+        let next_hop = gateway.unwrap_or(destination);
+        let (mac, source, is_known) = match cx.host.resolve(destination, cx.now) {
+            Resolution::Station { mac, source } | Resolution::Group { mac, source } => (mac, source, true),
+            Resolution::NeighbourMissing { source, .. } => (MacAddr::ZERO, source, false),
+            Resolution::Own => return Err(ConnectError::Own(destination)),
+            Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
+        };
+        let wish = NeighbourWish { next_hop, source };
+        // What was learned is kept fresh, so that no later echo has to wait.
+        let is_asked = (!is_known || cx.host.has_learned(next_hop)) && resolver::keep(wish, cx);
+        if !is_known && !is_asked {
+            return Err(ConnectError::NeighbourMissing(next_hop));
+        }
+        let (link, link_len) = link_header(mac, EtherType::IPV4, &cx.host.vlan(), cx.host);
+        Ok(Self { wish, is_known, source, destination, link, link_len })
+    }
+
+    fn send(&self, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<Sent, SendError> {
+        if !cx.host.is_up() {
+            return Err(SendError::LinkDown);
+        }
+        let plan = self.plan(icmpv4::HEADER_LEN + echo.data.len(), cx)?;
+        let (is_whole, header, identification) = (plan.len() == 1, header(echo), cx.egress.next_identification());
+        let mut sent = Sent::Posted;
+        for piece in plan {
+            let frame = self.frame(piece, identification, (&header, echo.data), cx).ok_or(SendError::PoolEmpty)?;
+            let frame_len = frame.len() as u64;
+            sent = self.leave(frame, cx)?;
+            cx.egress.frames.inc();
+            cx.egress.bytes.add(frame_len);
+            if !is_whole {
+                cx.egress.fragments.inc();
+            }
+        }
+        Ok(sent)
+    }
+
+    /// The fragments, or the one packet, where there is room for all of it.
+    fn plan(&self, message_len: usize, cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
+        let path_mtu = cx.egress.path_mtu(self.destination, cx.now).map_or(usize::MAX, |(mtu, _)| mtu);
+        // A frame is no longer than a buffer holds, as each fragment is copied into one.
+        let buffer_mtu = cx.pool.layout().data_room() - self.link_len;
+        let plan = FragmentPlan::new(FragmentRequest {
+            payload_len: message_len,
+            header_len: ipv4::HEADER_LEN,
+            later_header_len: ipv4::HEADER_LEN,
+            mtu: path_mtu.min(cx.host.mtu()).min(buffer_mtu),
+            dont_fragment: false,
+        });
+        let plan = plan.map_err(|error| match error {
+            FragmentationError::DontFragment { mtu } | FragmentationError::MtuTooSmall { mtu } => {
+                SendError::DontFragment { mtu }
+            }
+            FragmentationError::Oversize => SendError::TooLong,
+        })?;
+        if cx.pool.available() < plan.len() {
+            return Err(SendError::PoolEmpty);
+        }
+        if self.is_known && cx.tx.room() < plan.len() {
+            return Err(SendError::RingFull);
+        }
+        // Of more than may wait for one neighbour the first ones would make way for the last.
+        let may_wait = cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbour);
+        if !self.is_known && may_wait < plan.len() {
+            return Err(SendError::NeighbourMissing(self.wish.next_hop));
+        }
+        Ok(plan)
+    }
+
+    /// One packet as a frame: its part of the message, which is the header and the data.
+    fn frame(
+        &self,
+        piece: FragmentPiece,
+        identification: u16,
+        (header, data): (&[u8; icmpv4::HEADER_LEN], &[u8]),
+        cx: &Cx<'_>,
+    ) -> Option<Mbuf> {
+        let fields = Ipv4Fields {
+            source: self.source,
+            destination: self.destination,
+            protocol: Protocol::ICMP,
+            ttl: TTL,
+            tos: 0,
+            identification,
+            dont_fragment: false,
+            payload_len: piece.len,
+        };
+        let mut ipv4 = Ipv4Header::new(&fields).ok()?;
+        ipv4.set_fragment(piece.offset as u16, piece.more);
+        let (header, from) = match piece.offset {
+            0 => (&header[..], 0),
+            offset => (&[][..], offset - icmpv4::HEADER_LEN),
+        };
+        let part = &data[from..from + piece.len - header.len()];
+        build(&[&self.link[..self.link_len], ipv4.as_bytes(), header, part], cx)
+    }
+
+    /// Posts a frame, or lets it wait for its neighbour.
+    fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, SendError> {
+        let (left, error) = match self.is_known {
+            true => (cx.tx.post(frame, Offload::default()).map(|()| Sent::Posted), SendError::RingFull),
+            false => {
+                let error = SendError::NeighbourMissing(self.wish.next_hop);
+                (resolver::queue(frame, self.wish, cx).map(|()| Sent::Waiting), error)
+            }
+        };
+        left.map_err(|frame| {
+            frame.free();
+            error
+        })
+    }
+}
+
+/// The message's header, with the checksum over all of it.
+fn header(echo: &Echo<'_>) -> [u8; icmpv4::HEADER_LEN] {
+    let mut bytes = [0; icmpv4::HEADER_LEN];
+    let message = Icmpv4Message::EchoRequest(Echo { data: &[], ..*echo });
+    message.emit(&mut bytes).expect("the array holds a header");
+    bytes[2..4].fill(0);
+    let checksum = Sum::of(&bytes).append(echo.data).finish();
+    bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
+    bytes
+}
