@@ -7,6 +7,7 @@ mod ethtool;
 mod interface;
 #[allow(unsafe_code)]
 mod namespace;
+mod ping;
 mod root;
 mod stats;
 
@@ -29,6 +30,7 @@ enum Command {
     Capture(capture::Options),
     Devices(devices::Options),
     Doctor(doctor::Options),
+    Ping(ping::Options),
     Stats(stats::Options),
 }
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Capture(options) => capture::run(&options),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Ping(options) => ping::run(&options),
         Command::Stats(options) => stats::run(&options),
     };
     match done {

@@ -1,0 +1,153 @@
+//! Echoes by sockets of the kernel: what everybody else has, to compare with.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+use wirepath::time::Instant;
+use wirepath::wire::icmpv4::Echo;
+use wirepath::wire::{Icmpv4Message, Ipv4Packet};
+
+use super::path::{DATA_LEN_MAX, Heard, Letter, Path, Refusal, Target};
+use super::sys::{self, IcmpKind};
+
+/// What goes before the data: the headers of IPv4, 60 bytes at most, and of ICMP.
+const HEADERS_LEN_MAX: usize = 60 + 8;
+
+/// A connected socket.
+pub(super) struct KernelPath {
+    socket: UdpSocket,
+    remote: Ipv4Addr,
+    protocol: Protocol,
+    letter: Letter,
+    /// Whether to ask the socket again and again instead of sleeping until something comes.
+    spins: bool,
+    buffer: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Udp,
+    Icmp { kind: IcmpKind, identifier: u16 },
+}
+
+impl KernelPath {
+    /// A socket of the target's kind.
+    pub(super) fn open(target: &Target) -> Result<Self, String> {
+        let (socket, protocol) = match target.udp {
+            Some(_) => {
+                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
+                (socket.map_err(|error| format!("the kernel gives no UDP socket: {error}"))?, Protocol::Udp)
+            }
+            None => icmp()?,
+        };
+        let remote = SocketAddrV4::new(target.address, target.udp.unwrap_or(0));
+        let ready = socket.connect(remote).and_then(|()| socket.set_nonblocking(true));
+        ready.map_err(|error| no_way(target.address, &error))?;
+        let buffer = vec![0; HEADERS_LEN_MAX + DATA_LEN_MAX];
+        let (letter, spins) = (target.letter.clone(), target.spins);
+        Ok(Self { socket, remote: target.address, protocol, letter, spins, buffer })
+    }
+
+    /// What the first `len` bytes of the buffer are; `None` for what is not for us.
+    fn read(&self, len: usize) -> Option<Heard> {
+        let bytes = &self.buffer[..len];
+        let Protocol::Icmp { kind, identifier } = self.protocol else { return Some(self.letter.read(bytes, None)) };
+        let (message, ttl) = match kind {
+            IcmpKind::Datagram => (bytes, None),
+            IcmpKind::Raw => {
+                let packet = Ipv4Packet::parse(bytes).ok()?;
+                (packet.payload, Some(packet.header.ttl()))
+            }
+        };
+        match Icmpv4Message::parse(message) {
+            Ok(Icmpv4Message::EchoReply(echo)) if kind == IcmpKind::Datagram || echo.identifier == identifier => {
+                Some(self.letter.read(echo.data, ttl))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Path for KernelPath {
+    fn name(&self) -> &str {
+        "kernel"
+    }
+
+    fn describe(&self) -> String {
+        let socket = match self.protocol {
+            Protocol::Udp => "UDP socket",
+            Protocol::Icmp { kind: IcmpKind::Datagram, .. } => "ICMP socket",
+            Protocol::Icmp { kind: IcmpKind::Raw, .. } => "raw socket",
+        };
+        let waits = if self.spins { "polled" } else { "ppoll(2)" };
+        format!("a {socket} of the kernel, {waits}")
+    }
+
+    fn ask(&mut self, sequence: u64, data: &[u8], _now: Instant) -> Result<(), String> {
+        let message_len = match self.protocol {
+            Protocol::Udp => {
+                self.buffer[..data.len()].copy_from_slice(data);
+                data.len()
+            }
+            Protocol::Icmp { identifier, .. } => {
+                let echo = Echo { identifier, sequence: sequence as u16, data };
+                let emitted = Icmpv4Message::EchoRequest(echo).emit(&mut self.buffer);
+                emitted.expect("the buffer holds the longest message")
+            }
+        };
+        match self.socket.send(&self.buffer[..message_len]) {
+            Ok(_) => Ok(()),
+            // About an echo before; it is told to whoever sends next, and this one has not left.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                self.socket.send(&self.buffer[..message_len]).map(drop).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(no_way(self.remote, &error)),
+        }
+    }
+
+    fn listen(&mut self, now: Instant, until: Instant, heard: &mut Vec<Heard>) {
+        if !self.spins {
+            sys::wait(&self.socket, Duration::from_nanos(until.since(now).as_nanos()));
+        }
+        // One at a time, so that each has its own moment.
+        match self.socket.recv(&mut self.buffer) {
+            Ok(len) => heard.extend(self.read(len)),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                heard.push(Heard::Refused(Refusal { reporter: self.remote, why: "nobody listens on the port" }));
+            }
+            Err(error) if error.kind() == ErrorKind::HostUnreachable => {
+                heard.push(Heard::Refused(Refusal { reporter: self.remote, why: "the host does not answer" }));
+            }
+            // Nothing yet; what else there may be shows as a lost echo.
+            Err(_) => {}
+        }
+    }
+}
+
+/// The socket that the kernel permits.
+fn icmp() -> Result<(UdpSocket, Protocol), String> {
+    // The low bits of the process id, as ping has it; where the kernel chooses, it does not look at them.
+    let identifier = std::process::id() as u16;
+    let open = |kind| sys::icmp_socket(kind).map(|socket| (socket, Protocol::Icmp { kind, identifier }));
+    open(IcmpKind::Datagram).or_else(|_| open(IcmpKind::Raw)).map_err(|error| {
+        format!(
+            "the kernel gives no ICMP socket ({error}): run it as root, or permit it with \
+             `sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"`"
+        )
+    })
+}
+
+fn no_way(remote: Ipv4Addr, error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NetworkUnreachable => {
+            format!(
+                "the kernel has no route to {remote}: `ip route get {remote}` says so too; add one, or --via an interface"
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            format!("the kernel may not send to {remote} ({error}): is it a broadcast address, or a firewall's matter?")
+        }
+        _ => format!("the kernel does not send to {remote}: {error}"),
+    }
+}

@@ -1,0 +1,214 @@
+//! What was asked and what came back: each echo ends as answered in time, answered late, or lost.
+
+use hdrhistogram::Histogram;
+use wirepath::time::{Duration, Instant};
+
+/// Echoes that can be told apart: an answer to an older one is of an unknown echo. As many as ICMP has sequence numbers.
+const WINDOW: usize = 1 << 16;
+/// Significant digits of the quantiles: an error of 0.1 %.
+const DIGITS: u8 = 3;
+/// The longest round trip that is told from longer ones: an hour.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// The echoes of one path.
+pub(super) struct Ledger {
+    timeout: Duration,
+    entries: Vec<Entry>,
+    counts: Counts,
+    round_trips: Histogram<u64>,
+    /// Exactly, where the histogram rounds.
+    fastest: Duration,
+    slowest: Duration,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    asked: Instant,
+    is_answered: bool,
+}
+
+/// How many echoes ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Echoes that left.
+    pub(super) sent: u64,
+    /// Answered within the timeout.
+    pub(super) received: u64,
+    /// Answered after it.
+    pub(super) late: u64,
+    /// Second and further answers.
+    pub(super) duplicates: u64,
+    /// Answers with other bytes than were sent, or to echoes that nobody sent.
+    pub(super) damaged: u64,
+    /// Errors in place of an answer: nobody listens on the port.
+    pub(super) refused: u64,
+    /// Echoes that could not be sent.
+    pub(super) unsent: u64,
+}
+
+impl Counts {
+    /// Echoes that have no answer: at the end those are lost.
+    pub(super) fn unanswered(&self) -> u64 {
+        self.sent - self.received - self.late
+    }
+}
+
+/// What an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    InTime(Duration),
+    Late(Duration),
+    Duplicate(Duration),
+    /// Nobody asked, or so long ago that nobody remembers.
+    Unknown,
+}
+
+impl Ledger {
+    /// An empty one. An answer later than `timeout` after its echo is late, and not among the round trips.
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            entries: Vec::new(),
+            counts: Counts::default(),
+            round_trips: Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("these bounds make sense"),
+            fastest: Duration::from_nanos(u64::MAX),
+            slowest: Duration::ZERO,
+        }
+    }
+
+    /// The sequence number of the next echo.
+    pub(super) fn next(&self) -> u64 {
+        self.counts.sent
+    }
+
+    /// The next echo leaves.
+    pub(super) fn ask(&mut self, now: Instant) {
+        let entry = Entry { asked: now, is_answered: false };
+        let place = self.counts.sent as usize % WINDOW;
+        match self.entries.get_mut(place) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+        self.counts.sent += 1;
+    }
+
+    /// It does not leave after all.
+    pub(super) fn ask_failed(&mut self) {
+        self.counts.unsent += 1;
+    }
+
+    /// An answer to echo `sequence`.
+    pub(super) fn hear(&mut self, sequence: u64, now: Instant) -> Verdict {
+        let is_known = sequence < self.counts.sent && sequence + (WINDOW as u64) >= self.counts.sent;
+        let entry = self.entries.get_mut(sequence as usize % WINDOW).filter(|_| is_known);
+        let Some(entry) = entry else {
+            self.counts.damaged += 1;
+            return Verdict::Unknown;
+        };
+        let round_trip = now.since(entry.asked);
+        if entry.is_answered {
+            self.counts.duplicates += 1;
+            return Verdict::Duplicate(round_trip);
+        }
+        entry.is_answered = true;
+        if round_trip > self.timeout {
+            self.counts.late += 1;
+            return Verdict::Late(round_trip);
+        }
+        self.counts.received += 1;
+        self.round_trips.saturating_record(round_trip.as_nanos());
+        self.fastest = self.fastest.min(round_trip);
+        self.slowest = self.slowest.max(round_trip);
+        Verdict::InTime(round_trip)
+    }
+
+    /// An answer with other bytes than were sent.
+    pub(super) fn hear_damaged(&mut self) {
+        self.counts.damaged += 1;
+    }
+
+    /// An error in place of an answer.
+    pub(super) fn hear_refusal(&mut self) {
+        self.counts.refused += 1;
+    }
+
+    /// Until when the newest echo may still be answered in time; `None` where none waits.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        let newest = self.counts.sent.checked_sub(1)?;
+        let entry = &self.entries[newest as usize % WINDOW];
+        (!entry.is_answered).then(|| entry.asked + self.timeout)
+    }
+
+    /// Until when any echo may still be answered in time; `None` where all have been, or none was sent.
+    pub(super) fn open_until(&self) -> Option<Instant> {
+        let newest = self.counts.sent.checked_sub(1)?;
+        let asked = self.entries[newest as usize % WINDOW].asked;
+        (self.counts.unanswered() > 0).then(|| asked + self.timeout)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The round trips in time, in nanoseconds.
+    pub(super) fn round_trips(&self) -> &Histogram<u64> {
+        &self.round_trips
+    }
+
+    /// The extremes of the round trips; `None` where there are none.
+    pub(super) fn extremes(&self) -> Option<(Duration, Duration)> {
+        (self.counts.received > 0).then_some((self.fastest, self.slowest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    fn asked(times_ms: &[u64]) -> Ledger {
+        let mut ledger = Ledger::new(Duration::from_millis(100));
+        times_ms.iter().for_each(|&ms| ledger.ask(at(ms)));
+        ledger
+    }
+
+    #[test]
+    fn answer_is_in_time_late_or_twice() {
+        let mut ledger = asked(&[0, 10]);
+        assert_eq!(ledger.hear(1, at(20)), Verdict::InTime(Duration::from_millis(10)));
+        assert_eq!(ledger.hear(1, at(21)), Verdict::Duplicate(Duration::from_millis(11)));
+        assert_eq!(ledger.hear(0, at(101)), Verdict::Late(Duration::from_millis(101)));
+        assert_eq!(ledger.hear(2, at(101)), Verdict::Unknown);
+        let counts = Counts { sent: 2, received: 1, late: 1, duplicates: 1, damaged: 1, ..Counts::default() };
+        assert_eq!((ledger.counts(), ledger.counts().unanswered()), (counts, 0));
+        assert_eq!(ledger.extremes(), Some((Duration::from_millis(10), Duration::from_millis(10))));
+    }
+
+    #[test]
+    fn echo_without_an_answer_is_waited_for_until_its_timeout() {
+        let mut ledger = asked(&[0, 10]);
+        assert_eq!((ledger.waits_until(), ledger.open_until()), (Some(at(110)), Some(at(110))));
+        ledger.hear(1, at(20));
+        assert_eq!((ledger.waits_until(), ledger.open_until()), (None, Some(at(110))));
+        ledger.hear(0, at(30));
+        assert_eq!((ledger.open_until(), ledger.counts().unanswered()), (None, 0));
+    }
+
+    #[test]
+    fn echo_that_was_overtaken_by_the_window_is_unknown() {
+        let mut ledger = Ledger::new(Duration::from_secs(1));
+        (0..=WINDOW as u64).for_each(|us| ledger.ask(Instant::ZERO + Duration::from_micros(us)));
+        assert_eq!(ledger.hear(0, at(70)), Verdict::Unknown);
+        assert!(matches!(ledger.hear(1, at(70)), Verdict::InTime(_)));
+        assert_eq!(ledger.counts().unanswered(), WINDOW as u64);
+    }
+
+    #[test]
+    fn nothing_asked_is_nothing_open() {
+        let ledger = asked(&[]);
+        assert_eq!((ledger.waits_until(), ledger.open_until(), ledger.extremes()), (None, None, None));
+    }
+}

@@ -1,0 +1,288 @@
+//! Echoes by a queue of our own, over AF_XDP: frames that the kernel does not see.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+
+use wirepath::counters::Block;
+use wirepath::pipeline::{
+    App, ConnectError, Cx, Datagram, EchoAnswer, Egress, IcmpApp, IcmpError, UdpApp, UdpFlow, UdpOptions, send_echo,
+};
+use wirepath::proto::{ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighbourWish, Resolution};
+use wirepath::time::{Clock, Duration, Instant};
+use wirepath::wire::icmpv4::{Echo, Unreachable};
+use wirepath::worker::live::{IgmpBy, LiveConfig, LiveError, LivePort, LiveWorker, OwnHost, StaticRoute, Want};
+use wirepath::worker::{Post, StopFlag};
+
+use super::path::{Heard, Letter, Path, Refusal, Target};
+use super::timepiece::Timepiece;
+
+/// The only consumer of the worker's sockets.
+const PING: ConsumerId = ConsumerId(0);
+/// How long the first echo waits until its neighbour is known, so that its time is not that of ARP: the three questions that
+/// ARP asks, a second apart.
+const NEIGHBOUR_SPAN: Duration = Duration::from_secs(3);
+/// Turns between two publications of the counters.
+const PUBLISH_TURNS: u32 = 4_096;
+/// Turns between two looks at the kernel's socket, which are system calls.
+const ERROR_TURNS: u32 = 1_024;
+/// The ports that are for whoever asks (RFC 6335 6).
+const DYNAMIC_PORTS: u16 = 49_152;
+
+/// Which queue, and who we are on it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) interface: String,
+    pub(super) queue: u16,
+    /// An address that the kernel does not have; None shares the interface with the kernel.
+    pub(super) own: Option<Ipv4Prefix>,
+    /// The router behind which the rest of the world is, for an address of our own.
+    pub(super) gateway: Option<Ipv4Addr>,
+}
+
+impl Place {
+    /// What is to be opened, so that datagrams to `port` come to us.
+    fn config(&self, port: Option<u16>) -> LiveConfig {
+        let mut config = LiveConfig::new(&self.interface);
+        config.queues = vec![self.queue];
+        config.wants.extend(port.map(|port| Want::udp(Ipv4Addr::UNSPECIFIED, port)));
+        let Some(own) = self.own else { return LiveConfig { igmp: IgmpBy::Nobody, ..config } };
+        let routes = self.gateway.map(|via| StaticRoute { network: Ipv4Prefix::ALL, via });
+        let host = OwnHost { addresses: vec![own], routes: routes.into_iter().collect(), ..OwnHost::default() };
+        LiveConfig { igmp: IgmpBy::Nobody, ..config.owned(host) }
+    }
+}
+
+/// A port with a worker that this thread turns.
+pub(super) struct Open<A> {
+    // The worker's queue goes before its port.
+    pub(super) worker: LiveWorker<A>,
+    pub(super) port: LivePort,
+    /// Keeps a port that is shared with the kernel from its other programs. Connected, it hears of ICMP errors, which are the
+    /// kernel's there.
+    pub(super) reserved: Option<UdpSocket>,
+    _block: Block,
+    pub(super) turns: u32,
+}
+
+impl<A: App + UdpApp + IcmpApp> Open<A> {
+    /// Opens the queue for datagrams to `port`, 0 for any port that is free, and makes its worker around `app`. Says which
+    /// port it is.
+    pub(super) fn new(place: &Place, port: Option<u16>, app: A, stop: &StopFlag) -> Result<(Self, u16), String> {
+        let (reserved, port) = match (port, place.own) {
+            (Some(port), None) => {
+                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).map_err(|error| {
+                    format!("UDP port {port} cannot be had of the kernel, whose interface it is: {error}; `ss -lunp` says who has it")
+                })?;
+                let port = socket.local_addr().map_err(|error| error.to_string())?.port();
+                (Some(socket), Some(port))
+            }
+            (Some(0), Some(_)) => (None, Some(DYNAMIC_PORTS | std::process::id() as u16)),
+            (port, _) => (None, port),
+        };
+        let block = Block::create("ping").map_err(|error| error.to_string())?;
+        let live = LivePort::open(&place.config(port), &block.scope("port"), stop);
+        let mut live = live.map_err(|error| in_words(&error))?;
+        let queue = live.take_queue().map_err(|error| error.to_string())?.ok_or("the queue has been taken already")?;
+        let post = Post { name: "ping".into(), core: None, node: None, stop: stop.clone() };
+        let worker = queue.worker(app, 0, &post, &block.scope("worker0")).map_err(|error| error.to_string())?;
+        block.check().map_err(|error| error.to_string())?;
+        Ok((Self { worker, port: live, reserved, _block: block, turns: 0 }, port.unwrap_or(0)))
+    }
+
+    /// One turn of the worker. True where frames came.
+    pub(super) fn turn(&mut self, now: Instant) -> bool {
+        self.turns += 1;
+        if self.turns.is_multiple_of(PUBLISH_TURNS) {
+            self.worker.publish();
+        }
+        self.worker.poll_once(now) > 0
+    }
+}
+
+/// Echoes by a queue.
+pub(super) struct LivePath {
+    open: Open<Ping>,
+    interface: String,
+    /// Whether to keep the core also when nothing comes.
+    spins: bool,
+}
+
+/// The application: what came since it was asked.
+struct Ping {
+    remote: Ipv4Addr,
+    /// How UDP echoes leave; None for ICMP.
+    flow: Option<UdpFlow>,
+    identifier: u16,
+    letter: Letter,
+    heard: Vec<Heard>,
+}
+
+impl App for Ping {}
+
+impl UdpApp for Ping {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
+        self.heard.push(self.letter.read(datagram.payload, Some(datagram.ttl)));
+    }
+}
+
+impl IcmpApp for Ping {
+    fn on_echo_answer(&mut self, answer: &EchoAnswer<'_>, _cx: &mut Cx<'_>) -> bool {
+        let is_ours = answer.identifier == self.identifier && answer.source == self.remote && self.flow.is_none();
+        if is_ours {
+            self.heard.push(self.letter.read(answer.data, Some(answer.ttl)));
+        }
+        is_ours
+    }
+
+    fn on_icmp_error(&mut self, error: &IcmpError, _cx: &mut Cx<'_>) {
+        self.heard.push(Heard::Refused(Refusal { reporter: error.reporter, why: why(error.kind) }));
+    }
+}
+
+impl Ping {
+    fn ask(&mut self, sequence: u64, data: &[u8], cx: &mut Cx<'_>) -> Result<(), String> {
+        let sent = match &mut self.flow {
+            Some(flow) => flow.send(data, cx).map_err(|error| error.to_string()),
+            None => {
+                let echo = Echo { identifier: self.identifier, sequence: sequence as u16, data };
+                send_echo(self.remote, &echo, cx).map_err(|error| error.to_string())
+            }
+        };
+        sent.map(drop)
+    }
+
+    /// Prepares the flow to `remote` from `local_port`, and wants its answers.
+    fn connect(&mut self, local_port: u16, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), String> {
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local_port);
+        let flow = UdpFlow::connect(local, remote, &UdpOptions::default(), cx).map_err(|error| error.to_string())?;
+        let ends = Flow { local: flow.local(), remote };
+        cx.sockets.connect(PING, ends).map_err(|error| error.to_string())?;
+        self.flow = Some(flow);
+        Ok(())
+    }
+}
+
+impl LivePath {
+    /// Opens the queue and finds the way. A port of None is ICMP, which needs an address of our own.
+    pub(super) fn open(place: &Place, target: &Target, clock: &mut Timepiece, stop: &StopFlag) -> Result<Self, String> {
+        let identifier = std::process::id() as u16;
+        let app =
+            Ping { remote: target.address, flow: None, identifier, letter: target.letter.clone(), heard: Vec::new() };
+        let (mut open, local_port) = Open::new(place, target.udp.map(|_| 0), app, stop)?;
+        find_neighbour(&mut open, target.address, clock, stop)?;
+        if let Some(port) = target.udp {
+            let remote = SocketAddrV4::new(target.address, port);
+            open.worker.with_app(clock.now(), |app, cx| app.connect(local_port, remote, cx))?;
+            if let Some(reserved) = &open.reserved {
+                // Where it is refused, only the errors are not heard of.
+                let _ = reserved.connect(remote);
+            }
+        }
+        open.check_len(target)?;
+        Ok(Self { open, interface: place.interface.clone(), spins: target.spins })
+    }
+}
+
+/// Turns the worker until the station on the way to `remote` is known. One that does not answer is no error yet: echoes wait
+/// for it, and are lost.
+fn find_neighbour(
+    open: &mut Open<Ping>,
+    remote: Ipv4Addr,
+    clock: &mut Timepiece,
+    stop: &StopFlag,
+) -> Result<(), String> {
+    let begun = clock.now();
+    let mut now = begun;
+    while now.since(begun) < NEIGHBOUR_SPAN && !stop.is_stopping() {
+        open.turn(now);
+        let missing = match open.worker.with_app(now, |_, cx| cx.host.resolve(remote, cx.now)) {
+            Resolution::Station { .. } | Resolution::Group { .. } => return Ok(()),
+            Resolution::Own => {
+                return Err(format!("{remote} is this host itself: ask another one, or ask it by the kernel"));
+            }
+            Resolution::NoRoute => return Err(ConnectError::NoRoute(remote).to_string()),
+            Resolution::NeighbourMissing { next_hop, source } => NeighbourWish { next_hop, source },
+        };
+        open.worker.with_app(now, |_, cx| Egress::keep_neighbour(missing, cx));
+        std::thread::yield_now();
+        now = clock.now();
+    }
+    Ok(())
+}
+
+impl Open<Ping> {
+    /// Refuses echoes that could not come back: of a datagram in fragments only the first names the port.
+    fn check_len(&self, target: &Target) -> Result<(), String> {
+        let Some(flow) = &self.worker.app().flow else { return Ok(()) };
+        let (len, len_max) = (target.letter.len(), flow.payload_len_max());
+        if self.reserved.is_none() || len <= len_max {
+            return Ok(());
+        }
+        Err(format!(
+            "an echo of {len} bytes comes back in fragments, most of which name no port and go to the kernel, whose interface \
+             it is: take --size {len_max} or less, or an address of your own with --own ADDRESS/LEN"
+        ))
+    }
+
+    /// An ICMP error that the kernel was told instead of us.
+    fn error_of_kernel(&self) -> Option<Refusal> {
+        let is_due = self.turns.is_multiple_of(ERROR_TURNS);
+        let error = self.reserved.as_ref().filter(|_| is_due)?.take_error().ok()??;
+        let why = match error.kind() {
+            ErrorKind::ConnectionRefused => "nobody listens on the port",
+            ErrorKind::HostUnreachable => "the host does not answer",
+            _ => "unreachable",
+        };
+        Some(Refusal { reporter: self.worker.app().remote, why })
+    }
+}
+
+impl Path for LivePath {
+    fn name(&self) -> &str {
+        &self.interface
+    }
+
+    fn describe(&self) -> String {
+        let waits = if self.spins { "polled" } else { "polled, yielding the core" };
+        format!("{}, {waits}", self.open.port.describe())
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.open.port.notices()
+    }
+
+    fn ask(&mut self, sequence: u64, data: &[u8], now: Instant) -> Result<(), String> {
+        self.open.worker.with_app(now, |app, cx| app.ask(sequence, data, cx))
+    }
+
+    fn listen(&mut self, now: Instant, _until: Instant, heard: &mut Vec<Heard>) {
+        let is_idle = !self.open.turn(now);
+        self.open.worker.with_app(now, |app, _| heard.append(&mut app.heard));
+        heard.extend(self.open.error_of_kernel().map(Heard::Refused));
+        if is_idle && !self.spins {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The sentence of an error in the words of this program's options.
+fn in_words(error: &LiveError) -> String {
+    match error {
+        LiveError::KernelHasAddress { interface, address } => format!(
+            "{interface} is the kernel's, which has {address} on it: leave --own away and send UDP echoes with --udp PORT, or \
+             take the address away with `ip address del {address} dev {interface}`"
+        ),
+        error => error.to_string(),
+    }
+}
+
+fn why(kind: FlowErrorKind) -> &'static str {
+    match kind {
+        FlowErrorKind::Unreachable(Unreachable::Port) => "nobody listens on the port",
+        FlowErrorKind::Unreachable(Unreachable::Host | Unreachable::HostUnknown) => "the host does not answer",
+        FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { .. }) => "too long for the path",
+        FlowErrorKind::Unreachable(_) => "unreachable",
+        FlowErrorKind::TimeExceeded(_) => "it took too many hops",
+        _ => "refused",
+    }
+}

@@ -1,0 +1,164 @@
+//! The rounds: asks when it is time, listens in between, and writes down what came of it.
+//!
+//! ```text
+//!  clock ─▶ ask ─▶ path ══════ the other end ══════ path ─▶ listen ─▶ clock ─▶ ledger
+//! ```
+//!
+//! The clock is read right before an echo is posted and right after its answer is in this program's hands. What is posted
+//! reaches the device in the same call.
+
+use wirepath::time::{Clock, Duration, Instant};
+use wirepath::worker::StopFlag;
+
+use super::ledger::{Ledger, Verdict};
+use super::path::{Heard, Letter, Path, Refusal};
+use super::timepiece::Timepiece;
+
+/// A path that may sleep wakes up as often, to see whether the user has had enough.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// One path with its book.
+pub(super) struct Lane {
+    pub(super) path: Box<dyn Path>,
+    pub(super) ledger: Ledger,
+    /// Why the first echo that was not sent was not.
+    pub(super) trouble: Option<String>,
+}
+
+impl Lane {
+    pub(super) fn new(path: Box<dyn Path>, timeout: Duration) -> Self {
+        Self { path, ledger: Ledger::new(timeout), trouble: None }
+    }
+}
+
+/// When to ask, and when to end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// Echoes on each path; None for as many as there is time for.
+    pub(super) count: Option<u64>,
+    /// Between two echoes; zero for the next one as soon as the answer is there.
+    pub(super) interval: Duration,
+    pub(super) timeout: Duration,
+}
+
+/// What is worth a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Answer { sequence: u64, ttl: Option<u8>, verdict: Verdict },
+    Damaged,
+    Refused(Refusal),
+    Unsent,
+}
+
+/// Goes round until all is asked and answered or lost, or until `stop`. Where there are several lanes they take turns, and
+/// none asks before the one before it has its answer. `tell` hears of everything at once, with the lane's number.
+pub(super) fn run(
+    lanes: &mut [Lane],
+    plan: &Plan,
+    letter: &mut Letter,
+    (clock, stop): (&mut Timepiece, &StopFlag),
+    mut tell: impl FnMut(&Lane, Event),
+) {
+    let mut rounds = Rounds { plan: *plan, lanes: lanes.len() as u64, asked: 0, next: clock.now() };
+    let mut heard = Vec::new();
+    let mut current = 0;
+    while !stop.is_stopping() {
+        let now = clock.now();
+        if rounds.is_all_asked() && lanes.iter().all(|lane| is_settled(lane, now)) {
+            return;
+        }
+        if rounds.is_due(&lanes[current], now) {
+            current = (rounds.asked % rounds.lanes) as usize;
+            rounds.asked += 1;
+            // Late ones are not made up for: a burst of echoes would measure itself.
+            rounds.next = (rounds.next + plan.interval).max(now);
+            if !ask(&mut lanes[current], letter, clock) {
+                tell(&lanes[current], Event::Unsent);
+                // What does not leave at full speed is not tried at full speed.
+                rounds.next = rounds.next.max(now + Duration::from_millis(1));
+            }
+        }
+        let lane = &mut lanes[current];
+        let until = rounds.wakes_at(lane, now);
+        lane.path.listen(now, until, &mut heard);
+        if heard.is_empty() {
+            continue;
+        }
+        let now = clock.now();
+        for heard in heard.drain(..) {
+            let event = take(lane, heard, now);
+            tell(lane, event);
+        }
+    }
+}
+
+struct Rounds {
+    plan: Plan,
+    lanes: u64,
+    /// Echoes on all lanes, sent or not.
+    asked: u64,
+    /// When the next one is due.
+    next: Instant,
+}
+
+impl Rounds {
+    fn is_all_asked(&self) -> bool {
+        self.plan.count.is_some_and(|count| self.asked >= count.saturating_mul(self.lanes))
+    }
+
+    fn is_due(&self, current: &Lane, now: Instant) -> bool {
+        !self.is_all_asked() && now >= self.next && self.waits_until(current, now).is_none()
+    }
+
+    /// Until when the next echo has to wait for the answer to this one.
+    fn waits_until(&self, current: &Lane, now: Instant) -> Option<Instant> {
+        let one_by_one = self.lanes > 1 || self.plan.interval == Duration::ZERO;
+        current.ledger.waits_until().filter(|until| one_by_one && now < *until)
+    }
+
+    /// When something is to be done though nothing has come.
+    fn wakes_at(&self, current: &Lane, now: Instant) -> Instant {
+        let due = match self.waits_until(current, now) {
+            Some(until) => until,
+            None if self.is_all_asked() => current.ledger.open_until().unwrap_or(now),
+            None => self.next,
+        };
+        due.min(now + SLEEP_MAX)
+    }
+}
+
+/// Whether no answer that is still to come could be in time.
+fn is_settled(lane: &Lane, now: Instant) -> bool {
+    lane.ledger.open_until().is_none_or(|until| now >= until)
+}
+
+fn ask(lane: &mut Lane, letter: &mut Letter, clock: &mut Timepiece) -> bool {
+    let sequence = lane.ledger.next();
+    let data = letter.write(sequence);
+    let now = clock.now();
+    match lane.path.ask(sequence, data, now) {
+        Ok(()) => {
+            lane.ledger.ask(now);
+            true
+        }
+        Err(why) => {
+            lane.ledger.ask_failed();
+            lane.trouble.get_or_insert(why);
+            false
+        }
+    }
+}
+
+fn take(lane: &mut Lane, heard: Heard, now: Instant) -> Event {
+    match heard {
+        Heard::Answer { sequence, ttl } => Event::Answer { sequence, ttl, verdict: lane.ledger.hear(sequence, now) },
+        Heard::Damaged => {
+            lane.ledger.hear_damaged();
+            Event::Damaged
+        }
+        Heard::Refused(refusal) => {
+            lane.ledger.hear_refusal();
+            Event::Refused(refusal)
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The other end: sends every datagram back to where it came from (RFC 862). ICMP echoes are answered by whoever has the
+//! interface anyway, the kernel or the pipeline.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp, UdpOptions, send_to};
+use wirepath::proto::{ConsumerId, Sharing};
+use wirepath::time::Clock;
+use wirepath::worker::StopFlag;
+
+use super::live::{Open, Place};
+use super::path::DATA_LEN_MAX;
+use super::sys;
+use super::timepiece::Timepiece;
+
+/// A kernel's server that sleeps wakes up as often, to see whether the user has had enough.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// What a server did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Served {
+    pub(super) answered: u64,
+    /// Datagrams that came and were not sent back: from the same port, or no way back.
+    pub(super) unanswered: u64,
+}
+
+/// A datagram from another echo server would go to and fro for ever (CERT CA-1996-01), and most of them have our port.
+fn is_an_echo_server(source: u16, own: u16) -> bool {
+    source == own || source == 7
+}
+
+/// Serves on a socket of the kernel until `stop`.
+pub(super) fn by_kernel(port: u16, spins: bool, stop: &StopFlag) -> Result<Served, String> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
+        .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+        .map_err(|error| format!("UDP port {port} cannot be had: {error}; `ss -lunp` says who has it"))?;
+    eprintln!("wirepath: sending back what comes to UDP port {port}, by a socket of the kernel");
+    let (mut served, mut buffer) = (Served::default(), vec![0; DATA_LEN_MAX]);
+    while !stop.is_stopping() {
+        if !spins {
+            sys::wait(&socket, SLEEP_MAX);
+        }
+        match socket.recv_from(&mut buffer) {
+            Ok((_, source)) if is_an_echo_server(source.port(), port) => served.unanswered += 1,
+            Ok((len, source)) => match socket.send_to(&buffer[..len], source) {
+                Ok(_) => served.answered += 1,
+                Err(_) => served.unanswered += 1,
+            },
+            // Nothing yet, or an error about an answer that we sent.
+            Err(error) if error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(format!("the kernel's socket of UDP port {port} has failed: {error}")),
+        }
+    }
+    Ok(served)
+}
+
+/// Serves on a queue until `stop`.
+pub(super) fn by_queue(
+    place: &Place,
+    port: u16,
+    spins: bool,
+    clock: &mut Timepiece,
+    stop: &StopFlag,
+) -> Result<Served, String> {
+    let (mut open, port) = Open::new(place, Some(port), Server { port, served: Served::default() }, stop)?;
+    let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+    let bound = open.worker.with_app(clock.now(), |_, cx| cx.sockets.bind(ConsumerId(0), local, Sharing::Exclusive));
+    bound.map_err(|error| error.to_string())?;
+    open.turn(clock.now());
+    eprintln!("wirepath: sending back what comes to UDP port {port}, by {}", open.port.describe());
+    open.port.notices().iter().for_each(|notice| eprintln!("wirepath: {notice}"));
+    while !stop.is_stopping() {
+        if !open.turn(clock.now()) && !spins {
+            std::thread::yield_now();
+        }
+    }
+    Ok(open.worker.app().served)
+}
+
+/// The application: sends back what comes.
+struct Server {
+    port: u16,
+    served: Served,
+}
+
+impl App for Server {}
+impl IcmpApp for Server {}
+
+impl UdpApp for Server {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        let (own, source) = (datagram.destination, datagram.source);
+        let is_refused = is_an_echo_server(source.port(), self.port);
+        if !is_refused && send_to(own, source, &UdpOptions::default(), datagram.payload, cx).is_ok() {
+            self.served.answered += 1;
+        } else {
+            self.served.unanswered += 1;
+        }
+    }
+}

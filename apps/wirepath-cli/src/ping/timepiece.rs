@@ -1,0 +1,34 @@
+//! The clock that round trips are taken with.
+
+use wirepath::time::{Clock, Instant, MonotonicClock, TscClock};
+
+/// The best clock of this machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Timepiece {
+    Tsc(TscClock),
+    Monotonic(MonotonicClock),
+}
+
+impl Timepiece {
+    /// Takes 20 ms, in which the rate of the processor's counter is measured.
+    pub(super) fn start() -> Self {
+        TscClock::start().map_or_else(|| Self::Monotonic(MonotonicClock::start()), Self::Tsc)
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Tsc(_) => "TSC",
+            Self::Monotonic(_) => "CLOCK_MONOTONIC",
+        }
+    }
+}
+
+impl Clock for Timepiece {
+    #[inline]
+    fn now(&mut self) -> Instant {
+        match self {
+            Self::Tsc(clock) => clock.now(),
+            Self::Monotonic(clock) => clock.now(),
+        }
+    }
+}
