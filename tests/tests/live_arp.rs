@@ -83,6 +83,20 @@ fn kernel_finds_us() {
 }
 
 #[test]
+fn kernel_asks_again_whether_we_are_there_and_is_told() {
+    let Some(talk) = talk("kernel_asks_again_whether_we_are_there_and_is_told") else { return };
+    for (name, value) in [("base_reachable_time_ms", "50"), ("delay_first_probe_time", "0")] {
+        set(&talk.wire.far, &format!("neigh/veth1/{name}"), value);
+    }
+    talk.live.until("the kernel has asked five times", |live| {
+        talk.socket.send_to(b"?", (OURS, 7_000)).unwrap();
+        live.count("arp/answered") >= 5
+    });
+    assert!(!talk.entry().contains("FAILED"), "{}", talk.entry());
+    talk.live.stop();
+}
+
+#[test]
 fn we_find_the_kernel_and_lose_nothing_meanwhile() {
     let Some(talk) = talk("we_find_the_kernel_and_lose_nothing_meanwhile") else { return };
     let mut flow = talk.flow();
@@ -215,7 +229,7 @@ fn neighbour_is_checked_as_it_gets_old_and_asked_for_anew_when_it_fell_silent() 
     assert_eq!(talk.they_hear(), "first");
     // Checked again and again, and believed meanwhile.
     talk.live.until_count("egress/neighbours/questions", 10);
-    assert_eq!(talk.we_send(&mut flow, "second"), Sent::Posted);
+    talk.live.until("it is sent at once", |live| live.send(&mut flow, b"second") == Ok(Sent::Posted));
     assert_eq!(talk.they_hear(), "second");
     // 8: answer nobody.
     set(&talk.wire.far, "conf/all/arp_ignore", "8");

@@ -61,6 +61,68 @@ fn datagram_to_a_closed_port_is_refused_to_its_sender() {
 }
 
 #[test]
+fn datagram_in_fragments_to_a_closed_port_is_refused_to_its_sender() {
+    let Some((wire, live)) = start("datagram_in_fragments_to_a_closed_port_is_refused_to_its_sender") else { return };
+    let socket = wire.socket((THEIRS, 0));
+    socket.connect((OURS, 9)).unwrap();
+    for size in [1_473, 4_000, 60_000] {
+        socket.send(&vec![0; size]).unwrap();
+        assert_eq!(socket.recv(&mut [0; 10]).unwrap_err().kind(), ErrorKind::ConnectionRefused, "{size} bytes");
+    }
+    live.stop();
+}
+
+#[test]
+fn refusals_have_a_rate_and_what_is_not_said_is_counted() {
+    let Some((wire, live)) = start("refusals_have_a_rate_and_what_is_not_said_is_counted") else { return };
+    let socket = wire.socket((THEIRS, 0));
+    const COUNT: u64 = 500;
+    // The first one waits for ARP, and so would the others, as far as the kernel lets them.
+    socket.send_to(b"?", (OURS, 9)).unwrap();
+    live.until_count("udp/drop/no_consumer", 1);
+    for _ in 1..COUNT {
+        socket.send_to(b"?", (OURS, 9)).unwrap();
+    }
+    live.until_count("udp/drop/no_consumer", COUNT);
+    let counters = live.stop();
+    let count = |name: &str| counters.count(&format!("host/egress/icmp_errors/{name}")).unwrap();
+    assert_eq!(count("sent") + count("drop/rate_limited"), COUNT);
+    // 50 at once, then one each millisecond.
+    assert!(count("sent") >= 50 && count("drop/rate_limited") > 0, "{}", table(&counters));
+}
+
+#[test]
+fn ping_to_all_is_not_answered() {
+    let test = "ping_to_all_is_not_answered";
+    if !has_program(test, "ping") {
+        return;
+    }
+    let Some((wire, live)) = start(test) else { return };
+    for to in ["10.9.0.255", "224.0.0.1"] {
+        let output = wire.far.command("ping", &["-b", "-c", "1", "-W", "0.2", to]).unwrap();
+        assert_eq!(received(&output), 0, "{}", text(&output));
+    }
+    let counters = live.stop();
+    assert_eq!(counters.count("host/icmp/drop/to_many"), Some(2));
+    assert_eq!(counters.count("host/icmp/echoes_answered"), Some(0));
+}
+
+#[test]
+fn closed_port_of_the_kernel_is_told_to_the_flow_that_sent_fragments() {
+    let Some((_wire, live)) = start("closed_port_of_the_kernel_is_told_to_the_flow_that_sent_fragments") else {
+        return;
+    };
+    let mut flow = live.connect(5_000, (THEIRS, 9), UdpOptions::default());
+    // First something short: fragments wait for a neighbour only as far as there is room.
+    live.send(&mut flow, b"?").unwrap();
+    assert_eq!(live.error().kind, FlowErrorKind::Unreachable(Unreachable::Port));
+    live.send(&mut flow, &[0; 60_000]).unwrap();
+    let error = live.error();
+    assert_eq!((error.kind, error.flow.remote), (FlowErrorKind::Unreachable(Unreachable::Port), flow.remote()));
+    live.stop();
+}
+
+#[test]
 fn closed_port_of_the_kernel_is_told_to_the_flow() {
     let Some((_wire, live)) = start("closed_port_of_the_kernel_is_told_to_the_flow") else { return };
     let mut flow = live.connect(5_000, (THEIRS, 9), UdpOptions::default());
@@ -186,6 +248,21 @@ fn router_that_needs_smaller_packets_is_believed() {
     live.send(&mut flow, &[5; 1_472]).unwrap();
     assert_eq!(receive(), [5; 1_472]);
     assert_eq!(live.stop().count("host/egress/fragments"), Some(2));
+}
+
+#[test]
+fn ping_over_a_narrow_link_is_answered() {
+    let test = "ping_over_a_narrow_link_is_answered";
+    if !has_program(test, "ping") {
+        return;
+    }
+    let Some(Routed { beyond, live, wire: _wire }) = routed(test) else { return };
+    for size in ["56", "972", "973", "1472", "8000", "65507"] {
+        let output =
+            beyond.command("ping", &["-n", "-c", "2", "-i", "0.01", "-w", "20", "-s", size, "10.9.0.1"]).unwrap();
+        assert!(received(&output) >= 2, "-s {size}: {}", text(&output));
+    }
+    live.stop();
 }
 
 #[test]

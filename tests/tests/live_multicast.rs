@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use wirepath::device::steering::Rule;
 use wirepath::pipeline::UdpOptions;
+use wirepath::proto::{ConsumerId, Group};
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, PATIENCE, THEIRS, Wire, network};
 use wirepath_tests::netns::Namespace;
 
@@ -121,6 +122,34 @@ fn multicast_is_sent_with_one_hop_unless_more_are_asked_for() {
     }
     near.stop();
     far.stop();
+}
+
+#[test]
+fn consumer_hears_the_sources_that_it_asked_for_and_no_others() {
+    let Some(wire) = Wire::new("consumer_hears_the_sources_that_it_asked_for_and_no_others") else { return };
+    let other = Ipv4Addr::new(10, 9, 0, 5);
+    wire.far.ip(&["addr", "add", "10.9.0.5/24", "dev", FAR]).unwrap();
+    let live = Live::start(&wire.near, &LiveConfig::own(NEAR)).unwrap();
+    let (one, all_but_one, all) = (ConsumerId(1), ConsumerId(2), ConsumerId(3));
+    live.with(move |_, cx| {
+        cx.sockets.join_source(one, Group::new(GROUP, PORT), THEIRS).unwrap();
+        cx.sockets.join(all_but_one, Group::new(GROUP, PORT)).unwrap();
+        cx.sockets.block(all_but_one, Group::new(GROUP, PORT), THEIRS).unwrap();
+        cx.sockets.join_source(one, Group::new(OTHER_GROUP, PORT), THEIRS).unwrap();
+        cx.sockets.join(all, Group::new(GROUP, PORT)).unwrap();
+    });
+    for source in [THEIRS, other] {
+        wire.socket((source, 0)).send_to(b"?", (OTHER_GROUP, PORT)).unwrap();
+        wire.socket((source, 0)).send_to(b"?", (GROUP, PORT)).unwrap();
+    }
+    let mut heard: Vec<_> =
+        live.receive(5).iter().map(|d| (d.consumer.0, *d.destination.ip(), *d.source.ip())).collect();
+    heard.sort();
+    let expected =
+        [(1, GROUP, THEIRS), (1, OTHER_GROUP, THEIRS), (2, GROUP, other), (3, GROUP, THEIRS), (3, GROUP, other)];
+    assert_eq!(heard, expected);
+    live.until_count("udp/drop/source_filtered", 1);
+    live.stop();
 }
 
 /// A wire whose near end has two queues.
