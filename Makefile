@@ -15,7 +15,7 @@ FORMAT ?=
 DAY ?= --seed 1 --messages 2M --loss 0.1% --reorder 0.1% --duplicate 0.05%
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back and says what it costs.
 HUGEPAGES ?= 16
-# Frames of the soak: 100 million take a minute or two on a quiet machine.
+# Frames of the soak: 100 million take some minutes on a quiet machine, and half an hour on a busy one.
 SOAK_FRAMES ?= 100000000
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 60
@@ -64,8 +64,7 @@ bench: tools ## the promised figures side by side with the incumbents; QUICK=1 i
 	cargo bench -p wirepath-benches
 
 .PHONY: soak
-soak: tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; datagrams of every size, captures at their pace
-	@[ "$$(id -u)" = 0 ] || { echo "wirepath: the soak makes network namespaces, which only root may: sudo make soak" >&2; exit 2; }
+soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; datagrams of every size, captures at their pace
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	cargo build --release -p wirepath-tests --bin soak
 	SOAK_FRAMES=$(SOAK_FRAMES) target/release/soak
@@ -80,6 +79,11 @@ fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS=60 each
 		RUSTC_BOOTSTRAP=1 TARGET=$${corpus#*/} cargo fuzz run any -s none fuzz/finds/$${corpus#*/} $$corpus -- \
 			-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -timeout=10 || exit 1; \
 	done
+
+# What verbs need that make network namespaces.
+.PHONY: root
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "wirepath: only root may make network namespaces: sudo make $(MAKECMDGOALS)" >&2; exit 2; }
 
 # What every verb needs.
 .PHONY: tools

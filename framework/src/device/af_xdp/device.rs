@@ -38,13 +38,14 @@ pub struct AfXdpConfig {
     /// Whether frames are to bring when they arrived, by the NIC's clock. Stamping is switched on for all frames of the interface
     /// and restored when the device is dropped. The clock is the PTP clock of the NIC as it is: in TAI where `ptp4l` sets it
     /// (37 s ahead of UTC since 2017), in UTC where `phc2sys` copies the system's, free running where nobody does. Where
-    /// there are none the device works without and [`describe`](AfXdpDevice::describe) says why. Costs the program 10 ns a frame.
+    /// there are none the device works without and [`describe`](AfXdpDevice::describe) says why. Costs a call of the driver for each
+    /// frame of ours.
     pub rx_timestamps: bool,
     /// Whether frames are to bring the hash that the NIC spreads them over its queues by, where the driver tells it.
     pub rx_hash: bool,
     /// Whether the VLAN tags that the NIC takes off are to come with their frames and count for rules, where the driver tells
-    /// them. Without it, or where the driver does not, such frames look untagged. Asking costs the program some ns a frame, on
-    /// NICs that take tags off only.
+    /// them. Without it, or where the driver does not, such frames look untagged. Where the NIC takes tags off a frame of ours
+    /// costs up to 4 ns more than without: 26 and 30 ns, the least of 14 runs in turns over veth on a busy machine.
     pub rx_vlan: bool,
 }
 

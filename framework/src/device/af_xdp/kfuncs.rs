@@ -116,3 +116,46 @@ fn of_this_kernel() -> &'static Result<[Option<u32>; 3], String> {
         functions.map_err(|error| error.to_string())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
+
+    fn interface(tells: [bool; 3]) -> Interface {
+        Interface {
+            index: 1,
+            name: "eth0".into(),
+            mtu: 1500,
+            link: LinkState::Up,
+            queues: 1,
+            program: None,
+            strips_vlan: true,
+            driver: DriverFeatures { known: true, native: true, tells, ..DriverFeatures::default() },
+            is_virtual: false,
+        }
+    }
+
+    #[test]
+    fn what_is_not_asked_has_a_reason() {
+        let check = |tells, mode, wanted, expected: [Option<Absent>; 3]| {
+            let absent = find(&interface(tells), mode, wanted).map(Result::err);
+            assert_eq!(absent, expected, "{tells:?} {mode:?} {wanted:?}");
+        };
+        let [unwanted, behind, driver] = [Absent::NotWanted, Absent::BehindTheDriver, Absent::Driver].map(Some);
+        let all = |reason: &Option<Absent>| [0; 3].map(|_| reason.clone());
+        check([true; 3], Mode::Native, [false; 3], all(&unwanted));
+        check([true; 3], Mode::Generic, [true; 3], all(&behind));
+        check([false; 3], Mode::Native, [true; 3], all(&driver));
+        check([false; 3], Mode::Native, [true, false, true], [driver.clone(), unwanted, driver]);
+    }
+
+    #[test]
+    fn reasons_say_what_would_help() {
+        let check = |absent: Absent, expected: &str| assert!(absent.to_string().contains(expected), "{absent}");
+        check(Absent::NoBtf("No such file or directory".into()), "CONFIG_DEBUG_INFO_BTF: No such file");
+        check(Absent::NoFunction(Told::Vlan), "lacks bpf_xdp_metadata_rx_vlan_tag: use Linux 6.8 or later");
+        check(Absent::NoFunction(Told::Timestamp), "use Linux 6.3 or later");
+        check(Absent::Refused("Invalid argument".into()), "refuses the program that asks: Invalid argument");
+    }
+}

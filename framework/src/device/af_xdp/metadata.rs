@@ -16,7 +16,7 @@ use crate::time::UnixTime;
 pub(super) const MAGIC: u32 = 0x57e1_9a7f;
 /// Bytes before a frame of which only the flow tag is told.
 pub(super) const TAG_LEN: usize = 8;
-/// Bytes before a frame of which the driver has told something. XDP before Linux 6.2 takes up to 32.
+/// Bytes before a frame of which the driver has told something. Older kernels take up to 32.
 pub(super) const TOLD_LEN: usize = 24;
 
 /// Bits of the word, above the 24 of the flow tag.

@@ -359,6 +359,8 @@ mod tests {
         let test = "process_that_has_the_queue_is_named";
         let tried = std::thread::spawn(|| {
             sys::leave_namespace()?;
+            // Frames of 64 KiB, as they are on a loopback, take more chunks than there may be.
+            std::process::Command::new("ip").args(["link", "set", "lo", "mtu", "1500"]).status()?;
             let mut other = std::process::Command::new(std::env::current_exe()?)
                 .args(["--exact", "device::af_xdp::socket::tests::hold_a_queue", "--nocapture"])
                 .env(HOLD, "1")
