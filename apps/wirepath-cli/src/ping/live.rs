@@ -23,8 +23,8 @@ const PING: ConsumerId = ConsumerId(0);
 const NEIGHBOUR_SPAN: Duration = Duration::from_secs(3);
 /// Turns between two publications of the counters.
 const PUBLISH_TURNS: u32 = 4_096;
-/// Turns between two looks at the kernel's socket, which are system calls.
-const ERROR_TURNS: u32 = 1_024;
+/// Between two looks at the kernel's socket, which are system calls.
+const ERROR_SPAN: Duration = Duration::from_millis(5);
 /// The ports that are for whoever asks (RFC 6335 6).
 const DYNAMIC_PORTS: u16 = 49_152;
 
@@ -42,7 +42,7 @@ pub(super) struct Place {
 impl Place {
     /// What is to be opened, so that datagrams to `port` come to us.
     fn config(&self, port: Option<u16>) -> LiveConfig {
-        let mut config = LiveConfig::new(&self.interface);
+        let mut config = LiveConfig::new(&self.interface).named("ping");
         config.queues = vec![self.queue];
         config.wants.extend(port.map(|port| Want::udp(Ipv4Addr::UNSPECIFIED, port)));
         let Some(own) = self.own else { return LiveConfig { igmp: IgmpBy::Nobody, ..config } };
@@ -61,7 +61,7 @@ pub(super) struct Open<A> {
     /// kernel's there.
     pub(super) reserved: Option<UdpSocket>,
     _block: Block,
-    pub(super) turns: u32,
+    turns: u32,
 }
 
 impl<A: App + UdpApp + IcmpApp> Open<A> {
@@ -105,6 +105,8 @@ pub(super) struct LivePath {
     interface: String,
     /// Whether to keep the core also when nothing comes.
     spins: bool,
+    /// When to look for errors that the kernel was told.
+    errors_due: Instant,
 }
 
 /// The application: what came since it was asked.
@@ -179,7 +181,7 @@ impl LivePath {
             }
         }
         open.check_len(target)?;
-        Ok(Self { open, interface: place.interface.clone(), spins: target.spins })
+        Ok(Self { open, interface: place.interface.clone(), spins: target.spins, errors_due: Instant::ZERO })
     }
 }
 
@@ -226,8 +228,7 @@ impl Open<Ping> {
 
     /// An ICMP error that the kernel was told instead of us.
     fn error_of_kernel(&self) -> Option<Refusal> {
-        let is_due = self.turns.is_multiple_of(ERROR_TURNS);
-        let error = self.reserved.as_ref().filter(|_| is_due)?.take_error().ok()??;
+        let error = self.reserved.as_ref()?.take_error().ok()??;
         let why = match error.kind() {
             ErrorKind::ConnectionRefused => "nobody listens on the port",
             ErrorKind::HostUnreachable => "the host does not answer",
@@ -258,7 +259,10 @@ impl Path for LivePath {
     fn listen(&mut self, now: Instant, _until: Instant, heard: &mut Vec<Heard>) {
         let is_idle = !self.open.turn(now);
         self.open.worker.with_app(now, |app, _| heard.append(&mut app.heard));
-        heard.extend(self.open.error_of_kernel().map(Heard::Refused));
+        if now >= self.errors_due {
+            self.errors_due = now + ERROR_SPAN;
+            heard.extend(self.open.error_of_kernel().map(Heard::Refused));
+        }
         if is_idle && !self.spins {
             std::thread::yield_now();
         }
