@@ -1,7 +1,7 @@
 //! Telling a sender that its packet came to nothing: ICMP errors, as far as RFC 1122 3.2.2 and a rate allow. What enters
 //! is a packet that a node is about to drop; it stays the node's. What leaves is a new frame that quotes it.
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::answer::{Link, build};
 use super::node::Cx;
@@ -82,13 +82,19 @@ pub fn tell_sender(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut C
     if cx.egress.errors.is_none() {
         return;
     }
-    let sent = try_send(kind, mbuf, advanced, cx);
+    // First, as others' groups may come in floods.
+    let sent = if is_to_group(mbuf, advanced) { Err(UnsentError::ToMany) } else { try_send(kind, mbuf, advanced, cx) };
     if let Some(errors) = &mut cx.egress.errors {
         match sent {
             Ok(()) => errors.sent.inc(),
             Err(reason) => errors.drops.count(reason),
         }
     }
+}
+
+fn is_to_group(mbuf: &Mbuf, advanced: usize) -> bool {
+    let header = mbuf.behind(advanced).and_then(|header| Ipv4Header::ref_from_prefix(header).ok());
+    header.is_some_and(|(header, _)| header.destination().is_multicast())
 }
 
 fn try_send(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) -> Result<(), UnsentError> {
