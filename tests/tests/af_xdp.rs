@@ -81,6 +81,31 @@ fn odd_rule(number: u32) -> Rule {
 }
 
 #[test]
+fn nic_is_told_of_the_groups_that_rules_name_for_as_long_as_they_do() {
+    let Some(wire) = wire("nic_is_told_of_the_groups_that_rules_name_for_as_long_as_they_do") else { return };
+    wire.far.run(|| {
+        let passes = |what: &str| wire.far.ip(&["maddr", "show", "dev", "veth1"]).unwrap().contains(what);
+        let all = || wire.far.ip(&["-d", "link", "show", "dev", "veth1"]).unwrap().contains("allmulti 1");
+        let group = "01:00:5e:01:02:03";
+        let mut device = AfXdpDevice::open(&config("veth1")).unwrap();
+        let first = device.steer(&Rule::udp(GROUP, 9000), 0).unwrap();
+        let second = device.steer(&Rule::udp(GROUP, 9001), 0).unwrap();
+        assert!(passes(group) && !all());
+        device.unsteer(first).unwrap();
+        assert!(passes(group), "another rule names it still");
+        device.unsteer(second).unwrap();
+        assert!(!passes(group));
+        let any = device.steer(&Rule::ALL, 0).unwrap();
+        assert!(all());
+        device.unsteer(any).unwrap();
+        assert!(!all());
+        device.steer(&Rule::udp(GROUP, 9000), 0).unwrap();
+        drop(device);
+        assert!(!passes(group));
+    });
+}
+
+#[test]
 fn kernel_keeps_what_no_rule_names() {
     let Some(wire) = wire("kernel_keeps_what_no_rule_names") else { return };
     for mode in [Mode::Native, Mode::Generic] {

@@ -53,7 +53,7 @@ struct Check {
 }
 
 /// All there is to look at, from the kernel up to the interface.
-const CHECKS: [Check; 27] = [
+const CHECKS: [Check; 26] = [
     Check { name: "kernel", look: kernel::version },
     Check { name: "af_xdp", look: kernel::af_xdp },
     Check { name: "capabilities", look: kernel::capabilities },
@@ -73,7 +73,6 @@ const CHECKS: [Check; 27] = [
     Check { name: "link", look: nic::link },
     Check { name: "backend", look: nic::backend },
     Check { name: "mtu", look: nic::mtu },
-    Check { name: "multicast filter", look: nic::multicast_filter },
     Check { name: "queues", look: nic::queues },
     Check { name: "rings", look: nic::rings },
     Check { name: "coalescing", look: nic::coalescing },

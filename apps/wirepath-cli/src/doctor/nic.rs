@@ -10,9 +10,6 @@ use crate::devices::backend::{self, Evidence, Verdict};
 use crate::ethtool::{Coalescing, Offload, Rings};
 use crate::interface::Link;
 
-/// linux/if.h: frames of all groups, or all frames, pass the NIC's filter.
-const FLAG_PROMISC: u32 = 0x100;
-const FLAG_ALLMULTI: u32 = 0x200;
 /// Ethernet's header and one VLAN tag, in bytes.
 const LINK_HEADER_LEN: u32 = 14 + 4;
 /// Frames that a receive ring shall hold: at 10 Gbit/s 1024 of the shortest are 69 µs.
@@ -86,27 +83,6 @@ pub(super) fn mtu(patient: &Patient) -> Vec<Finding> {
             format!("`ip link set dev {name} mtu {large}`, or use Linux 6.6 or later"),
         ),
     }
-}
-
-/// A NIC passes the groups that the kernel joined; those that we join by our own IGMP it does not know.
-pub(super) fn multicast_filter(patient: &Patient) -> Vec<Finding> {
-    let Some(nic) = &patient.nic else { return Vec::new() };
-    // Virtual interfaces have no filter of their own.
-    if nic.interface.pci.is_none() {
-        return Vec::new();
-    }
-    let flags = patient.root.read(&nic.file("flags")).unwrap_or_default();
-    let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(0);
-    if flags & (FLAG_ALLMULTI | FLAG_PROMISC) != 0 {
-        return good(format!("{} receives all multicast", nic.name()));
-    }
-    note(
-        format!(
-            "{} may pass no multicast but that of groups which the kernel has joined (igmp = own joins without it)",
-            nic.name()
-        ),
-        format!("`ip link set dev {} allmulticast on`", nic.name()),
-    )
 }
 
 /// A rule takes frames on the queue that the NIC chose for them, and AF_XDP moves none.
@@ -288,13 +264,6 @@ mod tests {
             nic.support = Some(Ok(support()));
         };
         finds(jumbo, mtu, "warning", "generic XDP is left", "ip link set dev eth1 mtu ");
-    }
-
-    #[test]
-    fn filter_of_a_real_port_is_opened_for_all_groups() {
-        finds(|_| {}, multicast_filter, "note", "no multicast but", "allmulticast on");
-        let files = [("sys/class/net/eth1/flags", "0x1203\n")];
-        finds_on(Some(nic()), multicast_filter, &files, "good", "all multicast", "");
     }
 
     #[test]

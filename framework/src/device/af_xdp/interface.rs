@@ -6,9 +6,11 @@ use std::io;
 use super::error::SetupError;
 use super::netlink::{Answer, Netlink, Request, u32_at};
 use super::sys;
+use crate::wire::MacAddr;
 
 /// linux/rtnetlink.h, linux/if_link.h
 const RTM_GETLINK: u16 = 18;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINKINFO: u16 = 18;
@@ -45,6 +47,8 @@ const RX_METADATA: [u32; 3] = [1, 2, 4];
 pub(super) struct Interface {
     pub(super) index: u32,
     pub(super) name: String,
+    /// Its MAC address; zero where it has none.
+    pub(super) mac: MacAddr,
     /// Bytes of the longest packet behind the Ethernet header.
     pub(super) mtu: usize,
     pub(super) link: LinkState,
@@ -106,6 +110,7 @@ impl Interface {
         Ok(Self {
             index,
             name: answer.get_name(IFLA_IFNAME).unwrap_or_else(|| name.into()),
+            mac: answer.get(IFLA_ADDRESS).and_then(|mac| mac.try_into().ok()).map_or(MacAddr::ZERO, MacAddr),
             mtu: answer.get_u32(IFLA_MTU).unwrap_or(0) as usize,
             link: state(&answer),
             queues: queues(name, &answer),

@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 use super::bpf::{Abilities, Link, LoadError, Map, MapKind, Program};
 use super::device::AfXdpConfig;
 use super::error::SetupError;
+use super::filter::{NicFilter, Wanted};
 use super::holder;
 use super::interface::Interface;
 use super::kfuncs::{self, Absent, Found, Kfuncs, Told};
@@ -54,6 +55,7 @@ pub(super) struct Port {
     abilities: Abilities,
     rules_max: usize,
     maps: Maps,
+    filter: NicFilter,
     installed: Mutex<Installed>,
     /// Whether frames may have something told before them. Once they may, they may forever: some could still be in a ring.
     tells: AtomicBool,
@@ -93,6 +95,8 @@ impl Port {
             rules: map(MapKind::Hash, size_of::<Key>(), size_of::<u32>(), config.rules_max.max(1) as u32)?,
             sockets: map(MapKind::Sockets, 4, 4, interface.queues.into())?,
         };
+        let filter = NicFilter::open(interface.index)
+            .map_err(|error| SetupError::system("telling the NIC which groups to let through", error))?;
         let wanted = [config.rx_timestamps, config.rx_hash, config.rx_vlan && interface.strips_vlan];
         let attached = attach(&interface, config.mode, &maps, wanted)?;
         let stamped = match attached.found[Told::Timestamp as usize] {
@@ -115,6 +119,7 @@ impl Port {
             abilities: attached.abilities,
             rules_max: config.rules_max,
             maps,
+            filter,
             installed: Mutex::new(Installed {
                 entries: Vec::new(),
                 next_id: 0,
@@ -156,12 +161,22 @@ impl Port {
         let id = RuleId(installed.next_id);
         installed.next_id += 1;
         installed.entries.push(Entry { id, rule: *rule, queue });
-        if let Err(error) = self.adapt(&mut installed) {
+        if let Err(error) = self.adapt(&mut installed).and_then(|()| self.let_through(rule)) {
             installed.entries.pop();
             self.forget(&installed, &key);
             return Err(error);
         }
         Ok(id)
+    }
+
+    /// Has the NIC let the rule's frames through its own filter.
+    fn let_through(&self, rule: &Rule) -> Result<(), SteerError> {
+        let Some(wanted) = Wanted::by(rule, self.interface.mac) else { return Ok(()) };
+        match self.filter.add(wanted) {
+            // The interface is gone; the queues say so.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            told => told.map_err(|error| refused(&error)),
+        }
     }
 
     /// Takes a rule out.
@@ -171,6 +186,9 @@ impl Port {
         let entry = installed.entries.remove(place);
         let key = Key::new(&entry.rule, entry.queue);
         self.forget(&installed, &key);
+        if let Some(wanted) = Wanted::by(&entry.rule, self.interface.mac) {
+            self.filter.remove(wanted);
+        }
         // A program that makes a lookup too many is slower, not wrong.
         let _ = self.adapt(&mut installed);
         Ok(())

@@ -270,6 +270,7 @@ mod tests {
         let interface = Interface {
             index: 1,
             name: "eth0".into(),
+            mac: crate::wire::MacAddr([2, 0, 0, 0, 0, 1]),
             mtu: 1500,
             link: LinkState::Up,
             queues: 1,

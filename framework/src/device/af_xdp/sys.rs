@@ -42,6 +42,25 @@ struct XdpAddress {
     shared_umem_fd: u32,
 }
 
+/// `struct packet_mreq`: what a packet socket wants of a NIC's filter.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct PacketRequest {
+    ifindex: u32,
+    kind: u16,
+    address_len: u16,
+    address: [u8; 8],
+}
+
+impl PacketRequest {
+    /// About an Ethernet address.
+    pub(super) fn new(ifindex: u32, kind: u16, mac: [u8; 6]) -> Self {
+        let mut address = [0; 8];
+        address[..6].copy_from_slice(&mac);
+        Self { ifindex, kind, address_len: 6, address }
+    }
+}
+
 /// A new socket that programs started by us do not inherit.
 pub(super) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     // SAFETY: no address is passed.
@@ -52,14 +71,18 @@ pub(super) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<
 
 /// Sets an option of an AF_XDP socket.
 pub(super) fn set_option(socket: &OwnedFd, option: c_int, value: u32) -> io::Result<()> {
-    set(socket, option, &value)
+    set(socket, libc::SOL_XDP, option, &value)
 }
 
-fn set<T: IntoBytes + Immutable>(socket: &OwnedFd, option: c_int, value: &T) -> io::Result<()> {
+/// Sets an option of a packet socket.
+pub(super) fn set_packet_option(socket: &OwnedFd, option: c_int, value: &PacketRequest) -> io::Result<()> {
+    set(socket, libc::SOL_PACKET, option, value)
+}
+
+fn set<T: IntoBytes + Immutable>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value is borrowed for the call, with its own length (1).
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, (&raw const *value).cast(), len) })
-        .map(drop)
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len) }).map(drop)
 }
 
 /// Reads an option of an AF_XDP socket. Older kernels know fewer fields: the rest stays zero.
@@ -94,7 +117,7 @@ pub(super) unsafe fn register_umem(
         flags: 0,
         tx_metadata_len: 0,
     };
-    set(socket, libc::XDP_UMEM_REG, &request)
+    set(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &request)
 }
 
 /// Binds an AF_XDP socket to a queue.

@@ -1,0 +1,109 @@
+//! The NIC's own filter of destination addresses. A NIC gives the kernel, and so the XDP program, only frames to its own MAC
+//! address, to all, and to the groups that it was told of; the kernel tells it of those that sockets have joined. Groups
+//! that we join ourselves it has to be told of as well, or it would drop their frames before anybody counts them.
+//!
+//! It is told through a packet socket that receives nothing: what that one has asked for is taken back when it is closed,
+//! also by kill -9 (packet(7), `PACKET_ADD_MEMBERSHIP`).
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::sys;
+use crate::device::steering::Rule;
+use crate::wire::{EtherType, MacAddr, Protocol};
+
+/// What a NIC is asked to let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Frames to one group.
+    Group(MacAddr),
+    /// Frames to a MAC address beside its own.
+    Station(MacAddr),
+    /// Frames to every group.
+    AllGroups,
+}
+
+impl Wanted {
+    /// What a rule needs of the filter of an interface with address `own`; None where it passes anyway.
+    pub(super) fn by(rule: &Rule, own: MacAddr) -> Option<Self> {
+        match (rule.destination_mac, rule.destination) {
+            (Some(mac), _) if mac == own || mac == MacAddr::BROADCAST => None,
+            (Some(mac), _) if mac.is_multicast() => Some(Self::Group(mac)),
+            (Some(mac), _) => Some(Self::Station(mac)),
+            (None, Some(group)) if group.is_multicast() => Some(Self::Group(MacAddr::multicast_ipv4(group))),
+            (None, Some(_)) => None,
+            (None, None) => may_be_to_any_group(rule).then_some(Self::AllGroups),
+        }
+    }
+}
+
+/// IGMP itself goes to groups that pass: all systems, or one that another rule names.
+fn may_be_to_any_group(rule: &Rule) -> bool {
+    matches!(rule.ethertype, None | Some(EtherType::IPV4)) && matches!(rule.protocol, None | Some(Protocol::UDP))
+}
+
+/// Our wishes at one NIC's filter.
+pub(super) struct NicFilter {
+    socket: OwnedFd,
+    interface: u32,
+}
+
+impl NicFilter {
+    /// Without wishes, for interface number `interface` of the calling thread's network namespace.
+    pub(super) fn open(interface: u32) -> io::Result<Self> {
+        // Protocol 0: no frame is ever queued on it.
+        Ok(Self { socket: sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?, interface })
+    }
+
+    /// One more rule wants this. The kernel counts; wishes beyond what the NIC can compare make it pass all groups.
+    pub(super) fn add(&self, wanted: Wanted) -> io::Result<()> {
+        self.change(libc::PACKET_ADD_MEMBERSHIP, wanted)
+    }
+
+    /// One rule less wants this.
+    pub(super) fn remove(&self, wanted: Wanted) {
+        // Where the interface is gone, so are the wishes.
+        let _ = self.change(libc::PACKET_DROP_MEMBERSHIP, wanted);
+    }
+
+    fn change(&self, option: i32, wanted: Wanted) -> io::Result<()> {
+        let (kind, mac) = match wanted {
+            Wanted::Group(mac) => (libc::PACKET_MR_MULTICAST, mac),
+            Wanted::Station(mac) => (libc::PACKET_MR_UNICAST, mac),
+            Wanted::AllGroups => (libc::PACKET_MR_ALLMULTI, MacAddr::ZERO),
+        };
+        let request = sys::PacketRequest::new(self.interface, kind as u16, mac.0);
+        sys::set_packet_option(&self.socket, option, &request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use super::*;
+
+    const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+
+    #[test]
+    fn rules_ask_for_no_more_than_they_name() {
+        let udp = Rule { ethertype: Some(EtherType::IPV4), protocol: Some(Protocol::UDP), ..Rule::ALL };
+        let other = MacAddr([2, 0, 0, 0, 0, 2]);
+        let group = Wanted::Group(MacAddr::multicast_ipv4(GROUP));
+        for (rule, wanted) in [
+            (Rule { destination: Some(GROUP), ..udp }, Some(group)),
+            (Rule { destination_mac: Some(MacAddr::multicast_ipv4(GROUP)), ..Rule::ALL }, Some(group)),
+            (Rule { destination: Some(Ipv4Addr::new(10, 0, 0, 1)), ..udp }, None),
+            (Rule { destination_mac: Some(OWN), ..Rule::ALL }, None),
+            (Rule { destination_mac: Some(MacAddr::BROADCAST), ..Rule::ALL }, None),
+            (Rule { destination_mac: Some(other), ..Rule::ALL }, Some(Wanted::Station(other))),
+            (Rule { destination_port: Some(9), ..udp }, Some(Wanted::AllGroups)),
+            (Rule::ALL, Some(Wanted::AllGroups)),
+            (Rule { ethertype: Some(EtherType::ARP), ..Rule::ALL }, None),
+            (Rule { protocol: Some(Protocol::IGMP), ..udp }, None),
+        ] {
+            assert_eq!(Wanted::by(&rule, OWN), wanted, "{rule}");
+        }
+    }
+}
