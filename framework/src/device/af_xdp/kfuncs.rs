@@ -126,6 +126,7 @@ mod tests {
         Interface {
             index: 1,
             name: "eth0".into(),
+            mac: crate::wire::MacAddr::ZERO,
             mtu: 1500,
             link: LinkState::Up,
             queues: 1,
