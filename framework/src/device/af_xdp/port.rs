@@ -380,7 +380,9 @@ fn not_attached(interface: &Interface, error: io::Error) -> SetupError {
     let name = interface.name.clone();
     match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
-            SetupError::Attached { interface: name, holder: holder::of_program(interface.program) }
+            // As it is now: who has the interface may have exchanged the program since we looked.
+            let program = Interface::find(&name).map_or(interface.program, |now| now.program);
+            SetupError::Attached { interface: name, holder: holder::of_program(program) }
         }
         Some(libc::ENODEV) => SetupError::NoInterface { interface: name },
         Some(libc::EPERM | libc::EACCES) => {
