@@ -70,7 +70,7 @@ impl Live<'_> {
             });
             apart(found)
         };
-        let (ours, theirs, cpu) = run(Habit::Rest, |reception| reception.cpu);
+        let (ours, theirs, cpu) = run(Habit::Pause, |reception| reception.cpu);
         let (our_rate, their_rate, rate) = run(Habit::Spin, |reception| reception.rate);
         self.add(Line::new("multicast of 64 B from a kernel's sender, receiver's CPU time", "ns", ours));
         self.add(Line::new("  a kernel's socket with recvmmsg in the same run", "ns", theirs));

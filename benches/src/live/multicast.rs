@@ -2,8 +2,8 @@
 //! recvmmsg(2).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::hint;
 use std::net::UdpSocket;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use wirepath::device::af_xdp::AfXdpTx;
@@ -23,16 +23,17 @@ const LEN: usize = 64;
 const BATCH: usize = 64;
 /// What may wait at the kernel's socket. It never fills here.
 const RECEIVE_BUFFER: i32 = 16 << 20;
-/// A rest: some hundred datagrams, fewer than a ring has room for.
-const REST: Duration = Duration::from_micros(250);
+/// Between two looks: some hundred datagrams, fewer than a ring has room for.
+const PAUSE: Duration = Duration::from_micros(250);
 
-/// What a receiver does where nothing is there to receive.
+/// When a receiver looks for datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
-    /// Looks again at once, as a worker does. Its CPU time says nothing then.
+    /// All the time, as a worker does that has nothing else to do. Its CPU time says nothing.
     Spin,
-    /// Sleeps for a quarter of a millisecond, so that its CPU time is what the datagrams, and waking up, have cost.
-    Rest,
+    /// Every quarter of a millisecond, until there are none: a worker with something else to do. It keeps its core meanwhile, so
+    /// that nobody else's work is in its caches.
+    Pause,
 }
 
 /// What came of a run.
@@ -40,7 +41,7 @@ pub enum Habit {
 pub struct Reception {
     /// Millions of datagrams a second that the app has had.
     pub rate: f64,
-    /// CPU time of the receiver's thread for each of them, in nanoseconds.
+    /// CPU time of the receiver's thread while it looked, for each of them, in nanoseconds.
     pub cpu: f64,
 }
 
@@ -109,26 +110,36 @@ fn measure<R: Receiver>(
         let mut receiver = open()?;
         // Until both ends are at their pace.
         for_a_while(&mut receiver, habit, window / 4);
-        let (cpu, start) = (sys::thread_cpu_time(), Instant::now());
-        let heard = for_a_while(&mut receiver, habit, window);
-        let (cpu, elapsed) = (sys::thread_cpu_time() - cpu, start.elapsed());
+        let start = Instant::now();
+        let (heard, cpu) = for_a_while(&mut receiver, habit, window);
         let nanoseconds = |time: Duration| time.as_nanos() as f64 / heard as f64;
         match heard {
             0 => Err("no datagram has come".to_owned()),
-            _ => Ok(Reception { rate: 1e3 / nanoseconds(elapsed), cpu: nanoseconds(cpu) }),
+            _ => Ok(Reception { rate: 1e3 / nanoseconds(start.elapsed()), cpu: nanoseconds(cpu) }),
         }
     };
     flooded(&pair, sending, Source::Datagrams(GROUP, LEN), || pair.far.run(receive))?
 }
 
-/// Receives for as long as `window`; how many datagrams.
-fn for_a_while(receiver: &mut impl Receiver, habit: Habit, window: Duration) -> u64 {
-    let (start, mut heard) = (Instant::now(), 0);
+/// Receives for as long as `window`: how many datagrams, and what the looks have cost of CPU time.
+fn for_a_while(receiver: &mut impl Receiver, habit: Habit, window: Duration) -> (u64, Duration) {
+    let (start, mut heard, mut spent) = (Instant::now(), 0, Duration::ZERO);
     while start.elapsed() < window {
-        match receiver.receive() {
-            0 if habit == Habit::Rest => thread::sleep(REST),
-            received => heard += received as u64,
+        let before = sys::thread_cpu_time();
+        loop {
+            let received = receiver.receive() as u64;
+            heard += received;
+            if received == 0 || habit == Habit::Spin {
+                break;
+            }
+        }
+        spent += sys::thread_cpu_time() - before;
+        if habit == Habit::Pause {
+            let pause = Instant::now();
+            while pause.elapsed() < PAUSE {
+                hint::spin_loop();
+            }
         }
     }
-    heard
+    (heard, spent)
 }

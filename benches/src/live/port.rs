@@ -4,7 +4,7 @@ use core::net::SocketAddrV4;
 use std::sync::Arc;
 
 use wirepath::counters::{Block, Scope};
-use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue, TxQueue};
 use wirepath::mem::{Layout, Pool, Region};
@@ -37,19 +37,21 @@ pub struct Port<Tx, N, A> {
 }
 
 impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
-    /// Opens the port of `ours`, where frames of `rule` are taken and sent to `peer`. `wrap` may put something around the
-    /// sending half.
+    /// Opens the port of `ours`, where frames of `rule` are taken, and whose neighbour is `peer`. `wrap` may put something
+    /// around the sending half.
     ///
     /// # Errors
     /// Why the port does not open, in words.
     pub fn open(
         (ours, peer): (End, End),
+        mode: Mode,
         rule: &Rule,
         wrap: impl FnOnce(AfXdpTx) -> Tx,
         pipeline: impl FnOnce(&Scope) -> N,
         app: A,
     ) -> Result<Self, String> {
-        let config = AfXdpConfig { rx_ring_len: RING_LEN, tx_ring_len: RING_LEN, ..AfXdpConfig::new(ours.interface) };
+        let config =
+            AfXdpConfig { rx_ring_len: RING_LEN, tx_ring_len: RING_LEN, mode, ..AfXdpConfig::new(ours.interface) };
         let layout = Layout::umem(2048);
         let region = Region::heap(layout.region_len(BUFFERS)).map_err(|error| error.to_string())?;
         let pool = Pool::new(Arc::new(region), layout).map_err(|error| error.to_string())?;
@@ -98,7 +100,9 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
     }
 }
 
-/// A port with the UDP stack behind it, where datagrams to `local` are taken: a group, or the address of `ours`.
+/// A port with the UDP stack behind it, where datagrams to `local` are taken: a group, or the address of `ours`. The program runs
+/// behind the driver: a veth has no frames of its own, and makes each by a copy where it runs the program itself
+/// (docs/decisions/0004).
 ///
 /// # Errors
 /// As [`Port::open`].
@@ -115,7 +119,7 @@ pub fn open_udp<A: UdpApp + App>(
         udp: UdpConfig { checksum: ChecksumPolicy::AcceptPartial },
     };
     let rule = Rule::udp(*local.ip(), local.port());
-    let mut port = Port::open((ours, peer), &rule, |tx| tx, |scope| udp_stack(config, scope), app)?;
+    let mut port = Port::open((ours, peer), Mode::Generic, &rule, |tx| tx, |scope| udp_stack(config, scope), app)?;
     let taken = port.with_app(|_, cx| match local.ip().is_multicast() {
         true => cx.sockets.join(ConsumerId(0), Group::new(*local.ip(), local.port())),
         false => cx.sockets.bind(ConsumerId(0), local, Sharing::Exclusive).map(drop),

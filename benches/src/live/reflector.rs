@@ -2,7 +2,7 @@
 //! does it.
 
 use wirepath::counters::{Counter, Drops, Scope, Unit};
-use wirepath::device::af_xdp::AfXdpTx;
+use wirepath::device::af_xdp::{AfXdpTx, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Offload, TxQueue};
 use wirepath::mem::Mbuf;
@@ -73,7 +73,8 @@ impl<A> Node<A> for Reflect {
 /// # Errors
 /// Why the port does not open.
 pub fn open<Tx: TxQueue>(wrap: impl FnOnce(AfXdpTx) -> Tx) -> Result<Port<Tx, Reflect, ()>, String> {
-    Port::open((FAR, NEAR), &Rule::ALL, wrap, Reflect::new, ())
+    // In the driver, as testpmd is: behind it, frames that a kernel sends in one piece would arrive in one piece.
+    Port::open((FAR, NEAR), Mode::Native, &Rule::ALL, wrap, Reflect::new, ())
 }
 
 /// A sender that never rests needs a second core. Here one thread sends some frames and forwards them, and again.
