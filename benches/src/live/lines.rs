@@ -118,7 +118,7 @@ impl Live<'_> {
 }
 
 fn window() -> Duration {
-    Duration::from_millis(if is_quick() { 300 } else { 1_000 })
+    Duration::from_millis(if is_quick() { 500 } else { 1_000 })
 }
 
 /// Runs of both in turn.

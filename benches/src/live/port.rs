@@ -15,7 +15,7 @@ use wirepath::proto::{
     ConsumerId, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity,
     UdpSockets,
 };
-use wirepath::time::{Clock, MonotonicClock};
+use wirepath::time::{Clock, TscClock};
 use wirepath::wire::VlanTags;
 use wirepath::worker::{Parts, Worker};
 
@@ -32,7 +32,7 @@ pub const SEED: HashSeed = HashSeed::new(1, 2);
 /// A worker on a live port. Made and used on one thread, which is in the port's namespace.
 pub struct Port<Tx, N, A> {
     worker: Worker<AfXdpRx, Tx, N, A>,
-    clock: MonotonicClock,
+    clock: TscClock,
     _device: AfXdpDevice,
 }
 
@@ -74,7 +74,8 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
         };
         let worker = Worker::new(parts, &scope);
         block.check().map_err(|error| error.to_string())?;
-        let mut port = Self { worker, clock: MonotonicClock::start(), _device: device };
+        let clock = TscClock::start().ok_or("the processor's counter does not run evenly")?;
+        let mut port = Self { worker, clock, _device: device };
         // The first turn opens the way for frames.
         port.turn();
         Ok(port)
