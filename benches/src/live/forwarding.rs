@@ -20,7 +20,7 @@ use crate::cores;
 /// Until forwarding is at its pace.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Until a forwarder that was started forwards, at most.
-const START_MAX: Duration = Duration::from_secs(10);
+const START_MAX: Duration = Duration::from_secs(30);
 /// Millions of frames a second that only a forwarder sends back. A kernel without one answers with a few ICMP errors.
 const FORWARDING: f64 = 0.05;
 
