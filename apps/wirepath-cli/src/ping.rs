@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args, CommandFactory};
+use clap::{Args, CommandFactory};
 use wirepath::proto::Ipv4Prefix;
 use wirepath::time::Duration;
 use wirepath::worker::{StopFlag, affinity};
@@ -97,7 +97,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     core: Option<usize>,
     /// No line an answer, only the summary
-    #[arg(short, long, action = ArgAction::SetTrue)]
+    #[arg(short, long)]
     quiet: bool,
     /// One JSON object with all numbers
     #[arg(long)]

@@ -1,12 +1,15 @@
 //! A log-linear histogram in rows: each power of two is cut into the same number of steps, as many as leave the whole
-//! readable.
+//! readable. The slowest hundredth, which may reach from microseconds to seconds, has one row a power of two, so that it does
+//! not take the room of all the others.
 
 use hdrhistogram::Histogram;
 
 /// Lines that fit a screen with all that stands above them: one a row, and one a gap between rows.
-const LINES_MAX: usize = 24;
+const LINES_MAX: usize = 28;
 /// Steps of a power of two, from fine to coarse.
-const STEPS: [u64; 4] = [8, 4, 2, 1];
+const STEPS: [u64; 6] = [32, 16, 8, 4, 2, 1];
+/// Where the slowest begin.
+const TAIL: f64 = 0.99;
 
 /// So many values from `from` to below `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,22 +21,28 @@ pub(super) struct Row {
 
 /// The rows that are not empty, in order.
 pub(super) fn rows(values: &Histogram<u64>) -> Vec<Row> {
-    let fitting = STEPS.iter().map(|&steps| cut(values, steps)).find(|rows| lines(rows) <= LINES_MAX);
-    fitting.unwrap_or_else(|| cut(values, 1))
+    let body_end = values.value_at_quantile(TAIL);
+    let fitting = STEPS.iter().map(|&steps| cut(values, steps, body_end)).find(|rows| lines(rows) <= LINES_MAX);
+    fitting.unwrap_or_else(|| cut(values, 1, body_end))
 }
 
 fn lines(rows: &[Row]) -> usize {
     rows.len() + rows.windows(2).filter(|pair| pair[0].to != pair[1].from).count()
 }
 
-fn cut(values: &Histogram<u64>, steps: u64) -> Vec<Row> {
+/// Rows with `steps` a power of two up to `body_end`, and with one after it.
+fn cut(values: &Histogram<u64>, steps: u64, body_end: u64) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    for value in values.iter_recorded() {
-        let count = value.count_since_last_iteration();
-        let (from, to) = step(value.value_iterated_to(), steps);
+    for iterated in values.iter_recorded() {
+        let (value, count) = (iterated.value_iterated_to(), iterated.count_since_last_iteration());
+        let (from, to) = step(value, if value <= body_end { steps } else { 1 });
         match rows.last_mut() {
-            Some(row) if row.from == from => row.count += count,
-            _ => rows.push(Row { from, to, count }),
+            Some(row) if value < row.to => row.count += count,
+            // The first row of the tail begins where the body ends.
+            last => {
+                let from = last.map_or(from, |row| from.max(row.to));
+                rows.push(Row { from, to, count });
+            }
         }
     }
     rows
@@ -66,7 +75,15 @@ mod tests {
 
     #[test]
     fn narrow_values_get_fine_steps() {
-        check(&[1024, 1100, 1151, 1152], &[(1024, 1152, 3), (1152, 1280, 1)]);
+        check(&[1024, 1030, 1055, 1056], &[(1024, 1056, 3), (1056, 1088, 1)]);
+    }
+
+    #[test]
+    fn few_slow_ones_leave_the_others_their_fine_steps() {
+        let fast = (0..500).map(|idx| 1024 + idx % 64);
+        let slow = [1_100, 9_000, 10_000, 1 << 30];
+        let rows = [(1024, 1056, 256), (1056, 1088, 244), (1088, 2048, 1), (8192, 16_384, 2), (1 << 30, 2 << 30, 1)];
+        check(&fast.chain(slow).collect::<Vec<_>>(), &rows);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The clock is read right before an echo is posted and right after its answer is in this program's hands. What is posted
-//! reaches the device in the same call.
+//! reaches the device in the same call. Stamps of the NIC are not asked for: it stamps arrivals, by a clock of its own, and no
+//! departures.
 
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::worker::StopFlag;
