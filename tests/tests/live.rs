@@ -7,9 +7,10 @@ use std::time::{Duration, Instant as Moment};
 
 use wirepath::counters::Block;
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, SendToError, UdpApp, UdpOptions, send_to};
-use wirepath::proto::{ConsumerId, Group, Sharing};
+use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, SendToError, UdpApp, UdpOptions, send_to};
+use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
+use wirepath::wire::icmpv4::Unreachable;
 use wirepath::worker::live::{IgmpBy, LiveConfig, LivePort, LiveWorker, OwnHost, Takes, Want};
 use wirepath::worker::{Post, StopFlag};
 use wirepath_tests::netns::Namespace;
@@ -47,10 +48,16 @@ fn wire(test: &str) -> Option<Wire> {
 struct Echo {
     received: Vec<Vec<u8>>,
     refused: Vec<SendToError>,
+    errors: Vec<IcmpError>,
 }
 
 impl App for Echo {}
-impl IcmpApp for Echo {}
+
+impl IcmpApp for Echo {
+    fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {
+        self.errors.push(*error);
+    }
+}
 
 impl UdpApp for Echo {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
@@ -167,6 +174,35 @@ fn kernel_keeps_what_we_did_not_ask_for() {
             let len = kernel.recv(&mut bytes).unwrap();
             assert_eq!(&bytes[..len], expected);
         }
+    });
+}
+
+#[test]
+fn error_about_our_flow_that_comes_to_the_kernel_reaches_it() {
+    let Some(Wire { near, far: _far }) = wire("error_about_our_flow_that_comes_to_the_kernel_reaches_it") else {
+        return;
+    };
+    near.ip(&["address", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
+    near.run(|| {
+        let mut live = Live::open(shared()).unwrap();
+        let (ours, closed) = (SocketAddrV4::new(NEAR, PORT), SocketAddrV4::new(FAR, 7_777));
+        let mut next = Moment::now();
+        // Longer than what is passed on of an error.
+        let told = live.until(|live| {
+            if Moment::now() >= next {
+                next = Moment::now() + Duration::from_millis(500);
+                let sent = live
+                    .worker
+                    .with_app(live.clock.now(), |_, cx| send_to(ours, closed, &UdpOptions::default(), &[7; 800], cx));
+                assert!(sent.is_ok(), "{sent:?}");
+            }
+            !live.worker.app().errors.is_empty()
+        });
+        assert!(told, "{:?}", live.block.snapshot());
+        let error = live.worker.app().errors[0];
+        assert_eq!((error.consumer, error.flow.local, error.flow.remote), (ConsumerId(1), ours, closed));
+        assert_eq!(error.kind, FlowErrorKind::Unreachable(Unreachable::Port));
+        assert!(live.count("worker0/overheard") >= 1 && live.count("worker0/overheard_lost") == 0);
     });
 }
 

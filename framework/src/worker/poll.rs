@@ -8,8 +8,11 @@ use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use crate::pipeline::{App, Cx, Egress, EgressConfig, Node};
 use crate::proto::{Host, UdpSockets};
 use crate::time::{Clock, Instant};
+use crate::wire::ethernet::EthernetFields;
+use crate::wire::{EtherType, EthernetHeader};
+use zerocopy::IntoBytes;
 
-use super::kernel::Follower;
+use super::kernel::{Follower, Overheard};
 use super::stop::StopFlag;
 
 /// What a worker is made of. Everything in it was made on the worker's own thread.
@@ -83,6 +86,9 @@ struct Counters {
     /// From the start of a turn that received frames to the start of the next: how long the last frame of the burst
     /// took from the device to its end, at most.
     burst_ns: Histogram,
+    /// Packets that came to the kernel and were shown to the pipeline too; those for which no buffer was free.
+    overheard: Counter,
+    overheard_lost: Counter,
     last_poll: Gauge,
     pool_in_use: Gauge,
     pool_exhausted: Gauge,
@@ -93,6 +99,9 @@ struct Counters {
 /// Turns between two looks at what changes slowly: the stop flag, the end of the device, the gauges. At 20 ns a turn
 /// that is every 5 µs.
 const HOUSEKEEPING_POLLS: u64 = 256;
+
+/// Packets that came to the kernel, of which one turn takes so many.
+const OVERHEARD_PER_TURN: usize = 4;
 
 /// Of so many publications one asks the device for the counters that it does not keep itself: a system call each some
 /// tens of milliseconds at full speed.
@@ -186,6 +195,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     fn tick(&mut self, now: Instant) {
         if let Some(follower) = &mut self.follower {
             follower.catch_up(&mut self.tools.host);
+            self.hear_kernel(now);
         }
         let mut cx = self.tools.cx(now);
         // What waited for a neighbour goes before what is sent now.
@@ -193,6 +203,33 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         self.pipeline.tick(&mut self.app, &mut cx);
         self.app.tick(&mut cx);
         self.pass_wishes_on();
+    }
+
+    /// ICMP errors that came to the kernel go the way of frames.
+    #[inline]
+    fn hear_kernel(&mut self, now: Instant) {
+        for _ in 0..OVERHEARD_PER_TURN {
+            let Some(overheard) = self.follower.as_mut().and_then(Follower::next_overheard) else { return };
+            self.take_overheard(&overheard, now);
+        }
+    }
+
+    #[cold]
+    fn take_overheard(&mut self, overheard: &Overheard, now: Instant) {
+        let own = self.tools.host.mac();
+        let link = EthernetHeader::new(EthernetFields { dst: own, src: own, ethertype: EtherType::IPV4 });
+        let mut cx = self.tools.cx(now);
+        let frame = cx.pool.alloc_copy(link.as_bytes()).and_then(|mut frame| {
+            frame.append(overheard.packet().len())?.copy_from_slice(overheard.packet());
+            Some(frame)
+        });
+        match frame {
+            Some(frame) => {
+                self.counters.overheard.inc();
+                self.pipeline.push(frame, &mut self.app, &mut cx);
+            }
+            None => self.counters.overheard_lost.inc(),
+        }
     }
 
     /// Neighbours that the kernel is to ask for.
@@ -288,6 +325,8 @@ impl Counters {
             bursts: scope.counter("bursts", Unit::Bursts),
             frames: scope.counter("frames", Unit::Frames),
             burst_ns: scope.histogram("burst_ns", Unit::Nanoseconds),
+            overheard: scope.counter("overheard", Unit::Packets),
+            overheard_lost: scope.counter("overheard_lost", Unit::Packets),
             last_poll: scope.last_poll(),
             pool_in_use: pool.gauge("in_use", Unit::Mbufs),
             pool_exhausted: pool.gauge("exhausted", Unit::Events),

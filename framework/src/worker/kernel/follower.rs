@@ -3,6 +3,7 @@
 
 use std::net::Ipv4Addr;
 
+use super::ear::{Ear, Overheard};
 use crate::proto::{Host, HostEvent};
 use crate::worker::spsc::lossless::{Consumer, Producer};
 
@@ -63,6 +64,7 @@ impl LinkState {
 pub struct Follower {
     tidings: Consumer<Tidings>,
     wishes: Producer<Ipv4Addr>,
+    ear: Option<Ear>,
     link: LinkState,
     link_changes: u64,
     refused: u64,
@@ -70,7 +72,7 @@ pub struct Follower {
 
 impl Follower {
     pub(super) fn new(tidings: Consumer<Tidings>, wishes: Producer<Ipv4Addr>) -> Self {
-        Self { tidings, wishes, link: LinkState::default(), link_changes: 0, refused: 0 }
+        Self { tidings, wishes, ear: None, link: LinkState::default(), link_changes: 0, refused: 0 }
     }
 
     /// Applies what is new, 16 tidings at most, and returns how many. About 1 ns where there are none; no allocation, no
@@ -107,6 +109,17 @@ impl Follower {
     #[inline]
     pub fn want(&mut self, next_hop: Ipv4Addr) -> bool {
         !self.wishes.is_closed() && self.wishes.push(next_hop).is_ok()
+    }
+
+    /// Hears what comes to the kernel about our flows, from now on.
+    pub fn listen(&mut self, ear: Ear) {
+        self.ear = Some(ear);
+    }
+
+    /// The next packet that came to the kernel, which the worker's pipeline is to see too. About 1 ns where there is none.
+    #[inline]
+    pub fn next_overheard(&mut self) -> Option<Overheard> {
+        self.ear.as_mut()?.next()
     }
 
     /// The interface, as last told. Without an index until the first tidings.

@@ -18,6 +18,7 @@
 //! address of the host is the kernel's to answer, and VRFs are not looked into.
 
 mod decode;
+mod ear;
 mod follower;
 mod lookup;
 mod mirror;
@@ -27,6 +28,7 @@ mod tables;
 mod view;
 mod wish_list;
 
+pub use ear::{Ear, EarThread, Overheard};
 pub use follower::{Follower, LEGS_MAX, LinkState, Tidings};
 pub use mirror::{Mirror, MirrorError, MirrorThread};
 pub use tables::Link;

@@ -44,6 +44,13 @@ pub enum LiveError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// Errors about our flows that come to the kernel cannot be heard.
+    Ear {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
     /// No buffers.
     Pool(PostError),
 }
@@ -62,6 +69,11 @@ impl fmt::Display for LiveError {
                  `ip address del {address} dev {interface}`"
             ),
             Self::Membership { interface, group, error } => write_membership(f, interface, *group, error),
+            Self::Ear { interface, error } => write!(
+                f,
+                "no raw socket hears the ICMP errors that come to the kernel on {interface} ({error}): run as root, or give the \
+                 program cap_net_raw"
+            ),
             Self::Pool(error) => error.fmt(f),
         }
     }

@@ -6,13 +6,14 @@ use super::host::LiveHost;
 use super::membership::Memberships;
 use super::queue::LiveQueue;
 use super::rules::rules;
+use super::sys;
 use crate::counters::Scope;
 use crate::device::Device;
 use crate::device::af_xdp::AfXdpDevice;
 use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
 use crate::worker::StopFlag;
-use crate::worker::kernel::{Mirror, MirrorThread};
+use crate::worker::kernel::{EarThread, Mirror, MirrorThread};
 
 /// An interface that is live for as long as this or one of its queues exists. Keep it on the main thread.
 pub struct LivePort {
@@ -25,6 +26,7 @@ pub struct LivePort {
     queues: u16,
     // Dropped last: workers follow the kernel, and the network sends to us, to the end.
     _mirror: MirrorThread,
+    _ear: Option<EarThread>,
     _memberships: Memberships,
 }
 
@@ -60,6 +62,10 @@ impl LivePort {
             hosts.push((idx, live));
         }
         steered.dedup();
+        let ear = match config.owner {
+            Owner::Shared => Some(listen(interface, &mut hosts)?),
+            Owner::Own(_) => None,
+        };
         let queues = device.capabilities().queues;
         let mirror = mirror.start(stop)?;
         Ok(Self {
@@ -69,6 +75,7 @@ impl LivePort {
             rules: steered,
             queues,
             _mirror: mirror,
+            _ear: ear,
             _memberships: memberships,
         })
     }
@@ -140,4 +147,14 @@ impl LivePort {
         }
         notices
     }
+}
+
+/// Lets the hosts hear of errors about their flows that come to the kernel.
+fn listen(interface: &str, hosts: &mut [(u16, LiveHost)]) -> Result<EarThread, LiveError> {
+    let listening = sys::icmp_errors(interface).and_then(|socket| EarThread::start(socket, hosts.len()));
+    let (thread, ears) = listening.map_err(|error| LiveError::Ear { interface: interface.into(), error })?;
+    for ((_, host), ear) in hosts.iter_mut().zip(ears) {
+        host.follower.listen(ear);
+    }
+    Ok(thread)
 }

@@ -1,15 +1,16 @@
-//! Memberships of the kernel's, by the number of an interface: the standard library knows interfaces by their address only, and
-//! no sources.
+//! Memberships of the kernel's, by the number of an interface (the standard library knows interfaces by their address only,
+//! and no sources), and copies of its ICMP errors.
 //!
 //! `unsafe`, because setsockopt(2) takes an address.
 //!
 //! Invariants:
 //! 1. The address comes from a slice that is borrowed until the call has returned, and the length beside it is the slice's.
+//! 2. A descriptor that the kernel returns is new and has no other owner.
 
 use core::net::Ipv4Addr;
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 /// Bytes of a `struct sockaddr_storage`, and where it begins in the requests: behind the interface's number, aligned.
 const ADDRESS_LEN: usize = size_of::<libc::sockaddr_storage>();
@@ -17,6 +18,8 @@ const FIRST_ADDRESS: usize = 8;
 /// linux/in.h
 const MCAST_JOIN_GROUP: libc::c_int = 42;
 const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
+/// linux/icmp.h
+const ICMP_FILTER: libc::c_int = 1;
 
 /// Makes `socket` a member of `group` on interface number `interface`, for one source or for all. It is one until it is closed.
 pub(super) fn join(socket: &UdpSocket, interface: u32, group: Ipv4Addr, source: Option<Ipv4Addr>) -> io::Result<()> {
@@ -25,12 +28,28 @@ pub(super) fn join(socket: &UdpSocket, interface: u32, group: Ipv4Addr, source: 
     request[..4].copy_from_slice(&interface.to_ne_bytes());
     put_address(&mut request[FIRST_ADDRESS..], group);
     match source {
-        None => set(socket, MCAST_JOIN_GROUP, &request[..FIRST_ADDRESS + ADDRESS_LEN]),
+        None => set(socket, libc::IPPROTO_IP, MCAST_JOIN_GROUP, &request[..FIRST_ADDRESS + ADDRESS_LEN]),
         Some(source) => {
             put_address(&mut request[FIRST_ADDRESS + ADDRESS_LEN..], source);
-            set(socket, MCAST_JOIN_SOURCE_GROUP, &request)
+            set(socket, libc::IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, &request)
         }
     }
+}
+
+/// A socket that gets a copy of each ICMP error that comes to the kernel on an interface (raw(7)).
+pub(super) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
+    // SAFETY: no address is passed.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and has no other owner (2).
+    let socket = unsafe { UdpSocket::from_raw_fd(fd) };
+    // A bit for each type that is not wanted: all but unreachable, time exceeded and parameter problem.
+    let unwanted: u32 = !(1 << 3 | 1 << 11 | 1 << 12);
+    set(&socket, libc::SOL_RAW, ICMP_FILTER, &unwanted.to_ne_bytes())?;
+    set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, interface.as_bytes())?;
+    Ok(socket)
 }
 
 /// Writes a `struct sockaddr_in` without a port.
@@ -39,9 +58,9 @@ fn put_address(bytes: &mut [u8], address: Ipv4Addr) {
     bytes[4..8].copy_from_slice(&address.octets());
 }
 
-fn set(socket: &UdpSocket, option: libc::c_int, value: &[u8]) -> io::Result<()> {
+fn set(socket: &UdpSocket, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
     let len = value.len() as libc::socklen_t;
     // SAFETY: the value is borrowed for the call, with its own length (1).
-    let status = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, option, value.as_ptr().cast(), len) };
+    let status = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value.as_ptr().cast(), len) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,0 +1,183 @@
+//! What reaches the kernel and is about our flows: on an interface that is the kernel's too, no rule can tell an ICMP error
+//! about a flow of ours from one about the kernel's, so all of them go to the kernel. A raw socket gets a copy of each
+//! (raw(7)), and a thread passes the part that matters on to the workers, where it goes the way of a received frame.
+
+use std::io;
+use std::net::UdpSocket;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use zerocopy::IntoBytes;
+
+use crate::wire::checksum::checksum;
+use crate::wire::{Ipv4Fields, Ipv4Header, Ipv4Packet, Protocol, ipv4};
+use crate::worker::StopFlag;
+use crate::worker::spsc::lossless::{self, Consumer, Producer};
+
+/// Bytes kept of an ICMP message: its header, the longest IPv4 header that it may quote, and the quoted ports (RFC 792).
+const MESSAGE_LEN_MAX: usize = 8 + 60 + 8;
+/// Bytes of a packet that is passed on.
+pub(crate) const OVERHEARD_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
+/// Packets that wait for a worker: a burst of errors about a flow says the same thing again and again.
+const RING_LEN: usize = 64;
+/// How long the thread listens before it looks whether it is to stop.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// An IPv4 packet with an ICMP error that came to the kernel, cut behind the quoted ports and put in order again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overheard {
+    len: u8,
+    bytes: [u8; OVERHEARD_LEN_MAX],
+}
+
+impl Overheard {
+    /// Cuts what a raw socket got. None for what is no whole IPv4 packet or no error.
+    fn cut(packet: &[u8]) -> Option<Self> {
+        let packet = Ipv4Packet::parse(packet).ok().filter(|packet| packet.header.protocol() == Protocol::ICMP)?;
+        // A checksum that was wrong is not made right by cutting.
+        if packet.payload.len() < 8 || checksum(packet.payload) != 0 {
+            return None;
+        }
+        let mut message = [0; MESSAGE_LEN_MAX];
+        let message_len = packet.payload.len().min(MESSAGE_LEN_MAX);
+        message[..message_len].copy_from_slice(&packet.payload[..message_len]);
+        message[2..4].fill(0);
+        let sum = checksum(&message[..message_len]);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        let header = Ipv4Header::new(&Ipv4Fields {
+            source: packet.header.source(),
+            destination: packet.header.destination(),
+            protocol: Protocol::ICMP,
+            ttl: packet.header.ttl(),
+            tos: packet.header.tos(),
+            identification: 0,
+            dont_fragment: true,
+            payload_len: message_len,
+        });
+        let len = ipv4::HEADER_LEN + message_len;
+        let mut bytes = [0; OVERHEARD_LEN_MAX];
+        bytes[..ipv4::HEADER_LEN].copy_from_slice(header.ok()?.as_bytes());
+        bytes[ipv4::HEADER_LEN..len].copy_from_slice(&message[..message_len]);
+        Some(Self { len: len as u8, bytes })
+    }
+
+    /// The packet, from its IPv4 header on.
+    pub fn packet(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// A worker's end: part of its [`Follower`](super::Follower).
+pub struct Ear(Consumer<Overheard>);
+
+impl Ear {
+    /// The next packet. About 1 ns where there is none.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<Overheard> {
+        self.0.pop()
+    }
+}
+
+/// The thread that listens. Dropping it stops the thread and waits for it, 100 ms at most.
+#[derive(Debug)]
+pub struct EarThread {
+    stop: StopFlag,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EarThread {
+    /// Listens on `socket`, a raw ICMP socket of the interface, for so many workers. A worker that is slow to hear
+    /// misses repetitions.
+    pub fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<Ear>)> {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let rings = (0..workers).map(|_| lossless::ring(RING_LEN).expect("a power of two"));
+        let (mut producers, consumers): (Vec<_>, Vec<_>) = rings.unzip();
+        let stop = StopFlag::new();
+        let stopping = stop.clone();
+        let listen = move || {
+            while !stopping.is_stopping() {
+                hear(&socket, &mut producers);
+            }
+        };
+        let thread = thread::Builder::new().name("wirepath-icmp".into()).spawn(listen)?;
+        Ok((Self { stop, thread: Some(thread) }, consumers.into_iter().map(Ear).collect()))
+    }
+}
+
+/// Waits for one packet and passes it on.
+fn hear(socket: &UdpSocket, workers: &mut [Producer<Overheard>]) {
+    let mut bytes = [0; 2048];
+    let Ok(len) = socket.recv(&mut bytes) else { return };
+    if let Some(overheard) = Overheard::cut(&bytes[..len]) {
+        for worker in workers {
+            // Full: the worker has others of this burst to hear.
+            let _ = worker.push(overheard);
+        }
+    }
+}
+
+impl Drop for EarThread {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic of it was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::Icmpv4Message;
+    use crate::wire::icmpv4::Unreachable;
+
+    /// An error that quotes 500 bytes.
+    fn error() -> Vec<u8> {
+        let quoted = [0x45; 500];
+        let mut message = [0; 600];
+        let told = Icmpv4Message::DestinationUnreachable { code: Unreachable::Port, quoted: &quoted };
+        let len = told.emit(&mut message).unwrap();
+        let fields = Ipv4Fields {
+            source: Ipv4Addr::new(10, 0, 0, 2),
+            destination: Ipv4Addr::new(10, 0, 0, 1),
+            protocol: Protocol::ICMP,
+            ttl: 64,
+            tos: 0,
+            identification: 7,
+            dont_fragment: false,
+            payload_len: len,
+        };
+        [Ipv4Header::new(&fields).unwrap().as_bytes(), &message[..len]].concat()
+    }
+
+    #[test]
+    fn long_error_is_cut_and_still_sound() {
+        let cut = Overheard::cut(&error()).unwrap();
+        let packet = Ipv4Packet::parse(cut.packet()).unwrap();
+        packet.verify_checksum().unwrap();
+        assert_eq!((packet.header.source(), packet.payload.len()), (Ipv4Addr::new(10, 0, 0, 2), MESSAGE_LEN_MAX));
+        let message = Icmpv4Message::parse(packet.payload).unwrap();
+        assert!(matches!(message, Icmpv4Message::DestinationUnreachable { code: Unreachable::Port, .. }));
+    }
+
+    #[test]
+    fn error_with_a_wrong_checksum_is_not_made_right() {
+        let mut wrong = error();
+        wrong[200] ^= 1;
+        assert_eq!(Overheard::cut(&wrong), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_cut_or_left(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(cut) = Overheard::cut(&bytes) {
+                prop_assert!(Ipv4Packet::parse(cut.packet()).is_ok());
+            }
+        }
+    }
+}
