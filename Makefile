@@ -13,6 +13,8 @@ CAPTURE ?=
 FORMAT ?=
 # The demo's day: what exchange-sim makes of it, faults included. A number that is too high only takes longer.
 DAY ?= --seed 1 --messages 2M --loss 0.1% --reorder 0.1% --duplicate 0.05%
+# The live day: seconds of open market, and some ten of quiet around them.
+LIVE ?= --seed 1 --rate 100k --seconds 3 --pack-wait 50 --loss 1% --reorder 0.5% --duplicate 0.5%
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back and says what it costs.
 HUGEPAGES ?= 16
 # Frames of the soak: 100 million take some minutes on a quiet machine, and half an hour on a busy one.
@@ -26,14 +28,16 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: tools ## the demo: a generated day through the whole pipeline; or a capture: make run CAPTURE=file FORMAT=iex-tops
+run: tools ## the demo: live against the Linux kernel as root, else a replay; or a capture: make run CAPTURE=file FORMAT=iex-tops
 	$(if $(CAPTURE),$(if $(FORMAT),,$(error what is in $(CAPTURE)? add FORMAT=iex-tops or another that feed-handler names)))
+	$(if $(CAPTURE),,$(call want,ip,iproute2,for the network namespaces of the demo,:))
 	cargo build --profile demo -p exchange-sim -p feed-handler -p hugepage-setup
 	@if [ "$$(id -u)" = 0 ]; then $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES) || true; \
 	elif ! $(DEMO)/hugepage-setup check --pages $(HUGEPAGES) >/dev/null 2>&1; then \
 		echo "wirepath: no hugepages for the demo, and only root reserves them: sudo $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES)" >&2; fi
 ifeq ($(CAPTURE),)
-	$(DEMO)/exchange-sim generate --out $(DEMO)/day.pcap $(DAY)
+	@scripts/demo-live $(DEMO) $(LIVE); status=$$?; [ $$status = 77 ] || exit $$status; \
+	$(DEMO)/exchange-sim generate --out $(DEMO)/day.pcap $(DAY) && \
 	$(DEMO)/feed-handler replay $(DEMO)/day.pcap --format mold-itch50 --truth $(DEMO)/day.pcap.truth.json
 else
 	$(DEMO)/feed-handler replay "$(CAPTURE)" --format $(FORMAT)

@@ -27,7 +27,7 @@ pub struct PacketAccount {
     pub unnamed: u64,
 }
 
-/// What became of messages: `received = delivered + duplicates + late + not_kept`.
+/// What became of messages: `received = delivered + duplicates + late + doubted + not_kept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MessageAccount {
     /// On all lines.
@@ -38,6 +38,8 @@ pub struct MessageAccount {
     pub duplicates: u64,
     /// Given up before.
     pub late: u64,
+    /// With numbers so far ahead that nobody believed them: damaged packets.
+    pub doubted: u64,
     /// Should have waited for its turn, and there was no buffer for it.
     pub not_kept: u64,
     /// Delivered and not decoded.
@@ -94,6 +96,7 @@ impl MessageAccount {
             delivered: sum(|channel| channel.sequence.delivered),
             duplicates: sum(|channel| channel.sequence.duplicates),
             late: sum(|channel| channel.sequence.late),
+            doubted: sum(|channel| channel.sequence.doubted),
             not_kept: sum(|channel| channel.not_kept),
             undecoded: sum(|channel| channel.messages.total() - channel.messages.decoded()),
             decoded: sum(|channel| channel.messages.decoded()),
@@ -102,16 +105,16 @@ impl MessageAccount {
 
     /// Whether it adds up.
     pub fn holds(&self) -> bool {
-        self.received == self.delivered + self.duplicates + self.late + self.not_kept
+        self.received == self.delivered + self.duplicates + self.late + self.doubted + self.not_kept
             && self.delivered == self.decoded + self.undecoded
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        let Self { received, delivered, duplicates, late, not_kept, undecoded, decoded } = self;
+        let Self { received, delivered, duplicates, late, doubted, not_kept, undecoded, decoded } = self;
         (!self.holds()).then(|| {
             format!(
                 "messages do not add up: {received} received are not {delivered} delivered + {duplicates} duplicates + \
-                 {late} late + {not_kept} not kept, or these not {decoded} decoded + {undecoded} not; this is a bug, \
+                 {late} late + {doubted} doubted + {not_kept} not kept, or these not {decoded} decoded + {undecoded} not; this is a bug, \
                  please report it"
             )
         })

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   packets   read + copied by faults = delivered to the feed + dropped by name + merged from fragments + held
-//!   messages  received on all lines   = delivered in order + duplicates + late + not kept
+//!   messages  received on all lines   = delivered in order + duplicates + late + doubted + not kept
 //!   truth     sent by the exchange    = received + injected losses, for each line and for both together
 //! ```
 //!

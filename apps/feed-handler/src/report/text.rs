@@ -147,6 +147,10 @@ impl Summary {
                 grouped(self.undecoded.empty)
             )?;
         }
+        if self.message_account.doubted > 0 {
+            let count = grouped(self.message_account.doubted);
+            writeln!(f, "  {count} messages doubted: their numbers are too far ahead of all others, so the packet is damaged")?;
+        }
         if self.message_account.not_kept > 0 {
             let count = grouped(self.message_account.not_kept);
             writeln!(f, "  {count} messages not kept for their turn: raise worker.buffers")?;
