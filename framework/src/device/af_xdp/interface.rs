@@ -2,6 +2,7 @@
 //! and then while the queue runs.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use super::error::SetupError;
 use super::netlink::{Answer, Netlink, Request, u32_at};
@@ -112,7 +113,7 @@ impl Interface {
             name: answer.get_name(IFLA_IFNAME).unwrap_or_else(|| name.into()),
             mac: answer.get(IFLA_ADDRESS).and_then(|mac| mac.try_into().ok()).map_or(MacAddr::ZERO, MacAddr),
             mtu: answer.get_u32(IFLA_MTU).unwrap_or(0) as usize,
-            link: state(&answer),
+            link: state(u32_at(answer.fixed, 8).unwrap_or(0).cast_signed()),
             queues: queues(name, &answer),
             program: answer.nested(IFLA_XDP).and_then(|xdp| xdp.get_u32(IFLA_XDP_PROGRAM)),
             strips_vlan: strips_vlan(name),
@@ -138,32 +139,33 @@ fn strips_vlan(name: &str) -> bool {
     flags.is_ok_and(|flags| flags & FLAG_RX_VLAN != 0)
 }
 
-fn state(answer: &Answer<'_>) -> LinkState {
-    let flags = u32_at(answer.fixed, 8).unwrap_or(0);
-    let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+fn state(flags: i32) -> LinkState {
+    let wanted = libc::IFF_UP | libc::IFF_RUNNING;
     if flags & wanted == wanted { LinkState::Up } else { LinkState::Down }
 }
 
 /// Asks for the state of one link again and again. Keeps the network namespace in which it was made.
+///
+/// By ioctl(2) and not by netlink, whose RTM_GETLINK waits for the lock that every change of any interface takes: a container
+/// that starts elsewhere on the machine kept a worker for 280 ms.
 pub(super) struct LinkWatch {
-    route: Netlink,
+    socket: OwnedFd,
     index: u32,
 }
 
 impl LinkWatch {
     pub(super) fn new(index: u32) -> io::Result<Self> {
-        Ok(Self { route: Netlink::open(libc::NETLINK_ROUTE)?, index })
+        Ok(Self { socket: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?, index })
     }
 
-    /// The state now: two system calls. `None` where the kernel does not say.
-    pub(super) fn look(&mut self) -> Option<LinkState> {
-        let mut fixed = [0; LINK_INFO_LEN];
-        fixed[4..8].copy_from_slice(&self.index.to_ne_bytes());
-        match self.route.ask(Request::new(RTM_GETLINK, &fixed), LINK_INFO_LEN) {
-            Ok(answer) => Some(state(&answer)),
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Some(LinkState::Gone),
-            Err(_) => None,
-        }
+    /// The state now: two system calls that wait for nobody. `None` where the kernel does not say.
+    pub(super) fn look(&self) -> Option<LinkState> {
+        let name = match sys::interface_name(&self.socket, self.index) {
+            Ok(name) => name,
+            Err(error) => return (error.raw_os_error() == Some(libc::ENODEV)).then_some(LinkState::Gone),
+        };
+        // One that is renamed right now is found the next time.
+        sys::interface_flags(&self.socket, &name).ok().map(state)
     }
 }
 

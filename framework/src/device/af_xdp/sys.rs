@@ -196,6 +196,7 @@ struct InterfaceRequest {
 }
 
 const SIOCGIFNAME: libc::Ioctl = 0x8910;
+const SIOCGIFFLAGS: libc::Ioctl = 0x8913;
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GFLAGS: u32 = 0x25;
@@ -269,6 +270,18 @@ pub(super) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<String>
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFNAME, request.as_mut_ptr()) })?;
     let name = request[..libc::IFNAMSIZ / 4].as_bytes().split(|&byte| byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The flags of the interface `name`, of the network namespace of `socket`. Takes no lock in the kernel.
+pub(super) fn interface_flags(socket: &OwnedFd, name: &str) -> io::Result<i32> {
+    // `struct ifreq`, where the flags are a short behind the name.
+    let mut request = [0u8; 40];
+    // The last byte of the name stays zero.
+    let len = name.len().min(libc::IFNAMSIZ - 1);
+    request[..len].copy_from_slice(&name.as_bytes()[..len]);
+    // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and plain data (2).
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFFLAGS, request.as_mut_ptr()) })?;
+    Ok(i16::from_ne_bytes([request[libc::IFNAMSIZ], request[libc::IFNAMSIZ + 1]]).into())
 }
 
 /// Moves the calling thread into a fresh network namespace, with nothing in it but a loopback that is down.
