@@ -149,7 +149,10 @@ impl Summary {
         }
         if self.message_account.doubted > 0 {
             let count = grouped(self.message_account.doubted);
-            writeln!(f, "  {count} messages doubted: their numbers are too far ahead of all others, so the packet is damaged")?;
+            writeln!(
+                f,
+                "  {count} messages doubted: their numbers are too far ahead of all others, so the packet is damaged"
+            )?;
         }
         if self.message_account.not_kept > 0 {
             let count = grouped(self.message_account.not_kept);

@@ -8,7 +8,7 @@ use wirepath::mem::Sizing;
 use wirepath::pipeline::{Node, Outline};
 use wirepath::proto::{SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
-use wirepath::worker::{Parts, Post, Worker, random_seed};
+use wirepath::worker::{Ended, Parts, Post, Worker, random_seed};
 
 use super::{Done, Event, Ground, Job};
 use crate::device::IntakeConfig;
@@ -17,6 +17,9 @@ use crate::feed::{ArrivalClock, Feed, FeedConfig, Sampler};
 use crate::format::Protocol;
 use crate::join::Learning;
 use crate::plan::FeedPlan;
+
+/// Turns after a stop: the longest ring at a frame a turn.
+const DRAIN_TURNS: usize = 65_536;
 
 /// Does the job. Who fails stops the others.
 pub(super) fn work<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
@@ -65,6 +68,14 @@ fn turn<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
         let _ = events.send(Event::Ready(ready));
     }
     let ended = worker.run(&mut clock, &post.stop);
+    if ended == Ended::Stopped && arrival == ArrivalClock::Worker {
+        // What came before the stop is taken, as long as it does not go on coming.
+        for _ in 0..DRAIN_TURNS {
+            if worker.poll_once(clock.now()) == 0 {
+                break;
+            }
+        }
+    }
     let seconds = clock.now().since(started).as_secs_f64();
     worker.with_app(clock.now(), |feed, _| feed.finish());
     worker.rx_mut().refresh_counters();
