@@ -14,7 +14,7 @@ FORMAT ?=
 # The demo's day: what exchange-sim makes of it, faults included. A number that is too high only takes longer.
 DAY ?= --seed 1 --messages 2M --loss 0.1% --reorder 0.1% --duplicate 0.05%
 # The live day: seconds of open market, and some ten of quiet around them.
-LIVE ?= --seed 1 --rate 100k --seconds 3 --pack-wait 50 --loss 1% --reorder 0.5% --duplicate 0.5%
+LIVE ?= --seed 1 --rate 100k --seconds 2 --pack-wait 50 --loss 1% --reorder 0.5% --duplicate 0.5%
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back and says what it costs.
 HUGEPAGES ?= 16
 # Frames of the soak: 100 million take some minutes on a quiet machine, and half an hour on a busy one.
