@@ -142,6 +142,12 @@ impl LivePort {
                  run out after some minutes. igmp = kernel lets both have theirs"
             ));
         }
+        if matches!(self.config.owner, Owner::Own(_)) && taken > 1 {
+            notices.push(format!(
+                "ARP's answers come on one queue of {interface} and only that worker hears them: give the others their neighbours in \
+                 the configuration, or use one queue"
+            ));
+        }
         if matches!(&self.config.owner, Owner::Own(own) if own.takes == Takes::Everything) {
             notices.push(format!("{interface} is all ours: the kernel gets nothing from it until this ends"));
         }
