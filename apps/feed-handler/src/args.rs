@@ -30,7 +30,7 @@ pub struct Cli {
 pub enum Command {
     /// Run a capture (pcap or pcapng, plain or gzip) or a file of ITCH messages through the whole pipeline.
     Replay(ReplayArgs),
-    /// Receive from a live interface through the whole pipeline, until Ctrl-C: what [port] and [[channels]] of the
+    /// Receive from a live interface through the whole pipeline, until Ctrl-C: what the port and channels of the
     /// configuration name, nothing else.
     Run(RunArgs),
 }
