@@ -8,11 +8,11 @@ use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use crate::pipeline::{App, Cx, Egress, EgressConfig, Node};
 use crate::proto::{Host, UdpSockets};
 use crate::time::{Clock, Instant};
-use crate::wire::ethernet::EthernetFields;
+use crate::wire::ethernet::{self, EthernetFields};
 use crate::wire::{EtherType, EthernetHeader};
 use zerocopy::IntoBytes;
 
-use super::kernel::{Follower, Overheard};
+use super::kernel::{Follower, OVERHEARD_LEN_MAX, Overheard};
 use super::stop::StopFlag;
 
 /// What a worker is made of. Everything in it was made on the worker's own thread.
@@ -218,11 +218,12 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     fn take_overheard(&mut self, overheard: &Overheard, now: Instant) {
         let own = self.tools.host.mac();
         let link = EthernetHeader::new(EthernetFields { dst: own, src: own, ethertype: EtherType::IPV4 });
+        let packet = overheard.packet();
+        let mut frame = [0; ethernet::HEADER_LEN + OVERHEARD_LEN_MAX];
+        frame[..ethernet::HEADER_LEN].copy_from_slice(link.as_bytes());
+        frame[ethernet::HEADER_LEN..][..packet.len()].copy_from_slice(packet);
         let mut cx = self.tools.cx(now);
-        let frame = cx.pool.alloc_copy(link.as_bytes()).and_then(|mut frame| {
-            frame.append(overheard.packet().len())?.copy_from_slice(overheard.packet());
-            Some(frame)
-        });
+        let frame = cx.pool.alloc_copy(&frame[..ethernet::HEADER_LEN + packet.len()]);
         match frame {
             Some(frame) => {
                 self.counters.overheard.inc();

@@ -28,6 +28,7 @@ mod tables;
 mod view;
 mod wish_list;
 
+pub(crate) use ear::OVERHEARD_LEN_MAX;
 pub use ear::{Ear, EarThread, Overheard};
 pub use follower::{Follower, LEGS_MAX, LinkState, Tidings};
 pub use mirror::{Mirror, MirrorError, MirrorThread};
