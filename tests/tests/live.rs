@@ -178,6 +178,26 @@ fn kernel_keeps_what_we_did_not_ask_for() {
 }
 
 #[test]
+fn group_that_is_wanted_later_is_joined_and_steered() {
+    let Some(Wire { near, far }) = wire("group_that_is_wanted_later_is_joined_and_steered") else { return };
+    near.ip(&["address", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
+    let sender = socket(&far);
+    near.run(|| {
+        let mut live = Live::open(shared()).unwrap();
+        let later = Ipv4Addr::new(239, 1, 2, 4);
+        live.port.want(Want::udp(later, PORT)).unwrap();
+        assert!(live.port.want(Want::udp(Ipv4Addr::UNSPECIFIED, PORT)).is_err());
+        live.worker
+            .with_app(live.clock.now(), |_, cx| cx.sockets.join(ConsumerId(0), Group::new(later, PORT)))
+            .unwrap();
+        let members = std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap();
+        assert!(members.contains("040201EF"), "the kernel holds the membership: {members}");
+        sender.send_to(b"later", (later, PORT)).unwrap();
+        assert!(live.has_received(1));
+    });
+}
+
+#[test]
 fn error_about_our_flow_that_comes_to_the_kernel_reaches_it() {
     let Some(Wire { near, far: _far }) = wire("error_about_our_flow_that_comes_to_the_kernel_reaches_it") else {
         return;

@@ -14,7 +14,7 @@ use super::sys;
 /// Memberships, for as long as this lives.
 #[derive(Debug, Default)]
 pub(super) struct Memberships {
-    _sockets: Vec<UdpSocket>,
+    sockets: Vec<UdpSocket>,
 }
 
 impl Memberships {
@@ -29,7 +29,12 @@ impl Memberships {
                 Err(error) => return Err(LiveError::Membership { interface: interface.into(), group, error }),
             }
         }
-        Ok(Self { _sockets: sockets })
+        Ok(Self { sockets })
+    }
+
+    /// Takes more memberships along.
+    pub(super) fn extend(&mut self, more: Self) {
+        self.sockets.extend(more.sockets);
     }
 }
 

@@ -1,11 +1,11 @@
 //! A live port: an interface with our rules on it, on the main thread. Workers get its queues.
 
-use super::config::{IgmpBy, LiveConfig, Owner, Takes};
+use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
 use super::error::LiveError;
 use super::host::LiveHost;
 use super::membership::Memberships;
 use super::queue::LiveQueue;
-use super::rules::rules;
+use super::rules::{more, rules};
 use super::sys;
 use crate::counters::Scope;
 use crate::device::Device;
@@ -27,7 +27,9 @@ pub struct LivePort {
     // Dropped last: workers follow the kernel, and the network sends to us, to the end.
     _mirror: MirrorThread,
     _ear: Option<EarThread>,
-    _memberships: Memberships,
+    memberships: Memberships,
+    /// The number of the interface.
+    idx: u32,
 }
 
 impl LivePort {
@@ -76,7 +78,8 @@ impl LivePort {
             queues,
             _mirror: mirror,
             _ear: ear,
-            _memberships: memberships,
+            memberships,
+            idx: link.idx,
         })
     }
 
@@ -90,7 +93,39 @@ impl LivePort {
         Ok(Some(LiveQueue { idx, queue, live }))
     }
 
-    /// Asks for more while it runs: all taken queues of the interface get it.
+    /// Wants more while it runs: has it steered to the queues that are named and, where the kernel keeps the memberships,
+    /// joined. The application joins or binds the same end at its sockets. Call it in the network namespace of
+    /// [`open`](Self::open). On an error nothing has changed.
+    pub fn want(&mut self, want: Want) -> Result<(), LiveError> {
+        if want.destination.ip().is_unspecified() {
+            return Err(LiveError::Config("name the address that is wanted: only at start all are known".into()));
+        }
+        let interface = &self.config.port.interface;
+        let memberships = match self.config.igmp {
+            IgmpBy::Kernel => Memberships::join(core::slice::from_ref(&want), interface, self.idx)?,
+            IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
+        };
+        let mut steered = Vec::new();
+        for rule in more(&self.config, &want) {
+            for &idx in self.config.queues.iter().filter(|idx| want.is_on(**idx)) {
+                match self.device.steer(&rule, idx) {
+                    Ok(id) => steered.push(id),
+                    Err(error) => {
+                        // They were taken a moment ago.
+                        for id in steered {
+                            let _ = self.device.unsteer(id);
+                        }
+                        return Err(LiveError::Steering { rule, error });
+                    }
+                }
+            }
+        }
+        self.memberships.extend(memberships);
+        self.config.wants.push(want);
+        Ok(())
+    }
+
+    /// Asks for any more frames while it runs: all taken queues of the interface get them.
     pub fn steer(&mut self, rule: Rule) -> Result<Vec<RuleId>, LiveError> {
         let steer = |idx: &u16| self.device.steer(&rule, *idx).map_err(|error| LiveError::Steering { rule, error });
         self.config.queues.iter().map(steer).collect()

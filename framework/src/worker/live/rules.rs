@@ -19,9 +19,7 @@ pub(super) fn rules(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
     if config.igmp == IgmpBy::Own && !rules.contains(&Rule::ALL) {
         rules.push(Rule::igmp());
     }
-    if let Some(vlan) = config.vlan {
-        rules.iter_mut().for_each(|rule| rule.vlan = rule.vlan.or(Some(vlan)));
-    }
+    on_vlan(config, &mut rules);
     let mut unique: Vec<Rule> = Vec::new();
     for rule in rules {
         if !unique.contains(&rule) {
@@ -31,31 +29,53 @@ pub(super) fn rules(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
     unique
 }
 
+/// The rules of one more want, whose destination is an address.
+pub(super) fn more(config: &LiveConfig, want: &Want) -> Vec<Rule> {
+    let mut rules = match &config.owner {
+        Owner::Shared => exact(want, *want.destination.ip()),
+        Owner::Own(own) if own.takes == Takes::Needed && want.is_group() => vec![whole_group(want)],
+        Owner::Own(_) => Vec::new(),
+    };
+    on_vlan(config, &mut rules);
+    rules
+}
+
+fn on_vlan(config: &LiveConfig, rules: &mut [Rule]) {
+    if let Some(vlan) = config.vlan {
+        rules.iter_mut().for_each(|rule| rule.vlan = rule.vlan.or(Some(vlan)));
+    }
+}
+
 /// Group and port, or address and port, each sender by itself: the kernel gets everything else, also other ports of the
 /// same group and other senders.
 fn wanted(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
-    let mut rules = Vec::new();
-    for want in config.wants.iter().filter(|want| want.is_on(idx)) {
-        for destination in destinations(want, host) {
-            let rule = Rule { vlan: want.vlan, ..Rule::udp(destination, want.destination.port()) };
-            match &want.sources[..] {
-                [] => rules.push(rule),
-                sources => rules.extend(sources.iter().map(|source| rule.from(*source))),
-            }
-        }
+    let here = config.wants.iter().filter(|want| want.is_on(idx));
+    let each = |want| destinations(want, host).into_iter().flat_map(move |destination| exact(want, destination));
+    here.flat_map(each).collect()
+}
+
+fn exact(want: &Want, destination: Ipv4Addr) -> Vec<Rule> {
+    let rule = Rule { vlan: want.vlan, ..Rule::udp(destination, want.destination.port()) };
+    match &want.sources[..] {
+        [] => vec![rule],
+        sources => sources.iter().map(|source| rule.from(*source)).collect(),
     }
-    rules
 }
 
 /// ARP, all IPv4 to our addresses and to the groups. Without ports, so that later fragments come too.
 fn needed(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
-    let to = |destination| Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(destination);
     let mut rules = vec![Rule::arp()];
-    rules.extend(host.addresses().iter().map(|own| to(own.address())));
-    for want in config.wants.iter().filter(|want| want.is_group() && want.is_on(idx)) {
-        rules.push(Rule { vlan: want.vlan, protocol: Some(Protocol::UDP), ..to(*want.destination.ip()) });
-    }
+    rules.extend(host.addresses().iter().map(|own| all_to(own.address())));
+    rules.extend(config.wants.iter().filter(|want| want.is_group() && want.is_on(idx)).map(whole_group));
     rules
+}
+
+fn whole_group(want: &Want) -> Rule {
+    Rule { vlan: want.vlan, protocol: Some(Protocol::UDP), ..all_to(*want.destination.ip()) }
+}
+
+fn all_to(destination: Ipv4Addr) -> Rule {
+    Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(destination)
 }
 
 fn destinations(want: &Want, host: &Host) -> Vec<Ipv4Addr> {
