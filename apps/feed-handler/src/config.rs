@@ -475,6 +475,9 @@ mod tests {
         refused(&port("igmp = \"v3\""), 3, 8, "kernel");
         refused(&port("queues = [1, 1]"), 3, 10, "each queue once");
         refused(&port("igmp = \"own\"\nqueues = [0, 1]"), 4, 10, "igmp = \"kernel\"");
+        refused(&port("vlan = 20"), 3, 8, "name it at the lines");
+        refused(&port("vlan = \"100.5.6\""), 3, 8, "the provider's first");
+        refused(&port("vlan = \"100.4095\""), 3, 8, "4094");
         let channel = channel("{ group = \"239.1.1.1\", port = 1 }").replacen("lines", "queue = 2\nlines", 1);
         refused(&(port("queues = [0, 1]") + &channel), 7, 9, "not among the port's queues");
     }
@@ -489,6 +492,16 @@ mod tests {
         let shared = own("addresses = [\"10.0.0.2/24\"]").replace("\"own\"", "\"shared\"");
         refused(&shared, 4, 1, "the kernel says who we are");
         refused("[port]\ninterface = \"eth1\"\nowner = \"own\"\n", 2, 13, "needs [host]");
+    }
+
+    #[test]
+    fn port_of_our_own_may_be_in_a_vlan_or_in_two() {
+        let vlan = |vlan: &str| {
+            let text = format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\nvlan = {vlan}\n");
+            let config = Config::parse(&format!("{text}[host]\naddresses = [\"10.0.0.2/24\"]\n")).unwrap();
+            config.live().unwrap().vlan.as_slice().iter().map(|tag| tag.vid()).collect::<Vec<_>>()
+        };
+        assert_eq!([vlan("20"), vlan("\"20\""), vlan("\"100.5\"")], [vec![20], vec![20], vec![100, 5]]);
     }
 
     #[test]

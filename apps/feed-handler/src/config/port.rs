@@ -6,10 +6,10 @@ use serde::Deserialize;
 use toml::Spanned;
 use wirepath::device::af_xdp::{Copying, Mode};
 use wirepath::proto::Ipv4Prefix;
-use wirepath::wire::MacAddr;
+use wirepath::wire::{EtherType, MacAddr, VlanTag, VlanTags};
 use wirepath::worker::live::{IgmpBy, LiveConfig, OwnHost, Owner, StaticRoute, Takes};
 
-use super::{Fault, Vlan, parse_sender, within};
+use super::{Fault, parse_sender, within};
 
 /// The interface.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,7 +27,8 @@ pub(super) struct PortSection {
     #[serde(default)]
     owner: OwnerWord,
     igmp: Option<Spanned<IgmpWord>>,
-    vlan: Option<Vlan>,
+    /// Of an interface of our own: `20`, or `"100.5"` for VLAN 5 in a provider's VLAN 100.
+    vlan: Option<Spanned<Tags>>,
 }
 
 /// Who we are on an interface of our own.
@@ -103,9 +104,37 @@ enum TakesWord {
 checked! {
     QueueIdx(u16) from "i64" as i64: |value| within(value, 0, 1_023, "a queue").map(|queue| queue as u16);
     RingLen(u32) from "i64" as i64: parse_ring_len;
+    Tags(VlanTags) from "TagsWord" as TagsWord: |word| word.tags();
     Prefix(Ipv4Prefix) from "String" as String: |text| text.parse().map_err(|error| format!("{text:?}: {error}"));
     Address(Ipv4Addr) from "String" as String: |text| parse_sender(&text);
     Mac(MacAddr) from "String" as String: |text| text.parse().map_err(|error| format!("{text:?}: {error}"));
+}
+
+/// The number of a VLAN, or two of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "use the number of a VLAN, or \"100.5\" for VLAN 5 in a provider's VLAN 100")]
+enum TagsWord {
+    Number(i64),
+    Text(String),
+}
+
+impl TagsWord {
+    fn tags(self) -> Result<VlanTags, String> {
+        let vid = |number| within(number, 1, 4_094, "a VLAN").map(|vid| vid as u16);
+        let text = match self {
+            Self::Number(number) => return Ok(VlanTags::single(VlanTag::new(vid(number)?))),
+            Self::Text(text) => text,
+        };
+        let numbers: Result<Vec<i64>, _> = text.split('.').map(str::parse).collect();
+        match numbers.as_deref() {
+            Ok([number]) => Ok(VlanTags::single(VlanTag::new(vid(*number)?))),
+            Ok([outer, inner]) => {
+                let outer = VlanTag::from_tci(EtherType::QINQ, vid(*outer)?);
+                Ok(VlanTags::double([outer, VlanTag::new(vid(*inner)?)]))
+            }
+            _ => Err(format!("{text:?} is no VLAN: use a number, or two as in \"100.5\", the provider's first")),
+        }
+    }
 }
 
 fn parse_ring_len(value: i64) -> Result<u32, String> {
@@ -134,7 +163,12 @@ impl PortSection {
                 return Err(Fault::new(host.span(), what));
             }
             (OwnerWord::Own, Some(host)) => host.get_ref().check(igmp)?,
-            (OwnerWord::Shared, None) => {}
+            (OwnerWord::Shared, None) => {
+                if let Some(vlan) = &self.vlan {
+                    let what = "a VLAN of the port is for owner = \"own\": on a shared interface name it at the lines";
+                    return Err(Fault::new(vlan.span(), what));
+                }
+            }
         }
         let Some(queues) = &self.queues else { return Ok(()) };
         let named: Vec<u16> = queues.get_ref().iter().map(|queue| queue.0).collect();
@@ -180,7 +214,7 @@ impl PortSection {
             queues: self.queues(),
             owner: host.map_or(Owner::Shared, |host| Owner::Own(host.own())),
             igmp: self.igmp_by(),
-            vlan: self.vlan.map(|vlan| vlan.0),
+            vlan: self.vlan.as_ref().map_or(VlanTags::NONE, |vlan| vlan.get_ref().0),
             ..live
         }
     }

@@ -8,7 +8,13 @@ use super::socket::{Heard, read};
 use super::tables::Tables;
 use super::tests::config;
 use super::view::View;
+use crate::counters::Block;
+use crate::device::bond::{BondDevice, BondRx};
+use crate::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
+use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
+use crate::mem::{Burst, Pool};
 use crate::proto::{HashSeed, Host};
+use crate::time::Instant;
 use crate::worker::spsc::lossless;
 
 const RTM_NEWLINK: u16 = 16;
@@ -114,6 +120,63 @@ fn bond_that_is_gone_has_no_legs() {
     let mut scene = Scene::new();
     let link = scene.hear(&message(RTM_DELLINK, &link_body(BOND, "bond0", &[])));
     assert_eq!(link, LinkState::default());
+}
+
+/// A bond of two legs over memory, and the switch that floods each frame to both.
+struct Legs {
+    block: Block,
+    pool: Pool,
+    rx: BondRx<MemoryRx>,
+    switch: Vec<MemoryTx>,
+    // Its other halves keep the wires open.
+    _ends: (Vec<MemoryRx>, crate::device::bond::BondTx<MemoryTx>),
+}
+
+impl Legs {
+    /// Steered by the follower of the scene.
+    fn new(scene: &mut Scene) -> Self {
+        let (pool, block) = (Pool::heap(64).unwrap(), Block::heap());
+        let (near, far): (Vec<_>, Vec<_>) = [0; 2].map(|_| pair("leg", MemoryConfig::default())).into_iter().unzip();
+        let mut device = BondDevice::new("bond0", near).unwrap();
+        scene.follower.steer_bond(device.active_leg(), vec![LEFT, RIGHT]);
+        let (rx, tx) = device.take_queue(0).unwrap().open(&pool, &block.scope("port")).unwrap();
+        let open = |mut far: crate::device::memory::MemoryDevice| {
+            far.take_queue(0).unwrap().open(&pool, &block.scope("switch")).unwrap()
+        };
+        let (rxs, switch) = far.into_iter().map(open).unzip();
+        Self { block, pool, rx, switch, _ends: (rxs, tx) }
+    }
+
+    /// Floods a frame to both legs; by which ones it was received, and how many frames the standby legs have dropped.
+    fn flood(&mut self) -> (Vec<u32>, u64) {
+        for (tx, leg) in self.switch.iter_mut().zip([LEFT, RIGHT]) {
+            let frame = self.pool.alloc_copy(&[leg as u8; 60]).unwrap();
+            tx.post(frame, Offload::default()).map_err(drop).unwrap();
+            tx.ring_doorbell(Instant::ZERO);
+        }
+        let mut burst = Burst::new();
+        self.rx.receive(&mut burst, 32, &self.pool, Instant::ZERO);
+        let legs = burst.drain(..).map(|mbuf| (u32::from(mbuf.bytes()[0]), mbuf.free()).0).collect();
+        (legs, self.block.snapshot().count("port/bond/drop/standby_leg").unwrap())
+    }
+}
+
+#[test]
+fn frames_are_received_by_the_leg_that_the_kernel_reports() {
+    let mut scene = Scene::new();
+    let mut legs = Legs::new(&mut scene);
+    assert_eq!(legs.flood(), (vec![LEFT], 1));
+    scene.hear(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
+    assert_eq!(legs.flood(), (vec![RIGHT], 2));
+    scene.hear(&bond(ACTIVE_BACKUP, None, 0));
+    assert_eq!(legs.flood(), (vec![], 4));
+    scene.hear(&bond(ACTIVE_BACKUP, Some(9), 0));
+    assert_eq!(legs.flood(), (vec![], 6), "a leg that is not ours");
+    scene.hear(&bond(ACTIVE_BACKUP, Some(LEFT), 0));
+    assert_eq!(legs.flood(), (vec![LEFT], 7));
+    scene.hear(&message(RTM_DELLINK, &link_body(BOND, "bond0", &[])));
+    assert_eq!(legs.flood(), (vec![], 9));
+    assert_eq!(legs.pool.unnamed(), 0);
 }
 
 fn bond(mode: u8, active: Option<u32>, all_slaves_active: u8) -> Vec<u8> {

@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 
 use super::ear::{Ear, Overheard};
+use crate::device::bond::ActiveLeg;
 use crate::proto::{Host, HostEvent};
 use crate::worker::spsc::lossless::{Consumer, Producer};
 
@@ -68,26 +69,65 @@ pub struct Follower {
     link: LinkState,
     link_changes: u64,
     refused: u64,
+    bond: Option<Bond>,
+}
+
+/// What is told which leg of a bond is active.
+struct Bond {
+    active: ActiveLeg,
+    /// The interface numbers of its legs, in its own order.
+    legs: Vec<u32>,
+}
+
+impl Bond {
+    /// No leg where the kernel has none, or one that is not ours.
+    fn set(&self, link: LinkState) {
+        let place = link.active_leg.and_then(|active| self.legs.iter().position(|leg| *leg == active));
+        self.active.set(place.unwrap_or(usize::MAX));
+    }
 }
 
 impl Follower {
     pub(super) fn new(tidings: Consumer<Tidings>, wishes: Producer<Ipv4Addr>) -> Self {
-        Self { tidings, wishes, ear: None, link: LinkState::default(), link_changes: 0, refused: 0 }
+        Self { tidings, wishes, ear: None, link: LinkState::default(), link_changes: 0, refused: 0, bond: None }
     }
 
     /// Applies what is new, 16 tidings at most, and returns how many. About 1 ns where there are none; no allocation, no
     /// system call.
     #[inline]
     pub fn catch_up(&mut self, host: &mut Host) -> usize {
-        let Self { tidings, link, link_changes, refused, .. } = self;
+        let Self { tidings, link, link_changes, refused, bond, .. } = self;
         tidings.pop_each(TIDINGS_PER_TURN, |tidings| match tidings {
             Tidings::Host(event) => *refused += u64::from(host.apply(event).is_err()),
             Tidings::Link(state) => {
                 (*link, *link_changes) = (state, *link_changes + 1);
                 // A link needs no room.
                 let _ = host.apply(HostEvent::Link { is_up: state.up });
+                bond.iter().for_each(|bond| bond.set(state));
             }
         })
+    }
+
+    /// Has a [`BondDevice`](crate::device::bond::BondDevice) use the leg that the kernel reports, now and with each change
+    /// that [`catch_up`](Self::catch_up) applies. `legs` are the interface numbers of its legs, in its own order. While the
+    /// kernel reports none of them (no leg works, or the bond is in a mode without an active one), all that arrives is
+    /// dropped by name and nothing can be sent.
+    ///
+    /// ```no_run
+    /// # use wirepath::device::{DeviceError, af_xdp::{AfXdpConfig, AfXdpDevice}, bond::BondDevice};
+    /// # use wirepath::worker::kernel::{Follower, Link};
+    /// /// The legs are those that `Mirror::legs` names, and the follower is that of the bond.
+    /// fn open(bond: &Link, legs: &[&Link], follower: &mut Follower) -> Result<BondDevice<AfXdpDevice>, DeviceError> {
+    ///     let ports = legs.iter().map(|leg| AfXdpDevice::open(&AfXdpConfig::new(&leg.name)));
+    ///     let device = BondDevice::new(&*bond.name, ports.collect::<Result<_, _>>()?)?;
+    ///     follower.steer_bond(device.active_leg(), legs.iter().map(|leg| leg.idx).collect());
+    ///     Ok(device)
+    /// }
+    /// ```
+    pub fn steer_bond(&mut self, active: ActiveLeg, legs: Vec<u32>) {
+        let bond = Bond { active, legs };
+        bond.set(self.link);
+        self.bond = Some(bond);
     }
 
     /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 to 20 ms, and the answer comes as

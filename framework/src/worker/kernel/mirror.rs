@@ -84,6 +84,11 @@ impl Mirror {
         self.tables.link_named(name)
     }
 
+    /// The legs of a bond (and the ports of a bridge), those of lower numbers first.
+    pub fn legs(&self, link: &Link) -> Vec<&Link> {
+        self.tables.legs(link.idx).filter_map(|idx| self.tables.link(idx)).collect()
+    }
+
     /// The IPv4 addresses of an interface, those of lower numbers first.
     pub fn addresses(&self, link: &Link) -> impl Iterator<Item = Ipv4Prefix> {
         self.tables.addresses(link.idx)

@@ -6,7 +6,7 @@ use super::error::LiveError;
 use crate::device::af_xdp::AfXdpConfig;
 use crate::pipeline::ChecksumPolicy;
 use crate::proto::Ipv4Prefix;
-use crate::wire::MacAddr;
+use crate::wire::{MacAddr, VlanTags};
 
 /// Which interface, whose it is, and what is wanted of it.
 #[derive(Clone, Debug)]
@@ -24,8 +24,9 @@ pub struct LiveConfig {
     pub igmp: IgmpBy,
     /// What shall come to us. The applications join and bind the same ends at their sockets.
     pub wants: Vec<Want>,
-    /// The VLAN of our own frames, and of everything that an [`Owner::Own`] host takes; `None` for untagged.
-    pub vlan: Option<u16>,
+    /// The tags of a host of our own: it takes what has them, and all that it sends has them. Two for a VLAN in a provider's
+    /// (QinQ). [`VlanTags::NONE`] for untagged, and where the interface is the kernel's.
+    pub vlan: VlanTags,
     /// What to do about UDP checksums; `None` decides by the driver: virtual links (veth, tap) between kernels carry
     /// unfinished ones, a wire does not.
     pub checksum: Option<ChecksumPolicy>,
@@ -110,7 +111,7 @@ impl LiveConfig {
             owner: Owner::Shared,
             igmp: IgmpBy::Kernel,
             wants: Vec::new(),
-            vlan: None,
+            vlan: VlanTags::NONE,
             checksum: None,
         }
     }
@@ -160,12 +161,27 @@ impl LiveConfig {
             return Err(LiveError::Config(format!("queue {queue} is wanted and not taken: name it among the queues")));
         }
         match &self.owner {
-            Owner::Shared => Ok(()),
+            Owner::Shared => self.check_shared(),
             Owner::Own(host) => self.check_own(host),
         }
     }
 
+    fn check_shared(&self) -> Result<(), LiveError> {
+        if self.vlan.is_empty() {
+            return Ok(());
+        }
+        let what = "a VLAN is for an interface of our own (owner = own): on the kernel's its addresses are those of untagged \
+                    frames. Name the VLAN of what is wanted instead";
+        Err(LiveError::Config(what.into()))
+    }
+
     fn check_own(&self, host: &OwnHost) -> Result<(), LiveError> {
+        let ours = self.vlan.inner().map(|tag| tag.vid());
+        let other = |vlan: &u16| ours.is_some_and(|ours| ours != *vlan);
+        if let Some(other) = self.wants.iter().filter_map(|want| want.vlan).find(other) {
+            let what = format!("VLAN {other} is wanted on a port that is in another one: leave it out, or the port's");
+            return Err(LiveError::Config(what));
+        }
         if host.addresses.is_empty() {
             let what = "an interface of our own needs an address that the kernel does not have, such as 10.0.0.2/24";
             return Err(LiveError::Config(what.into()));
@@ -209,6 +225,7 @@ fn is_unique(queues: &[u16]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::VlanTag;
 
     fn refused(config: &LiveConfig, says: &str) {
         let refused = config.check().unwrap_err().to_string();
@@ -228,6 +245,10 @@ mod tests {
         refused(&LiveConfig { queues: vec![0, 1], igmp: IgmpBy::Own, ..config.clone() }, "one queue only");
         refused(&config.clone().owned(OwnHost::default()), "needs an address");
         refused(&LiveConfig { igmp: IgmpBy::Kernel, ..own(Takes::Everything) }, "gets no queries");
+        let tagged = |vid| VlanTags::single(VlanTag::new(vid));
+        refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, "owner = own");
+        let other = Want { vlan: Some(21), ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
+        refused(&LiveConfig { vlan: tagged(20), ..own(Takes::Needed).want(other) }, "VLAN 21 is wanted");
         let want = Want { queue: Some(3), ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
         refused(&config.want(want), "queue 3 is wanted and not taken");
     }

@@ -8,7 +8,6 @@ use crate::pipeline::{ArpConfig, EgressConfig, HostStackConfig, IgmpConfig, Ipv4
 use crate::proto::{
     ErrorLimit, HashSeed, Host, HostConfig, HostEvent, InterfaceId, LearnFrom, NeighbourConfig, ReporterConfig, Route,
 };
-use crate::wire::{VlanTag, VlanTags};
 use crate::worker::kernel::{Follower, Link, Mirror};
 use crate::worker::random_seed;
 
@@ -20,8 +19,8 @@ const ROUTES_MAX: usize = 256;
 const NEIGHBOURS_MAX: usize = 256;
 /// What the mirror may tell before the worker has looked: a dump of full tables and some more.
 const TIDINGS_MAX: usize = 1_024;
-/// Bytes of an Ethernet header with a tag.
-const LINK_HEADER_LEN: usize = 14 + 4;
+/// Bytes of an Ethernet header with two tags.
+const LINK_HEADER_LEN: usize = 14 + 2 * 4;
 /// Bytes of the IPv4 header of an IGMP report, router alert included.
 const IGMP_HEADER_LEN: usize = 24;
 
@@ -93,7 +92,7 @@ fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
     HostConfig {
         interface: InterfaceId(link.idx),
         mac: link.mac,
-        vlan: config.vlan.map_or(VlanTags::NONE, |vid| VlanTags::single(VlanTag::new(vid))),
+        vlan: config.vlan,
         mtu: link.mtu,
         addresses_max: ADDRESSES_MAX,
         routes_max: ROUTES_MAX,
@@ -101,12 +100,12 @@ fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
     }
 }
 
-/// The VLANs that may be meant: that of the host, else those of the wants. Where they differ all pass, and the application
-/// looks at each datagram's.
+/// The VLANs that may be meant: that of the host, of which the rules have compared the outer tag, else those of the wants.
+/// Where they differ all pass, and the application looks at each datagram's.
 fn vlans(config: &LiveConfig) -> Vlans {
     let mut wanted = config.wants.iter().map(|want| want.vlan);
-    match (config.vlan, wanted.next()) {
-        (Some(vlan), _) => Vlans::Only(vlan),
+    match (config.vlan.inner(), wanted.next()) {
+        (Some(tag), _) => Vlans::Only(tag.vid()),
         (None, None) => Vlans::Untagged,
         (None, Some(first)) if wanted.all(|vlan| vlan == first) => first.map_or(Vlans::Untagged, Vlans::Only),
         (None, Some(_)) => Vlans::Any,
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
     use crate::proto::{HostError, Ipv4Prefix, Resolution};
     use crate::time::Instant;
-    use crate::wire::MacAddr;
+    use crate::wire::{EtherType, MacAddr, VlanTag, VlanTags};
     use crate::worker::live::{StaticRoute, Want};
 
     const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -220,7 +219,10 @@ mod tests {
         let want = |vlan| Want { vlan, ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
         let config = LiveConfig::new("eth1");
         assert_eq!(vlans(&config), Vlans::Untagged);
-        assert_eq!(vlans(&LiveConfig { vlan: Some(3), ..config.clone().want(want(Some(4))) }), Vlans::Only(3));
+        let tagged = |vlan| LiveConfig { vlan, ..config.clone() };
+        assert_eq!(vlans(&tagged(VlanTags::single(VlanTag::new(3)))), Vlans::Only(3));
+        let twice = VlanTags::double([VlanTag::from_tci(EtherType::QINQ, 100), VlanTag::new(5)]);
+        assert_eq!(vlans(&tagged(twice)), Vlans::Only(5));
         assert_eq!(vlans(&config.clone().want(want(None))), Vlans::Untagged);
         assert_eq!(vlans(&config.clone().want(want(Some(4))).want(want(Some(4)))), Vlans::Only(4));
         assert_eq!(vlans(&config.want(want(Some(4))).want(want(None))), Vlans::Any);

@@ -9,11 +9,11 @@ use super::rules::{more, rules};
 use super::sys;
 use crate::counters::Scope;
 use crate::device::Device;
-use crate::device::af_xdp::AfXdpDevice;
+use crate::device::af_xdp::{AfXdpDevice, Mode};
 use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
 use crate::worker::StopFlag;
-use crate::worker::kernel::{EarThread, Mirror, MirrorThread};
+use crate::worker::kernel::{EarThread, Link, Mirror, MirrorThread};
 
 /// An interface that is live for as long as this or one of its queues exists. Keep it on the main thread.
 pub struct LivePort {
@@ -48,6 +48,9 @@ impl LivePort {
         let Some(link) = mirror.link(interface).cloned() else {
             return Err(crate::worker::kernel::MirrorError::NoSuchInterface(interface.clone()).into());
         };
+        if link.one_leg && config.port.mode != Mode::Generic {
+            return Err(bond(&link, &mirror));
+        }
         let memberships = match config.igmp {
             IgmpBy::Kernel => Memberships::join(&config.wants, interface, link.idx)?,
             IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
@@ -198,4 +201,16 @@ fn listen(interface: &str, hosts: &mut [(u16, LiveHost)]) -> Result<EarThread, L
         host.follower.listen(ear);
     }
     Ok(thread)
+}
+
+/// What to do about a bond in active-backup. In the driver a frame arrives on a leg, and the kernel gives it to no socket of the
+/// bond (`xsk_rcv_check` in net/xdp/xsk.c compares the interfaces).
+fn bond(link: &Link, mirror: &Mirror) -> LiveError {
+    let legs: Vec<_> = mirror.legs(link).into_iter().map(|leg| leg.name.as_str()).collect();
+    LiveError::Config(format!(
+        "{} is a bond in active-backup of {}: use mode = generic, where the kernel follows its active leg, or open the legs \
+         as a BondDevice that Follower::steer_bond keeps on the active one",
+        link.name,
+        legs.join(" and ")
+    ))
 }

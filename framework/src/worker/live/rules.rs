@@ -41,8 +41,9 @@ pub(super) fn more(config: &LiveConfig, want: &Want) -> Vec<Rule> {
 }
 
 fn on_vlan(config: &LiveConfig, rules: &mut [Rule]) {
-    if let Some(vlan) = config.vlan {
-        rules.iter_mut().for_each(|rule| rule.vlan = rule.vlan.or(Some(vlan)));
+    if let Some(tag) = config.vlan.outer() {
+        // A rule names the outer tag, the Ethernet node then the inner one.
+        rules.iter_mut().for_each(|rule| rule.vlan = Some(tag.vid()));
     }
 }
 
@@ -89,11 +90,10 @@ fn destinations(want: &Want, host: &Host) -> Vec<Ipv4Addr> {
 mod tests {
     use super::*;
     use crate::proto::{HashSeed, HostConfig, HostEvent, InterfaceId};
-    use crate::wire::{MacAddr, VlanTags};
+    use crate::wire::{MacAddr, VlanTag, VlanTags};
     use crate::worker::live::OwnHost;
 
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
-    const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
     const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
     fn check(config: &LiveConfig, idx: u16, expected: &[&str]) {
@@ -151,8 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn vlan_is_on_every_rule() {
-        let config = LiveConfig { vlan: Some(7), ..LiveConfig::new("eth1").want(Want::udp(OWN, 1)) };
-        check(&config, 0, &["udp to 10.0.0.2:1 vlan 7"]);
+    fn outer_tag_of_an_own_host_is_on_every_rule() {
+        let vlan = VlanTags::double([VlanTag::from_tci(EtherType::QINQ, 100), VlanTag::new(5)]);
+        let want = Want { vlan: Some(5), ..Want::udp(GROUP, 1) };
+        let config = LiveConfig { vlan, ..LiveConfig::new("eth1").want(want).owned(OwnHost::default()) };
+        check(&config, 0, &["arp vlan 100", "ipv4 to 10.0.0.2 vlan 100", "udp to 239.1.1.1 vlan 100", "igmp vlan 100"]);
     }
 }
