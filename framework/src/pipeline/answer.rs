@@ -28,11 +28,14 @@ impl Link {
         let l2_len = mbuf.l2_len();
         let header = mbuf.behind(advanced + l2_len)?.get(..l2_len)?;
         let frame = EthernetFrame::parse(header).ok()?;
-        let tags = match (frame.tags.is_empty(), mbuf.vlan()) {
-            (false, _) => frame.tags,
+        let tags = match (host.vlan().is_empty(), frame.tags.is_empty(), mbuf.vlan()) {
+            // Its own, because of two tags the NIC may have taken the outer one off, and nobody remembers it.
+            (false, ..) => host.vlan(),
+            // In the VLAN of the question, or with its priority.
+            (true, false, _) => frame.tags,
             // The NIC took the tag off.
-            (true, Some(tci)) => VlanTags::single(VlanTag::from_tci(EtherType::VLAN, tci)),
-            (true, None) => host.vlan(),
+            (true, true, Some(tci)) => VlanTags::single(VlanTag::from_tci(EtherType::VLAN, tci)),
+            (true, true, None) => VlanTags::NONE,
         };
         Some(Self { src: frame.header.src(), dst: frame.header.dst(), tags })
     }

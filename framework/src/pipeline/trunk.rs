@@ -147,7 +147,9 @@ mod tests {
     use crate::pipeline::*;
     use crate::proto::{Group, HashSeed, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
     use crate::time::Instant;
-    use crate::wire::{EtherType, MacAddr, VlanTag};
+    use crate::wire::{
+        ArpFields, ArpOperation, ArpPacket, EtherType, EthernetFields, EthernetHeader, MacAddr, VlanTag,
+    };
 
     const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
@@ -328,6 +330,28 @@ mod tests {
         rig.cx(|trunk, app, cx| trunk.tick(app, cx));
         rig.hear(&[]);
         assert_eq!(EthernetFrame::parse(&rig.sent()[0]).unwrap().header.dst(), moved);
+    }
+
+    #[test]
+    fn answer_has_both_tags_where_the_nic_took_the_outer_one_off() {
+        let mut rig = rig();
+        let (mac, target) = (MacAddr([2, 0, 0, 0, 0, 9]), Ipv4Addr::new(10, 0, 2, 1));
+        let question = ArpFields {
+            operation: ArpOperation::Request,
+            sender_mac: mac,
+            sender_ip: Ipv4Addr::new(10, 0, 2, 9),
+            target_mac: MacAddr([0; 6]),
+            target_ip: target,
+        };
+        let header = EthernetFields { dst: MacAddr([0xff; 6]), src: mac, ethertype: EtherType::ARP };
+        let mut frame = [0; 18 + 28];
+        let len = EthernetHeader::new(header).emit_tagged(&tags(&[5]), &mut frame).unwrap();
+        ArpPacket::new(&question).emit(&mut frame[len..]).unwrap();
+        let mut mbuf = rig.pool.alloc_copy(&frame).unwrap();
+        mbuf.set_vlan(100);
+        rig.cx(|trunk, app, cx| trunk.push(mbuf, app, cx));
+        let sent = rig.sent();
+        assert_eq!(EthernetFrame::parse(&sent[0]).unwrap().tags, tags(&[100, 5]));
     }
 
     #[test]
