@@ -6,13 +6,15 @@ use std::path::Path;
 
 use super::{bpf, sys};
 
+/// Said of a program that nobody seems to keep.
+pub(super) const NOBODY: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
+                                 link set dev INTERFACE xdp off` removes one that nobody keeps)";
+
 /// The processes that hold the XDP program with this id, in words.
 pub(super) fn of_program(program: Option<u32>) -> String {
     let holders = holders(program);
     if holders.is_empty() {
-        return "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip link set dev \
-                INTERFACE xdp off` removes one that nobody keeps)"
-            .into();
+        return NOBODY.into();
     }
     format!("kept by {}", holders.join(" and "))
 }

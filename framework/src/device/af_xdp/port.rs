@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
 
@@ -98,7 +99,7 @@ impl Port {
         let filter = NicFilter::open(interface.index)
             .map_err(|error| SetupError::system("telling the NIC which groups to let through", error))?;
         let wanted = [config.rx_timestamps, config.rx_hash, config.rx_vlan && interface.strips_vlan];
-        let attached = attach(&interface, config.mode, &maps, wanted)?;
+        let attached = attach_behind_the_dead(&interface, config.mode, &maps, wanted)?;
         let stamped = match attached.found[Told::Timestamp as usize] {
             Ok(_) => Some(AllStamped::start(&interface)),
             Err(_) => None,
@@ -277,6 +278,30 @@ fn load(shapes: &[Shape], maps: &Maps, tags: bool, kfuncs: Kfuncs, abilities: Ab
         unclaimed: Verdict::Pass,
     };
     Program::load(&generate(&source), abilities)
+}
+
+/// How long a program that nobody keeps is given to go, and between two looks.
+const GOING: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Attaches, and where a program is there that nobody keeps waits a little: that of a process or port that has ended goes
+/// when the last copy of its descriptor is closed, and a program that is being started elsewhere (fork, exec) has copies
+/// of everything for some milliseconds.
+fn attach_behind_the_dead(
+    interface: &Interface,
+    mode: Mode,
+    maps: &Maps,
+    wanted: [bool; 3],
+) -> Result<Attached, SetupError> {
+    let start = Moment::now();
+    loop {
+        match attach(interface, mode, maps, wanted) {
+            Err(SetupError::Attached { holder, .. }) if holder == holder::NOBODY && start.elapsed() < GOING => {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            attached => return attached,
+        }
+    }
 }
 
 struct Attached {
