@@ -49,6 +49,13 @@ impl Scene {
 
     /// What the worker knows after a datagram of the kernel's.
     fn hear(&mut self, datagram: &[u8]) -> LinkState {
+        self.tell(datagram);
+        while self.follower.catch_up(&mut self.host) > 0 {}
+        self.follower.link()
+    }
+
+    /// Has the mirror hear a datagram of the kernel's, and pass it on.
+    fn tell(&mut self, datagram: &[u8]) {
         let mut undecoded = 0;
         let Heard::Changes(changes) = read(datagram, &mut undecoded) else { panic!("a gap") };
         assert_eq!(undecoded, 0);
@@ -57,8 +64,12 @@ impl Scene {
         }
         let view = View::of(&self.tables, self.tables.link_named("bond0").map(|link| link.idx));
         self.outlet.update(&view, |_| false).unwrap();
-        while self.follower.catch_up(&mut self.host) > 0 {}
-        self.follower.link()
+    }
+
+    /// A turn of the worker: whether its host has a link.
+    fn turn(&mut self) -> bool {
+        self.follower.catch_up(&mut self.host);
+        self.host.is_up()
     }
 }
 
@@ -84,6 +95,20 @@ fn failover_is_told_as_one_change() {
     assert_eq!(scene.follower.link_changes(), before + 1);
     scene.hear(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
     assert_eq!(scene.follower.link_changes(), before + 1);
+}
+
+#[test]
+fn failover_is_one_turn_without_a_link_so_that_nodes_tell_the_other_switch_port_of_us() {
+    let mut scene = Scene::new();
+    assert!(scene.turn());
+    scene.tell(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
+    assert_eq!([scene.turn(), scene.turn(), scene.turn()], [false, true, true]);
+    scene.tell(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
+    assert!(scene.turn(), "nothing has changed");
+    // There and back before anybody looked.
+    scene.tell(&bond(ACTIVE_BACKUP, Some(LEFT), 0));
+    scene.tell(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
+    assert_eq!([scene.turn(), scene.turn()], [false, true]);
 }
 
 #[test]

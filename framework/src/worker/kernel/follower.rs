@@ -51,6 +51,11 @@ impl LinkState {
         &self.legs[..count]
     }
 
+    /// Whether there may be another switch port at the other end than `before`, that knows nothing of us.
+    fn is_renewed(&self, before: &Self) -> bool {
+        (self.idx, self.carrier_ups, self.active_leg) != (before.idx, before.carrier_ups, before.active_leg)
+    }
+
     /// Whether what arrives on interface number `own` is to be counted and dropped: this is a bond in active-backup, and
     /// `own` is another interface than the active leg, or no leg works. A switch floods to the standby leg what it sends
     /// to the active one, and both would be delivered.
@@ -68,6 +73,8 @@ pub struct Follower {
     ear: Option<Ear>,
     link: LinkState,
     link_changes: u64,
+    /// The link carries again, or another leg does, and the host is told so in the next turn.
+    is_renewed: bool,
     refused: u64,
     bond: Option<Bond>,
 }
@@ -89,20 +96,34 @@ impl Bond {
 
 impl Follower {
     pub(super) fn new(tidings: Consumer<Tidings>, wishes: Producer<Ipv4Addr>) -> Self {
-        Self { tidings, wishes, ear: None, link: LinkState::default(), link_changes: 0, refused: 0, bond: None }
+        Self {
+            tidings,
+            wishes,
+            ear: None,
+            link: LinkState::default(),
+            link_changes: 0,
+            is_renewed: false,
+            refused: 0,
+            bond: None,
+        }
     }
 
     /// Applies what is new, 16 tidings at most, and returns how many. About 1 ns where there are none; no allocation, no
-    /// system call.
+    /// system call. Where the carrier came back or a bond moved to another leg, the host has no link until the next call, so
+    /// that nodes, which look once a turn, tell the switch anew of our groups and addresses, however short it was.
     #[inline]
     pub fn catch_up(&mut self, host: &mut Host) -> usize {
-        let Self { tidings, link, link_changes, refused, bond, .. } = self;
+        if core::mem::take(&mut self.is_renewed) {
+            // A link needs no room.
+            let _ = host.apply(HostEvent::Link { is_up: self.link.up });
+        }
+        let Self { tidings, link, link_changes, is_renewed, refused, bond, .. } = self;
         tidings.pop_each(TIDINGS_PER_TURN, |tidings| match tidings {
             Tidings::Host(event) => *refused += u64::from(host.apply(event).is_err()),
             Tidings::Link(state) => {
+                *is_renewed = state.up && (*is_renewed || *link_changes > 0 && state.is_renewed(link));
                 (*link, *link_changes) = (state, *link_changes + 1);
-                // A link needs no room.
-                let _ = host.apply(HostEvent::Link { is_up: state.up });
+                let _ = host.apply(HostEvent::Link { is_up: state.up && !*is_renewed });
                 bond.iter().for_each(|bond| bond.set(state));
             }
         })
