@@ -148,6 +148,24 @@ fn day_is_received_on_a_port_that_is_shared() {
 }
 
 #[test]
+fn what_comes_to_our_host_beside_the_feed_is_accounted_for() {
+    let Some(wire) = wire("what_comes_to_our_host_beside_the_feed_is_accounted_for") else { return };
+    let beside = || {
+        // The kernel asks for us by ARP, then sends to a port of ours and to one of a group that nobody wants.
+        let group = settings().lines[0].group.address();
+        let socket = wire.far.run(|| UdpSocket::bind((EXCHANGE, 0))).unwrap();
+        socket.send_to(b"to us", (Ipv4Addr::new(10, 77, 0, 2), 9)).unwrap();
+        socket.send_to(b"to many", (group, 9)).unwrap();
+        thread::sleep(Duration::from_millis(300));
+    };
+    let summary = wire.run(&wire.plan(OWN, &[]), beside).unwrap();
+    let account = summary.packet_account;
+    assert!(account.holds(), "{account:?} {:?} {:?}", summary.drops, summary.not_sent);
+    assert_eq!((summary.drops["udp.no_consumer"], summary.not_sent["egress.icmp_errors.to_many"]), (2, 1));
+    assert!(account.answered >= 1, "the question by ARP");
+}
+
+#[test]
 fn run_ends_by_itself_after_its_seconds() {
     let Some(wire) = wire("run_ends_by_itself_after_its_seconds") else { return };
     let plan = wire.plan(OWN, &["--seconds", "0.3"]);

@@ -8,15 +8,19 @@ use wirepath::counters::{Reading, Sample, Snapshot};
 use super::Run;
 use crate::feed::ChannelTally;
 
-/// What became of packets: `read + duplicated = delivered + dropped + merged + held`.
+/// What became of packets: `read + duplicated + overheard = delivered + answered + dropped + merged + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketAccount {
     /// Read from the file; or came to our queues, what the kernel dropped there included.
     pub read: u64,
     /// Copied by the fault device.
     pub duplicated: u64,
+    /// ICMP errors about our flows that came to the kernel and were shown to us too.
+    pub overheard: u64,
     /// Datagrams that the feed took.
     pub delivered: u64,
+    /// ARP, ICMP and IGMP that a host of our own took.
+    pub answered: u64,
     /// Dropped for a named reason, from the device to the feed.
     pub dropped: u64,
     /// Fragments that went into a datagram beside its first.
@@ -64,7 +68,11 @@ impl PacketAccount {
         Self {
             read,
             duplicated,
+            overheard: count(counters, "overheard"),
             delivered: count(counters, "feed/packets"),
+            answered: taken(counters, "arp/packets", "arp.")
+                + taken(counters, "icmp/messages", "icmp.")
+                + count(counters, "igmp/messages"),
             dropped: drops(counters).values().sum(),
             merged: count(counters, "ipv4/fragments_merged"),
             held: run.held + in_device,
@@ -74,15 +82,18 @@ impl PacketAccount {
 
     /// Whether it adds up.
     pub fn holds(&self) -> bool {
-        self.read + self.duplicated == self.delivered + self.dropped + self.merged + self.held && self.unnamed == 0
+        let came = self.read + self.duplicated + self.overheard;
+        let went = self.delivered + self.answered + self.dropped + self.merged + self.held;
+        came == went && self.unnamed == 0
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        let Self { read, duplicated, delivered, dropped, merged, held, unnamed } = self;
+        let Self { read, duplicated, overheard, delivered, answered, dropped, merged, held, unnamed } = self;
         (!self.holds()).then(|| {
             format!(
-                "packets do not add up: {read} read + {duplicated} copied are not {delivered} delivered + {dropped} dropped \
-                 + {merged} merged + {held} held, {unnamed} without a name; this is a bug, please report it"
+                "packets do not add up: {read} read + {duplicated} copied + {overheard} overheard are not {delivered} delivered \
+                 + {answered} answered + {dropped} dropped + {merged} merged + {held} held, {unnamed} without a name; this is a bug, \
+                 please report it"
             )
         })
     }
@@ -133,8 +144,28 @@ fn of_worker(name: &str) -> Option<&str> {
     number.bytes().all(|digit| digit.is_ascii_digit()).then_some(rest)
 }
 
-/// Every reason for which something was dropped, as `ethernet.other_vlan`, with how often.
+/// What a node took of all that came to it, which `counter` counts. One that only counts what it drops has no such counter.
+fn taken(counters: &Snapshot, counter: &str, node: &str) -> u64 {
+    let dropped: u64 = drops(counters).iter().filter(|(name, _)| name.starts_with(node)).map(|(_, count)| count).sum();
+    count(counters, counter).saturating_sub(dropped)
+}
+
+/// Every reason for which something that was received was dropped, as `ethernet.other_vlan`, with how often.
 pub(super) fn drops(counters: &Snapshot) -> BTreeMap<String, u64> {
+    of_both_ways(counters).into_iter().filter(|(name, _)| !is_outward(name)).collect()
+}
+
+/// The same of what was not sent.
+pub(super) fn not_sent(counters: &Snapshot) -> BTreeMap<String, u64> {
+    of_both_ways(counters).into_iter().filter(|(name, _)| is_outward(name)).collect()
+}
+
+/// A packet that is dropped may have a second reason why its sender is not told.
+fn is_outward(name: &str) -> bool {
+    name.starts_with("egress.") || name.starts_with("tx.")
+}
+
+fn of_both_ways(counters: &Snapshot) -> BTreeMap<String, u64> {
     let mut drops = BTreeMap::new();
     for sample in &counters.samples {
         let Reading::Counter(dropped) = sample.reading else { continue };

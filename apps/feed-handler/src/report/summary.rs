@@ -104,6 +104,8 @@ pub struct Summary {
     pub restarts: u64,
     /// Packets that were dropped, by node and reason.
     pub drops: BTreeMap<String, u64>,
+    /// What we did not send, by `node.reason`.
+    pub not_sent: BTreeMap<String, u64>,
     /// Datagrams whose checksum field holds the sum of the pseudo header only, and that were taken all the same.
     pub partial_checksums: u64,
     /// The file ends in the middle of something.
@@ -183,6 +185,7 @@ impl Summary {
             ends: sum(|channel| channel.ends),
             restarts: sum(|channel| channel.restarts),
             drops: account::drops(counters),
+            not_sent: account::not_sent(counters),
             partial_checksums: account::count(counters, "udp/partial_checksums"),
             truncated: matches!(run.ending, Ending::Truncated(_)),
             truncation: match &run.ending {

@@ -123,7 +123,9 @@ impl Summary {
             }
         };
         add("+ copied by injected faults", account.duplicated);
+        add("+ overheard from the kernel", account.overheard);
         add("= delivered to the feed", account.delivered);
+        add("+ ARP, ICMP and IGMP of our host", account.answered);
         for (reason, &count) in &self.drops {
             add(&format!("+ dropped: {reason}"), count);
         }
@@ -132,6 +134,9 @@ impl Summary {
         write!(f, "{table}")?;
         let dropped = if account.dropped == 0 { "; none dropped" } else { "" };
         writeln!(f, "  received = delivered + drops + held: {}{dropped}", yes(account.holds()))?;
+        for (reason, &count) in &self.not_sent {
+            writeln!(f, "  {} not sent: {reason}", grouped(count))?;
+        }
         if self.partial_checksums > 0 {
             let count = grouped(self.partial_checksums);
             let from = if self.live { "from a stack on this machine" } else { "taken on the sending host" };
