@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use wirepath::counters::Block;
-use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, Copying, Mode};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, CAPABILITIES, Copying, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
 use wirepath::mem::{Burst, Mbuf, Pool};
@@ -360,10 +360,14 @@ fn refused_in_a_process_of_its_own() {
         return;
     }
     let tried = AfXdpDevice::open(&config("veth1")).and_then(|mut device| {
+        device.steer(&Rule::udp(GROUP, 9000), 0).map_err(|error| DeviceError::Other(error.to_string()))?;
         let pool = pool(1024, 2048);
         device.take_queue(0)?.open(&pool, &Block::heap().scope("port")).map(drop)
     });
-    eprintln!("said: {}", sentence(tried));
+    match tried {
+        Ok(()) => eprintln!("said: nothing, it is open"),
+        Err(_) => eprintln!("said: {}", sentence(tried)),
+    }
 }
 
 /// What this test's program is told when it is started by `program` in the far namespace.
@@ -403,6 +407,19 @@ fn lack_of_rights_is_told_with_what_grants_them() {
     check(told(&wire.far, "setpriv", &[&without("net_admin,-sys_admin")]), "no permission for making a BPF map");
     check(told(&wire.far, "prlimit", &["--memlock=65536", "setpriv", &without("ipc_lock")]), "ulimit -l unlimited");
     assert!(!has_program(&wire.far));
+}
+
+#[test]
+fn what_the_sentence_grants_is_enough() {
+    let test = "what_the_sentence_grants_is_enough";
+    let Some(wire) = wire(test) else { return };
+    if !wire.far.command("which", &["setpriv"]).is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED {test}: there is no setpriv (util-linux) here");
+    }
+    let granted = CAPABILITIES.replace("cap_", "+");
+    let (inherited, ambient) = (format!("--inh-caps=-all,{granted}"), format!("--ambient-caps=-all,{granted}"));
+    let said = told(&wire.far, "setpriv", &["--reuid", "65534", "--clear-groups", &inherited, &ambient]);
+    assert!(said.contains("it is open"), "{said}");
 }
 
 struct KilledAtEnd(Child);

@@ -267,6 +267,7 @@ fn what_cannot_be_is_one_sentence_and_leaves_nothing() {
         };
         refused(LiveConfig::new("veth9"), "no interface veth9");
         refused(own(), "ip address del 10.9.0.1/24 dev veth0");
+        refused(LiveConfig::new("lo"), "lo has no MAC address");
         refused(LiveConfig { queues: vec![7], igmp: IgmpBy::Nobody, ..LiveConfig::new("veth0") }, "queue");
         let taken = AfXdpDevice::open(&AfXdpConfig::new("veth0")).unwrap();
         refused(shared(), "already has an XDP program");

@@ -75,6 +75,9 @@ fn af_xdp(evidence: &Evidence<'_>, support: &Support) -> Vec<Backend> {
     if !evidence.interface.ethernet {
         return AF_XDP.map(|backend| no(backend, "its frames have no Ethernet header".into(), None)).into();
     }
+    if evidence.interface.mac.as_deref() == Some("00:00:00:00:00:00") {
+        return AF_XDP.map(|backend| no(backend, "it has no MAC address to send to".into(), None)).into();
+    }
     if let Some(program) = &support.program {
         let why = format!("it has an XDP program already (id {}, {})", program.id, program.holder);
         let remedy = format!("stop that process, or `ip link set dev {name} xdp off` where no process keeps it");
@@ -83,7 +86,7 @@ fn af_xdp(evidence: &Evidence<'_>, support: &Support) -> Vec<Backend> {
     let generic = yes(GENERIC, "behind the driver, at the cost of an skb a frame".into());
     let Some(driver) = support.driver else {
         let why = "this kernel does not tell what drivers can do (the netdev family came with Linux 6.3)".to_owned();
-        let remedy = Some("open it with Mode::Auto, and see in `describe()` what came of it".to_owned());
+        let remedy = Some("open it with the mode left to us (auto), and see what it says when it starts".to_owned());
         let ask = |backend| unknown(backend, why.clone(), remedy.clone());
         return vec![ask(NATIVE), ask(ZERO_COPY), generic];
     };
@@ -172,6 +175,7 @@ mod tests {
         zero_copy_segments_max: 17,
         multi_buffer: true,
         rx_timestamps: false,
+        rx_vlan: false,
     };
     const SUPPORT: Support = Support { index: 2, queues: 1, driver: Some(DRIVER), program: None };
 

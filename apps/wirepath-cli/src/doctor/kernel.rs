@@ -1,5 +1,6 @@
 //! The kernel: what its version can do for AF_XDP, and whether it lets us.
 
+use wirepath::device::af_xdp::CAPABILITIES;
 use wirepath::worker::topology::Finding;
 
 use super::finding::{fault, good, note, warning};
@@ -21,6 +22,7 @@ const NET_ADMIN: u32 = 12;
 const NET_RAW: u32 = 13;
 pub(super) const IPC_LOCK: u32 = 14;
 const SYS_ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
 pub(super) fn version(patient: &Patient) -> Vec<Finding> {
@@ -58,15 +60,17 @@ pub(super) fn capabilities(patient: &Patient) -> Vec<Finding> {
             missing.push(name);
         }
     }
-    if !has(BPF) && !has(SYS_ADMIN) {
-        missing.push("cap_bpf");
+    for (capability, name) in [(BPF, "cap_bpf"), (PERFMON, "cap_perfmon")] {
+        if !has(capability) && !has(SYS_ADMIN) {
+            missing.push(name);
+        }
     }
     if missing.is_empty() {
         return good("this user may open AF_XDP ports");
     }
     fault(
         format!("this user may not open AF_XDP ports, for lack of {}", missing.join(", ")),
-        "run programs as root, or once `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep PROGRAM`",
+        format!("run programs as root, or once `setcap {CAPABILITIES}+ep PROGRAM`"),
     )
 }
 
@@ -114,10 +118,10 @@ mod tests {
 
     #[test]
     fn missing_capabilities_are_named() {
-        let words = "lack of cap_net_admin, cap_net_raw, cap_bpf";
+        let words = "lack of cap_net_admin, cap_net_raw, cap_bpf, cap_perfmon";
         finds(capabilities, &[(STATUS, "CapEff:\t0000000000000000\n")], "fault", words, "setcap");
         finds(capabilities, &[(STATUS, "CapEff:\t0000008000001000\n")], "fault", "lack of cap_net_raw", "setcap");
-        // CAP_SYS_ADMIN may all that CAP_BPF may.
+        // CAP_SYS_ADMIN may all that CAP_BPF and CAP_PERFMON may.
         finds(capabilities, &[(STATUS, "CapEff:\t0000000000203000\n")], "good", "may open", "");
     }
 }

@@ -131,22 +131,33 @@ pub(super) fn coalescing(patient: &Patient) -> Vec<Finding> {
     good(format!("the NIC holds frames back for no more than {rx_microseconds} µs"))
 }
 
+const VLAN_OFFLOAD: &str = "rx-vlan-hw-parse";
+
 /// What NICs do to frames before a program sees them, by the kernel's name for it, and what it costs us. The kernel's own
 /// GRO is not among them: native XDP is before it, and generic XDP switches it off (netif_elide_gro in linux/netdevice.h).
 const HARMFUL: [(&str, &str); 3] = [
     ("rx-lro", "the NIC makes one frame of several, which is not what was sent, and many drivers then refuse XDP"),
     ("rx-gro-hw", "the NIC makes one frame of several, which is not what was sent, and some drivers then refuse XDP"),
-    ("rx-vlan-hw-parse", "the NIC takes VLAN tags off, and AF_XDP does not get them: frames of all VLANs look alike"),
+    (VLAN_OFFLOAD, "the NIC takes VLAN tags off, and AF_XDP does not get them: frames of all VLANs look alike"),
 ];
 
 pub(super) fn offloads(patient: &Patient) -> Vec<Finding> {
     let Some(nic) = patient.nic.as_ref().filter(|nic| !nic.offloads.is_empty()) else { return Vec::new() };
     let mut findings = Vec::new();
     for (name, cost) in HARMFUL {
+        if name == VLAN_OFFLOAD && tells_vlan(nic) {
+            continue;
+        }
         let Some(offload) = nic.offloads.iter().find(|offload| offload.name == name && offload.on) else { continue };
         findings.extend(harmful(nic, offload, cost));
     }
     if findings.is_empty() { good("no offload changes frames on their way to us") } else { findings }
+}
+
+/// Whether a tag that the NIC took off comes beside the frame.
+fn tells_vlan(nic: &Nic) -> bool {
+    let driver = nic.support.as_ref().and_then(|support| support.as_ref().ok()?.driver);
+    driver.is_some_and(|driver| driver.native && driver.rx_vlan)
 }
 
 fn harmful(nic: &Nic, offload: &Offload, cost: &str) -> Vec<Finding> {
@@ -194,6 +205,7 @@ mod tests {
             zero_copy_segments_max: 1,
             multi_buffer: false,
             rx_timestamps: false,
+            rx_vlan: false,
         };
         Support { index: 2, queues: 1, driver: Some(driver), program: None }
     }
@@ -298,6 +310,13 @@ mod tests {
         };
         finds(on("rx-lro", false), offloads, "warning", "one frame of several", "ethtool -K eth1 rx-lro off");
         finds(on("rx-vlan-hw-parse", false), offloads, "warning", "VLAN tags", "ethtool -K eth1 rx-vlan-hw-parse off");
+        let told = |nic: &mut Nic| {
+            on("rx-vlan-hw-parse", false)(nic);
+            let support = support();
+            let driver = support.driver.map(|driver| DriverSupport { rx_vlan: true, ..driver });
+            nic.support = Some(Ok(Support { driver, ..support }));
+        };
+        finds(told, offloads, "good", "no offload", "");
         finds(on("rx-gro-hw", true), offloads, "note", "rx-gro-hw is on", "host");
         finds(on("rx-checksum", true), offloads, "good", "no offload", "");
     }

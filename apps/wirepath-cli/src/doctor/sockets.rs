@@ -88,7 +88,7 @@ pub(super) fn igmp_memberships(patient: &Patient) -> Vec<Finding> {
         Some(max) if max > MEMBERSHIPS_DEFAULT => good(format!("a kernel socket may join {max} groups")),
         Some(max) => note(
             format!(
-                "a kernel socket may join no more than {max} groups (igmp = kernel, and programs that use sockets)"
+                "a kernel socket may join no more than {max} groups (ordinary programs; igmp = kernel takes a socket for each)"
             ),
             "`sysctl -w net.ipv4.igmp_max_memberships=1024`",
         ),

@@ -67,6 +67,7 @@ mod program_tests;
 use device::LINK_HEADER_LEN;
 
 pub use device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};
+pub use error::CAPABILITIES;
 pub use port::Mode;
 pub use rx::{AfXdpRx, AfXdpRxDrop};
 pub use socket::Copying;

@@ -31,6 +31,8 @@ pub struct DriverSupport {
     pub multi_buffer: bool,
     /// Can tell a program when a frame arrived.
     pub rx_timestamps: bool,
+    /// Can tell a program which VLAN tag the NIC took off the frame.
+    pub rx_vlan: bool,
 }
 
 /// A program on an interface.
@@ -57,6 +59,7 @@ impl Support {
             zero_copy_segments_max: driver.zero_copy_segments_max,
             multi_buffer: driver.multi_buffer,
             rx_timestamps: driver.tells[Told::Timestamp as usize],
+            rx_vlan: driver.tells[Told::Vlan as usize],
         });
         Ok(Self { index, queues, driver, program })
     }

@@ -51,6 +51,12 @@ impl LivePort {
         if link.one_leg && config.port.mode != Mode::Generic {
             return Err(bond(&link, &mirror));
         }
+        if !link.mac.is_unicast() {
+            let what = format!(
+                "{interface} has no MAC address, so no frame can be sent to us there: name an Ethernet interface"
+            );
+            return Err(LiveError::Config(what));
+        }
         let memberships = match config.igmp {
             IgmpBy::Kernel => Memberships::join(&config.wants, interface, link.idx)?,
             IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
