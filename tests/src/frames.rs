@@ -107,8 +107,8 @@ impl Frame {
     }
 }
 
-/// Makes the checksum of an IPv4 header right and takes that of a UDP header away, so that damage elsewhere reaches
-/// the checks behind. Leaves alone what is no IPv4 frame.
+/// Makes the checksums of an IPv4 header and of an ICMP or IGMP message right and takes that of a UDP header away, so that
+/// damage elsewhere reaches the checks behind. Leaves alone what is no IPv4 frame.
 pub fn mend(bytes: &mut [u8]) {
     let Ok(frame) = EthernetFrame::parse(bytes) else { return };
     let start = frame.header_len();
@@ -121,10 +121,16 @@ pub fn mend(bytes: &mut [u8]) {
     let sum = Sum::of(&packet[..header_len]).finish();
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     let is_first = packet[6] & 0x1f == 0 && packet[7] == 0;
-    if packet[9] == Protocol::UDP.0
-        && is_first
-        && let Some(checksum) = packet.get_mut(header_len + 6..header_len + 8)
-    {
-        checksum.fill(0);
+    let (protocol, total_len) = (Protocol(packet[9]), usize::from(u16::from_be_bytes([packet[2], packet[3]])));
+    let Some(message) = packet.get_mut(header_len..).filter(|_| is_first) else { return };
+    let message_len = total_len.saturating_sub(header_len).min(message.len());
+    match protocol {
+        Protocol::UDP => message.get_mut(6..8).into_iter().for_each(|checksum| checksum.fill(0)),
+        Protocol::ICMP | Protocol::IGMP if message_len >= 4 => {
+            message[2..4].fill(0);
+            let sum = Sum::of(&message[..message_len]).finish();
+            message[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        _ => {}
     }
 }

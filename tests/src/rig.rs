@@ -4,17 +4,18 @@
 //! ```text
 //!   hand ── wire ── device (with faults, or plain) ── worker: Ethernet ─ Ipv4 ─ Udp ─ Listener ── wire ── hand
 //! ```
+//! The nodes are those of a listener that is no host, or whatever [`Rig::with_nodes`] is told to build.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wirepath::counters::{self, Block, Scope, Snapshot};
+use wirepath::counters::{self, Block, Reading, Scope, Snapshot};
 use wirepath::device::memory::{self, MemoryConfig, MemoryDevice, MemoryRx, MemoryTx};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Held, Mbuf, Pool};
 use wirepath::pipeline::{
-    Accept, App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack,
-    Vlans, udp_stack,
+    Accept, App, Cx, Datagram, EgressConfig, IcmpApp, Ipv4Config, Node, StackConfig, UdpApp, UdpConfig, UdpFlow,
+    UdpOptions, UdpStack, Vlans, udp_stack,
 };
 use wirepath::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, ReassemblyCapacity, SocketCapacity,
@@ -35,8 +36,10 @@ pub const PEER_STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 /// How long fragments wait.
 pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// The worker under test, on a queue `Q`.
-pub type RigWorker<Q> = Worker<<Q as Queue>::Rx, <Q as Queue>::Tx, UdpStack, Listener>;
+/// The worker under test, on a queue `Q` and with the nodes `N`.
+pub type RigWorker<Q, N = UdpStack> = Worker<<Q as Queue>::Rx, <Q as Queue>::Tx, N, Listener>;
+/// The secret of all tables.
+pub const SEED: HashSeed = HashSeed::new(11, 13);
 
 /// How tight things are.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +77,8 @@ pub struct Listener {
 
 impl App for Listener {}
 
+impl IcmpApp for Listener {}
+
 impl UdpApp for Listener {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         self.deliveries += 1;
@@ -90,10 +95,10 @@ impl UdpApp for Listener {
 }
 
 /// The worker, the hand, and the counters of both.
-pub struct Rig<Q: Queue> {
+pub struct Rig<Q: Queue, N: Node<Listener> = UdpStack> {
     // In the order in which they are dropped.
     /// The worker.
-    pub worker: RigWorker<Q>,
+    pub worker: RigWorker<Q, N>,
     hand_rx: MemoryRx,
     hand_tx: MemoryTx,
     hand_pool: Pool,
@@ -106,14 +111,26 @@ pub struct Rig<Q: Queue> {
 impl<Q: Queue> Rig<Q> {
     /// A rig whose worker has the queue of what `wrap` makes of its end of the wire.
     pub fn new<D: Device<Queue = Q>>(config: RigConfig, wrap: impl FnOnce(MemoryDevice) -> D) -> Self {
-        let block = Block::heap_of(counters::Capacity { entries: 256, values: 4_096 });
+        Self::with_nodes(config, wrap, EgressConfig::quiet(SEED), |_, scope| stack(config.reassembly, scope))
+    }
+}
+
+impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
+    /// A rig with another way out, and the nodes that `build` makes for its host.
+    pub fn with_nodes<D: Device<Queue = Q>>(
+        config: RigConfig,
+        wrap: impl FnOnce(MemoryDevice) -> D,
+        egress: EgressConfig,
+        build: impl FnOnce(&Host, &Scope) -> N,
+    ) -> Self {
+        let block = Block::heap_of(counters::Capacity { entries: 1_024, values: 4_096 });
         let wire = MemoryConfig { slots: config.slots, ..MemoryConfig::default() };
         let (mut outside, inside) = memory::pair("wire", wire);
         let hand_pool = Pool::heap(BURST_MAX).expect("the heap has room");
         let open = "the port has one queue";
         let queue = outside.take_queue(0).expect(open);
         let (hand_rx, mut hand_tx) = queue.open(&hand_pool, &block.scope("hand")).expect(open);
-        let worker = worker(config, wrap(inside), &block.scope("worker0"));
+        let worker = worker(config, wrap(inside), egress, build, &block.scope("worker0"));
         block.check().expect("the block has room for every counter");
         let wire_room = hand_tx.room();
         Self { worker, hand_rx, hand_tx, hand_pool, wire_room, block, now: Instant::from_nanos(1) }
@@ -173,16 +190,17 @@ impl<Q: Queue> Rig<Q> {
 
     /// received = delivered + Σ named drops + still held, as far as frames have come into the pipeline.
     ///
-    /// Of the fragments of a whole datagram one goes on; the others are merged into it.
+    /// Of the fragments of a whole datagram one goes on; the others are merged into it. Frames of our own that wait for
+    /// their neighbour are held too, and were not received.
     pub fn assert_conserved(&self) {
         let snapshot = self.snapshot();
-        let count = |name: &str| count(&snapshot, name);
-        let dropped = drops(&snapshot, |name| !name.contains("/device/") && !name.contains("/egress/"));
-        let delivered = count("worker0/udp/datagrams") + count("worker0/ipv4/fragments_merged");
-        let received = count("worker0/frames");
-        assert_eq!(received, count("worker0/ethernet/frames"), "a frame was lost on the way to the pipeline");
-        assert_eq!(received, delivered + dropped + self.worker.kept() as u64, "{}", table(&snapshot));
-        let deliveries = count("worker0/udp/datagrams") + count("worker0/udp/copies");
+        let sum = |suffix: &str| sum(&snapshot, suffix);
+        let received = count(&snapshot, "worker0/frames");
+        let entered = sum("/ethernet/frames") + drops(&snapshot, |name| name.contains("/trunk/"));
+        assert_eq!(received, entered, "a frame was lost on the way to the pipeline");
+        let kept = self.worker.kept() as u64 - sum("/neighbours/waiting");
+        assert_eq!(received, ended(&snapshot) + kept, "{}", table(&snapshot));
+        let deliveries = sum("/udp/datagrams") + sum("/udp/copies");
         assert_eq!(deliveries, self.worker.app().deliveries);
         assert_eq!(self.worker.pool().unnamed(), 0, "an mbuf ended without a name");
     }
@@ -191,28 +209,63 @@ impl<Q: Queue> Rig<Q> {
     /// the app sent is on the wire or dropped by name; nothing is held, and all buffers are at home but the `stock`
     /// that a device keeps for itself.
     pub fn assert_settled(&self, stock: usize) {
-        self.assert_conserved();
+        self.assert_ended(stock);
         let snapshot = self.snapshot();
         let count = |name: &str| count(&snapshot, name);
-        let entered = count("hand/tx/frames") + count_or_zero(&snapshot, "worker0/device/fault/rx/duplicated");
-        let delivered = count("worker0/udp/datagrams") + count("worker0/ipv4/fragments_merged");
-        let dropped = drops(&snapshot, |name| !name.contains("/egress/") && !name.contains("/tx/"));
-        assert_eq!(entered, delivered + dropped, "{}", table(&snapshot));
-
         let sent = count("worker0/egress/frames") + count_or_zero(&snapshot, "worker0/device/fault/tx/duplicated");
         let ended = count("worker0/device/tx/frames")
             + drops(&snapshot, |name| name.contains("/device/") && name.contains("/tx/"));
         assert_eq!(sent, ended, "{}", table(&snapshot));
+    }
+
+    /// The receiving half of [`Rig::assert_settled`], for nodes that send by themselves.
+    pub fn assert_ended(&self, stock: usize) {
+        self.assert_conserved();
+        let snapshot = self.snapshot();
+        let entered =
+            count(&snapshot, "hand/tx/frames") + count_or_zero(&snapshot, "worker0/device/fault/rx/duplicated");
+        let refused = drops(&snapshot, |name| name.contains("/device/") && !name.contains("/tx/"));
+        assert_eq!(entered, ended(&snapshot) + refused, "{}", table(&snapshot));
         assert_eq!(self.worker.kept(), 0);
         assert_eq!(self.worker.pool().in_use(), stock, "buffers went astray");
     }
 }
 
+/// Frames that came into the pipeline and have ended: delivered, merged, taken by a node, or dropped by name.
+fn ended(snapshot: &Snapshot) -> u64 {
+    let is_of_the_pipeline = |name: &str| !name.contains("/device/") && !name.contains("/egress/");
+    // These two count what they drop among what came to them.
+    let counts_all = |name: &str| ["/arp/", "/icmp/"].iter().any(|node| name.contains(node) && has_all(snapshot, name));
+    let delivered = sum(snapshot, "/udp/datagrams") + sum(snapshot, "/ipv4/fragments_merged");
+    let taken =
+        ["/arp/packets", "/icmp/messages", "/igmp/messages"].iter().map(|node| sum(snapshot, node)).sum::<u64>();
+    delivered + taken + drops(snapshot, |name| is_of_the_pipeline(name) && !counts_all(name))
+}
+
+/// Whether the node of a drop counts all that comes to it.
+fn has_all(snapshot: &Snapshot, drop: &str) -> bool {
+    let node = drop.split("/drop/").next().unwrap_or(drop);
+    ["packets", "messages"].iter().any(|all| snapshot.count(&format!("{node}/{all}")).is_some())
+}
+
+/// The sum of the counters of one name, in all scopes of the worker.
+pub fn sum(snapshot: &Snapshot, suffix: &str) -> u64 {
+    sum_of(snapshot, |name| name.ends_with(suffix))
+}
+
 /// The sum of the drops whose names `of` wants. Those of the hand that feeds the wire are nobody's business.
-fn drops(snapshot: &Snapshot, of: impl Fn(&str) -> bool) -> u64 {
-    let is_drop = |name: &str| name.starts_with("worker0/") && name.contains("/drop/") && of(name);
-    let names = snapshot.samples.iter().map(|sample| sample.name.as_str());
-    names.filter(|name| is_drop(name)).map(|name| count(snapshot, name)).sum()
+pub fn drops(snapshot: &Snapshot, of: impl Fn(&str) -> bool) -> u64 {
+    sum_of(snapshot, |name| name.contains("/drop/") && of(name))
+}
+
+fn sum_of(snapshot: &Snapshot, of: impl Fn(&str) -> bool) -> u64 {
+    let of_the_worker =
+        snapshot.samples.iter().filter(|sample| sample.name.starts_with("worker0/") && of(&sample.name));
+    let values = of_the_worker.map(|sample| match sample.reading {
+        Reading::Counter(value) | Reading::Gauge(value) => value,
+        Reading::Text(_) | Reading::Histogram(_) => 0,
+    });
+    values.sum()
 }
 
 fn count(snapshot: &Snapshot, name: &str) -> u64 {
@@ -224,18 +277,23 @@ fn count_or_zero(snapshot: &Snapshot, name: &str) -> u64 {
 }
 
 /// All counters that are not zero, for the message of a failed check.
-fn table(snapshot: &Snapshot) -> String {
+pub fn table(snapshot: &Snapshot) -> String {
     let names = snapshot.samples.iter().map(|sample| sample.name.as_str());
     let rows = names.filter_map(|name| snapshot.count(name).filter(|value| *value > 0).map(|value| (name, value)));
     rows.map(|(name, value)| format!("{value:>8} {name}\n")).collect()
 }
 
-fn worker<D: Device>(config: RigConfig, mut device: D, scope: &Scope) -> RigWorker<D::Queue> {
-    let seed = HashSeed::new(11, 13);
+fn worker<D: Device, N: Node<Listener>>(
+    config: RigConfig,
+    mut device: D,
+    egress: EgressConfig,
+    build: impl FnOnce(&Host, &Scope) -> N,
+    scope: &Scope,
+) -> RigWorker<D::Queue, N> {
     let pool = Pool::heap(config.buffers).expect("the heap has room");
     let queue = device.take_queue(0).expect("the port has a queue");
     let (rx, tx) = queue.open(&pool, &scope.scope("device")).expect("buffers of the default size hold its frames");
-    let host = host(seed);
+    let host = host(InterfaceId(0), VlanTags::NONE);
     let capacity = SocketCapacity { locals: 32, bindings: 64, connections: 8, sources: 64 };
     let app = Listener {
         deliveries: 0,
@@ -244,12 +302,9 @@ fn worker<D: Device>(config: RigConfig, mut device: D, scope: &Scope) -> RigWork
         held_max: config.held_max,
         answer: None,
     };
-    let pipeline = stack(config.reassembly, seed, scope);
-    let sockets = UdpSockets::new(capacity, seed);
-    let mut worker = Worker::new(
-        Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 },
-        scope,
-    );
+    let pipeline = build(&host, scope);
+    let sockets = UdpSockets::new(capacity, SEED);
+    let mut worker = Worker::new(Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: 32 }, scope);
     if config.answers {
         worker.with_app(Instant::ZERO, |app, cx| {
             let local = SocketAddrV4::new(OURS, 5_000);
@@ -260,23 +315,21 @@ fn worker<D: Device>(config: RigConfig, mut device: D, scope: &Scope) -> RigWork
     worker
 }
 
-fn stack(reassembly: ReassemblyCapacity, seed: HashSeed, scope: &Scope) -> UdpStack {
-    let ipv4 =
-        Ipv4Config { accept: Accept::Own, reassembly, reassembly_timeout: REASSEMBLY_TIMEOUT, ..Ipv4Config::new(seed) };
+/// The IPv4 node of the rigs.
+pub fn ipv4(reassembly: ReassemblyCapacity) -> Ipv4Config {
+    Ipv4Config { accept: Accept::Own, reassembly, reassembly_timeout: REASSEMBLY_TIMEOUT, ..Ipv4Config::new(SEED) }
+}
+
+fn stack(reassembly: ReassemblyCapacity, scope: &Scope) -> UdpStack {
+    let ipv4 = ipv4(reassembly);
     udp_stack(StackConfig { station: Some(STATION), vlans: Vlans::Any, ipv4, udp: UdpConfig::default() }, scope)
 }
 
-fn host(seed: HashSeed) -> Host {
-    let config = HostConfig {
-        interface: InterfaceId(0),
-        mac: STATION,
-        vlan: VlanTags::NONE,
-        mtu: 1500,
-        addresses_max: 2,
-        routes_max: 2,
-        neighbours_max: 2,
-    };
-    let mut host = Host::new(config, seed).expect("the MTU is large enough");
+/// Our end of an interface: its address, and the peer as a neighbour.
+pub fn host(interface: InterfaceId, vlan: VlanTags) -> Host {
+    let config =
+        HostConfig { interface, mac: STATION, vlan, mtu: 1500, addresses_max: 2, routes_max: 4, neighbours_max: 64 };
+    let mut host = Host::new(config, SEED).expect("the MTU is large enough");
     let network = Ipv4Prefix::new(OURS, 24).expect("24 bits are a prefix");
     for event in [HostEvent::AddressAdded(network), HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }] {
         host.apply(event).expect("the host has room");

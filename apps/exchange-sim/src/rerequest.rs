@@ -295,6 +295,7 @@ mod tests {
     use crate::archive::tests::packet;
     use market::Framing;
     use market::framing::MoldUdp64;
+    use proptest::prelude::*;
 
     const ASKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1234);
 
@@ -367,5 +368,36 @@ mod tests {
         let (mut desk, queue) = desk();
         drop(queue);
         assert!(!desk.keep_packets());
+    }
+
+    proptest! {
+        #[test]
+        fn any_request_brings_one_sound_packet_or_one_count(
+            requests in prop::collection::vec((any_request(), any::<u8>(), 0..2_000_000_u64), 1..200),
+        ) {
+            let (mut desk, _queue) = desk();
+            let payload_max = desk.out.len();
+            let mut now_ns = 0_u64;
+            for (datagram, asker, later_ns) in &requests {
+                now_ns += later_ns;
+                let asker = SocketAddr::new(Ipv4Addr::new(10, 0, 0, *asker).into(), 1);
+                let Some(answer) = desk.answer(datagram, asker, now_ns) else { continue };
+                prop_assert!(answer.len() <= payload_max);
+                let asked = Request::parse(datagram).unwrap();
+                let packet = MoldUdp64::parse(answer).unwrap();
+                prop_assert_eq!(packet.header.seq, asked.seq);
+                prop_assert!(packet.header.count <= u32::from(asked.count) && packet.header.end() <= 9);
+                prop_assert_eq!(packet.messages().count(), packet.header.count as usize);
+            }
+            let refused: u64 = desk.counts.refused.iter().sum();
+            prop_assert_eq!(desk.counts.answered + refused, requests.len() as u64);
+        }
+    }
+
+    /// Most are about what is there, or beside it; some are any bytes.
+    fn any_request() -> impl Strategy<Value = Vec<u8>> {
+        let near = (0..12_u64, any::<u16>()).prop_map(|(seq, count)| request(seq, count).emit().to_vec());
+        let far = (any::<u64>(), any::<u16>()).prop_map(|(seq, count)| request(seq, count).emit().to_vec());
+        prop_oneof![8 => near, 2 => far, 1 => prop::collection::vec(any::<u8>(), 0..24)]
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use feed_handler::config::Config;
+use wirepath::worker::live::{IgmpBy, LiveConfig, Owner};
 
 /// A file of any content.
 pub(super) fn feed_config(data: &[u8]) {
@@ -19,8 +20,14 @@ fn check(config: &Config) {
     let worker = config.worker();
     assert!((1..=64).contains(&worker.burst_len) && config.frame_len_max() >= 64);
     assert!(worker.buffers.is_none_or(|count| count > 0));
+    let window = config.window();
+    assert!(window.packets <= 1 << 20 && config.policy().restart_distance > 0, "{window:?}");
+    let _ = (config.capacity(), config.pace(), config.checksum());
     let sets = config.sets();
     assert_eq!(config.format().is_some(), !sets.is_empty());
+    if let Some(live) = config.live() {
+        check_live(&live);
+    }
     let names: BTreeSet<_> = sets.iter().map(|set| &set.name).collect();
     assert_eq!(names.len(), sets.len(), "two channels of one name");
     let mut groups = BTreeSet::new();
@@ -29,6 +36,22 @@ fn check(config: &Config) {
         assert!(groups.insert(line.group), "{} is two lines", line.group);
         assert!(line.vlan.is_none_or(|vlan| (1..4_095).contains(&vlan)));
         assert!(line.senders.iter().all(|sender| !sender.is_multicast() && !sender.is_unspecified()));
+    }
+}
+
+/// What a live run asks of the kernel and of the NIC.
+fn check_live(live: &LiveConfig) {
+    let queues: BTreeSet<_> = live.queues.iter().collect();
+    assert!(!live.queues.is_empty() && queues.len() == live.queues.len(), "{:?}", live.queues);
+    assert!(live.vlan.as_slice().iter().all(|tag| (1..4_095).contains(&tag.vid())));
+    for len in [live.port.rx_ring_len, live.port.tx_ring_len] {
+        assert!(len.is_power_of_two() && len <= 65_536);
+    }
+    assert!(live.queues.len() == 1 || live.igmp != IgmpBy::Own, "queries come on one queue");
+    if let Owner::Own(own) = &live.owner {
+        assert!(!own.addresses.is_empty());
+        let is_near = |via| own.addresses.iter().any(|address| address.contains(via));
+        assert!(own.routes.iter().all(|route| is_near(route.via)), "{:?}", own.routes);
     }
 }
 

@@ -2,6 +2,7 @@
 //! message is one event or one named error. What the events do to books is compared with a naive model in `books`.
 
 use market::framing::itch_file::{FileEnd, FileMessages, whole_blocks};
+use market::framing::mold_udp64::Request;
 use market::framing::{CboeUnit, IexTp, ItchFile, MoldUdp64};
 use market::{
     Codec, Deep10, Event, Framing, FramingError, Itch50, MessageCounts, MessageError, PacketKind, PacketWriter, Pitch,
@@ -150,4 +151,12 @@ fn codec<C: Codec>(
         }
     }
     assert_eq!(counts.total(), messages);
+}
+
+/// A request to the server of MoldUDP64: exactly one length, and written as it was read.
+pub(super) fn mold_request(data: &[u8]) {
+    match Request::parse(data) {
+        Ok(request) => assert_eq!(request.emit(), data),
+        Err(_) => assert_ne!(data.len(), Request::LEN),
+    }
 }

@@ -10,6 +10,7 @@ mod capture;
 mod config;
 mod counters;
 mod fault;
+mod host;
 mod input;
 mod market;
 mod pipeline;
@@ -19,6 +20,7 @@ mod seeds;
 mod sequence;
 mod sockets;
 mod steering;
+mod trunk;
 mod wire;
 
 pub use input::Input;
@@ -57,6 +59,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "level_books", run: books::level_books, seeds: seeds::plans },
     Target { name: "sequence", run: sequence::sequence, seeds: seeds::plans },
     Target { name: "arbitration", run: sequence::arbitration, seeds: seeds::plans },
+    Target { name: "recovery", run: sequence::recovery, seeds: seeds::plans },
+    Target { name: "mold_request", run: market::mold_request, seeds: seeds::mold_request },
     Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
     Target { name: "feed_config", run: config::feed_config, seeds: seeds::feed_config },
     Target { name: "steering", run: steering::rule, seeds: seeds::steering },
@@ -69,6 +73,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "lossy_ring", run: ring::lossy, seeds: seeds::plans },
     Target { name: "lossless_ring", run: ring::lossless, seeds: seeds::plans },
     Target { name: "pipeline", run: pipeline::pipeline, seeds: seeds::pipeline },
+    Target { name: "host_stack", run: host::host, seeds: seeds::host },
+    Target { name: "host_events", run: host::host_events, seeds: seeds::host_events },
+    Target { name: "trunk", run: trunk::trunk, seeds: seeds::trunk },
 ];
 
 /// The target of that name.

@@ -3,13 +3,15 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use wirepath::device::Queue;
 use wirepath::device::fault::{FaultConfig, FaultDevice, Faults};
+use wirepath::pipeline::Node;
 use wirepath::proto::{FilterMode, Flow, Group, InterfaceId, Sharing};
 use wirepath::time::Duration;
 
 use super::input::Input;
 use crate::frames::mend;
-use crate::rig::{OURS, PEER, Rig, RigConfig, consumer};
+use crate::rig::{Listener, OURS, PEER, Rig, RigConfig, consumer};
 
 /// The groups that consumers join, and that the seeds send to.
 pub(super) const GROUPS: [Ipv4Addr; 2] = [Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::new(233, 215, 21, 4)];
@@ -96,7 +98,7 @@ fn faults(input: &mut Input<'_>) -> FaultConfig {
     FaultConfig { seed, rx: faults, tx: faults }
 }
 
-fn join<Q: wirepath::device::Queue>(input: &mut Input<'_>, rig: &mut Rig<Q>) {
+pub(super) fn join<Q: Queue, N: Node<Listener>>(input: &mut Input<'_>, rig: &mut Rig<Q, N>) {
     let (consumer, kind) = (consumer(input.below(4)), input.below(6));
     let (group, local) = places(input);
     rig.with_app(|_, cx| {
@@ -112,7 +114,7 @@ fn join<Q: wirepath::device::Queue>(input: &mut Input<'_>, rig: &mut Rig<Q>) {
     });
 }
 
-fn leave<Q: wirepath::device::Queue>(input: &mut Input<'_>, rig: &mut Rig<Q>) {
+pub(super) fn leave<Q: Queue, N: Node<Listener>>(input: &mut Input<'_>, rig: &mut Rig<Q, N>) {
     let (consumer, kind) = (consumer(input.below(4)), input.below(4));
     let (group, _) = places(input);
     rig.with_app(|_, cx| {

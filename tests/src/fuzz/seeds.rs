@@ -9,19 +9,21 @@ use flate2::write::GzEncoder;
 use market::framing::cboe_unit::UnitHeader;
 use market::framing::iex_tp::IexHeader;
 use market::framing::itch_file::RunHeader;
-use market::framing::mold_udp64::MoldHeader;
+use market::framing::mold_udp64::{MoldHeader, Request};
 use market::framing::{CboeUnit, IexTp, ItchFile, MoldUdp64};
 use market::{Framing, PacketWriter, deep10, pitch, tops16};
 use wirepath::counters::{Block, Capacity, Unit};
 use wirepath::wire::icmpv4::{Echo, TimeExceeded, Unreachable};
-use wirepath::wire::igmp::{IgmpSources, RecordKind, ReportWriter};
+use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpSources, RecordKind, ReportWriter};
 use wirepath::wire::tcp::Timestamps;
 use wirepath::wire::{
-    ArpFields, ArpOperation, ArpPacket, EtherType, Icmpv4Message, IgmpMessage, IgmpQuery, IgmpVersion, MacAddr,
-    TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, VlanTag, VlanTags, ipv4 as ipv4_format,
+    ArpFields, ArpOperation, ArpPacket, EtherType, Icmpv4Message, IgmpMessage, IgmpQuery, IgmpVersion, Ipv4Fields,
+    Ipv4Header, MacAddr, Protocol, TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, VlanTag, VlanTags,
+    ipv4 as ipv4_format,
 };
 
 use super::pipeline::{CONFIG_LEN, GROUPS, PORTS, step};
+use super::{host, trunk};
 use crate::frames::Frame;
 use crate::mutate::Random;
 use crate::rig::{OURS, PEER, PEER_STATION};
@@ -200,6 +202,13 @@ pub(super) fn mold_udp64() -> Vec<Vec<u8>> {
     payloads
 }
 
+/// Requests, one of them a byte too long.
+pub(super) fn mold_request() -> Vec<Vec<u8>> {
+    let whole = Request { session: *b"SESSION001", seq: 5, count: 40 }.emit().to_vec();
+    let long = [&whole[..], &[0]].concat();
+    vec![whole, long]
+}
+
 pub(super) fn iex_tp() -> Vec<Vec<u8>> {
     let raw =
         IexHeader { protocol: IexHeader::TOPS_1_6, channel: 1, session: 2, count: 0, offset: 0, seq: 1, sent_ns: 5 };
@@ -298,8 +307,31 @@ lines = [
     { name = "B", group = "233.215.21.131", port = 10377 },
 ]
 "#;
+    let live = br#"[port]
+interface = "eth1"
+queues = [0, 2]
+mode = "native"
+copying = "zero-copy"
+rx_ring = 2048
+tx_ring = 256
+owner = "own"
+igmp = "off"
+vlan = 20
+[host]
+addresses = ["10.0.0.2/24"]
+gateway = "10.0.0.254"
+takes = "everything"
+routes = [{ network = "192.0.2.0/24", via = "10.0.0.253" }]
+neighbours = [{ address = "10.0.0.254", mac = "02:00:00:00:00:fe" }]
+[[channels]]
+name = "itch"
+format = "mold-itch50"
+queue = 2
+lines = [{ group = "233.54.12.111", port = 26477 }]
+"#;
+    let shared = b"[port]\ninterface = \"veth0\"\nigmp = \"own\"\n[host]\naddresses = []\n";
     let wrong = b"[worker]\nbrust = 1\n[[channels]]\nlines = [{ group = \"10.0.0.1\", port = 0 }]\n";
-    vec![whole.to_vec(), wrong.to_vec(), b"# nothing\n".to_vec()]
+    vec![whole.to_vec(), wrong.to_vec(), b"# nothing\n".to_vec(), live.to_vec(), shared.to_vec()]
 }
 
 pub(super) fn steering() -> Vec<Vec<u8>> {
@@ -339,4 +371,124 @@ pub(super) fn pipeline() -> Vec<Vec<u8>> {
         scripts.push(script);
     }
     scripts
+}
+
+/// Every message of ARP, ICMP and IGMP as a frame to us, and one of a stranger.
+fn control_frames() -> Vec<Vec<u8>> {
+    let packet = |protocol, destination, options: &[u8], ttl, message: &[u8]| {
+        let fields = Ipv4Fields {
+            source: PEER,
+            destination,
+            protocol,
+            ttl,
+            tos: 0,
+            identification: 1,
+            dont_fragment: false,
+            payload_len: message.len(),
+        };
+        let header = Ipv4Header::with_options(&fields, options).expect(ROOM);
+        let mut bytes = vec![0; 60];
+        let len = header.emit_with_options(options, &mut bytes).expect(ROOM);
+        bytes.truncate(len);
+        bytes.extend_from_slice(message);
+        Frame::to(destination, 0, &[]).link(EtherType::IPV4, &bytes)
+    };
+    let mut frames = frames();
+    frames.extend(icmpv4().iter().map(|message| packet(Protocol::ICMP, OURS, &[], 64, message)));
+    let router_alert = &ipv4_format::ROUTER_ALERT;
+    for (destination, message) in
+        [ALL_SYSTEMS, GROUPS[0]].into_iter().flat_map(|to| igmp().into_iter().map(move |message| (to, message)))
+    {
+        frames.push(packet(Protocol::IGMP, destination, router_alert, 1, &message));
+    }
+    let general = IgmpQuery {
+        version: IgmpVersion::V3,
+        group: Ipv4Addr::UNSPECIFIED,
+        max_response_tenths: 10,
+        suppress: false,
+        robustness: 2,
+        interval_s: 125,
+        sources: IgmpSources::NONE,
+    };
+    let general = written(|bytes| IgmpMessage::Query(general).emit(bytes).expect(ROOM));
+    frames.push(packet(Protocol::IGMP, ALL_SYSTEMS, router_alert, 1, &general));
+    frames.push(Frame::to(OURS, PORTS[1], b"nobody listens").emit());
+    frames
+}
+
+/// Frames with sends, answers and time between them.
+pub(super) fn host() -> Vec<Vec<u8>> {
+    let mut scripts = Vec::new();
+    for (config, chunk) in [[0, 1, 0], [0, 0, 1], [3, 0, 1], [1, 2, 0]].into_iter().zip(control_frames().chunks(9)) {
+        let mut script = config.to_vec();
+        assert_eq!(script.len(), host::CONFIG_LEN);
+        for (idx, frame) in (0..).zip(chunk) {
+            let kind = if idx % 2 == 0 { host::step::FRAME } else { host::step::MENDED_FRAME };
+            script.push(kind);
+            script.extend((frame.len() as u16).to_be_bytes());
+            script.extend(frame);
+            // Sends to each of the remotes, all lengths; its neighbour answers, or the network gives everything back.
+            script.extend([host::step::SEND, idx, idx, idx & 3, idx, host::step::POLL, idx]);
+            script.extend([if idx % 3 == 0 { host::step::REFLECT } else { host::step::ANSWER }, idx, 0]);
+            script.truncate(script.len() - usize::from(idx % 3 == 0));
+            script.extend([host::step::POLL, 1, host::step::JOIN, 2, idx, 0, 0, 0, 0]);
+        }
+        scripts.push(script);
+    }
+    scripts
+}
+
+/// Flows that send while the host under them changes.
+pub(super) fn host_events() -> Vec<Vec<u8>> {
+    use host::step::{ANSWER, EVENT, POLL, SEND};
+    let events: [&[u8]; 9] = [
+        // The link goes down and up; an address, the route and the MTU go and come; neighbours and the station change.
+        &[EVENT, 9, 1],
+        &[EVENT, 9, 0],
+        &[EVENT, 1, 0, 0],
+        &[EVENT, 0, 0, 0],
+        &[EVENT, 11, EVENT, 2, 1, 0, 0, 0, 6],
+        &[EVENT, 7, 3, EVENT, 7, 6],
+        &[EVENT, 4, 1, EVENT, 6, 1],
+        &[EVENT, 5, 1, 0, 0, 0, 0, 255, 255, 255, 255],
+        &[EVENT, 8, 1, EVENT, 1, 1, 0],
+    ];
+    let script = |salt: u8| {
+        let mut script = vec![0, 0, 0];
+        for (idx, event) in (salt..).zip(events) {
+            script.extend([SEND, idx, idx, 0, idx & 3, ANSWER, 0, 0, POLL, idx]);
+            script.extend(event);
+            script.extend([SEND, idx / 2, idx, 0, 0, POLL, 4]);
+        }
+        script
+    };
+    vec![script(0), script(3), script(6)]
+}
+
+/// Frames in each stack of tags.
+pub(super) fn trunk() -> Vec<Vec<u8>> {
+    use trunk::step::{FRAME, JOIN, POLL};
+    let stacks: [&[u8]; 6] = [
+        &[0],
+        &[1, 0, 0, 0],
+        &[1, 0, 3, 1],
+        &[2, 1, 0, 2, 0, 0, 3],
+        &[2, 0, 0, 0, 0, 5, 1],
+        &[3, 0, 0, 0, 0, 0, 1, 0, 0, 1],
+    ];
+    let frames = control_frames();
+    let script = |number: usize| {
+        let mut script = vec![0];
+        assert_eq!(script.len(), trunk::CONFIG_LEN);
+        for (idx, frame) in frames.iter().enumerate().skip(number).step_by(4) {
+            let stack = stacks[(idx + number) % stacks.len()];
+            script.extend([FRAME, stack[0], 1, 255]);
+            script.extend(&stack[1..]);
+            script.extend((frame.len() as u16).to_be_bytes());
+            script.extend(frame);
+            script.extend([POLL, idx as u8, JOIN, 2, 0, 0, 0, 0, 0]);
+        }
+        script
+    };
+    (0..4).map(script).collect()
 }

@@ -4,7 +4,7 @@
 use market::framing::mold_udp64::MoldHeader;
 use market::framing::{Header, MoldUdp64, PacketKind};
 use market::sequence::{First, Policy, Sequence, SequenceCounts};
-use market::{Action, Arbiter, Fate, Framing, Gap, Line, Output, Window};
+use market::{Action, Arbiter, Fate, Framing, Gap, Line, Output, Patience, Rerequester, Step, Window};
 
 use super::input::Input;
 
@@ -66,6 +66,75 @@ pub(super) fn arbitration(data: &[u8]) {
     let counts = arbiter.counts();
     check_counts(counts, heard.messages);
     assert_eq!((counts.gaps, counts.missing, counts.restarts), (expected.gaps, expected.missing, expected.restarts));
+}
+
+/// One line, and answers to re-requests from a server that may send anything: nothing that it sends begins the feed anew,
+/// goes past what the line has shown, or makes us ask without end.
+pub(super) fn recovery(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (policy, mut heard) = (policy(&mut input), Heard::new());
+    let window = Window { packets: input.below(6).into(), wait_ns: input.pick(&[0, 1_000, 1_000_000]) };
+    let patience = Patience {
+        delay_ns: input.pick(&[0, 10]),
+        timeout_ns: 100,
+        attempts: 2,
+        outstanding: 3,
+        messages: input.pick(&[1, 4, u16::MAX]),
+    };
+    let mut expected = Expected::new(policy);
+    let (mut arbiter, mut rerequester) = (Arbiter::new(1, policy, window), Rerequester::new(patience));
+    let mut kept: Vec<Header> = Vec::new();
+    let (mut now_ns, mut asked) = (0, None);
+    while !input.is_empty() {
+        now_ns += u64::from(input.u8());
+        let is_answer = input.below(2) == 1;
+        let mut header = header(&mut input, &mut heard);
+        let before = (arbiter.counts().restarts, arbiter.missing().count());
+        let fate = match is_answer {
+            false => arbiter.offer(Line(0), &header, now_ns),
+            true => {
+                // As asked, but for what the input changes.
+                if let Some((seq, count)) = asked.filter(|_| input.below(4) > 0) {
+                    (header.seq, header.count) = (seq, u32::from(count).min(1 + u32::from(input.below(8))));
+                    header.session = arbiter.session().unwrap_or(header.session);
+                }
+                rerequester.heard();
+                arbiter.offer_answer(&header)
+            }
+        };
+        match fate {
+            Fate::Deliver { skip } => expected.deliver(&header, skip),
+            Fate::Discard => {}
+            Fate::Keep => {
+                kept.push(header);
+                assert_eq!(arbiter.keep(header), Ok(()));
+            }
+        }
+        if is_answer {
+            let after = (arbiter.counts().restarts, arbiter.missing().count());
+            // One that lies inside a hole makes two of it.
+            assert!(after.0 == before.0 && after.1 <= before.1 + 1, "{before:?} {after:?} by the answer {header:?}");
+        }
+        drain(&mut arbiter, now_ns, &mut kept, &mut expected);
+        for turn in 0.. {
+            assert!(turn < 16, "asking does not end");
+            match rerequester.poll(arbiter.missing(), now_ns) {
+                None => break,
+                Some(Step::Ask(ask)) => {
+                    assert!((1..u16::MAX).contains(&ask.count));
+                    asked = Some((ask.seq, ask.count));
+                }
+                Some(Step::GiveUp(gap)) => {
+                    assert!(gap.from <= gap.to);
+                    arbiter.give_up();
+                }
+            }
+        }
+        assert!(rerequester.outstanding_count() <= patience.outstanding);
+        drain(&mut arbiter, now_ns, &mut kept, &mut expected);
+    }
+    drain(&mut arbiter, u64::MAX, &mut kept, &mut expected);
+    assert!(kept.is_empty() && arbiter.kept_count() == 0 && arbiter.missing().next().is_none());
 }
 
 fn drain(arbiter: &mut Arbiter<Header>, now_ns: u64, kept: &mut Vec<Header>, expected: &mut Expected) {

@@ -144,6 +144,8 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn message() -> Vec<u8> {
@@ -186,5 +188,26 @@ mod tests {
         let mut bytes = Request::new(MESSAGE_ERROR, &(-libc::ENODEV).to_ne_bytes()).bytes;
         bytes[..4].copy_from_slice(&20u32.to_ne_bytes());
         assert_eq!(parse(&bytes, 4).err().unwrap().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_brings_it_down(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            len in any::<prop::sample::Index>(),
+            wanted in 0..6_u16,
+        ) {
+            let mut bytes = message();
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            let bytes = &bytes[..len.index(bytes.len() + 1)];
+            if let Ok(answer) = parse(bytes, 4) {
+                prop_assert!(answer.get(wanted).is_none_or(|value| value.len() <= bytes.len()));
+                let _ = (answer.get_u32(wanted), answer.get_u16(wanted), answer.get_name(wanted));
+                let _ = answer.nested(wanted).and_then(|nested| nested.get_name(wanted));
+            }
+        }
     }
 }

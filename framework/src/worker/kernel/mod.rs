@@ -37,6 +37,8 @@ pub use tables::Link;
 #[cfg(test)]
 mod bond_tests;
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod wish_tests;

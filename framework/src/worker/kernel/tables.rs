@@ -259,6 +259,14 @@ impl Tables {
         }
     }
 
+    /// How many things are kept.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        let routes: usize = self.routes.values().map(Vec::len).sum();
+        let others = self.rules.len() + self.neighbours.len() + self.silent.len();
+        self.links.len() + self.addresses.len() + routes + others
+    }
+
     fn set_link(&mut self, link: Link) -> Known {
         let held = self.links.insert(link.idx, link.clone());
         // With the link its routes go, and no message names them (fib_disable_ip in net/ipv4/fib_frontend.c).
