@@ -360,6 +360,9 @@ impl Host {
         let had_link_route = self.has_link_route(network);
         self.addresses.retain(|own| *own != removed);
         self.routes.retain(|route| self.addresses.iter().any(|own| own.address() == route.source));
+        // The same address may be there with another prefix: the network of this one goes with it.
+        let is_ours = self.addresses.iter().any(|own| own.network() == network);
+        self.routes.retain(|route| is_ours || route.network != network || route.gateway.is_some());
         if !had_link_route || self.has_link_route(network) {
             return;
         }

@@ -48,6 +48,16 @@ fn next_hop(host: &Host, destination: &str) -> Option<Ipv4Addr> {
 }
 
 #[test]
+fn network_goes_with_its_prefix_though_the_address_stays_with_another() {
+    let mut host = host();
+    let wide = prefix("10.0.0.1/16");
+    host.apply(HostEvent::AddressAdded(wide)).unwrap();
+    host.apply(HostEvent::AddressRemoved(wide)).unwrap();
+    assert!(host.is_own([10, 0, 0, 1].into()));
+    assert!(host.route([10, 0, 0, 9].into()).is_some() && host.route([10, 0, 3, 9].into()).is_none());
+}
+
+#[test]
 fn addresses_that_no_host_can_have_are_refused() {
     for text in ["0.0.0.0/8", "224.0.0.1/24", "255.255.255.255/32", "127.0.0.1/8", "10.0.1.0/24", "10.0.1.255/24"] {
         let event = HostEvent::AddressAdded(prefix(text));
