@@ -101,6 +101,7 @@ const CLASS_STORE_IMM: u8 = 0x02;
 const CLASS_STORE_REG: u8 = 0x03;
 const CLASS_ALU32: u8 = 0x04;
 const CLASS_JUMP: u8 = 0x05;
+const CLASS_JUMP32: u8 = 0x06;
 const CLASS_ALU64: u8 = 0x07;
 const MODE_MEM: u8 = 0x60;
 const SOURCE_REG: u8 = 0x08;
@@ -181,6 +182,12 @@ impl Assembler {
         self.with_operand(CLASS_JUMP | cmp as u8, left, right.into(), 0);
     }
 
+    /// Jumps where the low 32 bits of `left` are as said: a 64-bit comparison would extend the number's sign.
+    pub(super) fn jump_if32(&mut self, left: Reg, cmp: Cmp, right: i32, label: Label) {
+        self.jumps.push((self.insns.len(), label));
+        self.with_operand(CLASS_JUMP32 | cmp as u8, left, right.into(), 0);
+    }
+
     pub(super) fn call(&mut self, helper: Helper) {
         self.push(CLASS_JUMP | OP_CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
@@ -255,5 +262,16 @@ mod tests {
         });
         assert_eq!(code[..8], [0x2d, 0x82, 1, 0, 0, 0, 0, 0]);
         assert_eq!(code[8..16], [0x05, 0, 0xfe, 0xff, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn comparison_of_32_bits_has_its_own_class() {
+        let code = bytes(|a| {
+            let end = a.label();
+            a.jump_if32(Reg::R2, Cmp::NotEqual, -1, end);
+            a.place(end);
+            a.exit();
+        });
+        assert_eq!(code[..8], [0x56, 0x02, 0, 0, 0xff, 0xff, 0xff, 0xff]);
     }
 }

@@ -250,6 +250,11 @@ impl Device for AfXdpDevice {
     /// Where several rules name a frame, one with ports goes before one without, and one with more fields before one with
     /// fewer, to decide its flow tag. Of a frame whose headers are spread over several buffers only the first counts.
     ///
+    /// Up to eight rules (one that is in place for all queues counts once) stand in the program, which saves each frame the lookup
+    /// and makes each change a new program: 12 ms measured on a veth, nearly all of it the kernel's exchange. With more rules
+    /// only one that names a new set of fields is so dear; others are an update of a map, some 20 µs. So steer from a
+    /// thread that may wait; the queues run on meanwhile.
+    ///
     /// Where the driver tells something about frames, the calling thread must be in the interface's network namespace.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         rule.check()?;

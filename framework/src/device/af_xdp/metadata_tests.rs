@@ -15,8 +15,8 @@ use super::bpf::{Abilities, Map, MapKind, Program};
 use super::interface::Interface;
 use super::kfuncs::{Ask, Kfuncs};
 use super::metadata::{self, TAG_LEN, TOLD_LEN};
-use super::program::{Source, Verdict, generate};
-use super::steering::{Key, shapes, tag_word};
+use super::program::{Rules, Source, Verdict, generate};
+use super::steering::{Key, constants, shapes, tag_word};
 use super::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Mode, sys};
 use crate::counters::Block;
 use crate::device::steering::Rule;
@@ -34,21 +34,29 @@ fn as_if(result: i32, values: [i32; 2]) -> Option<Ask> {
 const NONE: Option<Ask> = Some(Ask::AsIf { result: -libc::ENODATA, values: [0; 2] });
 
 /// What the mbuf says of `frame` after a program with this rule, whose driver gives these answers: `None` where the rule does
-/// not name it. And the bytes that the program wrote.
+/// not name it. And the bytes that the program wrote. Wherever the program has the rule, it says the same.
 fn told(rule: &Rule, frame: &[u8], kfuncs: Kfuncs) -> io::Result<Option<(RxInfo, usize)>> {
     let table = Map::create(MapKind::Hash, size_of::<Key>(), 4, 1)?;
     let sockets = Map::create(MapKind::Sockets, 4, 4, 1)?;
     table.update(Key::new(rule, 0).as_bytes(), tag_word(rule).as_bytes())?;
     let source = Source {
         shapes: &shapes([rule].into_iter()),
-        rules_fd: table.raw_fd(),
+        rules: Rules::Table(table.raw_fd()),
         sockets_fd: sockets.raw_fd(),
         tags: rule.flow_tag.is_some(),
         kfuncs,
         frags: false,
         unclaimed: Verdict::Drop,
     };
-    let ran = match Program::load(&generate(&source), Abilities::default()) {
+    let constants = constants([(rule, 0)].into_iter(), 1);
+    let looked_up = told_by(&source, frame)?;
+    let compared = told_by(&Source { rules: Rules::Constants(&constants), ..source }, frame)?;
+    assert_eq!(looked_up, compared, "{rule} {frame:02x?}");
+    Ok(looked_up)
+}
+
+fn told_by(source: &Source<'_>, frame: &[u8]) -> io::Result<Option<(RxInfo, usize)>> {
+    let ran = match Program::load(&generate(source), Abilities::default()) {
         Ok(program) => program.test_run(frame, 1)?,
         Err(refused) => return Err(io::Error::other(format!("{}: {}", refused.error, refused.log))),
     };
@@ -283,9 +291,15 @@ fn rules_from_another_namespace_are_refused_where_the_driver_is_asked() {
         if !rig.device.capabilities().rx.vlan {
             return println!("SKIPPED {test}: {}", rig.device.describe());
         }
+        let sender = UdpSocket::bind("10.9.0.1:5000").unwrap();
         sys::leave_namespace().unwrap();
         assert!(rig.device.steer(&Rule::arp(), 0).is_err());
         // What changes the map only goes on.
-        rig.device.steer(&Rule::udp(GROUP, 9001), 0).unwrap();
+        let second = rig.device.steer(&Rule::udp(GROUP, 9001), 0).unwrap();
+        sender.send_to(b"told", (GROUP, 9000)).unwrap();
+        assert!(rig.receive().is_some(), "the program that looks rules up has taken over");
+        sender.send_to(b"told", (GROUP, 9001)).unwrap();
+        assert!(rig.receive().is_some(), "and knows the rule that came from there");
+        rig.device.unsteer(second).unwrap();
     });
 }

@@ -6,8 +6,8 @@
 //!            └────── no rule ──▶ kernel   fill ring ◀── pool ──▶            completion ring
 //! ```
 //!
-//! The program is generated from the rules (`program.rs`, one lookup for each shape of rule) and loaded as
-//! instructions: no compiler and no library on the user's machine. It is held by a BPF link, so it goes with the process, also
+//! The program is generated from the rules (`program.rs`: a few comparisons for each where they are few, else one lookup for
+//! each shape of rule) and loaded as instructions: no compiler and no library on the user's machine. It is held by a BPF link, so it goes with the process, also
 //! after kill -9. The pool of the worker is the umem; its layout is [`Layout::umem`](crate::mem::Layout::umem).
 //!
 //! ```no_run
@@ -33,6 +33,7 @@
 mod device;
 mod error;
 mod filter;
+mod finding;
 mod holder;
 mod interface;
 mod netlink;

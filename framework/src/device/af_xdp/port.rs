@@ -16,10 +16,10 @@ use super::filter::{NicFilter, Wanted};
 use super::holder;
 use super::interface::Interface;
 use super::kfuncs::{self, Absent, Found, Kfuncs, Told};
-use super::program::{Source, Verdict, generate};
+use super::program::{Rules, Source, Verdict, generate};
 use super::socket::kernel_version;
 use super::stamping::AllStamped;
-use super::steering::{Key, Shape, shapes, tag_word};
+use super::steering::{Constant, Key, Shape, constants, shapes, tag_word};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 
 /// Where in the kernel the program runs.
@@ -72,10 +72,21 @@ struct Maps {
 struct Installed {
     entries: Vec<Entry>,
     next_id: u32,
+    contents: Contents,
+    /// The program that looks rules up. It stays loaded beside the other one, to take over where a new one of those cannot be had.
+    lookups: Program,
+    /// The program that compares frames with a few rules, which is then the one on the interface.
+    compares: Option<Program>,
+    link: Link,
+}
+
+/// What of the rules stands in programs.
+#[derive(Default, PartialEq, Eq)]
+struct Contents {
     shapes: Vec<Shape>,
     tags: bool,
-    program: Program,
-    link: Link,
+    /// None where the rules are looked up.
+    constants: Vec<Constant>,
 }
 
 struct Entry {
@@ -124,9 +135,9 @@ impl Port {
             installed: Mutex::new(Installed {
                 entries: Vec::new(),
                 next_id: 0,
-                shapes: Vec::new(),
-                tags: false,
-                program: attached.program,
+                contents: Contents::default(),
+                lookups: attached.program,
+                compares: None,
                 link: attached.link,
             }),
         })
@@ -165,6 +176,7 @@ impl Port {
         if let Err(error) = self.adapt(&mut installed).and_then(|()| self.let_through(rule)) {
             installed.entries.pop();
             self.forget(&installed, &key);
+            self.settle(&mut installed);
             return Err(error);
         }
         Ok(id)
@@ -190,8 +202,7 @@ impl Port {
         if let Some(wanted) = Wanted::by(&entry.rule, self.interface.mac) {
             self.filter.remove(wanted);
         }
-        // A program that makes a lookup too many is slower, not wrong.
-        let _ = self.adapt(&mut installed);
+        self.settle(&mut installed);
         Ok(())
     }
 
@@ -205,36 +216,70 @@ impl Port {
         };
     }
 
-    /// Exchanges the program where the shapes of the rules, or whether there are tags, have changed.
+    /// Exchanges the program where what stands in it has changed: the shapes of the rules, whether there are tags, a few rules.
     fn adapt(&self, installed: &mut Installed) -> Result<(), SteerError> {
-        let shapes = shapes(installed.entries.iter().map(|entry| &entry.rule));
-        let tags = installed.entries.iter().any(|entry| entry.rule.flow_tag.is_some());
-        if shapes == installed.shapes && tags == installed.tags {
+        let entries = || installed.entries.iter().map(|entry| (&entry.rule, entry.queue));
+        let wanted = Contents {
+            shapes: shapes(entries().map(|(rule, _)| rule)),
+            tags: entries().any(|(rule, _)| rule.flow_tag.is_some()),
+            constants: constants(entries(), self.interface.queues),
+        };
+        if wanted == installed.contents {
             return Ok(());
         }
-        if tags {
+        if wanted.tags {
             self.tells.store(true, Ordering::Relaxed);
         }
-        match self.exchange(installed, &shapes, tags) {
-            Ok(program) => installed.program = program,
+        match self.exchange(installed, &wanted) {
+            Ok(()) => {}
             // The interface is gone and took the program along; the queues say so.
             Err(_) if installed.link.is_gone() => {}
             Err(error) => return Err(refused(&error)),
         }
-        (installed.shapes, installed.tags) = (shapes, tags);
+        installed.contents = wanted;
         Ok(())
     }
 
-    /// Puts a program for these shapes in the place of the one that is there.
-    fn exchange(&self, installed: &Installed, shapes: &[Shape], tags: bool) -> io::Result<Program> {
+    /// Puts a program for what is wanted in the place of the one that is there. One that compares must be loaded for each change;
+    /// where that fails, as from another namespace, the one that looks rules up does.
+    fn exchange(&self, installed: &mut Installed, wanted: &Contents) -> io::Result<()> {
+        let kfuncs = kfuncs::asked(&self.found);
+        let source = self.maps.source(&wanted.shapes, wanted.tags, kfuncs, self.abilities);
+        let lookups = match installed.contents.looks_up_as(wanted) {
+            true => None,
+            false => Some(self.load(&source)?),
+        };
+        let compares = match wanted.constants.as_slice() {
+            [] => None,
+            constants => self.load(&Source { rules: Rules::Constants(constants), ..source }).ok(),
+        };
+        let next = compares.as_ref().or(lookups.as_ref()).unwrap_or(&installed.lookups);
+        installed.link.replace(installed.current(), next)?;
+        installed.compares = compares;
+        if let Some(lookups) = lookups {
+            installed.lookups = lookups;
+        }
+        Ok(())
+    }
+
+    fn load(&self, source: &Source<'_>) -> io::Result<Program> {
         // The number of an interface names another one in another namespace, whose driver must not be asked.
         if self.abilities.bound_to.is_some() && namespace() != self.namespace {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
-        let kfuncs = kfuncs::asked(&self.found);
-        let program = load(shapes, &self.maps, tags, kfuncs, self.abilities).map_err(|refusal| refusal.error)?;
-        installed.link.replace(&installed.program, &program)?;
-        Ok(program)
+        load(source, self.abilities).map_err(|refusal| refusal.error)
+    }
+
+    /// Adapts to a rule that is gone, which cannot fail: the program that looks rules up does not find it any more, and where it
+    /// makes a lookup too many it is slower, not wrong.
+    fn settle(&self, installed: &mut Installed) {
+        if self.adapt(installed).is_err()
+            && let Some(compares) = installed.compares.take()
+        {
+            // Both are loaded, and the link has the first: that fails only where the interface is gone.
+            let _ = installed.link.replace(&compares, &installed.lookups);
+            installed.contents.constants.clear();
+        }
     }
 
     fn installed(&self) -> MutexGuard<'_, Installed> {
@@ -243,7 +288,34 @@ impl Port {
     }
 }
 
+impl Contents {
+    /// Whether one program can look up the rules of both.
+    fn looks_up_as(&self, other: &Self) -> bool {
+        self.shapes == other.shapes && self.tags == other.tags
+    }
+}
+
+impl Maps {
+    /// A program that looks rules up.
+    fn source<'a>(&self, shapes: &'a [Shape], tags: bool, kfuncs: Kfuncs, abilities: Abilities) -> Source<'a> {
+        Source {
+            shapes,
+            rules: Rules::Table(self.rules.raw_fd()),
+            sockets_fd: self.sockets.raw_fd(),
+            tags,
+            kfuncs,
+            frags: abilities.frags,
+            unclaimed: Verdict::Pass,
+        }
+    }
+}
+
 impl Installed {
+    /// The program on the interface.
+    fn current(&self) -> &Program {
+        self.compares.as_ref().unwrap_or(&self.lookups)
+    }
+
     fn has(&self, key: &Key) -> bool {
         self.entries.iter().any(|entry| Key::new(&entry.rule, entry.queue) == *key)
     }
@@ -267,17 +339,8 @@ fn namespace() -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
-fn load(shapes: &[Shape], maps: &Maps, tags: bool, kfuncs: Kfuncs, abilities: Abilities) -> Result<Program, LoadError> {
-    let source = Source {
-        shapes,
-        rules_fd: maps.rules.raw_fd(),
-        sockets_fd: maps.sockets.raw_fd(),
-        tags,
-        kfuncs,
-        frags: abilities.frags,
-        unclaimed: Verdict::Pass,
-    };
-    Program::load(&generate(&source), abilities)
+fn load(source: &Source<'_>, abilities: Abilities) -> Result<Program, LoadError> {
+    Program::load(&generate(source), abilities)
 }
 
 /// How long a program that nobody keeps is given to go, and between two looks.
@@ -354,7 +417,10 @@ fn attach_native(
         let asks = kfuncs::asked(&found) != [None; 3];
         for frags in [false, true] {
             let abilities = Abilities { frags, bound_to: asks.then_some(interface.index) };
-            if asks && let Err(LoadError { error, log }) = load(&[ANY], maps, true, kfuncs::asked(&found), abilities) {
+            if asks
+                && let Err(LoadError { error, log }) =
+                    load(&maps.source(&[ANY], true, kfuncs::asked(&found), abilities), abilities)
+            {
                 native_error = Some(io::Error::other(format!("{error}; {log}")));
                 continue;
             }
@@ -383,7 +449,7 @@ const ANY: Shape = Shape(Fields::NONE);
 
 /// A program without rules; `None` where the kernel does not know frames in several buffers.
 fn loaded(maps: &Maps, abilities: Abilities) -> Result<Option<Program>, SetupError> {
-    match load(&[], maps, false, [None; 3], abilities) {
+    match load(&maps.source(&[], false, [None; 3], abilities), abilities) {
         Ok(program) => Ok(Some(program)),
         Err(_) if abilities.frags => Ok(None),
         Err(LoadError { error, .. }) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {

@@ -1,29 +1,29 @@
-//! The XDP program: it walks over a frame's headers as [`Rule::matches`](crate::device::steering::Rule::matches) does,
-//! looks the frame up once for each shape of rule in use, and hands it to the socket of its queue or on to the kernel.
+//! The XDP program: it walks over a frame's headers as [`Rule::matches`](crate::device::steering::Rule::matches) does, as far
+//! as some rule needs it, finds the rule that names the frame (`finding.rs`), and hands it to the socket of its queue or on to
+//! the kernel.
 //!
 //! ```text
-//!  Ethernet ─▶ tags ─▶ IPv4 ─▶ ports ─▶ [shapes with ports] ─▶ [with addresses] ─▶ [with link fields] ─▶ [any] ─▶ kernel
+//!  Ethernet ─▶ tags ─▶ IPv4 ─▶ ports ─▶ [rules with ports] ─▶ [with addresses] ─▶ [with link fields] ─▶ [any] ─▶ kernel
 //!     └───────────┴──────┴──── does not parse: enters further right ──┴───────────────────┘
 //!                                                    a hit anywhere ─▶ socket of the queue, or kernel where none is open
 //! ```
 //!
-//! Values from the packet are loaded where they are used and never compared with the values of single rules, so the
-//! verifier sees few states, however many rules there are.
+//! Values from the packet are loaded where they are used and forgotten at once, so the verifier sees few states.
 
 use super::assembler::{Alu, Assembler, Cmp, Helper, Insn, Label, Reg, Size};
 use super::kfuncs::{Ask, Kfuncs, Told};
 use super::metadata::{self, TAG_LEN as TAG_ROOM, TOLD_LEN};
-use super::steering::{Depth, Key, Shape, UNTAGGED};
+use super::steering::{Constant, Depth, Shape, UNTAGGED};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
 
 /// What to generate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
-    /// The shapes in use, in the order of the lookups.
+    /// The shapes in use, in the order in which they are tried.
     pub(super) shapes: &'a [Shape],
-    /// File descriptor of the hash map of [`Key`]s.
-    pub(super) rules_fd: i32,
+    /// Where the program has the rules.
+    pub(super) rules: Rules<'a>,
     /// File descriptor of the map from queue to socket.
     pub(super) sockets_fd: i32,
     /// Whether some rule has a flow tag, which then travels before the frame.
@@ -36,9 +36,18 @@ pub(super) struct Source<'a> {
     pub(super) unclaimed: Verdict,
 }
 
+/// Where a program has the rules: any number outside, or a few in its own instructions.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rules<'a> {
+    /// In a hash map of [`Key`](super::steering::Key)s, by its file descriptor: one lookup for each shape.
+    Table(i32),
+    /// In the program: a few comparisons for each. In the order in which they are tried.
+    Constants(&'a [Constant]),
+}
+
 impl Source<'_> {
     /// Whether there may be something to write before a frame.
-    fn tells_something(&self) -> bool {
+    pub(super) fn tells_something(&self) -> bool {
         self.tags || self.kfuncs != [None; 3]
     }
 }
@@ -57,12 +66,12 @@ pub(super) enum Verdict {
 const CTX_DATA: i16 = 0;
 const CTX_DATA_END: i16 = 4;
 const CTX_DATA_META: i16 = 8;
-const CTX_RX_QUEUE: i16 = 16;
+pub(super) const CTX_RX_QUEUE: i16 = 16;
 
 /// The stack, downward from R10: the key, the outer VLAN, how far the payload of the Ethernet frame is from its start, and
 /// what the driver said: the word of [`metadata`], arrival, hash and its kind, EtherType and TCI of the VLAN tag.
-const STACK_KEY: i16 = -32;
-const STACK_VLAN: i16 = -40;
+pub(super) const STACK_KEY: i16 = -32;
+pub(super) const STACK_VLAN: i16 = -40;
 const STACK_L3_OFFSET: i16 = -48;
 const STACK_WORD: i16 = -56;
 const STACK_ARRIVAL: i16 = -64;
@@ -76,17 +85,17 @@ const TAG_LEN: i32 = 4;
 const IPV4_LEN_MIN: i32 = 20;
 
 /// Registers that keep their meaning through the program.
-const CTX: Reg = Reg::R6;
-const FRAME: Reg = Reg::R7;
+pub(super) const CTX: Reg = Reg::R6;
+pub(super) const FRAME: Reg = Reg::R7;
 /// The end of the (first buffer of the) frame, until the headers are walked over.
 const END: Reg = Reg::R8;
 /// The UDP or TCP header, from then on.
-const L4: Reg = Reg::R8;
+pub(super) const L4: Reg = Reg::R8;
 /// What is known of the frame, once a rule names it.
-const WORD: Reg = Reg::R7;
-const L3: Reg = Reg::R9;
+pub(super) const WORD: Reg = Reg::R7;
+pub(super) const L3: Reg = Reg::R9;
 
-/// Generates the program: about 60 instructions and 20 for each shape.
+/// Generates the program: up to 60 instructions, and 20 for each shape that is looked up or as many for each rule that is not.
 pub(super) fn generate(source: &Source<'_>) -> Vec<Insn> {
     let mut assembler = Assembler::default();
     let labels = Labels { entries: [(); 4].map(|()| assembler.label()), hit: assembler.label() };
@@ -96,28 +105,40 @@ pub(super) fn generate(source: &Source<'_>) -> Vec<Insn> {
         program.miss();
         return program.asm.finish();
     }
-    program.ethernet();
-    program.ipv4();
-    program.lookups();
-    program.miss();
+    program.asm.mov(CTX, Reg::R1);
+    if program.any_shape(|shape| shape.depth() > Depth::Any) {
+        program.ethernet();
+    }
+    if program.find() == Rest::Missed {
+        program.miss();
+    }
     program.hit();
     program.asm.finish()
 }
 
-struct Labels {
-    /// Where the lookups begin for frames of each [`Depth`].
+pub(super) struct Labels {
+    /// Where finding the rule begins for frames of each [`Depth`].
     entries: [Label; 4],
-    hit: Label,
+    pub(super) hit: Label,
 }
 
-struct Program<'a> {
-    asm: Assembler,
-    source: &'a Source<'a>,
-    labels: Labels,
+/// What becomes of the frames that no rule before named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// The kernel gets them.
+    Missed,
+    /// There are none: the last rule names every frame. The verifier refuses code that no frame reaches.
+    None,
+}
+
+pub(super) struct Program<'a> {
+    pub(super) asm: Assembler,
+    pub(super) source: &'a Source<'a>,
+    pub(super) labels: Labels,
 }
 
 impl Program<'_> {
-    fn entry(&self, depth: Depth) -> Label {
+    pub(super) fn entry(&self, depth: Depth) -> Label {
         self.labels.entries[depth as usize]
     }
 
@@ -125,12 +146,13 @@ impl Program<'_> {
         self.source.shapes.iter().any(|&shape| wanted(shape))
     }
 
-    /// Walks over the header and up to two tags. Leaves the EtherType, in network order, in R2.
+    /// Walks over the header and up to two tags, and on where some rule needs what is behind.
     fn ethernet(&mut self) {
         let malformed = self.entry(Depth::Any);
         let (typed, tagged, tagged_twice) = (self.asm.label(), self.asm.label(), self.asm.label());
-        self.asm.mov(CTX, Reg::R1);
-        self.asm.store(Size::B2, Reg::R10, STACK_VLAN, i32::from(UNTAGGED));
+        if self.vlan_matters() {
+            self.asm.store(Size::B2, Reg::R10, STACK_VLAN, i32::from(UNTAGGED));
+        }
         if self.vlan_decides() {
             self.ask_vlan();
         }
@@ -140,14 +162,38 @@ impl Program<'_> {
         asm.mov(L3, FRAME);
         asm.alu(Alu::Add, L3, ETHERNET_LEN);
         asm.jump_if(L3, Cmp::Above, END, malformed);
-        asm.store(Size::B8, Reg::R10, STACK_L3_OFFSET, ETHERNET_LEN);
-        jump_if_tag(asm, tagged);
-        asm.jump(typed);
+        self.note_l3_offset(ETHERNET_LEN);
+        jump_if_tag(&mut self.asm, tagged);
+        self.asm.jump(typed);
 
-        asm.place(tagged);
-        asm.alu(Alu::Add, L3, TAG_LEN);
-        asm.jump_if(L3, Cmp::Above, END, malformed);
-        // A tag that the NIC took off stood before this one.
+        self.asm.place(tagged);
+        self.step_over_tag();
+        if self.vlan_matters() {
+            self.note_vlan();
+        }
+        self.note_l3_offset(ETHERNET_LEN + TAG_LEN);
+        jump_if_tag(&mut self.asm, tagged_twice);
+        self.asm.jump(typed);
+
+        self.asm.place(tagged_twice);
+        self.step_over_tag();
+        self.note_l3_offset(ETHERNET_LEN + 2 * TAG_LEN);
+        // A third tag is more than `wire` walks over.
+        jump_if_tag(&mut self.asm, malformed);
+
+        self.asm.place(typed);
+        self.typed();
+    }
+
+    fn step_over_tag(&mut self) {
+        let malformed = self.entry(Depth::Any);
+        self.asm.alu(Alu::Add, L3, TAG_LEN);
+        self.asm.jump_if(L3, Cmp::Above, END, malformed);
+    }
+
+    /// Notes the VLAN of the tag before L3, unless the NIC took off one that stood before it.
+    fn note_vlan(&mut self) {
+        let asm = &mut self.asm;
         let inner = asm.label();
         asm.load(Size::B2, Reg::R3, Reg::R10, STACK_VLAN);
         asm.jump_if(Reg::R3, Cmp::NotEqual, i32::from(UNTAGGED), inner);
@@ -156,33 +202,38 @@ impl Program<'_> {
         asm.alu(Alu::And, Reg::R3, 0x0fff);
         asm.store(Size::B2, Reg::R10, STACK_VLAN, Reg::R3);
         asm.place(inner);
-        asm.store(Size::B8, Reg::R10, STACK_L3_OFFSET, ETHERNET_LEN + TAG_LEN);
-        jump_if_tag(asm, tagged_twice);
-        asm.jump(typed);
+    }
 
-        asm.place(tagged_twice);
-        asm.alu(Alu::Add, L3, TAG_LEN);
-        asm.jump_if(L3, Cmp::Above, END, malformed);
-        asm.store(Size::B8, Reg::R10, STACK_L3_OFFSET, ETHERNET_LEN + 2 * TAG_LEN);
-        // A third tag is more than `wire` walks over.
-        jump_if_tag(asm, malformed);
+    /// Notes where L3 is, for [`Self::whole_packet`].
+    fn note_l3_offset(&mut self, offset: i32) {
+        if self.source.frags && self.any_shape(|shape| shape.depth() >= Depth::Ipv4) {
+            self.asm.store(Size::B8, Reg::R10, STACK_L3_OFFSET, offset);
+        }
+    }
 
-        asm.place(typed);
-        asm.mov(Reg::R3, Reg::R2);
-        asm.swap_big_endian16(Reg::R3);
-        // A length of IEEE 802.3 3.2.6, not an EtherType.
-        asm.jump_if(Reg::R3, Cmp::Below, 0x0600, malformed);
+    /// The EtherType is in R2, in network order: IPv4 is looked into, and a length is none.
+    fn typed(&mut self) {
+        let (malformed, ethernet, ipv4) = (self.entry(Depth::Any), self.entry(Depth::Ethernet), self.asm.label());
+        let wants_ipv4 = self.any_shape(|shape| shape.depth() >= Depth::Ipv4);
+        if wants_ipv4 {
+            self.asm.jump_if(Reg::R2, Cmp::Equal, network_order(EtherType::IPV4), ipv4);
+        }
+        if self.any_shape(|shape| shape.depth() == Depth::Ethernet) {
+            // A length of IEEE 802.3 3.2.6, not an EtherType.
+            self.asm.swap_big_endian16(Reg::R2);
+            self.asm.jump_if(Reg::R2, Cmp::Below, 0x0600, malformed);
+        }
+        self.asm.jump(ethernet);
+        if wants_ipv4 {
+            self.asm.place(ipv4);
+            self.ipv4();
+        }
     }
 
     /// Checks the IPv4 header as `Ipv4Packet::parse` does, and finds the ports.
     fn ipv4(&mut self) {
         let ethernet = self.entry(Depth::Ethernet);
-        if !self.any_shape(|shape| shape.depth() >= Depth::Ipv4) {
-            self.asm.jump(ethernet);
-            return;
-        }
         let asm = &mut self.asm;
-        asm.jump_if(Reg::R2, Cmp::NotEqual, network_order(EtherType::IPV4), ethernet);
         asm.mov(Reg::R2, L3);
         asm.alu(Alu::Add, Reg::R2, IPV4_LEN_MIN);
         asm.jump_if(Reg::R2, Cmp::Above, END, ethernet);
@@ -255,56 +306,18 @@ impl Program<'_> {
         asm.mov(L4, Reg::R4);
     }
 
-    /// One lookup for each shape; falls through where no rule names the frame.
-    fn lookups(&mut self) {
-        for depth in [Depth::Ports, Depth::Ipv4, Depth::Ethernet, Depth::Any] {
-            let entry = self.entry(depth);
-            self.asm.place(entry);
-            for &shape in self.source.shapes.iter().filter(|shape| shape.depth() == depth) {
-                self.lookup(shape);
-            }
-        }
-    }
-
-    fn lookup(&mut self, shape: Shape) {
-        let asm = &mut self.asm;
-        for (size, offset) in [(Size::B8, 0), (Size::B8, 8), (Size::B8, 16), (Size::B4, 24)] {
-            asm.store(size, Reg::R10, STACK_KEY + offset, 0);
-        }
-        let mut copy = |field, size, from, offset, to| {
-            if shape.has(field) {
-                asm.load(size, Reg::R2, from, offset);
-                asm.store(size, Reg::R10, STACK_KEY + to, Reg::R2);
-            }
-        };
-        copy(Fields::DESTINATION_MAC, Size::B4, FRAME, 0, KEY_MAC);
-        copy(Fields::DESTINATION_MAC, Size::B2, FRAME, 4, KEY_MAC + 4);
-        copy(Fields::VLAN, Size::B2, Reg::R10, STACK_VLAN, KEY_VLAN);
-        copy(Fields::ETHERTYPE, Size::B2, L3, -2, KEY_ETHERTYPE);
-        copy(Fields::SOURCE, Size::B4, L3, 12, KEY_SOURCE);
-        copy(Fields::DESTINATION, Size::B4, L3, 16, KEY_DESTINATION);
-        copy(Fields::PROTOCOL, Size::B1, L3, 9, KEY_PROTOCOL);
-        copy(Fields::SOURCE_PORT, Size::B2, L4, 0, KEY_SOURCE_PORT);
-        copy(Fields::DESTINATION_PORT, Size::B2, L4, 2, KEY_DESTINATION_PORT);
-        asm.store(Size::B1, Reg::R10, STACK_KEY + KEY_SHAPE, i32::from(shape.byte()));
-        asm.load(Size::B4, Reg::R2, CTX, CTX_RX_QUEUE);
-        asm.store(Size::B4, Reg::R10, STACK_KEY + KEY_QUEUE, Reg::R2);
-        asm.load_map(Reg::R1, self.source.rules_fd);
-        asm.mov(Reg::R2, Reg::R10);
-        asm.alu(Alu::Add, Reg::R2, i32::from(STACK_KEY));
-        asm.call(Helper::MapLookup);
-        asm.jump_if(Reg::R0, Cmp::NotEqual, 0, self.labels.hit);
-    }
-
     fn miss(&mut self) {
         self.asm.mov(Reg::R0, Verdict::Pass as i32);
         self.asm.exit();
     }
 
-    /// To the socket of the queue on which the frame came, with what is known of it before it. R0 points to the map's value.
+    /// To the socket of the queue on which the frame came, with what is known of it before it.
     fn hit(&mut self) {
         self.asm.place(self.labels.hit);
         if self.source.tells_something() {
+            if let Rules::Table(_) = self.source.rules {
+                self.asm.load(Size::B4, WORD, Reg::R0, 0);
+            }
             self.tell();
         }
         let asm = &mut self.asm;
@@ -317,16 +330,19 @@ impl Program<'_> {
 
     /// Whether the VLAN tag that the NIC took off is needed to find the rule, or only for the frames that one names.
     fn vlan_decides(&self) -> bool {
-        self.ask(Told::Vlan).is_some() && self.any_shape(|shape| shape.has(Fields::VLAN))
+        self.ask(Told::Vlan).is_some() && self.vlan_matters()
+    }
+
+    fn vlan_matters(&self) -> bool {
+        self.any_shape(|shape| shape.has(Fields::VLAN))
     }
 
     fn ask(&self, told: Told) -> Option<Ask> {
         self.source.kfuncs[told as usize]
     }
 
-    /// Asks the driver, then writes what is known of the frame before it, as [`metadata`] says. The word is in `WORD`.
+    /// Asks the driver, then writes what is known of the frame before it, as [`metadata`] says. The rule's word is in `WORD`.
     fn tell(&mut self) {
-        self.asm.load(Size::B4, WORD, Reg::R0, 0);
         if self.ask(Told::Vlan).is_some() {
             if !self.vlan_decides() {
                 self.ask_vlan();
@@ -460,17 +476,3 @@ fn jump_if_tag(asm: &mut Assembler, label: Label) {
 fn network_order(ethertype: EtherType) -> i32 {
     u16::from_ne_bytes(ethertype.0.to_be_bytes()).into()
 }
-
-const KEY_MAC: i16 = core::mem::offset_of!(Key, destination_mac) as i16;
-const KEY_VLAN: i16 = core::mem::offset_of!(Key, vlan) as i16;
-const KEY_SOURCE: i16 = core::mem::offset_of!(Key, source) as i16;
-const KEY_DESTINATION: i16 = core::mem::offset_of!(Key, destination) as i16;
-const KEY_SOURCE_PORT: i16 = core::mem::offset_of!(Key, source_port) as i16;
-const KEY_DESTINATION_PORT: i16 = core::mem::offset_of!(Key, destination_port) as i16;
-const KEY_ETHERTYPE: i16 = core::mem::offset_of!(Key, ethertype) as i16;
-const KEY_PROTOCOL: i16 = core::mem::offset_of!(Key, protocol) as i16;
-const KEY_SHAPE: i16 = core::mem::offset_of!(Key, shape) as i16;
-const KEY_QUEUE: i16 = core::mem::offset_of!(Key, queue) as i16;
-
-// The four stores that clear the key cover it.
-const _: () = assert!(size_of::<Key>() == 28 && STACK_KEY as isize <= -(size_of::<Key>() as isize));

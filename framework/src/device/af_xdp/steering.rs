@@ -1,6 +1,7 @@
-//! Rules as the program looks them up. Rules that name the same fields have one *shape*; all rules are in one hash map whose
+//! Rules as the program has them. Rules that name the same fields have one *shape*; all rules are in one hash map whose
 //! key holds the fields that the shape names, and zeros for the others. So the program depends on the shapes in use only, a
 //! handful, however many hundred rules there are: it makes one lookup for each shape, and most changes are one update of the map.
+//! A few rules ([`CONSTANTS_MAX`]) stand in the program itself as well, which then makes no lookup and is a new one with each change.
 //!
 //! Where several rules name a frame, the one of the most telling shape decides the flow tag: ports before addresses before link
 //! fields, and more fields before fewer.
@@ -98,6 +99,62 @@ pub(super) struct Key {
     pub(super) queue: u32,
 }
 
+/// A rule whose values stand in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Constant {
+    pub(super) key: Key,
+    pub(super) shape: Shape,
+    /// The only queue that the rule is for; `None` for all that the interface has.
+    pub(super) queue: Option<u16>,
+    /// As the map would hold it.
+    pub(super) word: u32,
+}
+
+/// How many rules may stand in the program; one that is in place for all queues counts once. A frame is compared with each at
+/// worst, so many more would cost what lookups cost, and each change of rules costs a new program.
+pub(super) const CONSTANTS_MAX: usize = 8;
+
+/// The rules and their queues as the program tries them, where it may have them in itself: none where there are too many. Of rules with
+/// the same key the first counts, as in the map. `queues` is how many the interface has.
+pub(super) fn constants<'a>(rules: impl ExactSizeIterator<Item = (&'a Rule, u16)>, queues: u16) -> Vec<Constant> {
+    let mut constants: Vec<Constant> = Vec::new();
+    // The rest of the work is the square of this.
+    if rules.len() > CONSTANTS_MAX * usize::from(queues) {
+        return constants;
+    }
+    for (rule, queue) in rules {
+        let key = Key::new(rule, queue);
+        if constants.iter().all(|constant| constant.key != key) {
+            constants.push(Constant { key, shape: Shape::of(rule), queue: Some(queue), word: tag_word(rule) });
+        }
+    }
+    merge_queues(&mut constants, queues);
+    if constants.len() > CONSTANTS_MAX {
+        return Vec::new();
+    }
+    constants.sort_by_key(|constant| constant.shape.rank());
+    constants
+}
+
+/// Makes one of those that differ in the queue only, where every queue has one.
+fn merge_queues(constants: &mut Vec<Constant>, queues: u16) {
+    let on_queue_0 = |constant: &Constant| Constant { key: Key { queue: 0, ..constant.key }, queue: None, ..*constant };
+    let all: Vec<Constant> = constants.iter().map(on_queue_0).collect();
+    let everywhere = |one: &Constant| all.iter().filter(|&other| other == one).count() == usize::from(queues);
+    for constant in &mut *constants {
+        let merged = on_queue_0(constant);
+        if everywhere(&merged) {
+            *constant = merged;
+        }
+    }
+    let mut kept: Vec<Constant> = Vec::new();
+    constants.retain(|constant| {
+        let first = !kept.contains(constant);
+        kept.push(*constant);
+        first
+    });
+}
+
 /// A VLAN that no rule can name.
 pub(super) const UNTAGGED: u16 = 0xffff;
 
@@ -153,6 +210,32 @@ mod tests {
         assert_ne!(Key::new(&zero, 0), Key::new(&Rule::ALL, 0));
         assert_ne!(Key::new(&Rule::arp(), 0), Key::new(&Rule::arp(), 1));
         assert_eq!(Key::new(&Rule::arp().tagged(5), 0), Key::new(&Rule::arp(), 0));
+    }
+
+    #[test]
+    fn rule_on_every_queue_is_one_for_all() {
+        let queues = |rules: &[(Rule, u16)], count| -> Vec<_> {
+            let constants = constants(rules.iter().map(|(rule, queue)| (rule, *queue)), count);
+            constants.iter().map(|constant| constant.queue).collect()
+        };
+        assert_eq!(queues(&[], 1), []);
+        assert_eq!(queues(&[(Rule::ALL, 0)], 1), [None]);
+        assert_eq!(queues(&[(Rule::ALL, 1), (Rule::ALL, 0)], 2), [None]);
+        assert_eq!(queues(&[(Rule::ALL, 1), (Rule::ALL, 0)], 3), [Some(1), Some(0)]);
+        // The same rule twice is no rule on another queue, and another tag is another rule.
+        assert_eq!(queues(&[(Rule::ALL, 1), (Rule::ALL, 1)], 2), [Some(1)]);
+        assert_eq!(queues(&[(Rule::ALL, 0), (Rule::ALL.tagged(1), 1)], 2), [Some(0), Some(1)]);
+        assert_eq!(queues(&[(Rule::ALL, 0), (Rule::arp(), 0), (Rule::ALL, 1)], 2), [Some(0), None]);
+    }
+
+    #[test]
+    fn oldest_of_equal_rules_counts_and_too_many_rules_are_none() {
+        let with = |rules: &[Rule]| constants(rules.iter().map(|rule| (rule, 0)), 1);
+        let tags: Vec<_> = with(&[Rule::arp().tagged(1), Rule::arp().tagged(2)]).iter().map(|it| it.word).collect();
+        assert_eq!(tags, [HAS_FLOW_TAG | 1]);
+        let rules: Vec<Rule> = (0..=CONSTANTS_MAX as u16).map(|port| Rule::udp(GROUP, port)).collect();
+        assert_eq!(with(&rules[1..]).len(), CONSTANTS_MAX);
+        assert_eq!(with(&rules), []);
     }
 
     #[test]
