@@ -229,16 +229,19 @@ impl Rerequester {
                 }
                 let pending = self.outstanding.get(idx).map(|pending| pending.range);
                 if let Some(pending) = pending.filter(|pending| pending.from <= from) {
-                    from = pending.to + 1;
+                    let Some(next) = pending.to.checked_add(1) else { break };
+                    from = next;
                     continue;
                 }
                 let free_to = pending.map_or(gap.to, |pending| gap.to.min(pending.from - 1));
-                let to = free_to.min(from + u64::from(self.patience.messages) - 1);
+                let to = free_to.min(from.saturating_add(u64::from(self.patience.messages) - 1));
                 let ask = Outstanding { range: Gap { from, to }, asked_ns: now_ns, attempts: 1 };
                 self.outstanding.insert(idx, ask);
                 self.counts.asked += 1;
                 self.asks.push_back(ask.ask());
-                from = to + 1;
+                // The last number of all has no next one.
+                let Some(next) = to.checked_add(1) else { break };
+                from = next;
             }
         }
     }

@@ -59,6 +59,12 @@ fn hole_is_asked_for_once_when_it_is_old_enough() {
 }
 
 #[test]
+fn hole_that_ends_with_the_last_number_of_all_is_asked_for() {
+    let last = u64::MAX;
+    Play::new(&[(last - 1, last, 0)]).check(10, &format!("{}+2", last - 1)).check(11, "");
+}
+
+#[test]
 fn wide_hole_is_asked_for_in_a_bounded_number_of_pieces() {
     let mut play = Play::new(&[(5, 30, 0)]);
     play.check(10, "5+4 9+4").check(50, "");
