@@ -13,8 +13,11 @@ use feed_handler::args::{Cli, Command};
 use feed_handler::report::Summary;
 use feed_handler::{Event, RunPlan};
 use tempfile::TempDir;
+use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion};
+use wirepath::wire::{EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol};
 use wirepath::worker::StopFlag;
 use wirepath_tests::netns::Namespace;
+use wirepath_tests::packet::PacketSocket;
 
 const EXCHANGE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const OWN: &str = "owner = \"own\"\n[host]\naddresses = [\"10.77.0.2/24\"]\n";
@@ -125,6 +128,35 @@ impl Wire {
     }
 }
 
+/// A general query of version 1, as a router of that time sends it.
+fn query() -> Vec<u8> {
+    let message = IgmpMessage::Query(IgmpQuery {
+        version: IgmpVersion::V1,
+        group: Ipv4Addr::UNSPECIFIED,
+        max_response_tenths: 0,
+        suppress: false,
+        robustness: 0,
+        interval_s: 0,
+        sources: IgmpSources::NONE,
+    });
+    let fields = Ipv4Fields {
+        source: EXCHANGE,
+        destination: ALL_SYSTEMS,
+        protocol: Protocol::IGMP,
+        ttl: 1,
+        tos: 0,
+        identification: 0,
+        dont_fragment: false,
+        payload_len: 8,
+    };
+    let (dst, src) = (MacAddr::multicast_ipv4(ALL_SYSTEMS), MacAddr([2, 0, 0, 0, 0, 9]));
+    let mut frame = vec![0; 14 + 20 + 8];
+    EthernetHeader::new(EthernetFields { dst, src, ethertype: EtherType::IPV4 }).emit(&mut frame).unwrap();
+    Ipv4Header::new(&fields).unwrap().emit(&mut frame[14..]).unwrap();
+    message.emit(&mut frame[34..]).unwrap();
+    frame
+}
+
 #[test]
 fn day_on_kernel_sockets_is_received_to_the_message() {
     let Some(wire) = wire("day_on_kernel_sockets_is_received_to_the_message") else { return };
@@ -163,6 +195,48 @@ fn what_comes_to_our_host_beside_the_feed_is_accounted_for() {
     assert!(account.holds(), "{account:?} {:?} {:?}", summary.drops, summary.not_sent);
     assert_eq!((summary.drops["udp.no_consumer"], summary.not_sent["egress.icmp_errors.to_many"]), (2, 1));
     assert!(account.answered >= 1, "the question by ARP");
+}
+
+#[test]
+fn pings_and_a_query_that_we_answer_are_accounted_for() {
+    let Some(wire) = wire("pings_and_a_query_that_we_answer_are_accounted_for") else { return };
+    if !wire.far.command("ping", &["-V"]).is_ok_and(|version| version.status.success()) {
+        println!("SKIPPED pings_and_a_query_that_we_answer_are_accounted_for: no ping (apt-get install iputils-ping)");
+        return;
+    }
+    let beside = || {
+        let ping = wire.far.command("ping", &["-c", "3", "-i", "0.05", "-W", "2", "10.77.0.2"]).unwrap();
+        assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stdout));
+        let link = wire.far.run(|| PacketSocket::open("veth1")).unwrap();
+        link.send(&query()).unwrap();
+        // A damaged one has a name.
+        let mut damaged = query();
+        *damaged.last_mut().unwrap() ^= 1;
+        link.send(&damaged).unwrap();
+    };
+    let summary = wire.run(&wire.plan(OWN, &[]), beside).unwrap();
+    let account = summary.packet_account;
+    assert_eq!(summary.failures, Vec::<String>::new(), "{:?} {:?}", summary.drops, summary.not_sent);
+    assert_eq!(summary.drops["igmp.bad_checksum"], 1);
+    assert!(account.holds() && account.answered >= 5, "ARP, three pings, a query: {account:?}");
+}
+
+#[test]
+fn interface_that_goes_is_a_failure_with_a_summary() {
+    let Some(wire) = wire("interface_that_goes_is_a_failure_with_a_summary") else { return };
+    for port in [OWN, SHARED] {
+        let plan = wire.plan(port, &[]);
+        let remove = || {
+            wire.near.ip(&["link", "delete", "veth0"]).unwrap();
+            thread::sleep(Duration::from_millis(300));
+        };
+        let summary = wire.run(&plan, remove).unwrap();
+        assert!(summary.accounted, "{:?}", summary.packet_account);
+        assert_eq!(summary.failures.len(), 1, "{:?}", summary.failures);
+        assert!(summary.failures[0].starts_with("veth0 is gone: "), "{:?}", summary.failures);
+        wire.near.veth("veth0", &wire.far, "veth1").unwrap();
+        wire.near.ip(&["address", "add", "10.77.0.2/24", "dev", "veth0"]).unwrap();
+    }
 }
 
 #[test]

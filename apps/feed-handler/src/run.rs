@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use exchange_sim::Truth;
 use wirepath::worker::live::{LiveHost, LivePort, LiveQueue};
-use wirepath::worker::{Crew, StopFlag};
+use wirepath::worker::{Crew, Ended, StopFlag};
 
 use crate::error::Error;
 use crate::feed::ArrivalClock;
@@ -55,7 +55,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
         Err(error) => (None, Some(error.to_string())),
     };
     let run = Run {
-        origin: Origin::Port(interface),
+        origin: Origin::Port(interface.clone()),
         stopped: false,
         limited: true,
         seconds: done.seconds,
@@ -68,7 +68,18 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     };
     let mut summary = Summary::new(&plan.feed, truth.as_ref(), run, &done.tally, &block.snapshot());
     summary.failures.extend(missing);
+    if done.ended == Ended::DeviceEnded {
+        summary.failures.push(gone(&interface));
+    }
     Ok(summary)
+}
+
+/// A failure, so that whoever watches over us starts us again.
+fn gone(interface: &str) -> String {
+    format!(
+        "{interface} is gone: it was removed, or moved to another namespace, while we received from it; start again once \
+         `ip link show {interface}` shows it (Restart=on-failure in a unit of systemd does)"
+    )
 }
 
 /// The channels of one queue. Those that name none are of the first.

@@ -38,6 +38,7 @@ pub(crate) struct Job {
 
 /// What a worker brings home.
 pub(crate) struct Done {
+    /// Of several: that a device ended, where one did.
     pub(crate) ended: Ended,
     pub(crate) seconds: f64,
     pub(crate) kept: u64,
@@ -50,6 +51,9 @@ pub(crate) fn together(done: Vec<Result<Done, Error>>) -> Result<Done, Error> {
     let mut all = done.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
     let mut sum = all.next().ok_or_else(|| Error::Failed("no worker was started".into()))?;
     for done in all {
+        if done.ended == Ended::DeviceEnded {
+            sum.ended = done.ended;
+        }
         sum.seconds = sum.seconds.max(done.seconds);
         sum.kept += done.kept;
         sum.unnamed += done.unnamed;
