@@ -240,6 +240,25 @@ fn interface_that_goes_is_a_failure_with_a_summary() {
 }
 
 #[test]
+fn switch_is_told_at_the_end_that_groups_are_left() {
+    let Some(wire) = wire("switch_is_told_at_the_end_that_groups_are_left") else { return };
+    let link = wire.far.run(|| PacketSocket::open("veth1")).unwrap();
+    let summary = wire.run(&wire.plan(OWN, &[]), || ()).unwrap();
+    assert_eq!(summary.failures, Vec::<String>::new());
+    let mut left = Vec::new();
+    while let Ok(received) = link.receive(Duration::from_millis(100)) {
+        // Behind Ethernet and an IPv4 header with router alert: a report of version 3 whose records all change to include
+        // nobody (RFC 3376 4.2.12), 8 bytes each.
+        let Some(report) = received.frame.get(38..).filter(|message| message[0] == 0x22) else { continue };
+        let leaves = report[8..].chunks_exact(8).filter(|record| record[..4] == [3, 0, 0, 0]);
+        left.extend(leaves.map(|record| Ipv4Addr::new(record[4], record[5], record[6], record[7])));
+    }
+    for line in settings().lines {
+        assert!(left.contains(&line.group.address()), "{} is not in {left:?}", line.group);
+    }
+}
+
+#[test]
 fn run_ends_by_itself_after_its_seconds() {
     let Some(wire) = wire("run_ends_by_itself_after_its_seconds") else { return };
     let plan = wire.plan(OWN, &["--seconds", "0.3"]);

@@ -50,6 +50,13 @@ pub struct Intake {
     config: IntakeConfig,
 }
 
+impl Intake {
+    /// Receives no more.
+    pub fn close(&mut self) {
+        self.frames_left = Some(0);
+    }
+}
+
 impl RxQueue for Intake {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {

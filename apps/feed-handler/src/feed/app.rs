@@ -198,6 +198,14 @@ impl<P: Protocol> Feed<P> {
         Ok(())
     }
 
+    /// Leaves every group, once, behind the last packet.
+    pub fn leave(&self, cx: &mut Cx<'_>) {
+        for (idx, source) in (0..).map(ConsumerId).zip(&self.sources) {
+            // One that was refused as it was joined is not joined.
+            let _ = cx.sockets.leave(idx, Group::new(*source.group.ip(), source.group.port()));
+        }
+    }
+
     /// Gives up every hole that is open, at the end: nothing will come to fill it.
     pub fn finish(&mut self) {
         for channel in &mut self.channels {

@@ -3,15 +3,16 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use wirepath::counters::Block;
 use wirepath::device::RxQueue;
 use wirepath::mem::Sizing;
 use wirepath::pipeline::{Node, Outline};
 use wirepath::proto::{SocketCapacity, UdpSockets};
-use wirepath::time::{Clock, MonotonicClock};
+use wirepath::time::{Clock, Duration, MonotonicClock};
 use wirepath::worker::{Ended, Parts, Post, Worker, random_seed};
 
-use super::{Done, Event, Ground, Job};
-use crate::device::IntakeConfig;
+use super::{Done, Event, Ground, Job, Nodes};
+use crate::device::{AnyTx, Intake, IntakeConfig};
 use crate::error::Error;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, Sampler};
 use crate::format::Protocol;
@@ -20,6 +21,11 @@ use crate::plan::FeedPlan;
 
 /// Turns after a stop: the longest ring at a frame a turn.
 const DRAIN_TURNS: usize = 65_536;
+
+/// What the network is told at the end has left within this, 200 ms at most: a few turns, where nothing is in its way.
+const LEAVING_MAX: Duration = Duration::from_millis(200);
+/// For so long nothing more was said: all groups are left. Repetitions, up to a second later, are not waited for.
+const LEAVING_QUIET: Duration = Duration::from_millis(5);
 
 /// Does the job. Who fails stops the others.
 pub(super) fn work<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
@@ -46,6 +52,7 @@ fn turn<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
     let seed = random_seed();
     let is_named = !plan.sets.is_empty() || !plan.groups.is_empty();
     let learning = if is_named { Learning::Off } else { Learning::On };
+    let reports = matches!(&nodes, Nodes::Host(config) if config.igmp.is_some());
     let pipeline = nodes.tree(learning, &host, seed, &scope);
     let sampler = Sampler::new(clock, received, plan.worker.latency_every);
     let app = Feed::<P>::new(feed_config::<P>(&plan, arrival), sampler, &scope);
@@ -77,12 +84,48 @@ fn turn<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
         }
     }
     let seconds = clock.now().since(started).as_secs_f64();
+    if ended == Ended::Stopped && reports {
+        leave(&mut worker, &mut clock, || said(&block, &name));
+    }
     worker.with_app(clock.now(), |feed, _| feed.finish());
     worker.rx_mut().refresh_counters();
     worker.publish();
     let (kept, unnamed) = (worker.kept() as u64, worker.pool().unnamed());
     let tally = worker.app().tally(plan.tops);
     Ok(Done { ended, seconds, kept, unnamed, tally })
+}
+
+/// Leaves the groups and turns until the network has been told, so that the switch does not go on sending for minutes. What
+/// comes meanwhile is the device's: it counts it as it is closed.
+fn leave<P: Protocol, N: Node<Feed<P>>>(
+    worker: &mut Worker<Intake, AnyTx, N, Feed<P>>,
+    clock: &mut MonotonicClock,
+    said: impl Fn() -> u64,
+) {
+    worker.rx_mut().close();
+    let began = clock.now();
+    let before = said();
+    worker.with_app(began, |feed, cx| feed.leave(cx));
+    let (mut last, mut changed) = (before, began);
+    loop {
+        let now = clock.now();
+        worker.poll_once(now);
+        let count = said();
+        if count != last {
+            (last, changed) = (count, now);
+        }
+        let is_said = last != before && now.since(changed) >= LEAVING_QUIET;
+        if is_said || now.since(began) >= LEAVING_MAX {
+            return;
+        }
+    }
+}
+
+/// Messages of IGMP that a worker has sent.
+fn said(block: &Block, worker: &str) -> u64 {
+    let snapshot = block.snapshot();
+    let count = |name: &str| snapshot.count(&format!("{worker}/igmp/{name}")).unwrap_or(0);
+    count("reports_sent") + count("leaves_sent")
 }
 
 fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> FeedConfig {
