@@ -75,6 +75,11 @@ impl Wire {
 
     /// Runs `plan` and calls `meanwhile` once it receives.
     fn run(&self, plan: &RunPlan, meanwhile: impl FnOnce() + Send) -> Result<Summary, String> {
+        self.listen(plan, meanwhile).map(|(summary, _)| summary)
+    }
+
+    /// The same, with the notices that were given.
+    fn listen(&self, plan: &RunPlan, meanwhile: impl FnOnce() + Send) -> Result<(Summary, Vec<String>), String> {
         let stop = StopFlag::new();
         let (ready, is_ready) = mpsc::channel();
         thread::scope(|scope| {
@@ -89,11 +94,13 @@ impl Wire {
             });
             // Takes the sender along: where nothing gets ready, nobody waits for it.
             self.near.run(move || {
-                feed_handler::run(plan, stop, |event| {
-                    if matches!(event, Event::Ready(_)) {
-                        ready.send(()).unwrap();
-                    }
-                })
+                let mut notices = Vec::new();
+                let summary = feed_handler::run(plan, stop, |event| match event {
+                    Event::Ready(_) => ready.send(()).unwrap(),
+                    Event::Notice(sentence) => notices.push(sentence),
+                    _ => {}
+                })?;
+                Ok::<_, feed_handler::Error>((summary, notices))
             })
         })
         .map_err(|error| error.to_string())
@@ -256,6 +263,34 @@ fn switch_is_told_at_the_end_that_groups_are_left() {
     for line in settings().lines {
         assert!(left.contains(&line.group.address()), "{} is not in {left:?}", line.group);
     }
+}
+
+#[test]
+fn silence_has_a_likely_cause() {
+    let Some(wire) = wire("silence_has_a_likely_cause") else { return };
+    let says = |notices: &[String], what: &str| {
+        assert!(notices.iter().any(|notice| notice.contains(what)), "{what:?} is not in {notices:?}");
+    };
+    let send = |port| {
+        let group = settings().lines[0].group.address();
+        wire.far.run(|| UdpSocket::bind((EXCHANGE, 0))).unwrap().send_to(b"to many", (group, port)).unwrap();
+    };
+    wire.near.ip(&["link", "set", "veth0", "down"]).unwrap();
+    let (summary, notices) = wire.listen(&wire.plan("igmp = \"off\"\ntimestamps = true\n", &[]), || ()).unwrap();
+    assert_eq!(summary.failures, Vec::<String>::new());
+    says(&notices, "veth0 is down or has no carrier");
+    says(&notices, "veth0 has no IPv4 address");
+    says(&notices, "nothing came for channel c: nobody sends now");
+    assert!(
+        !notices.iter().any(|notice| notice.contains("not asked for")),
+        "arrival times were asked for: {notices:?}"
+    );
+
+    wire.near.ip(&["link", "set", "veth0", "up"]).unwrap();
+    let (_, notices) = wire.listen(&wire.plan(OWN, &[]), || send(9)).unwrap();
+    says(&notices, "nothing came for channel c: 1 datagrams went to ports");
+    let (_, notices) = wire.listen(&wire.plan(OWN, &[]), || send(settings().port)).unwrap();
+    says(&notices, "nothing came for channel c: 1 datagrams to our groups are not whole packets");
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use exchange_sim::Truth;
+use wirepath::proto::Host;
 use wirepath::worker::live::{LiveHost, LivePort, LiveQueue};
 use wirepath::worker::{Crew, Ended, StopFlag};
 
 use crate::error::Error;
 use crate::feed::ArrivalClock;
 use crate::plan::{FeedPlan, RunPlan};
-use crate::report::{Ending, Origin, Run, Summary};
+use crate::report::{Ending, Origin, Run, Summary, silence};
 use crate::worker::{self, Event, Ground, Job, Nodes};
 
 /// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When this returns nothing of
@@ -25,6 +26,9 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
         queues.push(queue);
     }
     tell(Event::Notice(port.describe()));
+    if let Some(LiveQueue { live, .. }) = queues.first() {
+        deaf(&live.host, &interface).into_iter().for_each(|notice| tell(Event::Notice(notice)));
+    }
     port.notices().into_iter().for_each(|notice| tell(Event::Notice(notice)));
 
     let (events, heard) = mpsc::channel();
@@ -71,7 +75,26 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     if done.ended == Ended::DeviceEnded {
         summary.failures.push(gone(&interface));
     }
+    silence(plan, &summary).into_iter().for_each(|sentence| tell(Event::Notice(sentence)));
     Ok(summary)
+}
+
+/// Why nothing can come as things stand. It may change while we run, and we follow.
+fn deaf(host: &Host, interface: &str) -> Vec<String> {
+    let mut notices = Vec::new();
+    if !host.is_up() {
+        notices.push(format!(
+            "{interface} is down or has no carrier, and nothing comes until that changes: `ip link set {interface} up`, or see to the \
+             cable, the optics and the port of the switch"
+        ));
+    }
+    if host.addresses().is_empty() {
+        notices.push(format!(
+            "{interface} has no IPv4 address: memberships are reported from 0.0.0.0, which some switches ignore; \
+             `ip address add ADDRESS/LEN dev {interface}`"
+        ));
+    }
+    notices
 }
 
 /// A failure, so that whoever watches over us starts us again.

@@ -24,6 +24,9 @@ pub(super) struct PortSection {
     copying: CopyingWord,
     rx_ring: Option<RingLen>,
     tx_ring: Option<RingLen>,
+    /// Whether the NIC is asked when each frame arrived.
+    #[serde(default)]
+    timestamps: bool,
     #[serde(default)]
     owner: OwnerWord,
     igmp: Option<Spanned<IgmpWord>>,
@@ -210,6 +213,7 @@ impl PortSection {
         };
         live.port.rx_ring_len = self.rx_ring.map_or(live.port.rx_ring_len, |len| len.0);
         live.port.tx_ring_len = self.tx_ring.map_or(live.port.tx_ring_len, |len| len.0);
+        live.port.rx_timestamps = self.timestamps;
         LiveConfig {
             queues: self.queues(),
             owner: host.map_or(Owner::Shared, |host| Owner::Own(host.own())),

@@ -11,6 +11,7 @@
 
 mod account;
 mod channel;
+mod silence;
 mod summary;
 mod text;
 mod truth;
@@ -18,6 +19,7 @@ mod truth;
 pub(crate) use account::count as worker_count;
 pub use account::{MessageAccount, PacketAccount};
 pub use channel::{BooksSummary, ChannelSummary, LatencySummary, LineSummary, TopSummary};
+pub(crate) use silence::silence;
 pub use summary::{Core, Ending, Origin, Run, Summary, Undecoded};
 pub use text::Table;
 pub(crate) use text::{grouped, rate};

@@ -152,7 +152,7 @@ impl AfXdpDevice {
             (Ok(_), Some(error)) => {
                 format!("; arrival times where the NIC takes them, which it was not told to: {error}")
             }
-            (Err(Absent::NotWanted), _) => "; arrival times not asked for (AfXdpConfig::rx_timestamps)".into(),
+            (Err(Absent::NotWanted), _) => "; arrival times not asked for".into(),
             (Err(why), _) => format!("; no arrival times: {why}"),
         };
         let hash = match hash {

@@ -1,0 +1,49 @@
+//! Channels of a live run of which nothing came: a sentence for each, with what may be the cause by what the counters tell.
+
+use wirepath::worker::live::IgmpBy;
+
+use super::Summary;
+use crate::plan::RunPlan;
+
+/// What to tell the operator, who finds zeros in the summary. Not a failure: exchanges are silent at night.
+pub(crate) fn silence(plan: &RunPlan, summary: &Summary) -> Vec<String> {
+    let is_silent = |name: &str| {
+        let lines = summary.channels.iter().filter(|channel| channel.name == name).flat_map(|channel| &channel.lines);
+        lines.map(|line| line.packets + line.heartbeats).sum::<u64>() == 0
+    };
+    let silent = plan.feed.sets.iter().filter(|set| is_silent(&set.name));
+    let causes = causes(plan, summary);
+    silent.map(|set| format!("nothing came for channel {}: {causes}", set.name)).collect()
+}
+
+/// The likeliest first: what was counted, before what is only possible.
+fn causes(plan: &RunPlan, summary: &Summary) -> String {
+    let format = plan.feed.format;
+    let dropped = |is_it: fn(&str) -> bool| {
+        summary.drops.iter().filter(|(reason, _)| is_it(reason)).map(|(_, count)| count).sum::<u64>()
+    };
+    let (unread, other_ports) = (dropped(|reason| reason.starts_with("feed.")), dropped(|r| r == "udp.no_consumer"));
+    let mut causes = Vec::new();
+    if unread > 0 {
+        causes.push(format!(
+            "{unread} datagrams to our groups are not whole packets of {format} (dropped: feed.*): replay a capture of them, and it \
+             names the format that they are of"
+        ));
+    }
+    if other_ports > 0 {
+        causes.push(format!(
+            "{other_ports} datagrams went to ports or groups that no line names (dropped: udp.no_consumer): compare the ports of \
+             the lines with what the exchange publishes"
+        ));
+    }
+    if causes.is_empty() {
+        let igmp = match plan.live.igmp {
+            IgmpBy::Nobody => "igmp = \"off\" asks no switch for the groups",
+            IgmpBy::Own | IgmpBy::Kernel => "a switch on the way does not forward the groups",
+        };
+        let interface = &plan.live.port.interface;
+        causes
+            .push(format!("nobody sends now, or {igmp}: `wirepath doctor` looks at {interface} and what is before it"));
+    }
+    causes.join("; ")
+}
