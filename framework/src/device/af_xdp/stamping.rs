@@ -36,6 +36,7 @@ impl AllStamped {
     fn restore(&self, before: Stamping) -> io::Result<()> {
         // The interface may have another name by now.
         let name = sys::interface_name(&self.socket, self.index)?;
+        let name = String::from_utf8_lossy(&name);
         if sys::stamping(&self.socket, &name)?.rx_filter == ALL {
             sys::set_stamping(&self.socket, &name, before)?;
         }
@@ -66,7 +67,7 @@ mod tests {
     #[test]
     fn name_of_an_interface_is_asked_by_its_number() {
         let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
-        assert_eq!(sys::interface_name(&socket, Interface::find("lo").unwrap().index).unwrap(), "lo");
+        assert_eq!(sys::interface_name(&socket, Interface::find("lo").unwrap().index).unwrap().as_slice(), b"lo");
         assert_eq!(sys::interface_name(&socket, u32::MAX >> 1).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 }

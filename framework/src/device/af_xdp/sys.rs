@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::mem::Region;
@@ -261,24 +262,27 @@ pub(super) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
     Some(bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec())
 }
 
+/// The bytes of an interface's name: on the stack, as a running queue asks for it.
+pub(super) type InterfaceName = ArrayVec<u8, { libc::IFNAMSIZ }>;
+
 /// The name that the interface `index` has now, in the network namespace of `socket`.
-pub(super) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<String> {
+pub(super) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<InterfaceName> {
     // `struct ifreq` with a number in it.
     let mut request = [0u32; 10];
     request[libc::IFNAMSIZ / 4] = index;
     // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and plain data (2).
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFNAME, request.as_mut_ptr()) })?;
     let name = request[..libc::IFNAMSIZ / 4].as_bytes().split(|&byte| byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
+    Ok(name.iter().copied().collect())
 }
 
 /// The flags of the interface `name`, of the network namespace of `socket`. Takes no lock in the kernel.
-pub(super) fn interface_flags(socket: &OwnedFd, name: &str) -> io::Result<i32> {
+pub(super) fn interface_flags(socket: &OwnedFd, name: &[u8]) -> io::Result<i32> {
     // `struct ifreq`, where the flags are a short behind the name.
     let mut request = [0u8; 40];
     // The last byte of the name stays zero.
     let len = name.len().min(libc::IFNAMSIZ - 1);
-    request[..len].copy_from_slice(&name.as_bytes()[..len]);
+    request[..len].copy_from_slice(&name[..len]);
     // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and plain data (2).
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFFLAGS, request.as_mut_ptr()) })?;
     Ok(i16::from_ne_bytes([request[libc::IFNAMSIZ], request[libc::IFNAMSIZ + 1]]).into())
