@@ -23,6 +23,12 @@ impl Program {
         Self(child.expect("ip (iproute2) is there, it made the namespace"))
     }
 
+    /// Whether it blocks in recvfrom(2): it has done all that it does before it counts what comes.
+    pub fn receives(&self) -> bool {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.0.id())).unwrap_or_default();
+        call.split(' ').next() == Some(&libc::SYS_recvfrom.to_string())
+    }
+
     /// Asks it to end, as Ctrl-C does, and hands back what it said.
     pub fn interrupt(self) -> String {
         let asked = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
