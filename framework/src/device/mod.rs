@@ -19,6 +19,7 @@ pub mod capture;
 pub mod conformance;
 pub mod fault;
 pub mod memory;
+pub mod mlx5;
 pub mod pcap;
 pub mod steering;
 pub mod tap;

@@ -1,0 +1,6 @@
+//! A ConnectX NIC (4 to 7): each queue is a raw-packet queue pair whose rings the worker drives itself.
+//!
+//! libibverbs and libmlx5 set the objects up and are never called per frame: receiving is reading CQEs and writing buffer
+//! addresses, sending is writing WQEs and ringing a doorbell. What no rule names stays with the kernel, which keeps the port.
+
+mod parts;

@@ -1,0 +1,72 @@
+//! What the model needs of the world: memory to read and write, a wire, a clock. All are handed to each step.
+
+/// The memory that the NIC reaches: rings, doorbell records, UAR pages, packet buffers. Addresses are the ones that the driver
+/// wrote. A read or write that would leave mapped memory says so and does nothing.
+pub trait Dma {
+    /// Copies `into.len()` bytes from `address`.
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unmapped>;
+
+    /// Copies `from` to `address`.
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped>;
+
+    /// One aligned 32-bit big-endian word: a doorbell record. What the driver stored before it is seen by reads after it.
+    fn load_be32(&self, address: u64) -> Result<u32, Unmapped>;
+
+    /// Stores an aligned 32-bit big-endian word.
+    fn store_be32(&self, address: u64, value: u32) -> Result<(), Unmapped>;
+
+    /// Stores one byte after everything that was written before it: the byte that gives a CQE to the driver.
+    fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped>;
+
+    /// Puts `value` where the aligned 64-bit big-endian word was, and returns it: a UAR register, taken and cleared.
+    fn swap_be64(&self, address: u64, value: u64) -> Result<u64, Unmapped>;
+}
+
+/// No memory there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmapped;
+
+/// The cable. Frames are without frame check sequence.
+pub trait Wire {
+    /// Sends a frame; `false` where the wire takes no more at the moment, and the NIC keeps it.
+    fn send(&mut self, frame: &[u8]) -> bool;
+
+    /// Takes the next frame that came in into `frame` (cleared first); `false` where there is none.
+    fn receive(&mut self, frame: &mut Vec<u8>) -> bool;
+
+    /// Gives a frame that no flow rule named to the kernel's side of the port, where there is one.
+    fn to_kernel(&mut self, frame: &[u8]) {
+        let _ = frame;
+    }
+
+    /// Whether the port is up.
+    fn link(&self) -> Link;
+}
+
+/// The state of the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Frames pass.
+    Up,
+    /// Nothing passes.
+    Down,
+}
+
+/// The NIC's clock.
+pub trait Clock {
+    /// Cycles of the NIC's free-running counter; one a nanosecond.
+    fn cycles(&self) -> u64;
+
+    /// Nanoseconds since 1970, what a CQE carries where real-time stamps were asked for.
+    fn unix_ns(&self) -> u64;
+}
+
+/// All three, for one step.
+pub struct Outside<'a> {
+    /// Memory.
+    pub dma: &'a dyn Dma,
+    /// The cable.
+    pub wire: &'a mut dyn Wire,
+    /// The clock.
+    pub clock: &'a dyn Clock,
+}

@@ -1,0 +1,1 @@
+//! Cables: to another model, to a packet socket, to a TAP, to a capture.
