@@ -453,6 +453,17 @@ fn flow_follows_its_neighbour_address_and_link() {
 }
 
 #[test]
+fn flow_that_is_made_while_the_link_is_down_says_so_until_it_is_up() {
+    let mut rig = stack();
+    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.host.apply(HostEvent::Link { is_up: false }).unwrap();
+    let mut flow = flow(&mut rig, &UdpOptions::default());
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::LinkDown));
+    rig.host.apply(HostEvent::Link { is_up: true }).unwrap();
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+}
+
+#[test]
 fn flow_without_a_route_says_so_until_there_is_one() {
     let mut rig = stack();
     rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();

@@ -112,7 +112,7 @@ impl Resolver {
 }
 
 /// Keeps a frame, whose destination is still to be written, until its neighbour is known. Its front must be ours to
-/// write. What becomes of it then is counted. False where nobody here asks for neighbours: the frame is not taken.
+/// write. What becomes of it then is counted. It comes back where nobody here asks for neighbours.
 pub(super) fn queue(frame: Mbuf, wish: NeighbourWish, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
     let tags = cx.host.vlan();
     let Some(resolver) = &mut cx.egress.resolver else { return Err(frame) };

@@ -111,7 +111,8 @@ pub enum Sent {
 
 impl UdpFlow {
     /// Prepares the headers from `local` (an unspecified address becomes that of the route, and follows it) to `remote`.
-    /// A next hop that is not known is asked for at once, where the host asks at all.
+    /// A next hop that is not known is asked for at once, where the host asks at all. While the link is down the flow is
+    /// made, and each send says [`SendError::LinkDown`].
     pub fn connect(
         local: SocketAddrV4,
         remote: SocketAddrV4,
@@ -209,9 +210,6 @@ impl UdpFlow {
             // There may be room to ask later, of which nobody tells.
             self.until = cx.now + RETRY;
         }
-        if !cx.host.is_up() {
-            self.next_hop = NextHop::Lost(SendError::LinkDown);
-        }
         self.seen = changes(cx);
     }
 
@@ -244,7 +242,7 @@ impl UdpFlow {
         let fields = EthernetFields { dst: mac, src: cx.host.mac(), ethertype: EtherType::IPV4 };
         let emitted = EthernetHeader::new(fields).emit_tagged(&tags.unwrap_or(cx.host.vlan()), &mut self.link);
         self.link_len = emitted.expect("the array holds two tags");
-        self.next_hop = next_hop;
+        self.next_hop = if cx.host.is_up() { next_hop } else { NextHop::Lost(SendError::LinkDown) };
         self.seen = changes(cx);
         Ok(())
     }

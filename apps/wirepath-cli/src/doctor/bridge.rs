@@ -5,8 +5,8 @@ use wirepath::worker::topology::Finding;
 use super::finding::{good, note, warning};
 use super::patient::{Nic, Patient};
 
-/// A bridge that snoops forwards a group only to ports that reported it, and forgets reports that nobody asks for again: after
-/// 260 s (RFC 3376 8.4) groups run dry where there is no querier.
+/// A bridge that snoops forwards a group only to ports that reported it, and forgets reports that nobody asks for again, after
+/// 260 s (RFC 3376 8.4). Where no querier was ever heard the Linux bridge floods instead; other switches let the groups run dry.
 pub(super) fn snooping(patient: &Patient) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let Some((bridge, folder)) = bridge(patient, nic) else {
@@ -31,7 +31,8 @@ pub(super) fn snooping(patient: &Patient) -> Vec<Finding> {
     }
     warning(
         format!(
-            "the bridge {bridge} snoops IGMP and does not ask: without a querier elsewhere groups run dry after 260 s"
+            "the bridge {bridge} snoops IGMP and does not ask: without a querier elsewhere it floods every group to all ports, \
+             and other switches let groups run dry after 260 s"
         ),
         format!("`ip link set dev {bridge} type bridge mcast_querier 1`"),
     )

@@ -107,7 +107,16 @@ impl EarThread {
 /// Waits for one packet and passes it on.
 fn hear(socket: &UdpSocket, workers: &mut [Producer<Overheard>]) {
     let mut bytes = [0; 2048];
-    let Ok(len) = socket.recv(&mut bytes) else { return };
+    let len = match socket.recv(&mut bytes) {
+        Ok(len) => len,
+        Err(error) => {
+            // An error that stays would have the thread spin beside the workers.
+            if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+                thread::sleep(PATIENCE);
+            }
+            return;
+        }
+    };
     if let Some(overheard) = Overheard::cut(&bytes[..len]) {
         for worker in workers {
             // Full: the worker has others of this burst to hear.
