@@ -1,6 +1,6 @@
 //! What the sending and the receiving side tell a completion queue, before it has the layout of a CQE.
 
-/// One completion on its way to a CQ.
+/// One completion on its way to a CQ, which stamps it with the time in its own format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The user index of the queue (cqe_version 1), 24 bits.
@@ -11,8 +11,6 @@ pub struct Completion {
     pub wqe_counter: u16,
     /// What happened.
     pub kind: CompletionKind,
-    /// When, in the CQ's format.
-    pub timestamp: u64,
 }
 
 /// What happened.

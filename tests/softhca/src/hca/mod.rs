@@ -8,7 +8,19 @@
 mod completion;
 mod config;
 mod control;
+mod counters;
+#[allow(dead_code)] // a placeholder until the receiving side brings it
+mod cq;
+#[allow(dead_code)] // drawn from as the two sides come in
+mod hostile;
+#[allow(dead_code)] // asked as the two sides come in
+mod mr;
 mod outside;
+#[allow(dead_code)] // a placeholder until the receiving side brings it
+mod rq;
+#[allow(dead_code)] // used as the two sides come in
+mod table;
+pub mod testing;
 
 pub use completion::{Completion, CompletionKind, RxHeaders, Syndrome};
 pub use config::{Config, Hostility};
@@ -17,6 +29,7 @@ pub use control::{
     FlowRequest, FlowSpec, MrCreated, MrRequest, QpCapabilities, QpChange, QpCreated, QpKind, QpRequest, QpState,
     RqRing, RssRequest, SqRing, Striding, WqChange, WqCreated, WqRequest, WqState,
 };
+pub use counters::Counters;
 pub use outside::{Clock, Dma, Link, Outside, Unmapped, Wire};
 
 use std::collections::VecDeque;
@@ -24,13 +37,27 @@ use std::collections::VecDeque;
 /// One NIC with one port.
 pub struct Hca {
     config: Config,
+    counters: Counters,
     events: VecDeque<Event>,
+    memory: mr::Memory,
+    #[allow(dead_code)] // a placeholder until the receiving side brings it
+    cqs: cq::Cqs,
+    chance: hostile::Chance,
+    link: Link,
 }
 
 impl Hca {
     /// A NIC that has just been switched on.
     pub fn new(config: Config) -> Self {
-        Self { config, events: VecDeque::new() }
+        Self {
+            counters: Counters::default(),
+            events: VecDeque::new(),
+            memory: mr::Memory::default(),
+            cqs: cq::Cqs::default(),
+            chance: hostile::Chance::new(config.hostility.as_ref()),
+            link: Link::Up,
+            config,
+        }
     }
 
     /// What it says of itself.
@@ -38,15 +65,64 @@ impl Hca {
         &self.config
     }
 
+    /// What it counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether the port is up, as the last step saw it.
+    pub fn link(&self) -> Link {
+        self.link
+    }
+
     /// Does what became due: at most `budget` frames a direction. Returns how many frames moved, WQEs were taken or CQEs
     /// written: 0 means that nothing was to be done.
     pub fn step(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
-        let _ = (budget, outside);
-        0
+        let _ = budget;
+        self.watch_link(outside)
     }
 
     /// The oldest event that the owner has not taken: completion events for channels, asynchronous ones.
     pub fn take_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Tells the client when the port went down or came up. The port is down where the wire says so, or bad luck.
+    fn watch_link(&mut self, outside: &Outside<'_>) -> usize {
+        let link = if self.chance.link_is_down() { Link::Down } else { outside.wire.link() };
+        if link == self.link {
+            return 0;
+        }
+        self.link = link;
+        let kind = if link == Link::Up { EventKind::PortActive } else { EventKind::PortError };
+        self.events.push_back(Event { channel: None, element: PORT, kind });
+        1
+    }
+}
+
+/// The number of the only port.
+const PORT: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+    use super::testing::{CableEnd, ManualClock, PlainMemory};
+    use super::*;
+
+    #[test]
+    fn a_cable_that_is_pulled_and_plugged_in_is_told_once_each() {
+        let memory = PlainMemory::new(0, 0);
+        let clock = ManualClock::default();
+        let (mut wire, there) = CableEnd::pair();
+        let mut hca = Hca::new(Config::default());
+        for (link, kind) in [(Link::Down, EventKind::PortError), (Link::Up, EventKind::PortActive)] {
+            there.set_link(link);
+            for _ in 0..3 {
+                hca.step(1, &mut Outside { dma: &memory, wire: &mut wire, clock: &clock });
+            }
+            assert_eq!(hca.take_event(), Some(Event { channel: None, element: 1, kind }));
+            assert_eq!(hca.take_event(), None);
+            assert_eq!(hca.link(), link);
+        }
     }
 }

@@ -1,0 +1,49 @@
+//! What the NIC counted, by name. One line a counter: the field, which is also the name that people see, and what it counts.
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// All counters since the NIC was switched on.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Names and values, in the order of the list, for printing.
+            pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames that went onto the wire.
+    tx_frames,
+    /// Their bytes, without frame check sequence.
+    tx_bytes,
+    /// Send WQEs that were fetched and executed.
+    tx_wqes,
+    /// Send WQEs that failed with an error CQE, flushed ones not counted.
+    tx_errors,
+    /// Send WQEs that were flushed because their queue was in error.
+    tx_flushed,
+    /// Frames thrown away because the port was down.
+    tx_link_down,
+    /// Frames thrown away because they are longer than the MTU allows.
+    tx_oversize,
+    /// Send errors that were only the bad luck of hostile mode.
+    tx_hostile_errors,
+    /// Frames that had to wait because the wire took no more.
+    tx_wire_busy,
+    /// Writes to UAR registers that were seen (strict mode only).
+    doorbells,
+    /// Of these, writes that carried a whole WQE.
+    doorbells_blueflame,
+    /// Strict mode: a UAR register was written before the doorbell record.
+    strict_record_late,
+    /// Strict mode: a UAR register was written with what is not the control segment of a posted WQE.
+    strict_register_wrong,
+    /// Strict mode: BlueFlame carried other bytes than the ring.
+    strict_blueflame_differs,
+}
