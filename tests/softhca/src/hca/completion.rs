@@ -1,7 +1,7 @@
 //! What the sending and the receiving side tell a completion queue, before it has the layout of a CQE.
 
 /// One completion on its way to a CQ, which stamps it with the time in its own format.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The user index of the queue (cqe_version 1), 24 bits.
     pub user_index: u32,
@@ -14,7 +14,7 @@ pub struct Completion {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionKind {
     /// A send WQE is done.
     Sent {
@@ -46,7 +46,7 @@ pub enum CompletionKind {
 }
 
 /// What the NIC found out about a received frame; mlx5.md 2.9.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxHeaders {
     /// `byte_cnt` as the CQE carries it (striding: filler bit, consumed strides, length).
     pub byte_count: u32,

@@ -52,6 +52,8 @@ pub struct CqRequest {
     pub pad_128: bool,
     /// Real-time timestamps instead of cycles.
     pub real_time: bool,
+    /// Written on where the driver has not read yet (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`), instead of failing.
+    pub ignore_overrun: bool,
     /// Where the client wants to hear of completions: the descriptor of its channel.
     pub channel: Option<i32>,
     /// What events of this CQ carry.

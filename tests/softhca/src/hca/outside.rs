@@ -15,6 +15,9 @@ pub trait Dma {
     /// Stores an aligned 32-bit big-endian word.
     fn store_be32(&self, address: u64, value: u32) -> Result<(), Unmapped>;
 
+    /// Puts `value` where the aligned 32-bit big-endian word was, and returns it: an arm word, taken so that none is lost.
+    fn swap_be32(&self, address: u64, value: u32) -> Result<u32, Unmapped>;
+
     /// Stores one byte after everything that was written before it: the byte that gives a CQE to the driver.
     fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped>;
 
@@ -37,6 +40,13 @@ pub trait Wire {
     /// Gives a frame that no flow rule named to the kernel's side of the port, where there is one.
     fn to_kernel(&mut self, frame: &[u8]) {
         let _ = frame;
+    }
+
+    /// Whether the kernel's side of the port wants this frame for itself (its address, broadcast, its groups): a frame that
+    /// no rule of [`FlowKind::Normal`](super::FlowKind::Normal) named goes there before a default rule sees it.
+    fn kernel_wants(&self, frame: &[u8]) -> bool {
+        let _ = frame;
+        false
     }
 
     /// Whether the port is up.

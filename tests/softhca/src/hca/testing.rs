@@ -104,6 +104,12 @@ impl Dma for PlainMemory {
         self.write(address, &value.to_be_bytes())
     }
 
+    fn swap_be32(&self, address: u64, value: u32) -> Result<u32, Unmapped> {
+        let old = self.load_be32(address)?;
+        self.store_be32(address, value)?;
+        Ok(old)
+    }
+
     fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped> {
         self.write(address, &[value])
     }
