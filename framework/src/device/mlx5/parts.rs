@@ -1,12 +1,10 @@
 //! Where the rings of a queue lie: what `mlx5dv_init_obj` says of the objects that set-up made (mlx5.md 1.2). Set-up fills
-//! these in, the data path takes them over; nothing here is touched.
+//! these in, the data path takes them over; nothing here is touched. Whoever fills them in answers for them: making a
+//! [`Keeper`] is `unsafe`.
 
-use core::any::Any;
 use core::ptr::NonNull;
-use std::sync::Arc;
 
-/// The verbs objects whose memory the rings are. They live as long as somebody may touch a ring.
-pub(super) type Keeper = Arc<dyn Any + Send + Sync>;
+pub(super) use super::ring::Keeper;
 
 /// A completion queue.
 pub(super) struct CqParts {

@@ -1,0 +1,190 @@
+//! The completion queue: which entries are the NIC's, which are ours, and how far we tell it that we have read (mlx5.md 2.9).
+//!
+//! An entry is ours where its opcode is not 15 and its owner bit is the parity of the turn around the ring that the consumer
+//! index is in. Nothing is written back but after a compressed session, whose slots hold garbage where owner bits are.
+
+use super::cqe::{AT_OP_OWN, CQE_LEN, Cqe, OP_OWN_INVALID};
+use super::parts::CqParts;
+use super::ring::{DoorbellRecord, Ring, consumed_barrier, from_device_barrier};
+
+/// The consumer index is a number of 24 bits in its doorbell record.
+const CONSUMER_INDEX_MASK: u32 = 0x00ff_ffff;
+
+/// A completion queue that one worker reads.
+pub(super) struct Cq {
+    ring: Ring<CQE_LEN>,
+    consumer_record: DoorbellRecord,
+    /// Entries that were consumed so far; it runs freely.
+    consumer_idx: u32,
+    /// The same as the NIC was told.
+    published: u32,
+}
+
+impl Cq {
+    /// Takes the ring over. Its entries are of 64 bytes, or of 128 with the CQE in the upper half.
+    pub(super) fn new(parts: CqParts) -> Self {
+        assert!(matches!(parts.entry_len, 64 | 128), "a CQE of {} bytes", parts.entry_len);
+        let upper_half = parts.entry_len as usize - CQE_LEN;
+        Self {
+            ring: Ring::behind(parts.ring, upper_half, parts.entry_count, parts.entry_len, parts.keeper.clone()),
+            consumer_record: DoorbellRecord::new(parts.doorbell.cast(), parts.keeper),
+            consumer_idx: 0,
+            published: 0,
+        }
+    }
+
+    /// Entries of the ring.
+    pub(super) fn count(&self) -> u32 {
+        self.ring.count()
+    }
+
+    /// The oldest entry that is not consumed, if the NIC has written it: safe to read from here on.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Cqe<'_>> {
+        let cqe = Cqe(self.ring.entry(self.consumer_idx));
+        let op_own = cqe.op_own();
+        if op_own >= OP_OWN_INVALID || op_own & 1 != self.owner() {
+            return None;
+        }
+        from_device_barrier();
+        Some(cqe)
+    }
+
+    /// The owner bit of entries that are ours, on this turn around the ring.
+    #[inline(always)]
+    pub(super) fn owner(&self) -> u8 {
+        u8::from(self.consumer_idx & self.ring.count() != 0)
+    }
+
+    /// The oldest entry is done with.
+    #[inline(always)]
+    pub(super) fn consume(&mut self) {
+        self.consume_many(1);
+    }
+
+    /// The `count` oldest entries are done with.
+    #[inline(always)]
+    pub(super) fn consume_many(&mut self, count: u32) {
+        self.consumer_idx = self.consumer_idx.wrapping_add(count);
+    }
+
+    /// Tells the NIC how far we are: it may write the entries before again.
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        if self.published != self.consumer_idx {
+            self.publish_again();
+        }
+    }
+
+    /// The same whether or not it is news: after somebody else has written the record, as libmlx5 does when it resets a queue.
+    #[inline]
+    pub(super) fn publish_again(&mut self) {
+        self.published = self.consumer_idx;
+        consumed_barrier();
+        self.consumer_record.write(self.consumer_idx & CONSUMER_INDEX_MASK);
+    }
+
+    /// Makes the `count` entries from the `offset`th unconsumed one on nobody's, until the NIC writes them anew.
+    pub(super) fn invalidate(&mut self, offset: u32, count: u32) {
+        for idx in 0..count {
+            let idx = self.consumer_idx.wrapping_add(offset).wrapping_add(idx);
+            self.ring.entry_mut(idx).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::mlx5::cqe::Opcode;
+    use crate::device::mlx5::plain::PlainCq;
+
+    /// Entries are ours exactly when they are written, over several turns of the ring and for both lengths of an entry.
+    fn check(count: u32, entry_len: u32) {
+        let (parts, mut nic) = PlainCq::new(count, entry_len);
+        let mut cq = Cq::new(parts);
+        for counter in 0..5 * count {
+            assert!(cq.next().is_none(), "entry {counter} of a ring of {count} is not written yet");
+            nic.complete(2, 0, |cqe| cqe[60..62].copy_from_slice(&(counter as u16).to_be_bytes()));
+            let cqe = cq.next().expect("it is written");
+            assert_eq!((cqe.opcode(), cqe.wqe_counter()), (Opcode::Received, counter as u16));
+            cq.consume();
+        }
+    }
+
+    #[test]
+    fn entry_is_ours_when_its_owner_bit_is_that_of_the_turn() {
+        for count in [1, 2, 8, 64] {
+            check(count, 64);
+            check(count, 128);
+        }
+    }
+
+    #[test]
+    fn fresh_ring_has_no_entry_on_any_turn() {
+        let (parts, _nic) = PlainCq::new(8, 64);
+        let mut cq = Cq::new(parts);
+        for _ in 0..32 {
+            assert!(cq.next().is_none());
+            cq.consume();
+        }
+    }
+
+    #[test]
+    fn invalid_opcode_is_no_entry_whatever_its_owner_bit() {
+        let (parts, mut nic) = PlainCq::new(4, 64);
+        let cq = Cq::new(parts);
+        for op_own in 0xf0..=0xff {
+            nic.write(0, |cqe| cqe[63] = op_own);
+            assert!(cq.next().is_none(), "{op_own:#x}");
+        }
+    }
+
+    #[test]
+    fn whole_ring_may_be_read_before_the_index_is_published() {
+        let (parts, mut nic) = PlainCq::new(8, 64);
+        let mut cq = Cq::new(parts);
+        for turn in 1..4 {
+            (0..8).for_each(|_| nic.complete(2, 0, |_| ()));
+            while cq.next().is_some() {
+                cq.consume();
+            }
+            assert_eq!(nic.consumer_index(), 8 * (turn - 1), "nothing is told unasked");
+            cq.publish();
+            assert_eq!(nic.consumer_index(), 8 * turn);
+        }
+    }
+
+    #[test]
+    fn consumer_index_has_24_bits() {
+        let (parts, nic) = PlainCq::new(8, 64);
+        let mut cq = Cq::new(parts);
+        cq.consume_many(0x0100_0005);
+        cq.publish();
+        assert_eq!(nic.consumer_index(), 5);
+    }
+
+    #[test]
+    fn record_that_another_has_written_is_written_again_on_request() {
+        let (parts, mut nic) = PlainCq::new(8, 64);
+        let mut cq = Cq::new(parts);
+        cq.consume_many(3);
+        cq.publish();
+        nic.set_consumer_index(0);
+        cq.publish();
+        assert_eq!(nic.consumer_index(), 0, "it is no news");
+        cq.publish_again();
+        assert_eq!(nic.consumer_index(), 3);
+    }
+
+    #[test]
+    fn invalidated_slots_are_nobodys_on_the_next_turn() {
+        let (parts, mut nic) = PlainCq::new(4, 64);
+        let mut cq = Cq::new(parts);
+        // What is left in a hole may look like an entry of the next turn.
+        (0..4).for_each(|slot| nic.write(slot, |cqe| cqe[63] = 0x21));
+        cq.invalidate(0, 4);
+        cq.consume_many(4);
+        assert!(cq.next().is_none());
+    }
+}

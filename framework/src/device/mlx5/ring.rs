@@ -1,0 +1,329 @@
+//! Memory that a queue and the NIC share: rings of equal entries, and doorbell records. All numbers in it are big-endian
+//! (mlx5.md 2). What they mean is said elsewhere; here is how they are read and written.
+//!
+//! `unsafe`, because the NIC is the other side of this memory.
+//!
+//! Invariants:
+//! 1. The parts of a queue tell the truth: whoever made their [`Keeper`] promised it. A ring's memory is aligned to 16 bytes,
+//!    lives as long as the keeper does, and each ring holds one.
+//! 2. A ring has a power of two of entries; an index is masked before it is used, so an [`Entry`] is always inside.
+//! 3. An access stays inside the first `LEN` bytes of its entry and is aligned: the compiler checks it, as both are constants.
+//! 4. Entries are plain data, of which any bytes are a valid value. They are read and written by volatile accesses of one
+//!    number each, so that what was checked is what is used, whatever the NIC writes meanwhile.
+//! 5. A ring has one owner on our side: it is not `Clone`, and writing takes `&mut self`.
+
+use core::any::Any;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use super::parts::{CqParts, RqParts, SqParts};
+
+/// Who owns the verbs objects whose memory the rings are. They live as long as somebody may touch a ring.
+#[derive(Clone)]
+pub(super) struct Keeper(#[expect(dead_code, reason = "it keeps the memory")] Arc<dyn Any + Send + Sync>);
+
+impl Keeper {
+    /// # Safety
+    /// Everything that the parts around this keeper say is true and stays so as long as `owner` lives: the pointers, the
+    /// counts, the lengths. The memory is aligned to 16 bytes. Nothing in this process but one queue made of these parts
+    /// touches it (what plays the NIC apart).
+    pub(super) unsafe fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self(owner)
+    }
+
+    /// Keeps plain memory, whose other side is played by a test. Each memory is given to one queue.
+    #[cfg(test)]
+    pub(super) fn of_plain(memory: &[&super::plain::Memory]) -> Self {
+        let owners: Vec<_> = memory.iter().map(|memory| memory.owner()).collect();
+        // SAFETY: the parts that `plain` makes are true, and what else touches the memory plays the NIC.
+        unsafe { Self::new(Arc::new(owners)) }
+    }
+}
+
+// SAFETY: parts are addresses of memory that nobody else in the process touches (1), and its owner is `Send`.
+unsafe impl Send for CqParts {}
+// SAFETY: as above.
+unsafe impl Send for RqParts {}
+// SAFETY: as above.
+unsafe impl Send for SqParts {}
+
+/// A ring of entries, of which the first `LEN` bytes may be used.
+pub(super) struct Ring<const LEN: usize> {
+    first: NonNull<u8>,
+    mask: u32,
+    /// Log2 of the bytes from one entry to the next.
+    shift: u32,
+    #[expect(dead_code, reason = "it keeps the memory")]
+    keeper: Keeper,
+}
+
+impl<const LEN: usize> Ring<LEN> {
+    /// A ring of `count` entries that are `stride` bytes apart, as the parts around `keeper` say. Panics where these are no
+    /// powers of two or an entry is too short.
+    pub(super) fn new(first: NonNull<u8>, count: u32, stride: u32, keeper: Keeper) -> Self {
+        Self::behind(first, 0, count, stride, keeper)
+    }
+
+    /// The same of what stands `offset` bytes into each entry.
+    pub(super) fn behind(first: NonNull<u8>, offset: usize, count: u32, stride: u32, keeper: Keeper) -> Self {
+        assert!(count.is_power_of_two() && stride.is_power_of_two(), "a ring of {count} entries, {stride} bytes apart");
+        assert!(offset + LEN <= stride as usize, "an entry of {stride} bytes holds {LEN} behind {offset}");
+        assert!(first.addr().get().is_multiple_of(16) && offset.is_multiple_of(16), "entries are aligned");
+        // SAFETY: the offset is inside the first entry (1).
+        let first = unsafe { first.add(offset) };
+        Self { first, mask: count - 1, shift: stride.trailing_zeros(), keeper }
+    }
+
+    /// Entries.
+    #[inline(always)]
+    pub(super) fn count(&self) -> u32 {
+        self.mask + 1
+    }
+
+    /// The entry at `idx`, which runs freely.
+    #[inline(always)]
+    pub(super) fn entry(&self, idx: u32) -> Entry<'_, LEN> {
+        Entry { first: self.at(idx), ring: PhantomData }
+    }
+
+    /// The same, to write.
+    #[inline(always)]
+    pub(super) fn entry_mut(&mut self, idx: u32) -> EntryMut<'_, LEN> {
+        EntryMut { first: self.at(idx), ring: PhantomData }
+    }
+
+    /// Entries from `idx` to the end of the ring's memory: as many can be walked without a look at the end.
+    #[inline(always)]
+    pub(super) fn until_end(&self, idx: u32) -> u32 {
+        self.count() - (idx & self.mask)
+    }
+
+    /// The `count` entries from `idx` on. Panics where they go over the end of the ring's memory.
+    #[inline(always)]
+    pub(super) fn walk(&self, idx: u32, count: u32) -> impl ExactSizeIterator<Item = Entry<'_, LEN>> {
+        Walk { at: self.walk_from(idx, count), stride: 1 << self.shift, left: count, ring: PhantomData }
+    }
+
+    /// The same, to write.
+    #[inline(always)]
+    pub(super) fn walk_mut(&mut self, idx: u32, count: u32) -> impl ExactSizeIterator<Item = EntryMut<'_, LEN>> {
+        let walk: Walk<'_, LEN> =
+            Walk { at: self.walk_from(idx, count), stride: 1 << self.shift, left: count, ring: PhantomData };
+        walk.map(|entry| EntryMut { first: entry.first, ring: PhantomData })
+    }
+
+    #[inline(always)]
+    fn walk_from(&self, idx: u32, count: u32) -> NonNull<u8> {
+        assert!(count <= self.until_end(idx), "a walk over the end of a ring");
+        self.at(idx)
+    }
+
+    #[inline(always)]
+    fn at(&self, idx: u32) -> NonNull<u8> {
+        // SAFETY: a masked index is an entry of the ring (1, 2).
+        unsafe { self.first.add(((idx & self.mask) as usize) << self.shift) }
+    }
+}
+
+/// Entries one after the other: a pointer that moves on.
+struct Walk<'a, const LEN: usize> {
+    at: NonNull<u8>,
+    stride: usize,
+    left: u32,
+    ring: PhantomData<&'a ()>,
+}
+
+impl<'a, const LEN: usize> Iterator for Walk<'a, LEN> {
+    type Item = Entry<'a, LEN>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Entry<'a, LEN>> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let first = self.at;
+        // Behind the last entry it may point past the memory, where it is not used.
+        self.at = NonNull::new(first.as_ptr().wrapping_add(self.stride)).unwrap_or(first);
+        Some(Entry { first, ring: PhantomData })
+    }
+
+    #[inline(always)]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left as usize, Some(self.left as usize))
+    }
+}
+
+impl<const LEN: usize> ExactSizeIterator for Walk<'_, LEN> {}
+
+/// One entry, to read. Each number is read anew, so who checks one keeps it.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a, const LEN: usize> {
+    first: NonNull<u8>,
+    ring: PhantomData<&'a ()>,
+}
+
+impl<const LEN: usize> Entry<'_, LEN> {
+    /// The byte at `AT`.
+    #[inline(always)]
+    pub(super) fn byte<const AT: usize>(self) -> u8 {
+        self.read::<u8, AT>()
+    }
+
+    /// The number of two bytes at `AT`.
+    #[inline(always)]
+    pub(super) fn be16<const AT: usize>(self) -> u16 {
+        u16::from_be(self.read::<u16, AT>())
+    }
+
+    /// The number of four bytes at `AT`.
+    #[inline(always)]
+    pub(super) fn be32<const AT: usize>(self) -> u32 {
+        u32::from_be(self.read::<u32, AT>())
+    }
+
+    /// The number of eight bytes at `AT`.
+    #[inline(always)]
+    pub(super) fn be64<const AT: usize>(self) -> u64 {
+        u64::from_be(self.read::<u64, AT>())
+    }
+
+    #[inline(always)]
+    fn read<T: Number, const AT: usize>(self) -> T {
+        const { assert!(AT.is_multiple_of(size_of::<T>()) && AT + size_of::<T>() <= LEN, "outside the entry") };
+        // SAFETY: inside an entry (2, 3), any bytes are a value (4), and the memory lives while the ring is borrowed (1).
+        unsafe { self.first.add(AT).cast::<T>().read_volatile() }
+    }
+}
+
+/// One entry, to write.
+pub(super) struct EntryMut<'a, const LEN: usize> {
+    first: NonNull<u8>,
+    ring: PhantomData<&'a mut ()>,
+}
+
+impl<const LEN: usize> EntryMut<'_, LEN> {
+    /// Writes the byte at `AT`.
+    #[inline(always)]
+    pub(super) fn set_byte<const AT: usize>(&mut self, value: u8) {
+        self.write::<u8, AT>(value);
+    }
+
+    /// Writes the number of two bytes at `AT`.
+    #[inline(always)]
+    pub(super) fn set_be16<const AT: usize>(&mut self, value: u16) {
+        self.write::<u16, AT>(value.to_be());
+    }
+
+    /// Writes the number of four bytes at `AT`.
+    #[inline(always)]
+    pub(super) fn set_be32<const AT: usize>(&mut self, value: u32) {
+        self.write::<u32, AT>(value.to_be());
+    }
+
+    /// Writes the number of eight bytes at `AT`.
+    #[inline(always)]
+    pub(super) fn set_be64<const AT: usize>(&mut self, value: u64) {
+        self.write::<u64, AT>(value.to_be());
+    }
+
+    #[inline(always)]
+    fn write<T: Number, const AT: usize>(&mut self, value: T) {
+        const { assert!(AT.is_multiple_of(size_of::<T>()) && AT + size_of::<T>() <= LEN, "outside the entry") };
+        // SAFETY: inside an entry (2, 3) that the ring's owner alone writes (5), alive while the ring is borrowed (1).
+        unsafe { self.first.add(AT).cast::<T>().write_volatile(value) }
+    }
+}
+
+/// What an entry consists of: any bytes are a value.
+trait Number: Copy {}
+impl Number for u8 {}
+impl Number for u16 {}
+impl Number for u32 {}
+impl Number for u64 {}
+
+/// A word in memory by which the NIC learns how far we are.
+pub(super) struct DoorbellRecord {
+    word: NonNull<u32>,
+    #[expect(dead_code, reason = "it keeps the memory")]
+    keeper: Keeper,
+}
+
+impl DoorbellRecord {
+    /// The record at `word`, as the parts around `keeper` say.
+    pub(super) fn new(word: NonNull<u32>, keeper: Keeper) -> Self {
+        Self { word, keeper }
+    }
+
+    /// Writes `index`, which the caller has cut to the record's width. What was written to the ring is visible to the NIC
+    /// before it.
+    #[inline(always)]
+    pub(super) fn write(&mut self, index: u32) {
+        to_device_barrier();
+        // SAFETY: alive (1), aligned as a word of the parts, and written by its owner only (5).
+        unsafe { self.word.write_volatile(index.to_be()) }
+    }
+}
+
+/// What was written to memory before is visible to the NIC before what is written after (`udma_to_device_barrier`, mlx5.md 2.7).
+#[inline(always)]
+pub(super) fn to_device_barrier() {
+    // Stores of an x86 reach write-back memory in their order (Intel SDM 3A 9.2.2): only the compiler has to be held back.
+    #[cfg(any(target_arch = "x86_64", miri))]
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a barrier changes no register and no memory.
+    unsafe {
+        core::arch::asm!("dsb st", options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", miri)))]
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+}
+
+/// What is read after was written by the NIC before what was read before (`udma_from_device_barrier`, mlx5.md 2.7). Once
+/// a burst: first the owner bits of all its CQEs are read, then this, then the rest of them.
+#[inline(always)]
+pub(super) fn from_device_barrier() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: every x86-64 has the instruction, and it changes nothing.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a barrier changes no register and no memory.
+    unsafe {
+        core::arch::asm!("dsb ld", options(nostack, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+}
+
+/// What was read before was read before anything that is written after: an entry is looked at before the NIC hears that it may
+/// have it back.
+#[inline(always)]
+pub(super) fn consumed_barrier() {
+    // No store of an x86 passes an older load (Intel SDM 3A 9.2.2).
+    #[cfg(any(target_arch = "x86_64", miri))]
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    #[cfg(not(any(target_arch = "x86_64", miri)))]
+    from_device_barrier();
+}
+
+/// Memory that write-combines is flushed, and what was written to ordinary memory is visible before what is written to it
+/// next (`mmio_wc_start`, `mmio_flush_writes`, mlx5.md 2.7).
+#[inline(always)]
+pub(super) fn write_combining_barrier() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: every x86-64 has the instruction, and it changes nothing.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a barrier changes no register and no memory.
+    unsafe {
+        core::arch::asm!("dsb st", options(nostack, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+}
