@@ -17,6 +17,7 @@ pub mod af_xdp;
 pub mod bond;
 pub mod capture;
 pub mod conformance;
+pub mod either;
 pub mod fault;
 pub mod memory;
 pub mod mlx5;

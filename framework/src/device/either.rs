@@ -1,0 +1,168 @@
+//! One of two kinds of device, chosen when it is opened: what a configuration decides without a second copy of everything
+//! above it. Costs a branch that always goes the same way: one a burst to receive, one a frame to send.
+
+use super::steering::{Rule, RuleId, SteerError};
+use super::{Capabilities, Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
+use crate::counters::Scope;
+use crate::mem::{Burst, Mbuf, Pool};
+use crate::time::Instant;
+
+/// A device, a queue, or half of one: of the one kind or of the other.
+#[derive(Debug)]
+pub enum Either<L, R> {
+    /// The first.
+    Left(L),
+    /// The other.
+    Right(R),
+}
+
+/// The same call of whichever it is.
+macro_rules! either {
+    ($value:expr, $it:ident => $call:expr) => {
+        match $value {
+            Self::Left($it) => $call,
+            Self::Right($it) => $call,
+        }
+    };
+}
+
+impl<L: Device, R: Device> Device for Either<L, R> {
+    type Queue = Either<L::Queue, R::Queue>;
+
+    fn name(&self) -> &str {
+        either!(self, device => device.name())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        either!(self, device => device.capabilities())
+    }
+
+    fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError> {
+        Ok(match self {
+            Self::Left(device) => Either::Left(device.take_queue(idx)?),
+            Self::Right(device) => Either::Right(device.take_queue(idx)?),
+        })
+    }
+
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        either!(self, device => device.steer(rule, idx))
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        either!(self, device => device.unsteer(id))
+    }
+}
+
+impl<L: Queue, R: Queue> Queue for Either<L, R> {
+    type Rx = Either<L::Rx, R::Rx>;
+    type Tx = Either<L::Tx, R::Tx>;
+
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(Self::Rx, Self::Tx), DeviceError> {
+        Ok(match self {
+            Self::Left(queue) => {
+                let (rx, tx) = queue.open(pool, scope)?;
+                (Either::Left(rx), Either::Left(tx))
+            }
+            Self::Right(queue) => {
+                let (rx, tx) = queue.open(pool, scope)?;
+                (Either::Right(rx), Either::Right(tx))
+            }
+        })
+    }
+}
+
+impl<L: RxQueue, R: RxQueue> RxQueue for Either<L, R> {
+    #[inline]
+    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
+        either!(self, rx => rx.receive(burst, limit, pool, now))
+    }
+
+    fn state(&self) -> RxState {
+        either!(self, rx => rx.state())
+    }
+
+    fn refresh_counters(&mut self) {
+        either!(self, rx => rx.refresh_counters());
+    }
+}
+
+impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        either!(self, tx => tx.post(mbuf, offload))
+    }
+
+    #[inline]
+    fn ring_doorbell(&mut self, now: Instant) {
+        either!(self, tx => tx.ring_doorbell(now));
+    }
+
+    #[inline]
+    fn reap(&mut self) -> usize {
+        either!(self, tx => tx.reap())
+    }
+
+    #[inline]
+    fn room(&mut self) -> usize {
+        either!(self, tx => tx.room())
+    }
+
+    #[inline]
+    fn in_flight(&self) -> usize {
+        either!(self, tx => tx.in_flight())
+    }
+
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        either!(self, tx => tx.take_timestamp())
+    }
+
+    fn refresh_counters(&mut self) {
+        either!(self, tx => tx.refresh_counters());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+    use crate::counters::Block;
+    use crate::device::conformance::{Link, Rig, assert_conforms};
+    use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
+
+    const SLOTS: u32 = 64;
+
+    type Wire = Either<MemoryDevice, MemoryDevice>;
+
+    /// A memory link of which one end is the one kind and the other end the other.
+    struct Mixed;
+
+    impl Rig for Mixed {
+        fn link(&mut self, buffers: usize) -> Link {
+            let (near, far) = pair("wire", MemoryConfig { slots: SLOTS, ..MemoryConfig::default() });
+            let (mut near, mut far): (Wire, Wire) = (Either::Left(near), Either::Right(far));
+            let block = Block::heap();
+            let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
+            let (near_rx, tx) = near.take_queue(0).unwrap().open(&tx_pool, &block.scope("near")).unwrap();
+            let (rx, far_tx) = far.take_queue(0).unwrap().open(&rx_pool, &block.scope("far")).unwrap();
+            let dropped = move || {
+                let _open = (&near_rx, &far_tx);
+                block.snapshot().count("near/tx/drop/too_long").unwrap()
+            };
+            Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped: Box::new(dropped) }
+        }
+
+        fn frame_len_max(&self) -> usize {
+            MemoryConfig::default().frame_len_max
+        }
+
+        fn ring_len(&self) -> Option<usize> {
+            Some(SLOTS as usize)
+        }
+    }
+
+    #[test]
+    fn either_conforms_as_what_it_is() {
+        assert_conforms(&mut Mixed);
+    }
+}
