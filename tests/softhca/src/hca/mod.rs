@@ -5,12 +5,16 @@
 //! It has no thread and no I/O. Whoever owns it (an engine thread, a test, a simulation) calls control functions and
 //! `step`, never both at once.
 
+mod arm;
 mod completion;
+mod compress;
 mod config;
 mod control;
 mod counters;
-#[allow(dead_code)] // a placeholder until the receiving side brings it
+#[allow(dead_code)] // told as the two sides come in
 mod cq;
+mod cq_ring;
+mod cqe;
 #[allow(dead_code)] // drawn from as the two sides come in
 mod hostile;
 #[allow(dead_code)] // asked as the two sides come in
@@ -40,7 +44,6 @@ pub struct Hca {
     counters: Counters,
     events: VecDeque<Event>,
     memory: mr::Memory,
-    #[allow(dead_code)] // a placeholder until the receiving side brings it
     cqs: cq::Cqs,
     chance: hostile::Chance,
     link: Link,
@@ -53,7 +56,7 @@ impl Hca {
             counters: Counters::default(),
             events: VecDeque::new(),
             memory: mr::Memory::default(),
-            cqs: cq::Cqs::default(),
+            cqs: cq::Cqs::new(&config),
             chance: hostile::Chance::new(config.hostility.as_ref()),
             link: Link::Up,
             config,
@@ -79,12 +82,12 @@ impl Hca {
     /// written: 0 means that nothing was to be done.
     pub fn step(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
         let _ = budget;
-        self.watch_link(outside)
+        self.watch_link(outside) + self.cqs.end_step(&mut self.chance, outside)
     }
 
     /// The oldest event that the owner has not taken: completion events for channels, asynchronous ones.
     pub fn take_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.cqs.take_event().or_else(|| self.events.pop_front())
     }
 
     /// Tells the client when the port went down or came up. The port is down where the wire says so, or bad luck.
