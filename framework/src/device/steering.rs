@@ -236,6 +236,11 @@ impl Fields {
         self.0 & other.0 == other.0
     }
 
+    /// How many fields are in the set.
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
     /// The fields of both.
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)

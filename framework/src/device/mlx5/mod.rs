@@ -8,9 +8,13 @@
 
 mod cq;
 mod cqe;
+mod error;
+mod find;
 mod parts;
+mod recover;
 #[allow(unsafe_code)]
 mod ring;
+mod steering;
 
 #[cfg(test)]
 mod plain;

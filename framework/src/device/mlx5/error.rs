@@ -1,0 +1,361 @@
+//! What can go wrong before the first frame, as sentences that say what to do.
+
+use core::fmt;
+use std::fs;
+use std::io;
+
+use crate::device::DeviceError;
+use crate::device::steering::{Rule, SteerError};
+
+/// What a program needs that is not root, for setcap(8): cap_net_raw makes raw-packet queue pairs and flow rules, cap_ipc_lock keeps
+/// pool and rings in memory whatever the limit is.
+pub(super) const CAPABILITIES: &str = "cap_net_raw,cap_ipc_lock";
+
+/// Why there is no device, or no queue.
+#[derive(Debug)]
+pub(super) enum SetupError {
+    /// The libraries cannot be loaded.
+    NoRdmaCore {
+        reason: String,
+    },
+    /// There are no verbs devices at all.
+    NoDevices {
+        wanted: String,
+    },
+    /// There are others.
+    NoSuchDevice {
+        wanted: String,
+        there: String,
+    },
+    /// The interface of another NIC.
+    NoConnectX {
+        interface: String,
+        driver: Option<String>,
+        there: String,
+    },
+    /// A verbs device that libmlx5 does not drive.
+    OtherVendor {
+        device: String,
+        driver: Option<String>,
+    },
+    /// The kernel does not let us at it.
+    Opening {
+        device: String,
+        error: io::Error,
+    },
+    NoPort {
+        device: String,
+        port: u8,
+        ports: u8,
+    },
+    InfiniBand {
+        device: String,
+        pci: Option<String>,
+        port: u8,
+    },
+    NoPermission {
+        doing: &'static str,
+    },
+    /// More memory than may be pinned.
+    MemoryLock {
+        doing: &'static str,
+        len: usize,
+        limit: u64,
+    },
+    NoMemory {
+        doing: &'static str,
+    },
+    /// The device has no more objects of this kind.
+    Exhausted {
+        device: String,
+        doing: &'static str,
+    },
+    /// A queue pair that stays where it is.
+    QueuePair {
+        device: String,
+        queue: u16,
+        from: &'static str,
+        to: &'static str,
+        error: io::Error,
+    },
+    /// The configuration demands what the device has not.
+    Lacking {
+        device: String,
+        firmware: String,
+        feature: &'static str,
+        reason: String,
+        instead: &'static str,
+    },
+    RingLen {
+        name: &'static str,
+        len: u32,
+    },
+    Config {
+        sentence: String,
+    },
+    PoolTooSmall {
+        buffers: usize,
+        ring_len: u32,
+    },
+    FrameTooLong {
+        device: String,
+        frame_len_max: usize,
+        data_room: usize,
+        segments_max: usize,
+    },
+    /// A rule that was given before the queue was open.
+    Steering {
+        device: String,
+        queue: u16,
+        rule: Rule,
+        error: SteerError,
+    },
+    Removed {
+        device: String,
+    },
+    System {
+        device: String,
+        doing: &'static str,
+        error: io::Error,
+    },
+}
+
+impl SetupError {
+    /// Sorts what a verbs call on `device` said while it was `doing` something that pins `len` bytes.
+    pub(super) fn verbs(device: &str, doing: &'static str, len: usize, error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
+            Some(libc::ENOMEM) => match memory_lock_limit() {
+                // The kernel counts what all of the user's programs have pinned, so one that is not yet reached may be the reason.
+                Some(limit) if !may_lock_all() => Self::MemoryLock { doing, len, limit },
+                _ => Self::NoMemory { doing },
+            },
+            Some(libc::EIO | libc::ENODEV) => Self::Removed { device: device.into() },
+            Some(libc::ENOSPC | libc::EBUSY | libc::EAGAIN) => Self::Exhausted { device: device.into(), doing },
+            _ => Self::System { device: device.into(), doing, error },
+        }
+    }
+}
+
+/// Bytes that this user may pin; `None` where there is no limit.
+fn memory_lock_limit() -> Option<u64> {
+    limit_in(&fs::read_to_string("/proc/self/limits").ok()?)
+}
+
+fn limit_in(limits: &str) -> Option<u64> {
+    limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?.split_whitespace().next()?.parse().ok()
+}
+
+/// linux/capability.h: CAP_IPC_LOCK
+const CAP_IPC_LOCK: u32 = 14;
+
+/// Whether the limit does not count for this thread.
+fn may_lock_all() -> bool {
+    fs::read_to_string("/proc/thread-self/status").is_ok_and(|status| has_capability(&status, CAP_IPC_LOCK))
+}
+
+fn has_capability(status: &str, capability: u32) -> bool {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> capability & 1 == 1)
+}
+
+impl From<SetupError> for DeviceError {
+    fn from(error: SetupError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRdmaCore { reason } => write!(
+                f,
+                "rdma-core is not installed ({reason}): `apt-get install libibverbs1 ibverbs-providers`, or your distribution's \
+                 rdma-core; without it use device = \"af_xdp\""
+            ),
+            Self::NoDevices { wanted } => write!(
+                f,
+                "there is no {wanted}, nor any other verbs device: `lspci -d 15b3:` lists the ConnectX NICs, and `modprobe mlx5_ib` \
+                 makes their verbs devices"
+            ),
+            Self::NoSuchDevice { wanted, there } => write!(
+                f,
+                "no verbs device, PCI function or interface of one is called {wanted:?}: use one of those that are there, {there}"
+            ),
+            Self::NoConnectX { interface, driver, there } => {
+                let driver =
+                    driver.as_ref().map_or("made up by the kernel".into(), |driver| format!("driven by {driver}"));
+                write!(
+                    f,
+                    "{interface} is no ConnectX but {driver}: use device = \"af_xdp\" for it, or one of those with verbs, {there}"
+                )
+            }
+            Self::OtherVendor { device, driver } => {
+                let driver = driver.as_ref().map_or(String::new(), |driver| format!(" (its driver is {driver})"));
+                write!(
+                    f,
+                    "{device} is not an mlx5 device{driver}: name a ConnectX-4 or later, or use device = \"af_xdp\" for its interface"
+                )
+            }
+            Self::Opening { device, error } => write_opening(f, device, error),
+            Self::NoPort { device, port, ports } => {
+                write!(
+                    f,
+                    "{device} has no port {port}: use 1{}",
+                    if *ports > 1 { format!(" to {ports}") } else { String::new() }
+                )
+            }
+            Self::InfiniBand { device, pci, port } => write!(
+                f,
+                "port {port} of {device} is an InfiniBand port: make it an Ethernet one with `mlxconfig -d {} set LINK_TYPE_P{port}=2` \
+                 and reboot",
+                pci.as_deref().unwrap_or(device)
+            ),
+            Self::NoPermission { doing } => write!(
+                f,
+                "no permission for {doing}: run as root, or give the program what it needs with `setcap {CAPABILITIES}+ep PROGRAM`"
+            ),
+            Self::MemoryLock { doing, len, limit } => write!(
+                f,
+                "{doing} would pin {len} bytes, and this user may pin {limit} (RLIMIT_MEMLOCK): raise the limit with `ulimit -l \
+                 unlimited` (LimitMEMLOCK=infinity in a systemd unit), give the program cap_ipc_lock, or use a smaller pool"
+            ),
+            Self::NoMemory { doing } => {
+                write!(f, "no memory for {doing}: use a smaller pool or smaller rings, or free some (`free -m`)")
+            }
+            Self::Exhausted { device, doing } => write!(
+                f,
+                "{device} has no room left for {doing}: stop other programs that use it (`rdma resource show` lists them), or use fewer \
+                 queues"
+            ),
+            Self::QueuePair { device, queue, from, to, error } => write!(
+                f,
+                "the queue pair of queue {queue} of {device} does not go from {from} to {to} ({error}): see what `dmesg | grep mlx5` \
+                 says, and update the firmware where it is old"
+            ),
+            Self::Lacking { device, firmware, feature, reason, instead } => write!(
+                f,
+                "{device} with firmware {firmware} has no {feature} ({reason}), which the configuration demands: {instead}, or use \
+                 another NIC or firmware"
+            ),
+            Self::RingLen { name, len } => write!(f, "Mlx5Config::{name} is {len}: use a power of two from 8 to 8192"),
+            Self::Config { sentence } => f.write_str(sentence),
+            Self::PoolTooSmall { buffers, ring_len } => write!(
+                f,
+                "a pool of {buffers} buffers cannot feed a receive ring of {ring_len} and send: make it larger, or \
+                 Mlx5Config::rx_ring_len smaller"
+            ),
+            Self::FrameTooLong { device, frame_len_max, data_room, segments_max } => write!(
+                f,
+                "frames of {device} have up to {frame_len_max} bytes, more than {segments_max} buffers of {data_room}: make the pool \
+                 with Layout::for_frames({frame_len_max})"
+            ),
+            Self::Steering { device, queue, rule, error } => {
+                write!(f, "`{rule}` cannot be steered to queue {queue} of {device}: {error}")
+            }
+            Self::Removed { device } => {
+                write!(
+                    f,
+                    "{device} does not answer any more, it was removed or reset: see what `dmesg | grep mlx5` says"
+                )
+            }
+            Self::System { device, doing, error } => {
+                write!(f, "{doing} failed on {device} ({error}): see what `dmesg | grep mlx5` says")
+            }
+        }
+    }
+}
+
+fn write_opening(f: &mut fmt::Formatter<'_>, device: &str, error: &io::Error) -> fmt::Result {
+    write!(f, "{device} cannot be opened ({error}): ")?;
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            write!(f, "run as root, or as a user who may read and write /dev/infiniband/uverbs*")
+        }
+        Some(libc::ENOENT | libc::ENXIO) => write!(f, "`modprobe ib_uverbs` makes /dev/infiniband/uverbs*"),
+        Some(libc::EBUSY) => write!(f, "stop the program that has it for itself"),
+        _ => write!(f, "see what `dmesg | grep mlx5` says, and whether `ibv_devinfo -d {device}` can"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(errno: i32) -> io::Error {
+        io::Error::from_raw_os_error(errno)
+    }
+
+    #[test]
+    fn what_a_verbs_call_says_is_sorted() {
+        let check = |errno, expected: &str| {
+            let said = SetupError::verbs("mlx5_0", "making a queue pair", 4096, error(errno)).to_string();
+            assert!(said.contains(expected), "{said}");
+        };
+        check(libc::EPERM, "setcap cap_net_raw,cap_ipc_lock+ep");
+        check(libc::EIO, "mlx5_0 does not answer any more");
+        check(libc::ENOSPC, "mlx5_0 has no room left for making a queue pair");
+        check(libc::EINVAL, "making a queue pair failed on mlx5_0 (Invalid argument");
+    }
+
+    #[test]
+    fn limit_of_pinned_memory_is_read_as_the_kernel_writes_it() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max processes             31508                31508                processes \n\
+                      Max locked memory         8388608              8388608              bytes     \n";
+        assert_eq!(limit_in(limits), Some(8_388_608));
+        assert_eq!(limit_in(&limits.replace("8388608", "unlimited")), None);
+        assert_eq!(limit_in(""), None);
+        assert!(has_capability("Name:\tx\nCapEff:\t000001ffffffffff\n", CAP_IPC_LOCK));
+        assert!(!has_capability("CapEff:\t0000000000002000\n", CAP_IPC_LOCK));
+        assert!(!has_capability("", CAP_IPC_LOCK));
+    }
+
+    #[test]
+    fn limit_is_told_with_its_name_and_the_command() {
+        let said = SetupError::MemoryLock { doing: "registering the pool", len: 1 << 30, limit: 65_536 }.to_string();
+        for part in ["1073741824", "65536", "RLIMIT_MEMLOCK", "`ulimit -l unlimited`", "cap_ipc_lock"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn each_is_one_sentence_that_ends_with_what_to_do() {
+        let (device, there) = (|| "mlx5_0".to_owned(), || "mlx5_0 (0000:3b:00.0, eth1)".to_owned());
+        let doing = "making a queue pair";
+        for error in [
+            SetupError::NoRdmaCore { reason: "libibverbs.so.1: cannot open shared object file".into() },
+            SetupError::NoDevices { wanted: device() },
+            SetupError::NoSuchDevice { wanted: "eth9".into(), there: there() },
+            SetupError::NoConnectX { interface: "eth0".into(), driver: None, there: there() },
+            SetupError::OtherVendor { device: "rxe0".into(), driver: Some("rdma_rxe".into()) },
+            SetupError::Opening { device: device(), error: error(libc::EACCES) },
+            SetupError::Opening { device: device(), error: error(libc::ENOENT) },
+            SetupError::Opening { device: device(), error: error(libc::EIO) },
+            SetupError::NoPort { device: device(), port: 2, ports: 1 },
+            SetupError::InfiniBand { device: device(), pci: Some("0000:3b:00.0".into()), port: 1 },
+            SetupError::NoPermission { doing },
+            SetupError::MemoryLock { doing, len: 1, limit: 0 },
+            SetupError::NoMemory { doing },
+            SetupError::Exhausted { device: device(), doing },
+            SetupError::QueuePair { device: device(), queue: 0, from: "INIT", to: "RTR", error: error(libc::EINVAL) },
+            SetupError::Lacking {
+                device: device(),
+                firmware: "16.28.1002".into(),
+                feature: "striding receive queue",
+                reason: "its strides are of 64 to 64 bytes".into(),
+                instead: "leave Mlx5Config::striding out",
+            },
+            SetupError::RingLen { name: "rx_ring_len", len: 7 },
+            SetupError::PoolTooSmall { buffers: 8, ring_len: 8 },
+            SetupError::FrameTooLong { device: device(), frame_len_max: 9018, data_room: 64, segments_max: 4 },
+            SetupError::Removed { device: device() },
+            SetupError::System { device: device(), doing, error: error(libc::EINVAL) },
+        ] {
+            let said = error.to_string();
+            assert!(!said.contains('\n') && !said.contains(". "), "more than a sentence: {said}");
+            let steps = ["use ", "run ", "stop ", "raise ", "make ", "name ", "see ", "leave ", "`"];
+            assert!(steps.iter().any(|step| said.contains(step)), "no next step: {said}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Coming back after an error. A WQE that the NIC cannot carry out puts its ring into the error state: an error CQE says why, and
+//! whatever else was posted is flushed (mlx5.md 2.9). The half that owns the ring counts the frame by its reason, and goes on:
+//!
+//! ```text
+//!  error CQE ──▶ reset: the NIC lets go ──▶ CQ read dry, mbufs home, indices 0 ──▶ ready: the NIC takes it up empty
+//! ```
+//!
+//! Sending and receiving have objects of their own, so the one goes on while the other comes back. What fails again and again is
+//! tried less and less often: each try is some system calls, in the worker's loop.
+
+use std::io;
+
+use crate::counters::{Counter, Scope, Unit};
+use crate::time::{Duration, Instant};
+
+/// The verbs objects behind a ring, for the half that drives it. Calls into the kernel: after an error and at the end, never for a
+/// frame.
+pub(super) trait Objects {
+    /// Takes the ring out of the NIC's hands. When this has returned `Ok`, the NIC touches neither the ring nor the buffers in it,
+    /// the CQEs that it wrote are in the CQ and no more will come, and indices and doorbell records are 0.
+    fn reset(&mut self) -> io::Result<()>;
+
+    /// Gives the ring back to the NIC, which takes it up empty, at index 0.
+    fn ready(&mut self) -> io::Result<()>;
+}
+
+/// The objects behind a ring, and when they may be reset again.
+pub(super) struct Recovery {
+    objects: Box<dyn Objects>,
+    /// No sooner.
+    due: Instant,
+    pause: Duration,
+    resets: Counter,
+    failed_resets: Counter,
+}
+
+/// From one reset to the next, doubled with each until it is the longest, and anew after a quiet time. A frame that the NIC cannot
+/// send is a mistake of ours, which may come back with each order: the port then still sends what is good in between.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_secs(10);
+
+impl Recovery {
+    /// For objects that are ready. Counts `resets` and `failed_resets` in `scope`.
+    pub(super) fn new(objects: Box<dyn Objects>, scope: &Scope) -> Self {
+        Self {
+            objects,
+            due: Instant::ZERO,
+            pause: PAUSE_MIN,
+            resets: scope.counter("resets", Unit::Events),
+            failed_resets: scope.counter("failed_resets", Unit::Events),
+        }
+    }
+
+    /// Where it is time, takes the ring out of the NIC's hands. With `true` the owner reads the CQ dry, sends its mbufs home, starts at
+    /// index 0 and calls [`ready`](Self::ready); with `false` it tries again on a later turn.
+    #[cold]
+    pub(super) fn reset(&mut self, now: Instant) -> bool {
+        if now < self.due {
+            return false;
+        }
+        let quiet = now.since(self.due) > QUIET;
+        self.pause = if quiet { PAUSE_MIN } else { (self.pause + self.pause).min(PAUSE_MAX) };
+        self.due = now + self.pause;
+        self.resets.inc();
+        self.counted(|objects| objects.reset())
+    }
+
+    /// Gives the ring back to the NIC. With `false` the owner goes back to [`reset`](Self::reset), on a later turn.
+    #[cold]
+    pub(super) fn ready(&mut self) -> bool {
+        self.counted(|objects| objects.ready())
+    }
+
+    /// At the end: when it returns, the NIC touches neither ring nor buffers, and mbufs may go home. A device that does not even do
+    /// that any more was removed, and touches nothing either.
+    #[cold]
+    pub(super) fn close(&mut self) {
+        self.counted(|objects| objects.reset());
+    }
+
+    fn counted(&mut self, call: impl FnOnce(&mut dyn Objects) -> io::Result<()>) -> bool {
+        let done = call(&mut *self.objects).is_ok();
+        if !done {
+            self.failed_resets.inc();
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use core::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::counters::Block;
+
+    /// Objects that are only counted; as many calls fail as is said.
+    #[derive(Default)]
+    pub(in crate::device::mlx5) struct Counted {
+        pub(in crate::device::mlx5) resets: Cell<u32>,
+        pub(in crate::device::mlx5) readies: Cell<u32>,
+        pub(in crate::device::mlx5) failing: Cell<u32>,
+    }
+
+    impl Counted {
+        fn call(&self, count: &Cell<u32>) -> io::Result<()> {
+            count.set(count.get() + 1);
+            match self.failing.get() {
+                0 => Ok(()),
+                failing => {
+                    self.failing.set(failing - 1);
+                    Err(io::Error::from_raw_os_error(libc::EIO))
+                }
+            }
+        }
+    }
+
+    impl Objects for Rc<Counted> {
+        fn reset(&mut self) -> io::Result<()> {
+            self.call(&self.resets)
+        }
+
+        fn ready(&mut self) -> io::Result<()> {
+            self.call(&self.readies)
+        }
+    }
+
+    fn recovery() -> (Recovery, Rc<Counted>, Block) {
+        let (block, counted) = (Block::heap(), Rc::new(Counted::default()));
+        (Recovery::new(Box::new(Rc::clone(&counted)), &block.scope("q")), counted, block)
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(100) + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn errors_in_a_row_are_recovered_from_less_and_less_often() {
+        let (mut recovery, counted, block) = recovery();
+        let resets: Vec<u64> = (0..10_000).filter(|&ms| recovery.reset(at(ms)) && recovery.ready()).collect();
+        assert_eq!(resets[..5], [0, 1, 3, 7, 15]);
+        assert!(resets.len() < 20, "{resets:?}");
+        assert_eq!(counted.resets.get() as usize, resets.len());
+        assert_eq!(block.snapshot().count("q/resets"), Some(resets.len() as u64));
+        assert_eq!(block.snapshot().count("q/failed_resets"), Some(0));
+    }
+
+    #[test]
+    fn error_after_a_quiet_time_is_recovered_from_at_once() {
+        let (mut recovery, ..) = recovery();
+        (0..10_000).for_each(|ms| _ = recovery.reset(at(ms)));
+        assert!(recovery.reset(at(40_000)));
+        assert!(!recovery.reset(at(40_000)) && recovery.reset(at(40_001)));
+    }
+
+    #[test]
+    fn reset_that_fails_is_tried_again_later() {
+        let (mut recovery, counted, block) = recovery();
+        counted.failing.set(1);
+        assert!(!recovery.reset(at(0)));
+        assert!(!recovery.reset(at(0)), "not at once");
+        assert!(recovery.reset(at(5)));
+        counted.failing.set(1);
+        assert!(!recovery.ready());
+        assert_eq!(block.snapshot().count("q/failed_resets"), Some(2));
+    }
+
+    #[test]
+    fn close_resets_whenever_it_is() {
+        let (mut recovery, counted, _block) = recovery();
+        recovery.reset(at(0));
+        recovery.close();
+        assert_eq!(counted.resets.get(), 2);
+    }
+}
