@@ -1,0 +1,365 @@
+//! What <infiniband/verbs.h> and <infiniband/mlx5dv.h> define as inline functions: they have no symbol, so they are written again here,
+//! under their names and with their conventions (null and errno, or the errno itself).
+//!
+//! Each goes through a table of function pointers that the provider filled. The one in `ibv_context` has a fixed shape; the one in
+//! `verbs_context`, which stands before the `ibv_context` in memory, grows at its front, and `sz` says how far it goes.
+//!
+//! Invariants, which the callers of all functions here keep:
+//! 1. Objects come from libibverbs and have not been destroyed; all that a request points at is valid until the call returns.
+//! 2. Of objects whose rings the caller drives himself, the data path's functions (`ibv_poll_cq`, `ibv_post_send`, `ibv_post_recv`,
+//!    `ibv_req_notify_cq`) are not called.
+//! 3. An `ibv_context` whose `abi_compat` is all ones is the last field of a `verbs_context`, of which `sz` bytes are there.
+//! 4. No reference to an object or table is formed: each field is read on its own.
+
+use core::ffi::c_int;
+use core::mem::offset_of;
+use core::ptr::null_mut;
+
+use crate::bindings::*;
+use crate::load::Verbs;
+
+/// The provider's function `$op` of a context, or `None` where the library or the provider has none: `verbs_get_ctx_op`.
+macro_rules! extended_op {
+    ($context:expr, $op:ident) => {{
+        let extended = verbs_get_ctx($context);
+        let len_needed = size_of::<verbs_context>() - offset_of!(verbs_context, $op);
+        if extended.is_null() || (*extended).sz < len_needed { None } else { (*extended).$op }
+    }};
+}
+
+/// The extended context around `context`, or null where there is none.
+///
+/// # Safety
+/// `context` is as invariant 1 says.
+pub unsafe fn verbs_get_ctx(context: *mut ibv_context) -> *mut verbs_context {
+    // SAFETY: 1, 3: where the mark is there, so is the structure around it.
+    unsafe {
+        if (*context).abi_compat.addr() != usize::MAX {
+            return null_mut();
+        }
+        context.byte_sub(offset_of!(verbs_context, context)).cast()
+    }
+}
+
+/// Takes completions: how many, or a negative number.
+///
+/// # Safety
+/// Invariants 1 and 2; `completions` has room for `count`.
+#[inline]
+pub unsafe fn ibv_poll_cq(cq: *mut ibv_cq, count: c_int, completions: *mut ibv_wc) -> c_int {
+    // SAFETY: 1, 2.
+    unsafe {
+        match (*(*cq).context).ops.poll_cq {
+            Some(poll_cq) => poll_cq(cq, count, completions),
+            None => -libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// Asks for an event at the next completion.
+///
+/// # Safety
+/// Invariants 1 and 2.
+pub unsafe fn ibv_req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    // SAFETY: 1, 2.
+    unsafe {
+        match (*(*cq).context).ops.req_notify_cq {
+            Some(req_notify_cq) => req_notify_cq(cq, solicited_only),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// Posts a list of packets to send.
+///
+/// # Safety
+/// Invariants 1 and 2; the memory that requests name may be read by the NIC until they complete.
+#[inline]
+pub unsafe fn ibv_post_send(qp: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+    // SAFETY: 1, 2.
+    unsafe {
+        match (*(*qp).context).ops.post_send {
+            Some(post_send) => post_send(qp, first, bad),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// Posts a list of buffers to receive into.
+///
+/// # Safety
+/// Invariants 1 and 2; the memory that requests name may be written by the NIC until they complete.
+#[inline]
+pub unsafe fn ibv_post_recv(qp: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    // SAFETY: 1, 2.
+    unsafe {
+        match (*(*qp).context).ops.post_recv {
+            Some(post_recv) => post_recv(qp, first, bad),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// Posts a list of buffers to a work queue.
+///
+/// # Safety
+/// As [`ibv_post_recv`].
+#[inline]
+pub unsafe fn ibv_post_wq_recv(wq: *mut ibv_wq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    // SAFETY: 1, 2.
+    unsafe {
+        match (*wq).post_recv {
+            Some(post_recv) => post_recv(wq, first, bad),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// The state of a port. Old libraries fill a shorter structure, hence the zeroes.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_query_port(
+    verbs: &Verbs,
+    context: *mut ibv_context,
+    port: u8,
+    attributes: *mut ibv_port_attr,
+) -> c_int {
+    // SAFETY: 1; the legacy call fills the first fields of the same structure.
+    unsafe {
+        match extended_op!(context, query_port) {
+            Some(query_port) => query_port(context, port, attributes, size_of::<ibv_port_attr>()),
+            None => {
+                attributes.write_bytes(0, 1);
+                (verbs.ibv_query_port)(context, port, attributes.cast())
+            }
+        }
+    }
+}
+
+/// What the device can do; where the extended call is not there, the first part of it.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_query_device_ex(
+    verbs: &Verbs,
+    context: *mut ibv_context,
+    attributes: *mut ibv_device_attr_ex,
+) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        if let Some(query_device_ex) = extended_op!(context, query_device_ex) {
+            let answer = query_device_ex(context, core::ptr::null(), attributes, size_of::<ibv_device_attr_ex>());
+            if answer != libc::EOPNOTSUPP && answer != libc::ENOSYS {
+                return answer;
+            }
+        }
+        attributes.write_bytes(0, 1);
+        (verbs.ibv_query_device)(context, &raw mut (*attributes).orig_attr)
+    }
+}
+
+/// Reads the device's clock.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_query_rt_values_ex(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!(context, query_rt_values) {
+            Some(query_rt_values) => query_rt_values(context, values),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// A completion queue with more than the standard fields.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_create_cq_ex(context: *mut ibv_context, request: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!(context, create_cq_ex) {
+            Some(create_cq_ex) => create_cq_ex(context, request),
+            None => unsupported(),
+        }
+    }
+}
+
+/// Changes how many completions or microseconds an event waits for.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_modify_cq(cq: *mut ibv_cq, change: *mut ibv_modify_cq_attr) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!((*cq).context, modify_cq) {
+            Some(modify_cq) => modify_cq(cq, change),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// A queue pair with options.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_create_qp_ex(
+    verbs: &Verbs,
+    context: *mut ibv_context,
+    request: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    // SAFETY: 1; the plain request is the first part of the extended one.
+    unsafe {
+        if (*request).comp_mask == IBV_QP_INIT_ATTR_PD {
+            return (verbs.ibv_create_qp)((*request).pd, request.cast());
+        }
+        match extended_op!(context, create_qp_ex) {
+            Some(create_qp_ex) => create_qp_ex(context, request),
+            None => unsupported(),
+        }
+    }
+}
+
+/// Sets how fast a QP sends.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_modify_qp_rate_limit(qp: *mut ibv_qp, limit: *mut ibv_qp_rate_limit_attr) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!((*qp).context, modify_qp_rate_limit) {
+            Some(modify_qp_rate_limit) => modify_qp_rate_limit(qp, limit),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// A receiving work queue.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_create_wq(context: *mut ibv_context, request: *mut ibv_wq_init_attr) -> *mut ibv_wq {
+    // SAFETY: 1; the mutex and the condition are ours to make, as in the header, and nobody knows them yet.
+    unsafe {
+        let Some(create_wq) = extended_op!(context, create_wq) else { return unsupported() };
+        let wq = create_wq(context, request);
+        if !wq.is_null() {
+            (*wq).wq_context = (*request).wq_context;
+            (*wq).events_completed = 0;
+            libc::pthread_mutex_init(&raw mut (*wq).mutex, core::ptr::null());
+            libc::pthread_cond_init(&raw mut (*wq).cond, core::ptr::null());
+        }
+        wq
+    }
+}
+
+/// Moves a work queue to another state.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_modify_wq(wq: *mut ibv_wq, change: *mut ibv_wq_attr) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!((*wq).context, modify_wq) {
+            Some(modify_wq) => modify_wq(wq, change),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// Destroys a work queue.
+///
+/// # Safety
+/// Invariant 1, for the last time.
+pub unsafe extern "C" fn ibv_destroy_wq(wq: *mut ibv_wq) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!((*wq).context, destroy_wq) {
+            Some(destroy_wq) => destroy_wq(wq),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// A table that spreads what arrives over work queues.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_create_rwq_ind_table(
+    context: *mut ibv_context,
+    request: *mut ibv_rwq_ind_table_init_attr,
+) -> *mut ibv_rwq_ind_table {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!(context, create_rwq_ind_table) {
+            Some(create_rwq_ind_table) => create_rwq_ind_table(context, request),
+            None => unsupported(),
+        }
+    }
+}
+
+/// Destroys an indirection table.
+///
+/// # Safety
+/// Invariant 1, for the last time.
+pub unsafe extern "C" fn ibv_destroy_rwq_ind_table(table: *mut ibv_rwq_ind_table) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!((*table).context, destroy_rwq_ind_table) {
+            Some(destroy_rwq_ind_table) => destroy_rwq_ind_table(table),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// Steers packets to a QP. `rule` is followed by its specifications.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_create_flow(qp: *mut ibv_qp, rule: *mut ibv_flow_attr) -> *mut ibv_flow {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!((*qp).context, ibv_create_flow) {
+            Some(create_flow) => create_flow(qp, rule),
+            None => unsupported(),
+        }
+    }
+}
+
+/// Steers no longer.
+///
+/// # Safety
+/// Invariant 1, for the last time.
+pub unsafe extern "C" fn ibv_destroy_flow(flow: *mut ibv_flow) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!((*flow).context, ibv_destroy_flow) {
+            Some(destroy_flow) => destroy_flow(flow),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// Nanoseconds of the kernel's clock for a device's time stamp (`mlx5dv_ts_to_ns` of mlx5dv.h). A stamp that is more than half the counter's range ahead is
+/// taken for an old one, so `clock` must be younger than `max_clock_info_update_nsec`.
+///
+/// Wraps as the C function does: a device may send any stamp.
+pub fn mlx5dv_ts_to_ns(clock: &mlx5dv_clock_info, stamp: u64) -> u64 {
+    let scale = |cycles: u64| cycles.wrapping_mul(clock.mult.into());
+    let ahead = stamp.wrapping_sub(clock.last_cycles) & clock.mask;
+    if ahead > clock.mask / 2 {
+        let behind = clock.last_cycles.wrapping_sub(stamp) & clock.mask;
+        clock.nsec.wrapping_sub(scale(behind).wrapping_sub(clock.frac).wrapping_shr(clock.shift))
+    } else {
+        clock.nsec.wrapping_add(scale(ahead).wrapping_add(clock.frac).wrapping_shr(clock.shift))
+    }
+}
+
+/// How a function that gives objects says that there is none of its kind: null, and the reason in errno.
+fn unsupported<T>() -> *mut T {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() = libc::EOPNOTSUPP };
+    null_mut()
+}

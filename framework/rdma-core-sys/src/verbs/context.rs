@@ -1,0 +1,296 @@
+//! An open device: what it can do, its ports, its clock, and the events that come outside of completion queues.
+//!
+//! Invariants:
+//! 1. `Inner::handle` is an open context. Its clones are its children's parents: it is closed after them.
+//! 2. Structures that calls fill are plain C data: zeroes are a valid value of each.
+//! 3. An object that an event names is valid until the event is acknowledged: destroying it waits for that. Events are acknowledged before
+//!    the function that took them returns, so no destruction waits for us.
+
+use core::ffi::c_int;
+use core::mem::zeroed;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use super::attributes::{DeviceAttributes, Mlx5Attributes, PortAttributes};
+use super::device::Device;
+use super::error::VerbsError;
+use super::handle::Handle;
+use crate::bindings::*;
+use crate::inline;
+use crate::load::RdmaCore;
+
+/// An open device. Cheap to clone; closed when the last clone and the last object made of it are gone.
+#[derive(Clone, Debug)]
+pub struct Context(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    handle: Handle<ibv_context>,
+    device: Device,
+}
+
+impl Context {
+    pub(super) fn open(device: &Device) -> Result<Self, VerbsError> {
+        let verbs = device.core().verbs();
+        // SAFETY: the device is of a living list.
+        let raw = unsafe { (verbs.ibv_open_device)(device.as_ptr()) };
+        let raw = VerbsError::check_object("ibv_open_device", raw)?;
+        // SAFETY: new, and nothing else has to live longer but the device, which stands behind it.
+        let handle = unsafe { Handle::new(raw, verbs.ibv_close_device) };
+        let context = Self(Arc::new(Inner { handle, device: device.clone() }));
+        context.do_not_block()?;
+        Ok(context)
+    }
+
+    /// The device that is open.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// What the device can do.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn attributes(&self) -> Result<DeviceAttributes, VerbsError> {
+        // SAFETY: 1, 2.
+        let (answer, attributes) = unsafe {
+            let mut attributes: ibv_device_attr_ex = zeroed();
+            (inline::ibv_query_device_ex(self.core().verbs(), self.as_ptr(), &raw mut attributes), attributes)
+        };
+        VerbsError::check("ibv_query_device_ex", answer)?;
+        Ok(DeviceAttributes::of(&attributes))
+    }
+
+    /// What libmlx5 says beyond that.
+    ///
+    /// # Errors
+    /// The device is not libmlx5's (`is_unsupported`), or is gone.
+    pub fn mlx5_attributes(&self) -> Result<Mlx5Attributes, VerbsError> {
+        // SAFETY: 1, 2.
+        let (answer, attributes) = unsafe {
+            let mut attributes: mlx5dv_context = zeroed();
+            attributes.comp_mask = Mlx5Attributes::WANTED;
+            ((self.core().mlx5().mlx5dv_query_device)(self.as_ptr(), &raw mut attributes), attributes)
+        };
+        VerbsError::check("mlx5dv_query_device", answer)?;
+        Ok(Mlx5Attributes::of(&attributes))
+    }
+
+    /// The state of a port. Ports count from 1.
+    ///
+    /// # Errors
+    /// There is no such port, or the device is gone.
+    pub fn port(&self, port: u8) -> Result<PortAttributes, VerbsError> {
+        // SAFETY: 1, 2.
+        let (answer, attributes) = unsafe {
+            let mut attributes: ibv_port_attr = zeroed();
+            (inline::ibv_query_port(self.core().verbs(), self.as_ptr(), port, &raw mut attributes), attributes)
+        };
+        VerbsError::check("ibv_query_port", answer)?;
+        Ok(PortAttributes::of(&attributes))
+    }
+
+    /// How the device's clock stands to the kernel's, to convert time stamps with. Read from memory that the kernel keeps
+    /// current: some tens of nanoseconds, no system call.
+    ///
+    /// # Errors
+    /// The device or its kernel tells nothing of the kind.
+    pub fn clock_info(&self) -> Result<ClockInfo, VerbsError> {
+        // SAFETY: 1, 2.
+        let (answer, clock) = unsafe {
+            let mut clock: mlx5dv_clock_info = zeroed();
+            ((self.core().mlx5().mlx5dv_get_clock_info)(self.as_ptr(), &raw mut clock), clock)
+        };
+        VerbsError::check("mlx5dv_get_clock_info", answer)?;
+        Ok(ClockInfo(clock))
+    }
+
+    /// The device's clock now, in its cycles: a read over PCIe, about a microsecond.
+    ///
+    /// # Errors
+    /// The device or its kernel does not show its clock.
+    pub fn device_clock(&self) -> Result<u64, VerbsError> {
+        // SAFETY: 1, 2.
+        let (answer, values) = unsafe {
+            let mut values: ibv_values_ex = zeroed();
+            values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+            (inline::ibv_query_rt_values_ex(self.as_ptr(), &raw mut values), values)
+        };
+        VerbsError::check("ibv_query_rt_values_ex", answer)?;
+        // mlx5 puts all 64 bits of the counter where the nanoseconds would be.
+        Ok(values.raw_clock.tv_nsec.cast_unsigned())
+    }
+
+    /// Completion vectors: interrupts that completion queues can be spread over.
+    pub fn vector_count(&self) -> u32 {
+        // SAFETY: 1.
+        unsafe { (*self.as_ptr()).num_comp_vectors }.try_into().unwrap_or_default()
+    }
+
+    /// Readable when an event waits. It does not block.
+    pub fn async_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: 1: the context owns the descriptor and closes it at its end.
+        unsafe { BorrowedFd::borrow_raw((*self.as_ptr()).async_fd) }
+    }
+
+    /// The next event, if one waits: a system call.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
+        let verbs = self.core().verbs();
+        // SAFETY: 1, 2, 3.
+        unsafe {
+            let mut event: ibv_async_event = zeroed();
+            if (verbs.ibv_get_async_event)(self.as_ptr(), &raw mut event) != 0 {
+                let error = VerbsError::last("ibv_get_async_event");
+                return if error.errno() == libc::EAGAIN { Ok(None) } else { Err(error) };
+            }
+            let seen = AsyncEvent { kind: EventKind::of(event.event_type), element: element_of(&event) };
+            (verbs.ibv_ack_async_event)(&raw mut event);
+            Ok(Some(seen))
+        }
+    }
+
+    pub(super) fn core(&self) -> &RdmaCore {
+        self.0.device.core()
+    }
+
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    pub fn as_ptr(&self) -> *mut ibv_context {
+        self.0.handle.as_ptr()
+    }
+
+    /// Nobody here waits for an event.
+    fn do_not_block(&self) -> Result<(), VerbsError> {
+        set_nonblocking("ibv_open_device", &self.async_fd())
+    }
+}
+
+/// Makes reads of a descriptor return at once.
+pub(super) fn set_nonblocking(call: &'static str, fd: &BorrowedFd<'_>) -> Result<(), VerbsError> {
+    // SAFETY: numbers only, and the descriptor is borrowed.
+    let answer: c_int = unsafe {
+        let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
+        if flags < 0 { flags } else { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) }
+    };
+    if answer < 0 { Err(VerbsError::last(call)) } else { Ok(()) }
+}
+
+/// What an event is about, by number: the object itself belongs to its handle.
+///
+/// # Safety
+/// `event` was taken and has not been acknowledged.
+unsafe fn element_of(event: &ibv_async_event) -> Element {
+    // SAFETY: 3; the kind of event says which member of the union is set.
+    unsafe {
+        match event.event_type {
+            IBV_EVENT_CQ_ERR => Element::CompletionQueue((*event.element.cq).handle),
+            IBV_EVENT_QP_FATAL
+            | IBV_EVENT_QP_REQ_ERR
+            | IBV_EVENT_QP_ACCESS_ERR
+            | IBV_EVENT_COMM_EST
+            | IBV_EVENT_SQ_DRAINED
+            | IBV_EVENT_PATH_MIG
+            | IBV_EVENT_PATH_MIG_ERR
+            | IBV_EVENT_QP_LAST_WQE_REACHED => Element::QueuePair((*event.element.qp).qp_num),
+            IBV_EVENT_WQ_FATAL => Element::WorkQueue((*event.element.wq).wq_num),
+            IBV_EVENT_PORT_ACTIVE
+            | IBV_EVENT_PORT_ERR
+            | IBV_EVENT_LID_CHANGE
+            | IBV_EVENT_PKEY_CHANGE
+            | IBV_EVENT_SM_CHANGE
+            | IBV_EVENT_CLIENT_REREGISTER
+            | IBV_EVENT_GID_CHANGE => Element::Port(event.element.port_num.try_into().unwrap_or_default()),
+            _ => Element::Device,
+        }
+    }
+}
+
+/// Something that happened outside of completion queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsyncEvent {
+    /// What.
+    pub kind: EventKind,
+    /// To what.
+    pub element: Element,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// The device as a whole.
+    Device,
+    /// A port, from 1.
+    Port(u8),
+    /// [`super::CompletionQueue::handle`].
+    CompletionQueue(u32),
+    /// [`super::QueuePair::number`].
+    QueuePair(u32),
+    /// [`super::WorkQueue::number`].
+    WorkQueue(u32),
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A completion queue overran, or the device could not write to it.
+    CqError,
+    /// A QP is in error and cannot say so by completions.
+    QpFatal,
+    /// The device refused a WQE.
+    QpRequestError,
+    /// A WQE named memory that is not registered.
+    QpAccessError,
+    /// A work queue is in error.
+    WqFatal,
+    /// The port has a link.
+    PortActive,
+    /// The port lost its link.
+    PortDown,
+    /// The device is gone, or has to be reset.
+    DeviceFatal,
+    /// Addresses of the port changed; of no meaning to raw packets.
+    GidChange,
+    /// Another one, by its number in `enum ibv_event_type`.
+    Other(u32),
+}
+
+impl EventKind {
+    fn of(kind: ibv_event_type) -> Self {
+        match kind {
+            IBV_EVENT_CQ_ERR => Self::CqError,
+            IBV_EVENT_QP_FATAL => Self::QpFatal,
+            IBV_EVENT_QP_REQ_ERR => Self::QpRequestError,
+            IBV_EVENT_QP_ACCESS_ERR => Self::QpAccessError,
+            IBV_EVENT_WQ_FATAL => Self::WqFatal,
+            IBV_EVENT_PORT_ACTIVE => Self::PortActive,
+            IBV_EVENT_PORT_ERR => Self::PortDown,
+            IBV_EVENT_DEVICE_FATAL => Self::DeviceFatal,
+            IBV_EVENT_GID_CHANGE => Self::GidChange,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// How the device's clock stands to the kernel's at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockInfo(mlx5dv_clock_info);
+
+impl ClockInfo {
+    /// A clock by its numbers, for those who test conversions.
+    pub const fn new(clock: mlx5dv_clock_info) -> Self {
+        Self(clock)
+    }
+
+    /// Nanoseconds of the kernel's clock for a time stamp of a CQE. Right as long as the clock is younger than
+    /// [`super::Mlx5Attributes::clock_info_age_ns_max`].
+    pub fn to_ns(&self, stamp: u64) -> u64 {
+        inline::mlx5dv_ts_to_ns(&self.0, stamp)
+    }
+
+    /// The numbers themselves.
+    pub const fn raw(&self) -> &mlx5dv_clock_info {
+        &self.0
+    }
+}

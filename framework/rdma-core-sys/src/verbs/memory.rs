@@ -1,0 +1,134 @@
+//! Protection domains, and memory that the NIC may reach.
+//!
+//! Registering is safe, because nothing is reached by it. The kernel pins the pages, so that they stay the NIC's even if the
+//! range is unmapped under it; no access from afar is granted, so bytes move only when a WQE names them. Writing WQEs is where `unsafe` is due.
+//!
+//! Invariants:
+//! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's before its context.
+//! 2. The range is never read or written here.
+
+use core::any::Any;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use super::context::Context;
+use super::error::VerbsError;
+use super::handle::Handle;
+use crate::bindings::*;
+
+/// Who owns memory: it stays as it is until the keeper is dropped.
+pub type Keeper = Arc<dyn Any + Send + Sync>;
+
+/// What belongs together: a QP reaches only memory of its own domain. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ProtectionDomain(Arc<PdInner>);
+
+#[derive(Debug)]
+struct PdInner {
+    handle: Handle<ibv_pd>,
+    context: Context,
+}
+
+impl ProtectionDomain {
+    /// A new domain.
+    ///
+    /// # Errors
+    /// The device has no more, or is gone.
+    pub fn allocate(context: &Context) -> Result<Self, VerbsError> {
+        let verbs = context.core().verbs();
+        // SAFETY: the context is open.
+        let raw = unsafe { (verbs.ibv_alloc_pd)(context.as_ptr()) };
+        let raw = VerbsError::check_object("ibv_alloc_pd", raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::new(raw, verbs.ibv_dealloc_pd) };
+        Ok(Self(Arc::new(PdInner { handle, context: context.clone() })))
+    }
+
+    /// The device that it is of.
+    pub fn context(&self) -> &Context {
+        &self.0.context
+    }
+
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    pub fn as_ptr(&self) -> *mut ibv_pd {
+        self.0.handle.as_ptr()
+    }
+}
+
+/// What the NIC may do with a region beyond reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Write to it. Without, it is for sending only.
+    pub local_write: bool,
+    /// Its writes may pass one another on PCIe, which some machines need for full speed. The CQE is still written last.
+    pub relaxed_ordering: bool,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self { local_write: true, relaxed_ordering: false }
+    }
+}
+
+/// Memory that the NIC can reach. Cheap to clone.
+#[derive(Clone)]
+pub struct MemoryRegion(Arc<MrInner>);
+
+struct MrInner {
+    handle: Handle<ibv_mr>,
+    pd: ProtectionDomain,
+    _keeper: Keeper,
+}
+
+impl MemoryRegion {
+    /// Registers `len` bytes from `start`, which `keeper` owns. Takes as long as the kernel needs to pin the pages: hugepages are quick.
+    ///
+    /// # Errors
+    /// The limit of locked memory is too small (`ENOMEM`: `ulimit -l`), or the range is not mapped (`EFAULT`).
+    pub fn register(
+        pd: &ProtectionDomain,
+        start: NonNull<u8>,
+        len: usize,
+        access: Access,
+        keeper: Keeper,
+    ) -> Result<Self, VerbsError> {
+        let verbs = pd.context().core().verbs();
+        let write = if access.local_write { IBV_ACCESS_LOCAL_WRITE } else { 0 };
+        // SAFETY: the domain is valid, the range is only named (2). Optional access needs the newer call, as in the header.
+        let raw = unsafe {
+            let address = start.as_ptr();
+            if access.relaxed_ordering {
+                let flags = write | IBV_ACCESS_RELAXED_ORDERING;
+                (verbs.ibv_reg_mr_iova2)(pd.as_ptr(), address.cast(), len, address.addr() as u64, flags)
+            } else {
+                (verbs.ibv_reg_mr)(pd.as_ptr(), address.cast(), len, write.cast_signed())
+            }
+        };
+        let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::new(raw, verbs.ibv_dereg_mr) };
+        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone(), _keeper: keeper })))
+    }
+
+    /// The key that WQEs name the region by.
+    pub fn lkey(&self) -> u32 {
+        // SAFETY: a living region.
+        unsafe { (*self.as_ptr()).lkey }
+    }
+
+    /// The domain that it is of.
+    pub fn pd(&self) -> &ProtectionDomain {
+        &self.0.pd
+    }
+
+    /// The object itself. Valid as long as a clone of this handle is.
+    pub fn as_ptr(&self) -> *mut ibv_mr {
+        self.0.handle.as_ptr()
+    }
+}
+
+impl core::fmt::Debug for MemoryRegion {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MemoryRegion").field("lkey", &self.lkey()).finish_non_exhaustive()
+    }
+}

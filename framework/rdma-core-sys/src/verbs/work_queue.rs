@@ -1,0 +1,243 @@
+//! Work queues that receive, tables that spread over them, and the call that tells where rings lie.
+//!
+//! Invariants:
+//! 1. A queue's handle stands before its completion queue and its domain, a table's before its queues.
+//! 2. Requests are plain C data: zeroes are a valid value of each.
+
+use core::mem::zeroed;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use super::completion::CompletionQueue;
+use super::error::VerbsError;
+use super::handle::Handle;
+use super::memory::ProtectionDomain;
+use crate::bindings::*;
+use crate::inline;
+use crate::load::RdmaCore;
+
+/// What a work queue may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WqOptions {
+    /// VLAN tags are taken off and told in the CQE.
+    pub cvlan_stripping: bool,
+    /// The frame check sequence is handed over.
+    pub scatter_fcs: bool,
+    /// The wire is held rather than a packet dropped when the ring is empty.
+    pub delay_drop: bool,
+    /// Whole cache lines are written.
+    pub pci_write_end_padding: bool,
+    /// Several packets a buffer.
+    pub striding: Option<StridingRequest>,
+}
+
+/// The shape of a striding (multi-packet) queue: a WQE is a buffer of strides, a packet takes as many as it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StridingRequest {
+    /// Bytes of a stride, as log2.
+    pub stride_len_log: u8,
+    /// Strides of a WQE, as log2.
+    pub stride_count_log: u8,
+    /// Two zero bytes before each frame, so that IP headers are aligned.
+    pub two_byte_shift: bool,
+}
+
+/// A work queue to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct WqRequest<'a> {
+    /// Where its memory is registered.
+    pub pd: &'a ProtectionDomain,
+    /// Where what was received completes.
+    pub cq: &'a CompletionQueue,
+    /// Buffers in the ring.
+    pub wr_max: u32,
+    /// Pieces of a buffer.
+    pub sge_max: u32,
+    /// Beyond the standard.
+    pub options: WqOptions,
+}
+
+/// States of a work queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WqState {
+    /// Empty.
+    Reset,
+    /// Receives.
+    Ready,
+    /// In error: everything completes with a flush.
+    Err,
+}
+
+/// A receiving work queue. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WorkQueue(Arc<WqInner>);
+
+#[derive(Debug)]
+struct WqInner {
+    handle: Handle<ibv_wq>,
+    _cq: CompletionQueue,
+    pd: ProtectionDomain,
+}
+
+impl WorkQueue {
+    /// A new queue, in state `Reset`.
+    ///
+    /// # Errors
+    /// An option that the device does not have, too large a ring, or no more queues.
+    pub fn create(request: &WqRequest<'_>) -> Result<Self, VerbsError> {
+        let context = request.pd.context();
+        let mut wanted = plain_request(request);
+        // SAFETY: the context is open, the objects live, requests are ours (2).
+        let (call, raw) = unsafe {
+            if let Some(striding) = request.options.striding {
+                let mut direct: mlx5dv_wq_init_attr = zeroed();
+                direct.comp_mask = MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ.into();
+                direct.striding_rq_attrs = mlx5dv_striding_rq_init_attr {
+                    single_stride_log_num_of_bytes: striding.stride_len_log.into(),
+                    single_wqe_log_num_of_strides: striding.stride_count_log.into(),
+                    two_byte_shift_en: striding.two_byte_shift.into(),
+                };
+                let create = context.core().mlx5().mlx5dv_create_wq;
+                ("mlx5dv_create_wq", create(context.as_ptr(), &raw mut wanted, &raw mut direct))
+            } else {
+                ("ibv_create_wq", inline::ibv_create_wq(context.as_ptr(), &raw mut wanted))
+            }
+        };
+        let raw = VerbsError::check_object(call, raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::new(raw, inline::ibv_destroy_wq) };
+        Ok(Self(Arc::new(WqInner { handle, _cq: request.cq.clone(), pd: request.pd.clone() })))
+    }
+
+    /// Moves it to another state.
+    ///
+    /// # Errors
+    /// There is no such way from the present one, or the device is gone.
+    pub fn to_state(&self, state: WqState) -> Result<(), VerbsError> {
+        // SAFETY: 2.
+        let mut change: ibv_wq_attr = unsafe { zeroed() };
+        change.attr_mask = IBV_WQ_ATTR_STATE;
+        change.wq_state = match state {
+            WqState::Reset => IBV_WQS_RESET,
+            WqState::Ready => IBV_WQS_RDY,
+            WqState::Err => IBV_WQS_ERR,
+        };
+        // SAFETY: a living queue.
+        VerbsError::check("ibv_modify_wq", unsafe { inline::ibv_modify_wq(self.as_ptr(), &raw mut change) })
+    }
+
+    /// Where the ring lies.
+    ///
+    /// # Errors
+    /// The queue is not libmlx5's (`is_unsupported`).
+    pub fn rings(&self) -> Result<WqRing, VerbsError> {
+        // SAFETY: plain C data (2); the queue lives.
+        let out = unsafe {
+            let mut out: mlx5dv_rwq = zeroed();
+            let mut what: mlx5dv_obj = zeroed();
+            what.rwq.in_ = self.as_ptr();
+            what.rwq.out = &raw mut out;
+            init_obj(self.0.pd.context().core(), &mut what, MLX5DV_OBJ_RWQ)?;
+            out
+        };
+        let (Some(start), Some(doorbell)) = (NonNull::new(out.buf), NonNull::new(out.dbrec)) else {
+            return Err(VerbsError::new("mlx5dv_init_obj", libc::ENODATA));
+        };
+        Ok(WqRing { start: start.cast(), wqe_count: out.wqe_cnt, stride: out.stride, doorbell: doorbell.cast() })
+    }
+
+    /// The device's number for it: what events name it by.
+    pub fn number(&self) -> u32 {
+        // SAFETY: a living queue.
+        unsafe { (*self.as_ptr()).wq_num }
+    }
+
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    pub fn as_ptr(&self) -> *mut ibv_wq {
+        self.0.handle.as_ptr()
+    }
+}
+
+/// Where the ring of a work queue lies (mlx5.md 1.2). Valid as long as a clone of the [`WorkQueue`] is.
+#[derive(Clone, Copy, Debug)]
+pub struct WqRing {
+    /// The first WQE.
+    pub start: NonNull<u8>,
+    /// WQEs, a power of two.
+    pub wqe_count: u32,
+    /// Bytes of a WQE.
+    pub stride: u32,
+    /// The big-endian producer index.
+    pub doorbell: NonNull<u32>,
+}
+
+/// Which work queue for which hash. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct IndirectionTable(Arc<TableInner>);
+
+#[derive(Debug)]
+struct TableInner {
+    handle: Handle<ibv_rwq_ind_table>,
+    _queues: Vec<WorkQueue>,
+}
+
+impl IndirectionTable {
+    /// A table of these entries: a power of two of them, in which a queue may stand several times.
+    ///
+    /// # Errors
+    /// Not a power of two (`EINVAL`), longer than the device can, or no more tables.
+    pub fn create(entries: &[WorkQueue]) -> Result<Self, VerbsError> {
+        const CALL: &str = "ibv_create_rwq_ind_table";
+        let Some(first) = entries.first().filter(|_| entries.len().is_power_of_two()) else {
+            return Err(VerbsError::new(CALL, libc::EINVAL));
+        };
+        let mut queues: Vec<_> = entries.iter().map(WorkQueue::as_ptr).collect();
+        let log_ind_tbl_size = entries.len().trailing_zeros();
+        let mut wanted = ibv_rwq_ind_table_init_attr { log_ind_tbl_size, ind_tbl: queues.as_mut_ptr(), comp_mask: 0 };
+        let context = first.0.pd.context();
+        // SAFETY: the context is open, the queues live, the request is ours.
+        let raw = unsafe { inline::ibv_create_rwq_ind_table(context.as_ptr(), &raw mut wanted) };
+        let raw = VerbsError::check_object(CALL, raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::new(raw, inline::ibv_destroy_rwq_ind_table) };
+        Ok(Self(Arc::new(TableInner { handle, _queues: entries.to_vec() })))
+    }
+
+    /// The object itself. Valid as long as a clone of this handle is.
+    pub fn as_ptr(&self) -> *mut ibv_rwq_ind_table {
+        self.0.handle.as_ptr()
+    }
+}
+
+/// The request in terms of `ibv_create_wq`.
+fn plain_request(request: &WqRequest<'_>) -> ibv_wq_init_attr {
+    let options = &request.options;
+    // SAFETY: 2.
+    let mut wanted: ibv_wq_init_attr = unsafe { zeroed() };
+    wanted.wq_type = IBV_WQT_RQ;
+    wanted.max_wr = request.wr_max;
+    wanted.max_sge = request.sge_max;
+    wanted.pd = request.pd.as_ptr();
+    wanted.cq = request.cq.as_ptr();
+    for (is_wanted, flag) in [
+        (options.cvlan_stripping, IBV_WQ_FLAGS_CVLAN_STRIPPING),
+        (options.scatter_fcs, IBV_WQ_FLAGS_SCATTER_FCS),
+        (options.delay_drop, IBV_WQ_FLAGS_DELAY_DROP),
+        (options.pci_write_end_padding, IBV_WQ_FLAGS_PCI_WRITE_END_PADDING),
+    ] {
+        wanted.create_flags |= if is_wanted { flag } else { 0 };
+    }
+    if wanted.create_flags != 0 {
+        wanted.comp_mask = IBV_WQ_INIT_ATTR_FLAGS;
+    }
+    wanted
+}
+
+/// Asks libmlx5 where the rings of an object lie.
+///
+/// # Safety
+/// The member of `what` that `kind` names points to a living object and to a structure to be filled.
+pub(super) unsafe fn init_obj(core: &RdmaCore, what: &mut mlx5dv_obj, kind: mlx5dv_obj_type) -> Result<(), VerbsError> {
+    // SAFETY: the caller's.
+    VerbsError::check("mlx5dv_init_obj", unsafe { (core.mlx5().mlx5dv_init_obj)(what, kind.into()) })
+}
