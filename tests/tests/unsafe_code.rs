@@ -39,6 +39,7 @@ const FILES: [&str; 37] = [
     "framework/src/worker/live/sys.rs",
     "framework/src/worker/spsc/lossless.rs",
     "hugepage-setup/src/mapping.rs",
+    "tests/softhca/src/run/sys.rs",
     "tests/src/netns.rs",
     "tests/src/packet.rs",
     "tests/tests/alloc.rs",

@@ -6,11 +6,13 @@
 //!
 //! - [`hca`]: the model. No thread, no system call, no clock: [`hca::Hca::step`] over what is handed to it.
 //! - [`uverbs`]: the kernel's ABI in front of it, as libibverbs speaks it: `write` and `ioctl`.
+//! - [`settings`]: what the program tells the library, by environment.
 //! - [`wire`]: where frames go and come from: another model, a packet socket, a TAP, a capture.
 //!
 //! `softhca-preload` is the library that puts itself between libibverbs and the kernel; the program `softhca` makes the
 //! name spaces and starts a command in them.
 
 pub mod hca;
+pub mod settings;
 pub mod uverbs;
 pub mod wire;

@@ -1,0 +1,34 @@
+//! `softhca`: starts any command where a ConnectX seems to be.
+//!
+//! Exit codes: the command's own (128 and the signal's number where one ended it); 125 where it could not be started for a
+//! reason of ours, 126 and 127 as shells use them; 2 (by clap) for usage.
+
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A ConnectX made of software, under unmodified rdma-core.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(Box<run::Options>),
+}
+
+fn main() -> ExitCode {
+    let Command::Run(options) = Cli::parse().command;
+    match run::run(&options) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("softhca: {}", failure.sentence);
+            ExitCode::from(failure.exit_code)
+        }
+    }
+}

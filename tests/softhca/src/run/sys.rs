@@ -1,0 +1,129 @@
+//! System calls that the standard library lacks: mounts, namespaces, signals that are waited for.
+//!
+//! Invariants:
+//! 1. Every address that is passed comes from a C string or reference that is borrowed until the call has returned.
+//! 2. What the kernel or libc writes into is plain data: any bytes are a valid value.
+//! 3. Between fork and exec only async-signal-safe functions are called.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::zeroed;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use libc::{c_int, c_ulong};
+
+/// mount(2). What is empty is not passed.
+#[derive(Default)]
+pub(super) struct Mount<'a> {
+    pub(super) source: &'a str,
+    pub(super) target: &'a str,
+    pub(super) kind: &'a str,
+    pub(super) flags: c_ulong,
+    pub(super) options: &'a str,
+}
+
+pub(super) fn mount(mount: &Mount<'_>) -> io::Result<()> {
+    let [source, target, kind, options] = [mount.source, mount.target, mount.kind, mount.options].map(CString::new);
+    let (source, target, kind, options) = (source?, target?, kind?, options?);
+    let [source, kind, options] =
+        [&source, &kind, &options].map(|text| if text.is_empty() { std::ptr::null() } else { text.as_ptr() });
+    // SAFETY: 1: the strings live until the end of this function.
+    check(unsafe { libc::mount(source, target.as_ptr(), kind, mount.flags, options.cast()) })
+}
+
+/// Leaves the namespaces that are named by `CLONE_NEW…`, for new ones.
+pub(super) fn unshare(flags: c_int) -> io::Result<()> {
+    // SAFETY: no address is passed.
+    check(unsafe { libc::unshare(flags) })
+}
+
+/// Makes a directory of an overlay's layer hide that of the layers below.
+pub(super) fn make_opaque(directory: &Path) -> io::Result<()> {
+    let path = CString::new(directory.as_os_str().as_bytes())?;
+    let value = b"y";
+    // SAFETY: 1.
+    check(unsafe {
+        libc::setxattr(path.as_ptr(), c"trusted.overlay.opaque".as_ptr(), value.as_ptr().cast(), value.len(), 0)
+    })
+}
+
+/// A node like `/dev/zero`: libibverbs wants a character device whose numbers are those that sysfs tells, and mapping it
+/// shared gives memory.
+pub(super) fn make_zero_node(path: &Path) -> io::Result<()> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: 1.
+    check(unsafe { libc::mknod(name.as_ptr(), libc::S_IFCHR | 0o666, libc::makedev(1, 5)) })?;
+    // Whatever the umask says.
+    // SAFETY: 1.
+    check(unsafe { libc::chmod(name.as_ptr(), 0o666) })
+}
+
+/// The command is killed where we are: there would be nobody to wait for it.
+pub(super) fn die_with_us(command: &mut Command) {
+    // SAFETY: 3: prctl(2) is a system call, and the closure does nothing else.
+    unsafe {
+        command.pre_exec(|| check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL)));
+    }
+}
+
+/// Sends a signal to our child, which has not been waited for.
+pub(super) fn kill(child: u32, signal: c_int) {
+    // SAFETY: no address is passed.
+    unsafe { libc::kill(child as libc::pid_t, signal) };
+}
+
+/// What somebody wants of us.
+pub(super) enum Signal {
+    /// A child may have ended.
+    Child,
+    /// From the terminal, whose processes all got it.
+    Terminal,
+    /// Somebody's, who does not know of the child.
+    ToPass(c_int),
+}
+
+/// Signals that are blocked and waited for.
+pub(super) struct Signals(libc::sigset_t);
+
+impl Signals {
+    /// Blocks them. A `Command` starts its child with none blocked.
+    pub(super) fn block() -> io::Result<Self> {
+        // SAFETY: 2: a set of signals is plain data; the functions get references.
+        unsafe {
+            let mut set: libc::sigset_t = zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in
+                [libc::SIGCHLD, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2]
+            {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            check(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))?;
+            Ok(Self(set))
+        }
+    }
+
+    /// The next one.
+    pub(super) fn next(&self) -> Signal {
+        // SAFETY: 1, 2: set and information are borrowed for the call.
+        let (signal, information) = unsafe {
+            let mut information: libc::siginfo_t = zeroed();
+            (libc::sigwaitinfo(&raw const self.0, &raw mut information), information)
+        };
+        match signal {
+            libc::SIGINT | libc::SIGQUIT if information.si_code == SI_KERNEL => Signal::Terminal,
+            // Nothing, where another signal interrupted the wait.
+            -1 | libc::SIGCHLD => Signal::Child,
+            other => Signal::ToPass(other),
+        }
+    }
+}
+
+/// asm-generic/siginfo.h: the kernel itself sent it.
+const SI_KERNEL: c_int = 0x80;
+
+fn check(result: c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
