@@ -20,8 +20,12 @@ mod hostile;
 #[allow(dead_code)] // asked as the two sides come in
 mod mr;
 mod outside;
-#[allow(dead_code)] // a placeholder until the receiving side brings it
+#[allow(dead_code)] // until frames are steered here
 mod rq;
+#[allow(dead_code)] // until frames are steered here
+mod scatter;
+#[allow(dead_code)] // until frames are steered here
+mod stride;
 #[allow(dead_code)] // used as the two sides come in
 mod table;
 pub mod testing;
@@ -45,6 +49,7 @@ pub struct Hca {
     events: VecDeque<Event>,
     memory: mr::Memory,
     cqs: cq::Cqs,
+    rqs: rq::Rqs,
     chance: hostile::Chance,
     link: Link,
 }
@@ -57,6 +62,7 @@ impl Hca {
             events: VecDeque::new(),
             memory: mr::Memory::default(),
             cqs: cq::Cqs::new(&config),
+            rqs: rq::Rqs::default(),
             chance: hostile::Chance::new(config.hostility.as_ref()),
             link: Link::Up,
             config,
