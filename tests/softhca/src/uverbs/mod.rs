@@ -1,13 +1,50 @@
 //! The kernel's side of libibverbs: frames of `write` and `ioctl` become requests to the model, its replies become responses.
 //!
 //! A [`Session`] is one open uverbs descriptor. What a client hands to the kernel goes in, with the NIC, the client's memory
-//! and a way to make descriptors beside it ([`Kernel`]); an answer or an errno comes out. The session does no I/O of its own:
+//! and the client's process beside it ([`Kernel`]); an answer or an errno comes out. The session does no I/O of its own:
 //! whoever interposes the system calls makes descriptors and mappings, and writes [`event_record`]s when the NIC has events.
 //!
-//! Sources: mlx5.md section 3; the kernel's own headers in `/usr/include/rdma` are compared in the tests.
+//! ```text
+//! write ── frame ──────┐             ┌─ pd, cq, qp, wq, flow, device ── Hca
+//!                      ├─ command ───┤     through objects: handles of this session
+//! ioctl ── attributes ─┴─ method ────┘
+//! ```
+//!
+//! Whatever comes from the client may be anything. A request is read in whole and the places of its response are tried
+//! before something is done, so that a refused command has done nothing.
+//!
+//! Sources: mlx5.md section 3; the structs are compared with the kernel's headers in the tests.
 
+mod abi;
+mod abi_mlx5;
+mod attributes;
+mod command;
+mod context;
+mod cq;
+mod device;
 mod event;
+mod flow;
+mod frame;
+mod layout;
+mod memory;
+mod method;
+mod missing;
+mod objects;
+mod pd;
+mod qp;
 mod session;
+mod uar;
+mod wq;
 
 pub use event::{EventRecord, event_record};
-pub use session::{Descriptors, Kernel, Mapping, Protocol, Session};
+pub use session::{Kernel, Mapping, Process, Protocol, Session};
+
+use crate::hca::Errno;
+
+const fn errno(number: i32) -> Errno {
+    Errno(number)
+}
+
+const fn refuse<T>(number: i32) -> Result<T, Errno> {
+    Err(Errno(number))
+}

@@ -1,0 +1,145 @@
+//! Which commands there are, and how long their core parts must be; mlx5.md 3.4. The same table serves `write` and the
+//! tunnel of `ioctl`.
+
+use super::abi::*;
+use super::context::Context;
+use super::layout::Layout;
+use super::{Kernel, cq, device, flow, pd, qp, refuse, wq};
+use crate::hca::Errno;
+
+/// A command without its wrapping: what it says, and how much room it leaves for an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Call<'a> {
+    /// The core request.
+    pub(super) core: &'a [u8],
+    /// The driver's request.
+    pub(super) driver: &'a [u8],
+    /// Bytes of room for the core response.
+    pub(super) core_room: usize,
+    /// Bytes of room for the driver's response.
+    pub(super) driver_room: usize,
+}
+
+impl Call<'_> {
+    /// The core request as `T`. What a newer client says behind it must be nothing.
+    pub(super) fn request<T: Layout>(&self) -> Result<T, Errno> {
+        super::memory::nothing_after(self.core, T::LEN)?;
+        Ok(T::read(self.core))
+    }
+
+    /// `response_length` of a response of `len` bytes.
+    pub(super) fn response_length(&self, len: usize) -> u32 {
+        len.min(self.core_room) as u32
+    }
+}
+
+/// An answer. What does not fit its room is cut off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// The core response.
+    pub(super) core: Vec<u8>,
+    /// The driver's response.
+    pub(super) driver: Vec<u8>,
+}
+
+impl Reply {
+    /// An answer without a driver's part.
+    pub(super) fn core(response: &impl Layout) -> Self {
+        Self { core: response.bytes(), driver: Vec::new() }
+    }
+
+    /// An answer of both parts.
+    pub(super) fn both(response: &impl Layout, driver: &impl Layout) -> Self {
+        Self { core: response.bytes(), driver: driver.bytes() }
+    }
+}
+
+/// What a command does.
+#[derive(Clone, Copy)]
+pub(super) enum Run {
+    /// Makes the context.
+    Open,
+    /// Works in the context.
+    Within(fn(&mut Context, &mut Kernel<'_>, &Call<'_>) -> Result<Reply, Errno>),
+}
+
+/// A command.
+pub(super) struct Entry {
+    /// Number, with the flag of extended commands.
+    command: u32,
+    /// Bytes that the core request has at least.
+    pub(super) request_len: usize,
+    /// Bytes that the core response has at least; 0 where there is none.
+    pub(super) response_len: usize,
+    /// Plain commands: what follows the core request is the driver's.
+    pub(super) has_driver: bool,
+    /// What it does.
+    pub(super) run: Run,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "command {:#x}", self.command)
+    }
+}
+
+/// The flag of extended commands.
+const EXTENDED: u32 = 1 << 31;
+
+/// Numbers of commands lie in these bits.
+const NUMBERS: u32 = 0xff;
+
+impl Entry {
+    /// Whether its frame has the second header.
+    pub(super) fn is_extended(&self) -> bool {
+        self.command & EXTENDED != 0
+    }
+
+    const fn plain(number: u32, request_len: usize, response_len: usize, has_driver: bool, run: Run) -> Self {
+        Self { command: number, request_len, response_len, has_driver, run }
+    }
+
+    const fn extended(number: u32, request_len: usize, response_len: usize, run: Run) -> Self {
+        Self { command: number | EXTENDED, request_len, response_len, has_driver: true, run }
+    }
+}
+
+/// The command with this number and flag. EINVAL where it cannot be a command, EOPNOTSUPP where it is none that a software
+/// ConnectX knows.
+pub(super) fn find(command: u32) -> Result<&'static Entry, Errno> {
+    if command & !(EXTENDED | NUMBERS) != 0 {
+        return refuse(libc::EINVAL);
+    }
+    COMMANDS.iter().find(|entry| entry.command == command).ok_or(Errno(libc::EOPNOTSUPP))
+}
+
+/// In the order of their numbers. Extended commands may be shorter than their structs where the last fields are younger than
+/// the command.
+const COMMANDS: &[Entry] = &[
+    Entry::plain(0, GetContext::LEN, GetContextResp::LEN, true, Run::Open),
+    Entry::plain(1, QueryDevice::LEN, QueryDeviceResp::LEN, false, Run::Within(device::query_device)),
+    Entry::plain(2, QueryPort::LEN, QueryPortResp::LEN, false, Run::Within(device::query_port)),
+    Entry::plain(3, AllocPd::LEN, AllocPdResp::LEN, true, Run::Within(pd::alloc_pd)),
+    Entry::plain(4, DeallocPd::LEN, 0, false, Run::Within(pd::dealloc_pd)),
+    Entry::plain(9, RegMr::LEN, RegMrResp::LEN, true, Run::Within(pd::reg_mr)),
+    Entry::plain(13, DeregMr::LEN, 0, false, Run::Within(pd::dereg_mr)),
+    Entry::plain(17, CreateCompChannel::LEN, CreateCompChannelResp::LEN, false, Run::Within(cq::create_comp_channel)),
+    Entry::plain(18, CreateCq::LEN, CreateCqResp::LEN, true, Run::Within(cq::create_cq)),
+    Entry::plain(20, DestroyCq::LEN, DestroyCqResp::LEN, false, Run::Within(cq::destroy_cq)),
+    Entry::plain(24, CreateQp::LEN, CreateQpResp::LEN, true, Run::Within(qp::create_qp)),
+    Entry::plain(25, QueryQp::LEN, QueryQpResp::LEN, false, Run::Within(qp::query_qp)),
+    Entry::plain(26, ModifyQp::LEN, 0, true, Run::Within(qp::modify_qp)),
+    Entry::plain(27, DestroyQp::LEN, DestroyQpResp::LEN, false, Run::Within(qp::destroy_qp)),
+    Entry::extended(1, ExQueryDevice::LEN, QueryDeviceResp::LEN + 8, Run::Within(device::query_device_ex)),
+    Entry::extended(18, ExCreateCq::LEN, ExCreateCqResp::LEN, Run::Within(cq::create_cq_ex)),
+    Entry::extended(24, ExCreateQp::LEN - 12, ExCreateQpResp::LEN, Run::Within(qp::create_qp_ex)),
+    Entry::extended(26, ModifyQp::LEN, ExModifyQpResp::LEN, Run::Within(qp::modify_qp_ex)),
+    Entry::extended(50, CreateFlow::LEN, CreateFlowResp::LEN, Run::Within(flow::create_flow)),
+    Entry::extended(51, DestroyFlow::LEN, 0, Run::Within(flow::destroy_flow)),
+    Entry::extended(52, ExCreateWq::LEN - 8, ExCreateWqResp::LEN, Run::Within(wq::create_wq)),
+    Entry::extended(53, ExModifyWq::LEN - 8, 0, Run::Within(wq::modify_wq)),
+    Entry::extended(54, ExDestroyWq::LEN, ExDestroyWqResp::LEN, Run::Within(wq::destroy_wq)),
+    Entry::extended(55, ExCreateRwqIndTable::LEN, ExCreateRwqIndTableResp::LEN, Run::Within(wq::create_table)),
+    Entry::extended(56, ExDestroyRwqIndTable::LEN, 0, Run::Within(wq::destroy_table)),
+    Entry::extended(57, ExModifyCq::LEN, 0, Run::Within(cq::modify_cq)),
+];

@@ -1,0 +1,105 @@
+//! Protection domains and memory regions.
+
+use super::abi::{AllocPd, AllocPdResp, DeallocPd, DeregMr, RegMr, RegMrResp};
+use super::abi_mlx5;
+use super::attributes::{Bundle, Outputs};
+use super::command::{Call, Reply};
+use super::context::Context;
+use super::memory::is_mapped;
+use super::objects::{Kind, Object};
+use super::{Kernel, refuse};
+use crate::hca::{AccessFlags, Errno, MrRequest};
+
+/// Makes a protection domain.
+pub(super) fn alloc_pd(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+    call.request::<AllocPd>()?;
+    context.objects.room()?;
+    let nic = kernel.hca.alloc_pd();
+    let pd_handle = context.objects.add(Object::new(Kind::Pd, nic, []));
+    Ok(Reply::both(&AllocPdResp { pd_handle }, &abi_mlx5::AllocPdResp { pdn: nic + PD_NUMBER_FIRST }))
+}
+
+/// Numbers of protection domains begin here: 0 belongs to the firmware.
+const PD_NUMBER_FIRST: u32 = 1;
+
+/// Gives it back.
+pub(super) fn dealloc_pd(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+    context.destroy(Kind::Pd, call.request::<DeallocPd>()?.pd_handle, kernel)?;
+    Ok(Reply::default())
+}
+
+/// The same, by method.
+pub(super) fn destroy_pd_method(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Bundle,
+) -> Result<Outputs, Errno> {
+    context.destroy(Kind::Pd, call.wanted_handle(0)?, kernel)?;
+    Ok(Outputs::new())
+}
+
+/// IBV_ACCESS_*: rights that need LOCAL_WRITE: REMOTE_WRITE and REMOTE_ATOMIC.
+const NEED_LOCAL_WRITE: u32 = 1 << 1 | 1 << 3;
+
+const LOCAL_WRITE: u32 = 1 << 0;
+
+/// Rights that are known: all up to and with HUGETLB, without ON_DEMAND, which needs a NIC that takes page faults; and
+/// those that may be ignored.
+const KNOWN: u32 = 0xff & !(1 << 6) | OPTIONAL;
+
+/// IBV_ACCESS_OPTIONAL_RANGE: hints such as relaxed ordering.
+const OPTIONAL: u32 = 0x3ff0_0000;
+
+const PAGE_LEN: u64 = 4096;
+
+/// Registers memory.
+pub(super) fn reg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+    let request: RegMr = call.request()?;
+    let RegMr { start, length, hca_va, access_flags, .. } = request;
+    if start % PAGE_LEN != hca_va % PAGE_LEN {
+        return refuse(libc::EINVAL);
+    }
+    let needs_write = access_flags & NEED_LOCAL_WRITE != 0;
+    if access_flags & !KNOWN != 0 || needs_write && access_flags & LOCAL_WRITE == 0 {
+        return refuse(libc::EINVAL);
+    }
+    context.objects.room()?;
+    let pd = context.objects.nic(Kind::Pd, request.pd_handle)?;
+    let locked_len = locked_len(start, length)?;
+    let locked = context.locked_len.saturating_add(locked_len);
+    if kernel.process.locked_len_max().is_some_and(|max| locked > max) {
+        return refuse(libc::ENOMEM);
+    }
+    is_mapped(kernel.dma, start, length)?;
+    let access = AccessFlags(access_flags & !OPTIONAL);
+    let created = kernel.hca.register_memory(&MrRequest { pd, start, len: length, iova: hca_va, access })?;
+    context.locked_len = locked;
+    let object = Object { locked_len, ..Object::new(Kind::Mr, created.handle, [request.pd_handle]) };
+    let response = RegMrResp { mr_handle: context.objects.add(object), lkey: created.lkey, rkey: created.rkey };
+    Ok(Reply::core(&response))
+}
+
+/// Bytes of the pages that a region touches.
+fn locked_len(start: u64, len: u64) -> Result<u64, Errno> {
+    let end = start.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE_LEN));
+    match end {
+        Some(end) if len > 0 => Ok(end - start / PAGE_LEN * PAGE_LEN),
+        _ => refuse(libc::EINVAL),
+    }
+}
+
+/// Deregisters it.
+pub(super) fn dereg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+    context.destroy(Kind::Mr, call.request::<DeregMr>()?.mr_handle, kernel)?;
+    Ok(Reply::default())
+}
+
+/// The same, by method.
+pub(super) fn destroy_mr_method(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Bundle,
+) -> Result<Outputs, Errno> {
+    context.destroy(Kind::Mr, call.wanted_handle(0)?, kernel)?;
+    Ok(Outputs::new())
+}
