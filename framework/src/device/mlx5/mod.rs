@@ -6,6 +6,8 @@
 // What is not used yet is used as the halves of a queue grow together.
 #![allow(dead_code)]
 
+mod capabilities;
+mod config;
 mod cq;
 mod cqe;
 mod error;
@@ -15,6 +17,10 @@ mod recover;
 #[allow(unsafe_code)]
 mod ring;
 mod steering;
+mod table;
+mod watch;
+
+pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
 
 #[cfg(test)]
 mod plain;
