@@ -32,6 +32,8 @@ counters! {
     tx_link_down,
     /// Frames thrown away because they are longer than the MTU allows.
     tx_oversize,
+    /// Frames that were to get a checksum, but have none of that kind or are damaged.
+    tx_checksum_not_filled,
     /// Send errors that were only the bad luck of hostile mode.
     tx_hostile_errors,
     /// Frames that had to wait because the wire took no more.
@@ -40,9 +42,11 @@ counters! {
     doorbells,
     /// Of these, writes that carried a whole WQE.
     doorbells_blueflame,
+    /// Of these, writes for WQEs that were executed already: the NIC saw them late.
+    doorbells_late,
     /// Strict mode: a UAR register was written before the doorbell record.
     strict_record_late,
-    /// Strict mode: a UAR register was written with what is not the control segment of a posted WQE.
+    /// Strict mode: a UAR register was written with what is not the control segment of a posted WQE, or on another queue's page.
     strict_register_wrong,
     /// Strict mode: BlueFlame carried other bytes than the ring.
     strict_blueflame_differs,

@@ -82,7 +82,7 @@ impl Chance {
         self.state ^= self.state << 25;
         self.state ^= self.state >> 27;
         let drawn = self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        (drawn * u64::from(end) >> 32) as u32
+        ((drawn * u64::from(end)) >> 32) as u32
     }
 }
 

@@ -15,20 +15,35 @@ mod counters;
 mod cq;
 mod cq_ring;
 mod cqe;
+mod diagnosis;
+mod fault;
 #[allow(dead_code)] // drawn from as the two sides come in
 mod hostile;
 #[allow(dead_code)] // asked as the two sides come in
 mod mr;
+mod offload;
+mod outbox;
 mod outside;
+mod pace;
+mod qp;
+#[cfg(test)]
+mod rig;
 #[allow(dead_code)] // until frames are steered here
 mod rq;
 #[allow(dead_code)] // until frames are steered here
 mod scatter;
+mod sq;
+mod strict;
 #[allow(dead_code)] // until frames are steered here
 mod stride;
 #[allow(dead_code)] // used as the two sides come in
 mod table;
 pub mod testing;
+mod tir;
+mod transmit;
+mod uar;
+mod work;
+mod wqe;
 
 pub use completion::{Completion, CompletionKind, RxHeaders, Syndrome};
 pub use config::{Config, Hostility};
@@ -47,9 +62,15 @@ pub struct Hca {
     config: Config,
     counters: Counters,
     events: VecDeque<Event>,
+    diagnoses: diagnosis::Diagnoses,
     memory: mr::Memory,
+    uars: uar::Uars,
     cqs: cq::Cqs,
     rqs: rq::Rqs,
+    qps: qp::Qps,
+    transmitter: transmit::Transmitter,
+    /// The sending queue that is looked at first in the next step: each has its turn.
+    sq_first: u32,
     chance: hostile::Chance,
     link: Link,
 }
@@ -60,9 +81,14 @@ impl Hca {
         Self {
             counters: Counters::default(),
             events: VecDeque::new(),
+            diagnoses: diagnosis::Diagnoses::default(),
             memory: mr::Memory::default(),
+            uars: uar::Uars::default(),
             cqs: cq::Cqs::new(&config),
             rqs: rq::Rqs::default(),
+            qps: qp::Qps::default(),
+            transmitter: transmit::Transmitter::new(),
+            sq_first: 0,
             chance: hostile::Chance::new(config.hostility.as_ref()),
             link: Link::Up,
             config,
@@ -87,13 +113,46 @@ impl Hca {
     /// Does what became due: at most `budget` frames a direction. Returns how many frames moved, WQEs were taken or CQEs
     /// written: 0 means that nothing was to be done.
     pub fn step(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
-        let _ = budget;
-        self.watch_link(outside) + self.cqs.end_step(&mut self.chance, outside)
+        self.watch_link(outside) + self.send(budget, outside) + self.cqs.end_step(&mut self.chance, outside)
     }
 
     /// The oldest event that the owner has not taken: completion events for channels, asynchronous ones.
     pub fn take_event(&mut self) -> Option<Event> {
-        self.cqs.take_event().or_else(|| self.events.pop_front())
+        self.cqs.take_event().or_else(|| self.qps.take_event()).or_else(|| self.events.pop_front())
+    }
+
+    /// Executes what sending queues have posted; the wire has the frames afterwards, or the outbox.
+    fn send(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
+        let mut fatal_qps = Vec::new();
+        let mut work = work::Work {
+            config: &self.config,
+            memory: &self.memory,
+            cqs: &mut self.cqs,
+            counters: &mut self.counters,
+            diagnoses: &mut self.diagnoses,
+            chance: &mut self.chance,
+            link: self.link,
+            outside,
+            fatal_qps: &mut fatal_qps,
+        };
+        let mut done = self.transmitter.resume(&mut work);
+        if self.config.strict {
+            done += strict::look_at_doorbells(&mut self.uars, &mut self.qps, &mut work);
+        }
+        let mut left = budget;
+        let count = self.qps.sqs.end();
+        for turn in 0..count {
+            let slot = (self.sq_first + turn) % count;
+            let Some(sq) = self.qps.sqs.get_mut(slot) else { continue };
+            let moved = sq.run(left, &mut self.transmitter, &mut work);
+            left = left.saturating_sub(moved);
+            done += moved;
+        }
+        self.sq_first = (self.sq_first + 1) % count.max(1);
+        for qp in fatal_qps {
+            self.qps.raise_fatal(qp);
+        }
+        done
     }
 
     /// Tells the client when the port went down or came up. The port is down where the wire says so, or bad luck.

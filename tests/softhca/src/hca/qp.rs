@@ -1,0 +1,329 @@
+//! Queue pairs: made, moved from state to state, asked and destroyed. What comes in are requests of the kernel's driver; what
+//! comes out are a sending queue ([`sq`](super::sq)), a receiving one (`rq.rs`), or what spreads frames over several (`tir.rs`).
+//!
+//! A raw packet QP is a pair only in name: each side has its own ring, number and state (Linux, `mlx5/qp.c`,
+//! `create_raw_packet_qp` and `modify_raw_packet_qp`). The steps are the ones that `ib_modify_qp_is_ok` allows this type, less
+//! those that mlx5 has no command for: SQD, and SQE back to RTS. So the way out of an error is RESET, INIT, RTR, RTS.
+
+use super::control::{Event, EventKind, QpCapabilities, QpChange, QpCreated, QpKind, QpRequest, QpState};
+use super::control::{RqRing, SqRing, WqRequest, WqState};
+use super::sq::{Sq, SqState};
+use super::table::Table;
+use super::{Errno, Hca, PORT};
+use std::collections::VecDeque;
+
+/// All QPs by handle, and their sending queues by slot.
+#[derive(Default)]
+pub(super) struct Qps {
+    table: Table<Qp>,
+    pub(super) sqs: Table<Sq>,
+    /// How many sending queues there were: goes into their numbers.
+    made: u32,
+    /// Raised and not taken yet, each with the handle of its QP.
+    events: VecDeque<(u32, Event)>,
+}
+
+/// One QP.
+struct Qp {
+    pd: u32,
+    user_handle: u64,
+    capabilities: QpCapabilities,
+    state: QpState,
+    /// Where `sqs` has its sending queue.
+    sq: Option<u32>,
+    receiver: Option<Receiver>,
+    /// Asynchronous events that were taken.
+    told: u32,
+    /// Flow rules that lead here.
+    flows: u32,
+}
+
+/// Where frames for a QP go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receiver {
+    /// Into the ring of this number.
+    Rq(u32),
+    /// To the rings that this one spreads over.
+    Tir(u32),
+}
+
+/// `IBV_QP_CREATE_SCATTER_FCS` and `IBV_QP_CREATE_CVLAN_STRIPPING`, and what a WQ calls the same.
+const CREATE_FLAGS_OF_RINGS: [(u32, u32); 2] = [(1 << 8, 1 << 1), (1 << 9, 1 << 0)];
+
+/// Sending queues at the same time: their slot has this many bits in their number.
+const SLOT_BITS: u32 = 12;
+
+/// The highest number stays below the `qp_tab_size` of mlx5.md 3.5, 131072.
+const NUMBER_BITS: u32 = 17;
+
+/// The largest ring: `max_send_wqebb` of mlx5.md 3.5. Positions are 16 bits, so more could not be told from fewer.
+const WQEBB_COUNT_MAX: u32 = 32768;
+
+impl Qps {
+    /// The slot of the sending queue of this number.
+    pub(super) fn slot_of(&self, number: u32) -> Option<u32> {
+        let slot = number & ((1 << SLOT_BITS) - 1);
+        self.sqs.get(slot).filter(|sq| sq.number == number).map(|_| slot)
+    }
+
+    /// Tells the client that a QP can do no more, not even complete in error.
+    pub(super) fn raise_fatal(&mut self, handle: u32) {
+        if let Some(qp) = self.table.get(handle) {
+            let event = Event { channel: None, element: qp.user_handle, kind: EventKind::QpFatal };
+            self.events.push_back((handle, event));
+        }
+    }
+
+    /// The oldest event that was raised.
+    pub(super) fn take_event(&mut self) -> Option<Event> {
+        let (handle, event) = self.events.pop_front()?;
+        if let Some(qp) = self.table.get_mut(handle) {
+            qp.told += 1;
+        }
+        Some(event)
+    }
+
+    /// A number that was not used for long: slot in the low bits, above it a part that counts from 1.
+    fn number(&mut self, slot: u32) -> u32 {
+        self.made += 1;
+        let parts = (1 << (NUMBER_BITS - SLOT_BITS)) - 1;
+        (self.made % parts + 1) << SLOT_BITS | slot
+    }
+}
+
+impl Hca {
+    /// Makes a QP in state RESET. EINVAL where domain, CQ or ring are not what they must be.
+    pub fn create_qp(&mut self, request: QpRequest) -> Result<QpCreated, Errno> {
+        self.memory.hold_pd(request.pd)?;
+        let made = match &request.kind {
+            QpKind::RawPacket { send, receive } => self.make_raw(&request, send.as_ref(), receive.as_ref()),
+            QpKind::Rss(rss) => self.add_tir(rss).map(|number| (None, Some(Receiver::Tir(number)))),
+        };
+        let (sq, receiver) = made.inspect_err(|_| self.memory.release_pd(request.pd))?;
+        let qp = Qp {
+            pd: request.pd,
+            user_handle: request.user_handle,
+            capabilities: request.capabilities,
+            state: QpState::Reset,
+            sq,
+            receiver,
+            told: 0,
+            flows: 0,
+        };
+        let mut created = QpCreated { handle: self.qps.table.insert(qp), ..QpCreated::default() };
+        match receiver {
+            Some(Receiver::Rq(number)) => created.rq_number = number,
+            Some(Receiver::Tir(number)) => created.tir_number = number,
+            None => {}
+        }
+        if let Some(sq) = sq.and_then(|slot| self.qps.sqs.get_mut(slot)) {
+            sq.qp = created.handle;
+            created.sq_number = sq.number;
+            // One port, one traffic class: one send interface for all.
+            created.tis_number = 1;
+        }
+        created.number = if sq.is_some() { created.sq_number } else { created.rq_number };
+        Ok(created)
+    }
+
+    /// Changes a QP's state or its pace. EINVAL for a step that there is not, and for a state that is not the current one.
+    pub fn modify_qp(&mut self, handle: u32, change: &QpChange) -> Result<(), Errno> {
+        let current = self.qp_state(handle).ok_or(Errno(libc::EINVAL))?;
+        let qp = self.qps.table.get(handle).ok_or(Errno(libc::EINVAL))?;
+        if matches!(qp.receiver, Some(Receiver::Tir(_))) {
+            return Err(Errno(libc::EOPNOTSUPP)); // it has no states; mlx5.md 1.1 step 7
+        }
+        if change.current_state.is_some_and(|believed| believed != current) {
+            return Err(Errno(libc::EINVAL));
+        }
+        let next = change.state.unwrap_or(current);
+        if !step_is_legal(current, next, change.port) {
+            return Err(Errno(libc::EINVAL));
+        }
+        if let Some(rate) = change.rate_limit {
+            self.check_rate(rate, next, qp.sq)?;
+        }
+        let (sq, receiver) = (qp.sq, qp.receiver);
+        if let Some(qp) = self.qps.table.get_mut(handle) {
+            qp.state = next;
+        }
+        if let Some(Receiver::Rq(number)) = receiver {
+            self.move_rq(number, next);
+        }
+        if let Some(slot) = sq {
+            self.move_sq(slot, next, change.rate_limit);
+        }
+        Ok(())
+    }
+
+    /// The state of a QP as the kernel puts it together from both sides, and its limits.
+    pub fn query_qp(&self, handle: u32) -> Result<(QpState, QpCapabilities), Errno> {
+        let state = self.qp_state(handle).ok_or(Errno(libc::EINVAL))?;
+        let qp = self.qps.table.get(handle).ok_or(Errno(libc::EINVAL))?;
+        Ok((state, qp.capabilities))
+    }
+
+    /// Destroys a QP: after this the NIC touches neither its rings nor its doorbell record, and completes nothing of it.
+    /// Returns how many of its asynchronous events were taken: what was only raised is forgotten. EBUSY while flow rules lead to it.
+    pub fn destroy_qp(&mut self, handle: u32) -> Result<u32, Errno> {
+        match self.qps.table.get(handle) {
+            None => return Err(Errno(libc::EINVAL)),
+            Some(qp) if qp.flows > 0 => return Err(Errno(libc::EBUSY)),
+            Some(_) => {}
+        }
+        let qp = self.qps.table.remove(handle).ok_or(Errno(libc::EINVAL))?;
+        match qp.receiver {
+            Some(Receiver::Rq(number)) => self.remove_rq(number),
+            Some(Receiver::Tir(number)) => self.remove_tir(number),
+            None => {}
+        }
+        if let Some(sq) = qp.sq.and_then(|slot| self.qps.sqs.remove(slot)) {
+            self.cqs.forget(sq.number);
+            self.cqs.release(sq.cq);
+            self.uars.release(sq.uar);
+        }
+        self.memory.release_pd(qp.pd);
+        self.qps.events.retain(|(of, _)| *of != handle);
+        Ok(qp.told)
+    }
+
+    /// A flow rule begins to lead to this QP: where its frames go. EINVAL where it receives nothing.
+    #[allow(dead_code)] // flow rules come with the receiving side
+    pub(super) fn hold_qp(&mut self, handle: u32) -> Result<Receiver, Errno> {
+        let qp = self.qps.table.get_mut(handle).ok_or(Errno(libc::EINVAL))?;
+        let receiver = qp.receiver.ok_or(Errno(libc::EINVAL))?;
+        qp.flows += 1;
+        Ok(receiver)
+    }
+
+    /// A flow rule that led to this QP went.
+    #[allow(dead_code)] // flow rules come with the receiving side
+    pub(super) fn release_qp(&mut self, handle: u32) {
+        if let Some(qp) = self.qps.table.get_mut(handle) {
+            qp.flows = qp.flows.saturating_sub(1);
+        }
+    }
+
+    fn make_raw(
+        &mut self,
+        request: &QpRequest,
+        send: Option<&SqRing>,
+        receive: Option<&RqRing>,
+    ) -> Result<(Option<u32>, Option<Receiver>), Errno> {
+        let sq = send.map(|ring| self.add_sq(request, ring)).transpose()?;
+        let rq = receive.map(|ring| self.add_rq(&rq_request(request, ring))).transpose();
+        let rq = rq.inspect_err(|_| self.remove_sq(sq))?;
+        if sq.is_none() && rq.is_none() {
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok((sq, rq.map(Receiver::Rq)))
+    }
+
+    fn add_sq(&mut self, request: &QpRequest, ring: &SqRing) -> Result<u32, Errno> {
+        let count_is_good = ring.wqebb_count.is_power_of_two() && ring.wqebb_count <= WQEBB_COUNT_MAX;
+        if !count_is_good || !ring.ring.is_multiple_of(64) || !ring.doorbell.is_multiple_of(4) {
+            return Err(Errno(libc::EINVAL));
+        }
+        if self.qps.sqs.iter().count() >= 1 << SLOT_BITS {
+            return Err(Errno(libc::ENOMEM));
+        }
+        self.cqs.hold(ring.cq)?;
+        let uar = self.uars.hold(ring.uar);
+        let slot = self.qps.sqs.insert(Sq::new(request, ring, uar));
+        let number = self.qps.number(slot);
+        if let Some(sq) = self.qps.sqs.get_mut(slot) {
+            sq.number = number;
+        }
+        Ok(slot)
+    }
+
+    /// Undoes [`Self::add_sq`].
+    fn remove_sq(&mut self, slot: Option<u32>) {
+        if let Some(sq) = slot.and_then(|slot| self.qps.sqs.remove(slot)) {
+            self.cqs.release(sq.cq);
+            self.uars.release(sq.uar);
+        }
+    }
+
+    /// What `ibv_query_qp` would say; Linux `sqrq_state_to_qp_state`: a QP without receiving ring does not show that its sending
+    /// side failed.
+    fn qp_state(&self, handle: u32) -> Option<QpState> {
+        let qp = self.qps.table.get(handle)?;
+        let sq_failed = qp.sq.and_then(|slot| self.qps.sqs.get(slot)).is_some_and(|sq| sq.state == SqState::Error);
+        let shown = match qp.state {
+            QpState::ReadyToSend if sq_failed && qp.receiver.is_some() => QpState::SendQueueError,
+            state => state,
+        };
+        Some(shown)
+    }
+
+    fn move_rq(&mut self, number: u32, state: QpState) {
+        match state {
+            QpState::Reset => {
+                self.set_rq_state(number, WqState::Reset);
+                self.cqs.forget(number);
+            }
+            QpState::Init => {}
+            QpState::ReadyToReceive | QpState::ReadyToSend => self.set_rq_state(number, WqState::Ready),
+            _ => self.set_rq_state(number, WqState::Error),
+        }
+    }
+
+    fn move_sq(&mut self, slot: u32, state: QpState, rate: Option<u32>) {
+        let Some(sq) = self.qps.sqs.get_mut(slot) else { return };
+        match state {
+            QpState::Reset => {
+                sq.reset();
+                self.cqs.forget(sq.number);
+            }
+            QpState::Init | QpState::ReadyToReceive => {}
+            QpState::ReadyToSend => sq.state = if sq.state == SqState::Reset { SqState::Ready } else { sq.state },
+            _ => sq.state = SqState::Error,
+        }
+        if let Some(rate) = rate {
+            sq.pace.set_rate(rate);
+        }
+    }
+
+    /// A pace needs a sending side that is going to send, and a NIC that can keep it.
+    fn check_rate(&self, rate: u32, next: QpState, sq: Option<u32>) -> Result<(), Errno> {
+        if next != QpState::ReadyToSend || sq.is_none() {
+            return Err(Errno(libc::EINVAL));
+        }
+        match self.config.pacing {
+            _ if rate == 0 => Ok(()),
+            None => Err(Errno(libc::EOPNOTSUPP)),
+            Some((min, max)) if (min..=max).contains(&rate) => Ok(()),
+            Some(_) => Err(Errno(libc::EINVAL)),
+        }
+    }
+}
+
+/// Whether a raw packet QP may go from one state to the other; INIT needs the port.
+fn step_is_legal(from: QpState, to: QpState, port: Option<u8>) -> bool {
+    let port_is_good = port.is_none_or(|port| u64::from(port) == PORT);
+    let step = match (from, to) {
+        (_, QpState::Reset) => true,
+        (QpState::Reset, QpState::Error) => false,
+        (_, QpState::Error) => true,
+        (QpState::Reset, QpState::Init) => port.is_some(),
+        (QpState::Init, QpState::Init | QpState::ReadyToReceive) => true,
+        (QpState::ReadyToReceive | QpState::ReadyToSend, QpState::ReadyToSend) => true,
+        _ => false,
+    };
+    step && port_is_good
+}
+
+/// A QP's receiving ring as a WQ.
+fn rq_request(request: &QpRequest, ring: &RqRing) -> WqRequest {
+    let flag = |(qp, wq)| if request.create_flags & qp != 0 { wq } else { 0 };
+    WqRequest {
+        pd: request.pd,
+        ring: *ring,
+        user_index: request.user_index,
+        user_handle: request.user_handle,
+        wr_max: request.capabilities.receive_wr_max,
+        sge_max: request.capabilities.receive_sge_max,
+        create_flags: CREATE_FLAGS_OF_RINGS.into_iter().map(flag).sum(),
+    }
+}

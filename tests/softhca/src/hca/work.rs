@@ -1,0 +1,23 @@
+//! What a queue needs of the NIC while it runs: everything but the queues themselves.
+
+use super::config::Config;
+use super::counters::Counters;
+use super::cq::Cqs;
+use super::diagnosis::Diagnoses;
+use super::hostile::Chance;
+use super::mr::Memory;
+use super::outside::{Link, Outside};
+
+/// Parts of [`Hca`](super::Hca), borrowed for one step.
+pub(super) struct Work<'a, 'o> {
+    pub(super) config: &'a Config,
+    pub(super) memory: &'a Memory,
+    pub(super) cqs: &'a mut Cqs,
+    pub(super) counters: &'a mut Counters,
+    pub(super) diagnoses: &'a mut Diagnoses,
+    pub(super) chance: &'a mut Chance,
+    pub(super) link: Link,
+    pub(super) outside: &'a mut Outside<'o>,
+    /// Handles of QPs that can do no more; told to their clients after the step.
+    pub(super) fatal_qps: &'a mut Vec<u32>,
+}
