@@ -182,7 +182,8 @@ fn port(hca: &Hca) -> QueryPortResp {
         // IP_BASED_GIDS, and statistics.
         port_cap_flags: 1 << 26 | 1 << 16,
         max_msg_sz: 1 << 30,
-        gid_tbl_len: 2,
+        // The link-local one, which sysfs shows.
+        gid_tbl_len: 1,
         pkey_tbl_len: 1,
         state: if is_up { 4 } else { 1 },
         max_mtu: 5,

@@ -33,8 +33,12 @@ mod objects;
 mod pd;
 mod qp;
 mod session;
+#[cfg(test)]
+mod tests;
 mod uar;
 mod wq;
+
+pub mod testing;
 
 pub use event::{EventRecord, event_record};
 pub use session::{Kernel, Mapping, Process, Protocol, Session};

@@ -123,6 +123,11 @@ impl Session {
         self.context.as_ref()?.async_events
     }
 
+    /// Objects that were made and not destroyed.
+    pub fn objects(&self) -> usize {
+        self.context.as_ref().map_or(0, |context| context.objects.iter().count())
+    }
+
     /// Whether an event is for this session: of one of its objects, or of the port or the device, which all hear of.
     pub fn concerns(&self, event: &Event) -> bool {
         self.context.as_ref().is_some_and(|context| context.concerns(event))
