@@ -44,3 +44,22 @@ bindgen "$header" \
     sed 's|\b__off_t\b|off_t|' |
     rustfmt --edition 2024 --config max_width=120,use_small_heuristics=Max > src/bindings.rs.new
 mv src/bindings.rs.new src/bindings.rs
+
+# For tests/layout.rs: each struct with the paths of its fields, and each constant. Anonymous structs and unions are followed.
+perl -0ne '
+    while (/pub (struct|union) (\w+) \{\n(.*?)\n\}/sg) {
+        my ($kind, $name, $body) = ($1, $2, $3);
+        push @order, $name;
+        $kind{$name} = $kind;
+        while ($body =~ /^ +pub (\w+): (\w+)?/mg) { push @{$fields{$name}}, [$1, $2 // ""]; }
+    }
+    @constants = /^pub const ((?:IBV|MLX5)\w+)/mg;
+    sub paths { map { my ($field, $type) = @$_; $type =~ /__bindgen_ty_/ ? map { "$field.$_" } paths($type) : $field } @{$fields{$_[0]}} }
+    print "// Written by generate.sh. Do not edit.\n\nstructs! {\n";
+    for my $name (grep { !/__bindgen_ty_|^__Bindgen/ } @order) {
+        my @paths = paths($name);
+        next if !@paths || grep { /^_address$|^_bindgen_opaque_blob$/ } @paths;
+        print "    $kind{$name} $name { ", join(", ", @paths), " }\n";
+    }
+    print "}\n\nconstants! {\n", (map { "    $_,\n" } @constants), "}\n";
+' src/bindings.rs > tests/layout/table.rs

@@ -363,3 +363,96 @@ fn unsupported<T>() -> *mut T {
     unsafe { *libc::__errno_location() = libc::EOPNOTSUPP };
     null_mut()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::fake;
+    use crate::verbs::{CompletionQueue, CqRequest, QpRequest, QueuePair, WorkQueue, WqOptions, WqRequest};
+
+    #[test]
+    fn data_path_goes_through_the_table_of_the_context() {
+        let (context, pd) = fake::open();
+        let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+        let qp = QueuePair::create(&QpRequest::new(&pd, &cq, &cq)).unwrap();
+        fake::calls();
+        // SAFETY: 1, 2: of the fake, which does not look at what it is given.
+        unsafe {
+            let mut first: ibv_send_wr = core::mem::zeroed();
+            let mut bad = null_mut();
+            assert_eq!(ibv_poll_cq(cq.as_ptr(), 32, null_mut()), 31);
+            assert_eq!(ibv_req_notify_cq(cq.as_ptr(), 1), 0);
+            assert_eq!(ibv_post_send(qp.as_ptr(), &raw mut first, &raw mut bad), libc::ENOMEM);
+            assert_eq!(bad, &raw mut first);
+            assert_eq!(ibv_post_recv(qp.as_ptr(), null_mut(), null_mut()), 0);
+        }
+        assert_eq!(fake::calls(), ["poll_cq", "req_notify_cq 1", "post_send", "post_recv"]);
+    }
+
+    #[test]
+    fn function_that_the_provider_lacks_is_not_supported() {
+        let (context, pd) = fake::open();
+        let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+        // SAFETY: 1, 2: of the fake.
+        unsafe {
+            (*context.as_ptr()).ops.poll_cq = None;
+            (*verbs_get_ctx(context.as_ptr())).create_wq = None;
+            assert_eq!(ibv_poll_cq(cq.as_ptr(), 1, null_mut()), -libc::EOPNOTSUPP);
+        }
+        let request = WqRequest { pd: &pd, cq: &cq, wr_max: 1, sge_max: 1, options: WqOptions::default() };
+        assert!(WorkQueue::create(&request).unwrap_err().is_unsupported());
+    }
+
+    #[test]
+    fn extended_context_is_around_the_plain_one() {
+        let (context, _pd) = fake::open();
+        // SAFETY: 1, 3: of the fake.
+        unsafe {
+            let extended = verbs_get_ctx(context.as_ptr());
+            assert_eq!(&raw mut (*extended).context, context.as_ptr());
+            assert_eq!((*extended).sz, size_of::<verbs_context>());
+        }
+        fake::make_plain(&context, true);
+        // SAFETY: 1: of the fake.
+        assert!(unsafe { verbs_get_ctx(context.as_ptr()) }.is_null());
+        fake::make_plain(&context, false);
+    }
+
+    #[test]
+    fn new_work_queue_has_counted_no_events() {
+        let (context, pd) = fake::open();
+        let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+        let request = WqRequest { pd: &pd, cq: &cq, wr_max: 1, sge_max: 1, options: WqOptions::default() };
+        let wq = WorkQueue::create(&request).unwrap();
+        // SAFETY: 1: of the fake.
+        assert_eq!(unsafe { (*wq.as_ptr()).events_completed }, 0);
+    }
+
+    #[test]
+    fn stamps_are_converted_forwards_and_backwards_and_over_the_wrap() {
+        // 250 MHz: 4 ns a cycle, a counter of 32 bits.
+        let clock = |last_cycles, frac| mlx5dv_clock_info {
+            nsec: 1_000_000,
+            last_cycles,
+            frac,
+            mult: 4 << 10,
+            shift: 10,
+            mask: 0xffff_ffff,
+        };
+        let check = |last_cycles, frac, stamp, expected| {
+            assert_eq!(mlx5dv_ts_to_ns(&clock(last_cycles, frac), stamp), expected, "{last_cycles} {frac} {stamp}");
+        };
+        check(100, 0, 100, 1_000_000);
+        check(100, 0, 350, 1_001_000);
+        check(350, 0, 100, 999_000);
+        check(0xffff_fff0, 0, 0x0a, 1_000_104);
+        check(0x0a, 0, 0xffff_fff0, 999_896);
+        check(100, 1023, 101, 1_000_004);
+        check(100, 1024, 101, 1_000_005);
+        // Whatever the device and the page say, no panic.
+        let wild =
+            mlx5dv_clock_info { nsec: 0, last_cycles: 1, frac: u64::MAX, mult: u32::MAX, shift: 77, mask: u64::MAX };
+        mlx5dv_ts_to_ns(&wild, 0);
+        mlx5dv_ts_to_ns(&wild, u64::MAX / 2);
+    }
+}

@@ -133,7 +133,7 @@ pub enum LoadError {
     Library {
         /// Its file name.
         library: &'static str,
-        /// What the linker said.
+        /// What the linker said; it names the file.
         reason: String,
     },
     /// The library has not all that we need.
@@ -148,9 +148,8 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Library { library, reason } => {
-                let reason = reason.trim_start_matches(library).trim_start_matches(": ");
-                write!(f, "rdma-core is not installed: apt install rdma-core ibverbs-providers ({library}: {reason})")
+            Self::Library { reason, .. } => {
+                write!(f, "rdma-core is not installed: apt install rdma-core ibverbs-providers ({reason})")
             }
             Self::Symbol { library, symbol } => write!(
                 f,
@@ -177,4 +176,53 @@ fn open(library: &'static str, folder: Option<&Path>) -> Result<&'static Library
 /// What the linker said: libloading keeps it behind its own words.
 fn words_of(error: &libloading::Error) -> String {
     core::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_library_is_one_sentence_with_the_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Verbs::load_from(Some(folder.path())).unwrap_err();
+        let file = folder.path().join("libibverbs.so.1");
+        let expected = format!(
+            "rdma-core is not installed: apt install rdma-core ibverbs-providers \
+             ({}: cannot open shared object file: No such file or directory)",
+            file.display()
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn library_without_a_symbol_is_too_old() {
+        // Some library that has none of the symbols, and is there wherever tests run.
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let Some(libc) =
+            maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.ends_with("libc.so.6"))
+        else {
+            return println!("SKIPPED library_without_a_symbol_is_too_old: no libc.so.6 in this process");
+        };
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(libc, folder.path().join("libmlx5.so.1")).unwrap();
+        assert_eq!(
+            Mlx5dv::load_from(Some(folder.path())).unwrap_err().to_string(),
+            "rdma-core is too old, libmlx5.so.1 has no mlx5dv_is_supported: \
+             apt install --only-upgrade rdma-core libibverbs1 ibverbs-providers"
+        );
+    }
+
+    #[test]
+    fn installed_library_lists_devices_or_none() {
+        let core = match RdmaCore::load() {
+            Ok(core) => core,
+            Err(error) => return println!("SKIPPED installed_library_lists_devices_or_none: {error}"),
+        };
+        let devices = core.devices().unwrap();
+        for device in devices.iter() {
+            assert!(!device.name().is_empty() && device.ibdev_path().ends_with(device.name()), "{device:?}");
+        }
+        assert!(devices.kernel_has_rdma() || devices.is_empty());
+    }
 }

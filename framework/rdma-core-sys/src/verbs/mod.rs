@@ -42,6 +42,12 @@ mod rule;
 #[allow(unsafe_code)]
 mod work_queue;
 
+#[cfg(test)]
+#[allow(unsafe_code)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;
+
 pub use attributes::{
     DeviceAttributes, LinkLayer, Mlx5Attributes, Pacing, PortAttributes, PortState, RawPacketCaps, Rss, Striding,
 };

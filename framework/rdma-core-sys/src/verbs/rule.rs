@@ -244,3 +244,61 @@ impl FlowRule {
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a rule, behind the attribute.
+    fn specs(rule: &FlowRule) -> Vec<u8> {
+        let words = rule.encode();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let (head, specs) = bytes.split_at(size_of::<ibv_flow_attr>());
+        assert_eq!(
+            usize::from(head[8]) | usize::from(head[9]) << 8,
+            head.len() + rule.specs.len(),
+            "length in the attribute"
+        );
+        assert_eq!((head[12], head[13]), (rule.spec_count, rule.port));
+        specs[..rule.specs.len()].to_vec()
+    }
+
+    #[test]
+    fn rule_for_a_group_is_as_the_headers_say() {
+        let mac =
+            EthernetMatch { destination: Some([1, 0, 0x5e, 1, 2, 3]), vlan: Some(100), ..EthernetMatch::default() };
+        let group =
+            Ipv4Match { source: Some([10, 0, 0, 9]), destination: Some([239, 1, 2, 3]), ..Ipv4Match::default() };
+        let ports = PortsMatch { destination: Some(30001), ..PortsMatch::default() };
+        let rule = FlowRule::new(1).priority(3).ethernet(mac).ipv4(group).udp(ports).tag(0x0012_3456);
+        let specs = specs(&rule);
+        assert_eq!(rule.spec_count, 4);
+        let (ethernet, specs) = specs.split_at(40);
+        assert_eq!(ethernet[..6], [0x20, 0, 0, 0, 40, 0]);
+        assert_eq!(ethernet[6..22], [1, 0, 0x5e, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100], "value");
+        assert_eq!(ethernet[22..38], [255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0x0f, 0xff], "mask");
+        let (ipv4, specs) = specs.split_at(24);
+        assert_eq!(ipv4[..16], [0x30, 0, 0, 0, 24, 0, 0, 0, 10, 0, 0, 9, 239, 1, 2, 3]);
+        assert_eq!(ipv4[16..], [0xff; 8]);
+        let (udp, tag) = specs.split_at(16);
+        assert_eq!(udp[..14], [0x41, 0, 0, 0, 16, 0, 0x75, 0x31, 0, 0, 0xff, 0xff, 0, 0], "destination port first");
+        assert_eq!(tag, [0, 0x10, 0, 0, 12, 0, 0, 0, 0x56, 0x34, 0x12, 0], "in the host's order");
+    }
+
+    #[test]
+    fn protocol_takes_the_extended_specification() {
+        let igmp = Ipv4Match { protocol: Some(2), ..Ipv4Match::default() };
+        let specs = specs(&FlowRule::new(1).ipv4(igmp));
+        assert_eq!(specs[..8], [0x32, 0, 0, 0, 32, 0, 0, 0]);
+        assert_eq!((specs[16], specs[28]), (2, 0xff));
+        assert_eq!(specs.iter().filter(|byte| **byte != 0).count(), 4);
+    }
+
+    #[test]
+    fn drop_is_a_specification_too() {
+        let rule = FlowRule::new(2).tcp(PortsMatch { source: Some(80), ..PortsMatch::default() }).drop_packets();
+        let specs = specs(&rule);
+        assert_eq!(specs[..16], [0x40, 0, 0, 0, 16, 0, 0, 0, 0, 80, 0, 0, 0xff, 0xff, 0, 0]);
+        assert_eq!(specs[16..], [1, 0x10, 0, 0, 8, 0, 0, 0]);
+    }
+}
