@@ -18,6 +18,7 @@ const FILES: &[&str] = &[
     "framework/rdma-core-sys/src/verbs/completion.rs",
     "framework/rdma-core-sys/src/verbs/context.rs",
     "framework/rdma-core-sys/src/verbs/device.rs",
+    "framework/rdma-core-sys/src/verbs/fake.rs",
     "framework/rdma-core-sys/src/verbs/flow.rs",
     "framework/rdma-core-sys/src/verbs/handle.rs",
     "framework/rdma-core-sys/src/verbs/memory.rs",
