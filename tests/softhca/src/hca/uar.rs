@@ -23,6 +23,8 @@ pub(super) const HALVES: usize = 8;
 #[derive(Default)]
 pub(super) struct Uars {
     pages: Table<Page>,
+    /// Indices that were given out.
+    given: Table<()>,
 }
 
 /// One page.
@@ -151,6 +153,17 @@ fn take_half(register: u64, before: [u8; HALF_LEN], dma: &dyn Dma) -> Result<Opt
 }
 
 impl Hca {
+    /// Gives out the index of a page that nobody else has.
+    pub fn alloc_uar(&mut self) -> u32 {
+        self.uars.given.insert(())
+    }
+
+    /// Takes it back: the page is not looked at again.
+    pub fn free_uar(&mut self, index: u32) {
+        self.unmap_uar(index);
+        self.uars.given.remove(index);
+    }
+
     /// The driver mapped the UAR page of this index at this address: doorbells are looked for there from now on. EINVAL for
     /// an address that is no page's.
     pub fn map_uar(&mut self, index: u32, address: u64) -> Result<(), Errno> {

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 
 use super::attributes::{Bundle, Outputs};
 use super::context::Context;
-#[allow(unused_imports)] // until the NIC has it all
-use super::missing::Missing as _;
 use super::objects::{Kind, Object};
 use super::{Kernel, Mapping, errno, refuse};
 use crate::hca::{Errno, Hca};
