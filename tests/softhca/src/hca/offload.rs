@@ -225,3 +225,6 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
 fn put_be16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests;

@@ -327,3 +327,6 @@ fn rq_request(request: &QpRequest, ring: &RqRing) -> WqRequest {
         create_flags: CREATE_FLAGS_OF_RINGS.into_iter().map(flag).sum(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -326,3 +326,6 @@ fn inline_headers(word: u16, wqe_len: usize) -> Result<usize, Fault> {
     let (len, room) = (word as usize, wqe_len - INLINE_HEADERS);
     if len > room { Err(Fault::InlineHeaders { len, room }) } else { Ok(len) }
 }
+
+#[cfg(test)]
+mod tests;
