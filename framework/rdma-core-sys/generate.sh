@@ -4,7 +4,7 @@
 #
 #   apt install libibverbs-dev libclang-dev
 #   cargo install bindgen-cli --version 0.73.2
-#   ./generate.sh            # of rdma-core 44 as checked in; tests/layout.rs compares with whatever headers are installed
+#   PATH=$PATH:~/.cargo/bin ./generate.sh   # as checked in: of rdma-core 44; tests/layout compares with whatever headers are installed
 #
 # - No comment of the headers is taken over, only what the ABI is.
 # - Types of libc are libc's: its crate knows their size on each machine.
