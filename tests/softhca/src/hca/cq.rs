@@ -325,8 +325,8 @@ fn check_geometry(request: &CqRequest) -> Result<(), Errno> {
         && entries <= ENTRIES_MAX
         && matches!(entry_len, 64 | 128)
         && (entry_len == 128 || !request.pad_128)
-        && ring % 64 == 0
-        && doorbell % 8 == 0
+        && ring.is_multiple_of(64)
+        && doorbell.is_multiple_of(8)
         && ring.checked_add(ring_len).is_some()
         && doorbell.checked_add(8).is_some();
     if is_possible { Ok(()) } else { Err(Errno(libc::EINVAL)) }

@@ -17,6 +17,8 @@ mod cq_ring;
 mod cqe;
 mod diagnosis;
 mod fault;
+#[cfg(test)]
+mod frames;
 #[allow(dead_code)] // drawn from as the two sides come in
 mod hostile;
 #[allow(dead_code)] // asked as the two sides come in
@@ -28,8 +30,12 @@ mod pace;
 mod qp;
 #[cfg(test)]
 mod rig;
+#[allow(dead_code)] // until frames are steered
+mod parse;
 #[allow(dead_code)] // until frames are steered here
 mod rq;
+#[allow(dead_code)] // until frames are steered
+mod rss;
 #[allow(dead_code)] // until frames are steered here
 mod scatter;
 mod sq;
@@ -39,10 +45,15 @@ mod stride;
 #[allow(dead_code)] // used as the two sides come in
 mod table;
 pub mod testing;
+#[allow(dead_code)] // until frames are steered
 mod tir;
 mod transmit;
 mod uar;
+#[allow(dead_code)] // until frames are steered
+mod verdict;
 mod work;
+#[allow(dead_code)] // until frames are steered
+mod wq;
 mod wqe;
 
 pub use completion::{Completion, CompletionKind, RxHeaders, Syndrome};
@@ -71,6 +82,8 @@ pub struct Hca {
     transmitter: transmit::Transmitter,
     /// The sending queue that is looked at first in the next step: each has its turn.
     sq_first: u32,
+    wqs: wq::Wqs,
+    tirs: tir::Tirs,
     chance: hostile::Chance,
     link: Link,
 }
@@ -89,6 +102,8 @@ impl Hca {
             qps: qp::Qps::default(),
             transmitter: transmit::Transmitter::new(),
             sq_first: 0,
+            wqs: wq::Wqs::default(),
+            tirs: tir::Tirs::default(),
             chance: hostile::Chance::new(config.hostility.as_ref()),
             link: Link::Up,
             config,

@@ -348,8 +348,8 @@ fn check_geometry(ring: &RqRing) -> Result<(), Errno> {
     let is_possible = ring.wqe_count.is_power_of_two()
         && ring.wqe_count <= WQE_COUNT_MAX
         && (4..=WQE_SHIFT_MAX).contains(&ring.wqe_shift)
-        && ring.ring % 16 == 0
-        && ring.doorbell % 4 == 0
+        && ring.ring.is_multiple_of(16)
+        && ring.doorbell.is_multiple_of(4)
         && ring.ring.checked_add(u64::from(ring.wqe_count) << ring.wqe_shift).is_some()
         && ring.doorbell.checked_add(4).is_some();
     if is_possible && strides_are_possible { Ok(()) } else { Err(Errno(libc::EINVAL)) }

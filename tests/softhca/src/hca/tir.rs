@@ -1,17 +1,75 @@
-//! Receive-side scaling, as far as QPs need it.
+//! Transport interfaces for receive: what a QP with an indirection table becomes. It hashes a frame, and the hash names the
+//! ring.
 
 use super::Hca;
 use super::control::{Errno, RssRequest};
+use super::parse::Headers;
+use super::rss::{Fields, Toeplitz};
+use super::table::Table;
+use super::wq::Wqs;
+
+/// All transport interfaces.
+#[derive(Default)]
+pub(super) struct Tirs {
+    table: Table<Tir>,
+}
+
+struct Tir {
+    indirection: u32,
+    fields: Fields,
+    toeplitz: Toeplitz,
+}
+
+/// Where a frame goes, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spread {
+    /// The number of the ring.
+    pub(super) rq: u32,
+    pub(super) hash: u32,
+    pub(super) hash_type: u8,
+}
+
+/// Numbers begin here: 0 means that there is none.
+const NUMBER_FIRST: u32 = 1;
+
+/// `rx_hash_function`, bit 0.
+const TOEPLITZ: u8 = 1;
+
+impl Tirs {
+    /// The ring for a frame: the low bits of the hash are its place in the table.
+    #[inline]
+    pub(super) fn spread(&self, number: u32, wqs: &Wqs, headers: &Headers, frame: &[u8]) -> Option<Spread> {
+        let tir = self.table.get(number.wrapping_sub(NUMBER_FIRST))?;
+        let rqs = &wqs.table(tir.indirection)?.rqs;
+        let (hash, hash_type) = tir.toeplitz.hash_frame(tir.fields, headers, frame);
+        let rq = *rqs.get(hash as usize & (rqs.len() - 1))?;
+        Some(Spread { rq, hash, hash_type })
+    }
+}
 
 impl Hca {
-    /// Makes what spreads frames over the rings of an indirection table, and returns its number.
+    /// Makes what spreads frames over the rings of an indirection table, and returns its number. EINVAL for a table that there is
+    /// not, a key of another length than 40, fields that do not go together, or none where there is something to choose;
+    /// EOPNOTSUPP for another function than Toeplitz and for fields of inner headers.
     pub(super) fn add_tir(&mut self, request: &RssRequest) -> Result<u32, Errno> {
-        let _ = request;
-        Err(Errno(libc::EOPNOTSUPP))
+        if request.function != TOEPLITZ {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let fields = Fields::new(request.fields)?;
+        let toeplitz = Toeplitz::new(&request.key)?;
+        let indirection = request.table;
+        let rqs = self.wqs.hold_table(indirection)?;
+        if fields.is_empty() && rqs > 1 {
+            self.wqs.release_table(indirection);
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok(NUMBER_FIRST + self.tirs.table.insert(Tir { indirection, fields, toeplitz }))
     }
 
     /// Takes it away.
     pub(super) fn remove_tir(&mut self, number: u32) {
-        let _ = number;
+        if let Some(tir) = self.tirs.table.remove(number.wrapping_sub(NUMBER_FIRST)) {
+            self.wqs.release_table(tir.indirection);
+        }
     }
 }
