@@ -27,11 +27,11 @@ mod offload;
 mod outbox;
 mod outside;
 mod pace;
+#[allow(dead_code)] // until frames are steered
+mod parse;
 mod qp;
 #[cfg(test)]
 mod rig;
-#[allow(dead_code)] // until frames are steered
-mod parse;
 #[allow(dead_code)] // until frames are steered here
 mod rq;
 #[allow(dead_code)] // until frames are steered
