@@ -21,6 +21,7 @@ mod sequence;
 mod sockets;
 mod steering;
 mod trunk;
+mod uverbs;
 mod wire;
 
 pub use input::Input;
@@ -76,6 +77,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "host_stack", run: host::host, seeds: seeds::host },
     Target { name: "host_events", run: host::host_events, seeds: seeds::host_events },
     Target { name: "trunk", run: trunk::trunk, seeds: seeds::trunk },
+    Target { name: "uverbs", run: uverbs::uverbs, seeds: uverbs::seeds },
 ];
 
 /// The target of that name.

@@ -15,7 +15,8 @@ pub const MEMORY_LEN: usize = 1 << 20;
 
 /// Responses are written here, and calls of `ioctl` and what they point to behind.
 const RESPONSE: u64 = MEMORY;
-const CALL: u64 = MEMORY + 0x2_0000;
+/// Where calls of `ioctl` begin.
+pub const CALL: u64 = MEMORY + 0x2_0000;
 const SCRATCH_LEN: u64 = 0x4_0000;
 
 /// RDMA_VERBS_IOCTL.
@@ -56,8 +57,19 @@ impl Process for Numbers {
     }
 }
 
+/// A system call that the client made, to be made again: with the same memory at the same addresses.
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    /// `write` of a frame.
+    Write(Vec<u8>),
+    /// `ioctl`: these bytes stood at [`CALL`].
+    Ioctl(Vec<u8>),
+}
+
 /// A process with one uverbs descriptor open.
 pub struct Client {
+    /// What it has done by commands and methods.
+    pub recorded: Vec<Recorded>,
     /// All the memory that it has.
     pub memory: PlainMemory,
     /// The NIC.
@@ -139,7 +151,7 @@ impl Client {
         let memory = PlainMemory::new(MEMORY, MEMORY_LEN);
         memory.reserve(SCRATCH_LEN, 4096);
         let process = Numbers { next: 100, raw: true, locked_len_max: None };
-        Self { memory, hca: Hca::new(config), session: Session::new(protocol), process }
+        Self { recorded: Vec::new(), memory, hca: Hca::new(config), session: Session::new(protocol), process }
     }
 
     /// Writes a frame as it is.
@@ -163,6 +175,7 @@ impl Client {
     pub fn command(&mut self, command: &Command) -> Result<(Vec<u8>, Vec<u8>), Errno> {
         let frame = command.frame(RESPONSE);
         self.memory.put(RESPONSE, &vec![0xee; command.core_room + command.driver_room]);
+        self.recorded.push(Recorded::Write(frame.clone()));
         assert_eq!(self.write(&frame)?, frame.len(), "a frame is taken in whole");
         let core = self.memory.get(RESPONSE, command.core_room);
         Ok((core, self.memory.get(RESPONSE + command.core_room as u64, command.driver_room)))
@@ -188,13 +201,14 @@ impl Client {
 
     /// Calls a method.
     pub fn ioctl(&mut self, object: u16, method: u16, attributes: &[Attribute]) -> Result<Answer, Errno> {
-        let outputs = self.lay_out(object, method, attributes);
+        let (outputs, end) = self.lay_out(object, method, attributes);
+        self.recorded.push(Recorded::Ioctl(self.memory.get(CALL, (end - CALL) as usize)));
         self.raw_ioctl(VERBS, CALL)?;
         Ok(outputs.iter().map(|(address, len)| self.memory.get(*address, *len)).collect())
     }
 
-    /// Writes a call to memory and says where its outputs will lie.
-    fn lay_out(&self, object: u16, method: u16, attributes: &[Attribute]) -> Vec<(u64, usize)> {
+    /// Writes a call to memory and says where its outputs will lie, and where all of it ends.
+    fn lay_out(&self, object: u16, method: u16, attributes: &[Attribute]) -> (Vec<(u64, usize)>, u64) {
         let header = IoctlHdr {
             length: (IoctlHdr::LEN + attributes.len() * 16) as u16,
             object_id: object,
@@ -230,7 +244,7 @@ impl Client {
             data.write(&mut call);
         }
         self.memory.put(CALL, &call);
-        outputs
+        (outputs, at)
     }
 
     /// Makes the context as libmlx5 does: 16 doorbell registers, 4 of them for those in a hurry.
