@@ -1,0 +1,110 @@
+//! Who turns the crank: a thread that steps the NICs as long as a device is open, and what keeps it in order with the process.
+//!
+//! The thread goes before the program's and yet must leave it its time, because both may be on one processor: it works for a
+//! while, then naps; where nothing is to be done it only naps, longer and longer.
+
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::sync::Once;
+
+use libc::c_void;
+
+use crate::{sys, world};
+
+/// Frames a direction in one step: short enough that a call of the program does not wait long for the mutex.
+const BUDGET: usize = 64;
+/// Work between two naps, and the nap. A program that polls on the same processor gets a third of it.
+const WORK_NS: u64 = 100_000;
+const NAP_NS: u32 = 50_000;
+/// Naps where nothing is to be done: the first answers a ping within that time, the last is what an idle process costs.
+const IDLE_NAP_NS: u32 = 20_000;
+const IDLE_NAP_NS_MAX: u32 = 500_000;
+/// Idle naps before they get longer: some 20 ms.
+const IDLE_NAPS: u32 = 1_000;
+
+/// Starts the thread: whether it is there.
+pub(crate) fn start() -> bool {
+    let started = sys::start_thread(body);
+    if let Err(error) = &started {
+        sys::tell_operator(&format!("no thread for the NIC: {error}"));
+    }
+    started.is_ok()
+}
+
+extern "C" fn body(_: *mut c_void) -> *mut c_void {
+    sys::hurry();
+    let mut idle = 0;
+    while let Some(done) = turn() {
+        idle = if done == 0 { idle + 1 } else { 0 };
+        sys::nap(match idle {
+            0 => NAP_NS,
+            1..IDLE_NAPS => IDLE_NAP_NS,
+            _ => IDLE_NAP_NS_MAX,
+        });
+    }
+    std::ptr::null_mut()
+}
+
+/// Steps until nothing is left to do, time is up, or the program wants to call: how much was done. `None` where no device is open any
+/// more: the thread ends.
+fn turn() -> Option<usize> {
+    let begin = sys::time_ns(libc::CLOCK_MONOTONIC);
+    let mut done = 0;
+    loop {
+        let mut guard = world::lock_for_engine();
+        let world = guard.as_mut()?;
+        if !world.is_in_use() {
+            world.has_engine = false;
+            return None;
+        }
+        if done == 0 {
+            world.forget_mappings();
+        }
+        let step = world.step(BUDGET);
+        drop(guard);
+        done += step;
+        if step == 0 || world::is_wanted() || sys::time_ns(libc::CLOCK_MONOTONIC) - begin > WORK_NS {
+            return Some(done);
+        }
+    }
+}
+
+/// Has the process tell when it forks and when it ends.
+pub(crate) fn watch_process() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| sys::hook(before_fork, after_fork_in_parent, after_fork_in_child, at_exit));
+}
+
+thread_local! {
+    /// The mutex while this thread forks, so that the child gets a world that is whole. Without a destructor.
+    static FORKING: Cell<Option<ManuallyDrop<world::Guard>>> = const { Cell::new(None) };
+}
+
+extern "C" fn before_fork() {
+    FORKING.set(Some(ManuallyDrop::new(world::lock())));
+}
+
+extern "C" fn after_fork_in_parent() {
+    drop(FORKING.take().map(ManuallyDrop::into_inner));
+}
+
+/// The child has no devices: their descriptors answer as those of a NIC that has just been opened.
+extern "C" fn after_fork_in_child() {
+    sys::forget_all();
+    if let Some(mut guard) = FORKING.take().map(ManuallyDrop::into_inner) {
+        *guard = None;
+    }
+}
+
+/// Leaves the last counters. Not at any price: a signal handler may end the process while a call of this thread has the mutex.
+extern "C" fn at_exit() {
+    for _ in 0..100 {
+        if let Some(mut guard) = world::try_lock() {
+            if let Some(world) = guard.as_mut() {
+                world.finish();
+            }
+            return;
+        }
+        sys::nap(NAP_NS);
+    }
+}

@@ -1,0 +1,247 @@
+//! System calls, raw where a library that takes calls over might be in between, and what the library knows of descriptors.
+//!
+//! Invariants:
+//! 1. Arguments of raw calls are as wide as the kernel reads them: those beyond the fifth lie on the stack. Every address that is passed comes from a reference, slice or C string that is borrowed until the call has returned, and
+//!    the length beside it is the one of what it points to.
+//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//! 3. A descriptor that the kernel returns is new and has no other owner.
+//! 4. A mapping of a file is as long as it says, and goes with its owner.
+//! 5. What runs in a thread or a hook of ours is a plain function without arguments.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use libc::{c_int, c_long, c_void, clockid_t};
+
+/// What a descriptor is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nothing, or not looked at yet.
+    No = 0,
+    /// An open uverbs device.
+    Device = 1,
+    /// The client's end of a channel.
+    Channel = 2,
+}
+
+/// Looked at by every call that a process makes, without a lock. Higher numbers than these would be a leak.
+static KNOWN: [AtomicU8; 65_536] = [const { AtomicU8::new(0) }; 65_536];
+
+/// Remembers what a descriptor is.
+pub(crate) fn know(fd: c_int, known: Known) {
+    if let Some(entry) = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd)) {
+        entry.store(known as u8, Ordering::Relaxed);
+    }
+}
+
+/// What is remembered of it.
+pub(crate) fn known(fd: c_int) -> Known {
+    let entry = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd));
+    match entry.map(|entry| entry.load(Ordering::Relaxed)) {
+        Some(1) => Known::Device,
+        Some(2) => Known::Channel,
+        _ => Known::No,
+    }
+}
+
+/// In a forked child.
+pub(crate) fn forget_all() {
+    for entry in &KNOWN {
+        entry.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Whether a descriptor is `/dev/zero`, under whatever name.
+pub(crate) fn is_zero_device(fd: c_int) -> bool {
+    // SAFETY: 2.
+    let mut status: libc::stat = unsafe { zeroed() };
+    // SAFETY: 1, 2.
+    let result = unsafe { libc::syscall(libc::SYS_fstat, fd, &raw mut status) };
+    result == 0 && status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 5)
+}
+
+/// Which uverbs node a descriptor was opened as, if it was.
+pub(crate) fn uverbs_number(fd: c_int) -> Option<usize> {
+    if !is_zero_device(fd) {
+        return None;
+    }
+    let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    link.to_str()?.rsplit_once("infiniband/uverbs")?.1.parse().ok()
+}
+
+/// The process that calls. After `vfork` it is another one in the same memory.
+pub(crate) fn process() -> c_int {
+    // SAFETY: no address is passed.
+    unsafe { libc::syscall(libc::SYS_getpid) as c_int }
+}
+
+/// Nanoseconds of one of the machine's clocks.
+pub(crate) fn time_ns(clock: clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: 1, 2.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Whether the calling thread has a capability, capget(2).
+pub(crate) fn has_capability(number: u32) -> bool {
+    // Version 3: two sets of 32, each effective, permitted, inheritable.
+    let (header, mut sets) = ([0x2008_0522u32, 0], [[0u32; 3]; 2]);
+    // SAFETY: 1, 2.
+    let result = unsafe { libc::syscall(libc::SYS_capget, &raw const header, &raw mut sets) };
+    result == 0 && sets[number as usize / 32][0] >> (number % 32) & 1 != 0
+}
+
+/// Bytes of memory that the process may lock; `None` without a limit.
+pub(crate) fn locked_len_max() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: 1, 2.
+    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Two connected ends for records: the client's number, which is the client's to close, and ours.
+pub(crate) fn connected_pair() -> io::Result<(c_int, OwnedFd)> {
+    let mut ends: [c_int; 2] = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: 1, 2.
+    check(unsafe { libc::syscall(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, &raw mut ends) })?;
+    // SAFETY: 3.
+    Ok((ends[0], unsafe { OwnedFd::from_raw_fd(ends[1]) }))
+}
+
+/// Sends one record: whether it is done with. A client that has closed its end wants nothing any more.
+pub(crate) fn send_record(fd: &OwnedFd, record: &[u8]) -> bool {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let none = std::ptr::null::<c_void>();
+    // SAFETY: 1.
+    let sent =
+        unsafe { libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), record.as_ptr(), record.len(), flags, none, 0usize) };
+    sent >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
+}
+
+/// Tells the operator. Not by the standard library, whose lock the program may hold.
+pub(crate) fn tell_operator(sentence: &str) {
+    let line = format!("softhca: {sentence}\n");
+    // SAFETY: 1.
+    unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, line.as_ptr(), line.len()) };
+}
+
+/// A file of fixed length that is written by storing.
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    address: usize,
+    len: usize,
+}
+
+impl SharedFile {
+    pub(crate) fn create(path: &Path, len: usize) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        file.set_len(len as u64)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping where the kernel likes.
+        let address =
+            check(unsafe { libc::syscall(libc::SYS_mmap, 0usize, len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0usize) })?;
+        Ok(Self { address: address as usize, len })
+    }
+
+    /// Replaces the contents: `text`, as much of it as there is room for, and zeros.
+    pub(crate) fn show(&mut self, text: &[u8]) {
+        // SAFETY: 4; nobody else in this process has the address.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) };
+        let len = text.len().min(self.len);
+        bytes[..len].copy_from_slice(&text[..len]);
+        bytes[len..].fill(0);
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        // SAFETY: 4.
+        unsafe { libc::syscall(libc::SYS_munmap, self.address, self.len) };
+    }
+}
+
+/// Starts a thread that no signal handler of the program's runs on. Not by the standard library: its thread-local values would
+/// be destroyed at a time when the program's libraries are gone.
+pub(crate) fn start_thread(body: extern "C" fn(*mut c_void) -> *mut c_void) -> io::Result<()> {
+    // SAFETY: 1, 2, 5: set, attributes and thread are plain data, borrowed for the calls.
+    let error = unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let mut attributes: libc::pthread_attr_t = zeroed();
+        libc::pthread_attr_init(&raw mut attributes);
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let mut thread: libc::pthread_t = zeroed();
+        let error = libc::pthread_create(&raw mut thread, &raw const attributes, body, std::ptr::null_mut());
+        libc::pthread_attr_destroy(&raw mut attributes);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        error
+    };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// Lets the calling thread run before the program's, and wake up when it wanted to: a program that polls has the processors
+/// otherwise for milliseconds.
+pub(crate) fn hurry() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: 1; the rest passes no address.
+    unsafe {
+        libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, c"softhca".as_ptr());
+        libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, 1);
+        if libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_RR, &raw const priority) != 0 {
+            // Without the right to it, a short slice: the kernel (6.12) lets who asks for little run soon.
+            let attributes =
+                SchedAttributes { len: size_of::<SchedAttributes>() as u32, slice_ns: 100_000, ..zeroed() };
+            libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+        }
+    }
+}
+
+/// `struct sched_attr`, sched_setattr(2).
+#[repr(C)]
+struct SchedAttributes {
+    len: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    slice_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Sleeps.
+pub(crate) fn nap(ns: u32) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: ns.into() };
+    // SAFETY: 1.
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null::<c_void>()) };
+}
+
+/// Has functions called around each `fork`, and one at the end of the process.
+pub(crate) fn hook(
+    before_fork: extern "C" fn(),
+    in_parent: extern "C" fn(),
+    in_child: extern "C" fn(),
+    at_exit: extern "C" fn(),
+) {
+    /// `#include <pthread.h>`; missing in the libc crate for this target.
+    type Hook = Option<extern "C" fn()>;
+    unsafe extern "C" {
+        fn pthread_atfork(prepare: Hook, parent: Hook, child: Hook) -> c_int;
+    }
+    // SAFETY: 5.
+    unsafe {
+        pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+        libc::atexit(at_exit);
+    }
+}
+
+fn check(result: c_long) -> io::Result<c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,387 @@
+//! Everything that the library has: NICs, their cables, and who has them open. Behind one mutex, which every call of the
+//! program and every turn of the engine takes: so nothing here happens at the same time.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use softhca::hca::{Errno, Hca, Outside};
+use softhca::settings::{DeviceSettings, Engine, Settings, WireSettings};
+use softhca::uverbs::{Kernel, Mapping, Session, event_record};
+use softhca::wire::{Groups, PacketSocket, PairEnd, Pcap, Port, Tap};
+
+use crate::channels::Channels;
+use crate::clock::{HostClock, Now};
+use crate::memory::HostMemory;
+use crate::pages::{Page, Wish};
+use crate::sheet::Sheet;
+use crate::{engine, sys};
+
+/// See the module.
+pub(crate) struct World {
+    settings: Settings,
+    /// By number; `None` where nobody has it open.
+    devices: Vec<Option<Device>>,
+    /// By descriptor.
+    open: HashMap<i32, Open>,
+    memory: HostMemory,
+    core_clock: Page,
+    clock_info: Page,
+    /// Sentences about the program's mistakes, for who asks.
+    diagnoses: VecDeque<String>,
+    shown: Now,
+    /// Whether the engine's thread is there.
+    pub(crate) has_engine: bool,
+}
+
+/// A NIC that somebody has open, or that is at the other end of such a one.
+struct Device {
+    hca: Hca,
+    port: Port,
+    sheet: Option<Sheet>,
+}
+
+/// One open descriptor.
+struct Open {
+    device: usize,
+    session: Session,
+    channels: Channels,
+    /// By their index.
+    registers: HashMap<u32, Page>,
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+/// Calls of the program that wait for the mutex. The engine lets them have it: an unlocked mutex is whose who comes first,
+/// and that would be the engine again.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+/// The process whose world it is.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+/// Sentences that are kept.
+const DIAGNOSES_MAX: usize = 64;
+/// How often clocks and counters are shown. A reader of the clock computes forward from what it finds.
+const SHOWN_NS: u64 = 20_000_000;
+
+/// The world, once there is one.
+pub(crate) type Guard = MutexGuard<'static, Option<World>>;
+
+/// Takes the mutex for a call of the program.
+pub(crate) fn lock() -> Guard {
+    WAITING.fetch_add(1, Ordering::Relaxed);
+    // A panic ended the process.
+    let guard = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    WAITING.fetch_sub(1, Ordering::Relaxed);
+    guard
+}
+
+/// Takes it for the engine.
+pub(crate) fn lock_for_engine() -> Guard {
+    WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes it if nobody has it.
+pub(crate) fn try_lock() -> Option<Guard> {
+    WORLD.try_lock().ok()
+}
+
+/// Whether somebody waits for it.
+pub(crate) fn is_wanted() -> bool {
+    WAITING.load(Ordering::Relaxed) > 0
+}
+
+/// Whether the calling process is the one whose world it is. The child of `vfork` runs in its parent's memory, and closes descriptors
+/// of its own.
+pub(crate) fn is_ours() -> bool {
+    OWNER.load(Ordering::Relaxed) == sys::process()
+}
+
+/// Makes a world from what `softhca run` has told, and does something in it.
+pub(crate) fn with<T>(act: impl FnOnce(&mut World) -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut guard = lock();
+    if guard.is_none() {
+        *guard = Some(World::new()?);
+        OWNER.store(sys::process(), Ordering::Relaxed);
+        engine::watch_process();
+    }
+    guard.as_mut().map_or(Err(Errno(libc::ENODEV)), act)
+}
+
+impl World {
+    fn new() -> Result<Self, Errno> {
+        let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|why| {
+            sys::tell_operator(&why);
+            Errno(libc::ENODEV)
+        })?;
+        let page = || Page::new().map_err(|_| Errno(libc::ENOMEM));
+        let (core_clock, clock_info) = (page()?, page()?);
+        let shown = HostClock.now();
+        core_clock.show_core_clock(shown);
+        clock_info.show_clock_info(shown);
+        Ok(Self {
+            devices: settings.devices.iter().map(|_| None).collect(),
+            settings,
+            open: HashMap::new(),
+            memory: HostMemory::new(),
+            core_clock,
+            clock_info,
+            diagnoses: VecDeque::new(),
+            shown,
+            has_engine: false,
+        })
+    }
+
+    /// A command by `write`.
+    pub(crate) fn write(&mut self, fd: i32, frame: &[u8]) -> Result<usize, Errno> {
+        self.call(fd, |session, kernel| session.write(frame, kernel))
+    }
+
+    /// A command by `ioctl`.
+    pub(crate) fn ioctl(&mut self, fd: i32, request: u64, argument: u64) -> Result<(), Errno> {
+        self.call(fd, |session, kernel| session.ioctl(request, argument, kernel))
+    }
+
+    /// Maps a page: its address.
+    pub(crate) fn mmap(&mut self, fd: i32, offset: u64, len: usize, wish: Wish) -> Result<usize, Errno> {
+        let is_writable = wish.protection & libc::PROT_WRITE != 0;
+        let mapping = self.call(fd, |session, kernel| session.mmap(offset, len, is_writable, kernel.hca))?;
+        let (core_clock, clock_info) = (self.core_clock, self.clock_info);
+        let page = match mapping {
+            Mapping::CoreClock => core_clock,
+            Mapping::ClockInfo => clock_info,
+            Mapping::Uar(index) => self.registers(fd, index)?,
+        };
+        page.share(wish).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENOMEM)))
+    }
+
+    /// The page of a UAR, which is one however often it is mapped.
+    fn registers(&mut self, fd: i32, index: u32) -> Result<Page, Errno> {
+        let open = self.open.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
+        if let Some(page) = open.registers.get(&index) {
+            return Ok(*page);
+        }
+        let page = Page::new().map_err(|_| Errno(libc::ENOMEM))?;
+        open.registers.insert(index, page);
+        if let Some(device) = &mut self.devices[open.device] {
+            device.hca.map_uar(index, page.address())?;
+        }
+        Ok(page)
+    }
+
+    /// The program closed a descriptor of ours.
+    pub(crate) fn close(&mut self, fd: i32) {
+        sys::know(fd, sys::Known::No);
+        for open in self.open.values_mut() {
+            if open.channels.close(fd) {
+                open.session.descriptor_closed(fd);
+            }
+        }
+        let Some(mut open) = self.open.remove(&fd) else { return };
+        open.channels.clients().for_each(|client| sys::know(client, sys::Known::No));
+        if let Some(device) = &mut self.devices[open.device] {
+            open.session.close(&mut device.hca);
+        }
+        self.memory.forget();
+        self.show_counters();
+        self.switch_off();
+    }
+
+    fn call<T>(
+        &mut self,
+        fd: i32,
+        act: impl FnOnce(&mut Session, &mut Kernel<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.open(fd)?;
+        // What was mapped may have changed since the last command; and what this one frees may be unmapped next.
+        self.memory.forget();
+        let open = self.open.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
+        let device = self.devices[open.device].as_mut().ok_or(Errno(libc::EIO))?;
+        let mut kernel = Kernel { hca: &mut device.hca, dma: &self.memory, process: &mut open.channels };
+        let answer = act(&mut open.session, &mut kernel);
+        self.deliver();
+        answer
+    }
+
+    /// Makes a session for a descriptor that is seen for the first time, and switches its device on.
+    fn open(&mut self, fd: i32) -> Result<(), Errno> {
+        if self.open.contains_key(&fd) {
+            return Ok(());
+        }
+        let device = sys::uverbs_number(fd).filter(|number| *number < self.devices.len()).ok_or(Errno(libc::ENODEV))?;
+        self.switch_on(device).map_err(|why| {
+            sys::tell_operator(&format!("{}: {why}", self.settings.devices[device].config.name));
+            Errno(libc::EIO)
+        })?;
+        let session = Session::new(self.settings.protocol);
+        let open = Open { device, session, channels: Channels::default(), registers: HashMap::new() };
+        self.open.insert(fd, open);
+        sys::know(fd, sys::Known::Device);
+        if self.settings.engine == Engine::Thread && !self.has_engine {
+            self.has_engine = engine::start();
+        }
+        Ok(())
+    }
+
+    fn switch_on(&mut self, number: usize) -> Result<(), String> {
+        if self.devices[number].is_some() {
+            return Ok(());
+        }
+        let settings = self.settings.devices[number].clone();
+        if settings.wire == WireSettings::Pair {
+            let partner = self.partner(number).ok_or("its wire is `pair`, and there is no other such device")?;
+            let (here, there) = PairEnd::pair();
+            self.devices[number] = Some(self.device(number, Port::new(Box::new(here)))?);
+            self.devices[partner] = Some(self.device(partner, Port::new(Box::new(there)))?);
+            return Ok(());
+        }
+        let port = match &settings.wire {
+            WireSettings::Pair | WireSettings::Loop => Port::new(Box::new(PairEnd::looped())),
+            WireSettings::Packet(interface) => packet_port(interface, &settings)?,
+            WireSettings::Tap(name) => {
+                let tap = Tap::open(name).map_err(|error| format!("no TAP {name}: {error}; it takes CAP_NET_ADMIN"))?;
+                Port::new(Box::new(tap))
+            }
+            WireSettings::Pcap { replay, record } => {
+                Port::new(Box::new(Pcap::open(replay.as_deref(), record.as_deref())?))
+            }
+        };
+        self.devices[number] = Some(self.device(number, port)?);
+        Ok(())
+    }
+
+    fn device(&self, number: usize, port: Port) -> Result<Device, String> {
+        let settings = &self.settings.devices[number];
+        let port = match &settings.netdev {
+            Some(name) if !matches!(settings.wire, WireSettings::Packet(_)) => {
+                let tap = Tap::open(name).map_err(|error| format!("no interface {name}: {error}"))?;
+                port.with_tap(tap).with_groups(Groups::new(name, settings.config.mac))
+            }
+            _ => port,
+        };
+        let sheet = self.settings.counters.as_ref();
+        let sheet = sheet.and_then(|directory| Sheet::open(directory, &settings.config.name));
+        Ok(Device { hca: Hca::new(settings.config.clone()), port, sheet })
+    }
+
+    /// Devices with the wire `pair` belong together two and two, in the order of their numbers.
+    fn partner(&self, number: usize) -> Option<usize> {
+        let is_pair = |device: &&(usize, &DeviceSettings)| device.1.wire == WireSettings::Pair;
+        let pairs: Vec<_> = self.settings.devices.iter().enumerate().filter(|device| is_pair(&device)).collect();
+        let place = pairs.iter().position(|device| device.0 == number)?;
+        pairs.get(place ^ 1).map(|device| device.0)
+    }
+
+    /// Switches off what nobody has open; both ends of a pair stay as long as one is in use.
+    fn switch_off(&mut self) {
+        let in_use: Vec<_> =
+            self.open.values().flat_map(|open| [Some(open.device), self.partner(open.device)]).collect();
+        for number in 0..self.devices.len() {
+            if !in_use.contains(&Some(number)) {
+                self.devices[number] = None;
+            }
+        }
+    }
+
+    /// Lets every NIC do what became due: how much that was.
+    pub(crate) fn step(&mut self, budget: usize) -> usize {
+        let mut done = 0;
+        let now = HostClock.now();
+        for device in self.devices.iter_mut().flatten() {
+            let Device { hca, port, .. } = device;
+            done += hca.step(budget, &mut Outside { dma: &self.memory, wire: port, clock: &HostClock });
+            port.tend(now.cycles);
+        }
+        self.deliver();
+        if now.cycles.saturating_sub(self.shown.cycles) >= SHOWN_NS {
+            self.shown = now;
+            self.clock_info.show_clock_info(now);
+            self.show_counters();
+        }
+        self.core_clock.show_core_clock(now);
+        done
+    }
+
+    /// What was mapped is tried again: called where the program may have had a long turn.
+    pub(crate) fn forget_mappings(&self) {
+        self.memory.forget();
+    }
+
+    /// Whether any descriptor is open.
+    pub(crate) fn is_in_use(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Hands events to those whom they concern, and tells of mistakes.
+    fn deliver(&mut self) {
+        for (number, device) in self.devices.iter_mut().enumerate() {
+            let Some(device) = device else { continue };
+            while let Some(sentence) = device.hca.take_diagnosis() {
+                let sentence = format!("{}: {sentence}", device.hca.config().name);
+                // A program that steps itself also asks itself.
+                if self.settings.engine == Engine::Thread {
+                    sys::tell_operator(&sentence);
+                }
+                if self.diagnoses.len() < DIAGNOSES_MAX {
+                    self.diagnoses.push_back(sentence);
+                }
+            }
+            while let Some(event) = device.hca.take_event() {
+                for open in self.open.values_mut().filter(|open| open.device == number) {
+                    let to = event.channel.or_else(|| open.session.async_descriptor());
+                    if let Some(to) = to.filter(|_| open.session.concerns(&event)) {
+                        open.channels.tell(to, event_record(&event));
+                    }
+                }
+            }
+        }
+        self.open.values_mut().for_each(|open| open.channels.flush());
+    }
+
+    /// Leaves what was counted where `softhca run` finds it.
+    pub(crate) fn show_counters(&mut self) {
+        for Device { hca, port, sheet } in self.devices.iter_mut().flatten() {
+            if let Some(sheet) = sheet {
+                sheet.show(hca.counters().snapshot().into_iter().chain(port.counters()));
+            }
+        }
+    }
+
+    /// The process ends.
+    pub(crate) fn finish(&mut self) {
+        let now = HostClock.now();
+        for device in self.devices.iter_mut().flatten() {
+            device.port.tend(now.cycles);
+        }
+        self.show_counters();
+    }
+
+    /// The value of a counter: of `mlx5_1.NAME` one device's, of `NAME` the sum over all.
+    pub(crate) fn counter(&self, name: &str) -> Option<u64> {
+        let (of, name) = name.split_once('.').map_or((None, name), |(device, name)| (Some(device), name));
+        let devices = self.devices.iter().flatten();
+        let asked = devices.filter(|device| of.is_none_or(|of| device.hca.config().name == of));
+        let counters =
+            asked.flat_map(|device| device.hca.counters().snapshot().into_iter().chain(device.port.counters()));
+        counters.filter(|counter| counter.0 == name).map(|counter| counter.1).reduce(|sum, value| sum + value)
+    }
+
+    /// The oldest sentence about a mistake of the program's that was not taken yet.
+    pub(crate) fn take_diagnosis(&mut self) -> Option<String> {
+        self.diagnoses.pop_front()
+    }
+}
+
+fn packet_port(interface: &str, settings: &DeviceSettings) -> Result<Port, String> {
+    let cable = PacketSocket::open(interface).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => format!("there is no interface {interface} in this network namespace"),
+        Some(libc::EPERM) => format!("a packet socket on {interface} takes CAP_NET_RAW and CAP_NET_ADMIN"),
+        _ => format!("no packet socket on {interface}: {error}"),
+    })?;
+    let name = &settings.config.name;
+    if cable.is_mute() {
+        sys::tell_operator(&format!("another process has {interface}: {name} sends and hears nothing in this one"));
+    } else if !cable.is_gated() {
+        sys::tell_operator(&format!(
+            "the kernel also answers what comes to {name} on {interface}: Linux 6.6 would not let it"
+        ));
+    }
+    Ok(Port::new(Box::new(cable)).with_groups(Groups::new(interface, settings.config.mac)))
+}
