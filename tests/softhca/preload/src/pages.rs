@@ -50,8 +50,9 @@ impl Page {
         let flags = libc::MREMAP_MAYMOVE | if fixed { libc::MREMAP_FIXED } else { 0 };
         // An old length of 0 maps a shared page once more, mremap(2).
         // SAFETY: 1, 3.
-        let result =
-            unsafe { libc::syscall(libc::SYS_mremap, self.address, 0usize, PAGE_LEN, flags, wish.address as *mut c_void) };
+        let result = unsafe {
+            libc::syscall(libc::SYS_mremap, self.address, 0usize, PAGE_LEN, flags, wish.address as *mut c_void)
+        };
         let address = check(result)?;
         // SAFETY: the mapping that was just made, whole.
         let result = unsafe { libc::syscall(libc::SYS_mprotect, address, PAGE_LEN, wish.protection) };

@@ -144,8 +144,9 @@ impl SharedFile {
         file.set_len(len as u64)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping where the kernel likes.
-        let address =
-            check(unsafe { libc::syscall(libc::SYS_mmap, 0usize, len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0usize) })?;
+        let address = check(unsafe {
+            libc::syscall(libc::SYS_mmap, 0usize, len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0usize)
+        })?;
         Ok(Self { address: address as usize, len })
     }
 
