@@ -218,7 +218,7 @@ impl Client {
             ..IoctlHdr::default()
         };
         let mut call = header.bytes();
-        let mut at = CALL + 0x1000;
+        let mut at = CALL + u64::from(header.length).next_multiple_of(64);
         let mut outputs = Vec::new();
         for attribute in attributes {
             let place = CALL + call.len() as u64 + 8;

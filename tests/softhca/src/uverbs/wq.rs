@@ -10,8 +10,6 @@ use super::command::{Call, Reply};
 use super::context::Context;
 use super::layout::{Layout, read_at};
 use super::memory::nothing_after;
-#[allow(unused_imports)] // until the NIC has it all
-use super::missing::Missing as _;
 use super::objects::{Kind, Object};
 use super::{Kernel, errno, refuse};
 use crate::hca::{Errno, RqRing, Striding, WqChange, WqRequest, WqState};
