@@ -38,6 +38,30 @@ counters! {
     tx_hostile_errors,
     /// Frames that had to wait because the wire took no more.
     tx_wire_busy,
+    /// Frames that a flow rule gave to a queue, each counted once.
+    rx_frames,
+    /// Their bytes, without frame check sequence.
+    rx_bytes,
+    /// Frames that no rule had: they went to the kernel's side of the port.
+    rx_to_kernel,
+    /// Frames that a rule dropped.
+    rx_dropped,
+    /// Lossy NICs: copies thrown away because no receive WQE was posted.
+    rx_out_of_buffer,
+    /// Copies thrown away because their queue does not receive: before RTR, or in error.
+    rx_not_ready,
+    /// Frames too short for an Ethernet header.
+    rx_runts,
+    /// Receive WQEs that failed with an error CQE, and queues that could not even do that.
+    rx_errors,
+    /// Receive WQEs that were flushed because their queue was in error.
+    rx_flushed,
+    /// Receive errors that were only the bad luck of hostile mode.
+    rx_hostile_errors,
+    /// Hostile mode: frames lost on the wire.
+    rx_lost,
+    /// Hostile mode: frames that were overtaken by the next one.
+    rx_reordered,
     /// Writes to UAR registers that were seen (strict mode only).
     doorbells,
     /// Of these, writes that carried a whole WQE.

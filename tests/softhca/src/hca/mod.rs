@@ -11,48 +11,42 @@ mod compress;
 mod config;
 mod control;
 mod counters;
-#[allow(dead_code)] // told as the two sides come in
 mod cq;
 mod cq_ring;
 mod cqe;
 mod diagnosis;
 mod fault;
+mod fcs;
+mod flow_key;
 #[cfg(test)]
 mod frames;
-#[allow(dead_code)] // drawn from as the two sides come in
 mod hostile;
-#[allow(dead_code)] // asked as the two sides come in
 mod mr;
 mod offload;
 mod outbox;
 mod outside;
 mod pace;
-#[allow(dead_code)] // until frames are steered
 mod parse;
 mod qp;
+mod receive;
 #[cfg(test)]
 mod rig;
-#[allow(dead_code)] // until frames are steered here
 mod rq;
-#[allow(dead_code)] // until frames are steered
 mod rss;
-#[allow(dead_code)] // until frames are steered here
+#[cfg(test)]
+mod rx_rig;
 mod scatter;
 mod sq;
+mod steer;
 mod strict;
-#[allow(dead_code)] // until frames are steered here
 mod stride;
-#[allow(dead_code)] // used as the two sides come in
 mod table;
 pub mod testing;
-#[allow(dead_code)] // until frames are steered
 mod tir;
 mod transmit;
 mod uar;
-#[allow(dead_code)] // until frames are steered
 mod verdict;
 mod work;
-#[allow(dead_code)] // until frames are steered
 mod wq;
 mod wqe;
 
@@ -84,6 +78,8 @@ pub struct Hca {
     sq_first: u32,
     wqs: wq::Wqs,
     tirs: tir::Tirs,
+    steering: steer::Steering,
+    receive: receive::Receive,
     chance: hostile::Chance,
     link: Link,
 }
@@ -104,6 +100,8 @@ impl Hca {
             sq_first: 0,
             wqs: wq::Wqs::default(),
             tirs: tir::Tirs::default(),
+            steering: steer::Steering::default(),
+            receive: receive::Receive::default(),
             chance: hostile::Chance::new(config.hostility.as_ref()),
             link: Link::Up,
             config,
@@ -128,7 +126,10 @@ impl Hca {
     /// Does what became due: at most `budget` frames a direction. Returns how many frames moved, WQEs were taken or CQEs
     /// written: 0 means that nothing was to be done.
     pub fn step(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
-        self.watch_link(outside) + self.send(budget, outside) + self.cqs.end_step(&mut self.chance, outside)
+        self.watch_link(outside)
+            + self.send(budget, outside)
+            + self.receive_some(budget, outside)
+            + self.cqs.end_step(&mut self.chance, outside)
     }
 
     /// The oldest event that the owner has not taken: completion events for channels, asynchronous ones.

@@ -188,7 +188,6 @@ impl Hca {
     }
 
     /// A flow rule begins to lead to this QP: where its frames go. EINVAL where it receives nothing.
-    #[allow(dead_code)] // flow rules come with the receiving side
     pub(super) fn hold_qp(&mut self, handle: u32) -> Result<Receiver, Errno> {
         let qp = self.qps.table.get_mut(handle).ok_or(Errno(libc::EINVAL))?;
         let receiver = qp.receiver.ok_or(Errno(libc::EINVAL))?;
@@ -197,7 +196,6 @@ impl Hca {
     }
 
     /// A flow rule that led to this QP went.
-    #[allow(dead_code)] // flow rules come with the receiving side
     pub(super) fn release_qp(&mut self, handle: u32) {
         if let Some(qp) = self.qps.table.get_mut(handle) {
             qp.flows = qp.flows.saturating_sub(1);

@@ -12,6 +12,7 @@ use super::mr::{Memory, Unreachable};
 use super::outside::{Dma, Outside, Unmapped};
 use super::table::Table;
 use super::{Completion, CompletionKind, Hca, RxHeaders, Syndrome};
+use std::fmt;
 
 /// All receiving rings by number.
 #[derive(Default)]
@@ -293,6 +294,25 @@ impl RqFault {
             Self::Pointer { .. } => 0x92,
             Self::PointerUnmapped { .. } => 0x93,
             Self::BadLuck => 0xff,
+        }
+    }
+}
+
+impl fmt::Display for RqFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RingUnmapped => write!(f, "the ring or the doorbell record is not mapped"),
+            Self::CqDead => write!(f, "its CQ overran or is gone"),
+            Self::BeyondRing { posted, wqe_count } => {
+                write!(f, "the doorbell record names {posted} WQEs that were not consumed; the ring has {wqe_count}")
+            }
+            Self::TooLong { len } => write!(f, "a frame of {len} bytes is longer than the buffers of its WQE"),
+            Self::Inline => write!(f, "bit 31 of a byte count is set: inline data, in a receive WQE"),
+            Self::Pointer { why, lkey, address, len } => {
+                write!(f, "{len} bytes at {address:#x}, lkey {lkey:#x}: {}", why.words())
+            }
+            Self::PointerUnmapped { address } => write!(f, "the region is registered, but {address:#x} is not mapped"),
+            Self::BadLuck => write!(f, "bad luck, in hostile mode"),
         }
     }
 }
