@@ -14,6 +14,7 @@ use super::control::{QpRequest, SqRing};
 use super::fault::Fault;
 use super::outside::Dma;
 use super::pace::Pace;
+use super::strict::Register;
 use super::transmit::Transmitter;
 use super::work::Work;
 use super::wqe::{CompletionMode, Control, Place, WQEBB_LEN, fetch_wrapped, opcode};
@@ -36,6 +37,10 @@ pub(super) struct Sq {
     pub(super) ci: u16,
     /// Strict mode: how far UAR registers were written for.
     pub(super) rung: u16,
+    /// Strict mode: the register that it rang on last.
+    pub(super) register: Option<Register>,
+    /// Strict mode: it was reset since the last look at the registers, which may hold what was rung before.
+    pub(super) was_reset: bool,
     /// Strict mode: a mistake at the doorbell, which the next step punishes.
     pub(super) offence: Option<Fault>,
     /// The first error was reported: WQEs that want to hear of that one only are flushed silently.
@@ -71,6 +76,8 @@ impl Sq {
             ring: ring.ring,
             ci: 0,
             rung: 0,
+            register: None,
+            was_reset: false,
             offence: None,
             error_told: false,
             doorbell: ring.doorbell,
@@ -82,6 +89,7 @@ impl Sq {
 
     /// Back to the beginning of the ring. The doorbell record is the driver's to clear.
     pub(super) fn reset(&mut self) {
+        self.was_reset |= self.state != SqState::Reset;
         self.state = SqState::Reset;
         self.pace = Pace::default();
         (self.ci, self.rung) = (0, 0);

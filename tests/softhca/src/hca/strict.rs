@@ -10,7 +10,8 @@
 //! - a register that names what was executed already was seen late (a later one was seen first);
 //! - BlueFlame bytes are compared only if nothing was rung unseen since the last look, and zeros and bytes of the WQE that
 //!   this half rang for before count as not written;
-//! - where several queues ring on one page, a write for one of them lets all of them go on: theirs may be hidden behind it.
+//! - where several queues ring on one register, a write for one of them lets the others go on: theirs may be hidden behind it;
+//! - what was rung before a queue was reset, and not seen, is not held against it.
 
 use super::fault::Fault;
 use super::qp::Qps;
@@ -27,26 +28,23 @@ pub(super) fn look_at_doorbells(uars: &mut Uars, qps: &mut Qps, work: &mut Work<
             seen += 1;
             work.cqs.arm_register_written(register, work.outside.dma, work.counters);
         }
-        let users = uars.users(slot);
-        if users == 0 {
+        if uars.users(slot) == 0 {
             continue;
         }
-        let mut rung = false;
         for half in 0..HALVES {
             if let Some(mut ring) = uars.take(slot, half, work.outside.dma) {
                 seen += 1;
-                rung = true;
                 work.counters.doorbells += 1;
-                let unseen = take_ring(&mut ring, slot, users, qps, work);
+                let unseen = take_ring(&mut ring, Register { slot, number: half / 2 }, qps, work);
                 uars.remember(slot, half, &ring);
                 if unseen == Unseen::Perhaps {
                     uars.wipe(slot, work.outside.dma);
                 }
             }
         }
-        if users > 1 && rung {
-            release_all_on(slot, qps, work);
-        }
+    }
+    for (_, sq) in qps.sqs.iter_mut() {
+        sq.was_reset = false;
     }
     seen
 }
@@ -58,22 +56,32 @@ enum Unseen {
     Perhaps,
 }
 
+/// A register of a page: two halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Register {
+    slot: u32,
+    number: usize,
+}
+
 /// Finds the queue that a register names, and lets it go on or punishes it.
-fn take_ring(ring: &mut Ring, slot: u32, users: u32, qps: &mut Qps, work: &mut Work<'_, '_>) -> Unseen {
+fn take_ring(ring: &mut Ring, register: Register, qps: &mut Qps, work: &mut Work<'_, '_>) -> Unseen {
     let number = (ring.control >> 8) as u32 & 0xff_ffff;
+    let others = release_others(register, number, qps, work);
     let Some(sq) = qps.slot_of(number).and_then(|at| qps.sqs.get_mut(at)) else {
         work.counters.strict_register_wrong += 1;
         work.diagnoses.add(|| format!("a UAR register names send queue {number:#x}, which there is not"));
         return Unseen::Perhaps;
     };
-    if sq.uar != slot {
+    if sq.uar != register.slot {
         work.counters.strict_register_wrong += 1;
         work.diagnoses.add(|| format!("send queue {number:#x} was rung on a UAR page that is not its own"));
         return Unseen::Perhaps;
     }
+    sq.register = Some(register);
     let checked = match sq.state {
-        SqState::Ready => check(sq, ring, users, work),
+        SqState::Ready => check(sq, ring, others, work),
         SqState::Error => return Unseen::Perhaps, // what is posted is flushed, rung or not
+        SqState::Reset if sq.was_reset => return Unseen::Perhaps,
         SqState::Reset => {
             work.counters.strict_register_wrong += 1;
             work.diagnoses.add(|| format!("send queue {number:#x} was rung before its QP was ready to send"));
@@ -82,6 +90,7 @@ fn take_ring(ring: &mut Ring, slot: u32, users: u32, qps: &mut Qps, work: &mut W
     };
     match checked {
         Ok(unseen) => unseen,
+        Err(_) if sq.was_reset => Unseen::Perhaps,
         Err(offence) => {
             match offence {
                 Fault::RecordLate { .. } => work.counters.strict_record_late += 1,
@@ -95,7 +104,7 @@ fn take_ring(ring: &mut Ring, slot: u32, users: u32, qps: &mut Qps, work: &mut W
 }
 
 /// Checks a register against doorbell record and ring, and moves on what the queue may fetch.
-fn check(sq: &mut Sq, ring: &mut Ring, users: u32, work: &mut Work<'_, '_>) -> Result<Unseen, Fault> {
+fn check(sq: &mut Sq, ring: &mut Ring, others: Unseen, work: &mut Work<'_, '_>) -> Result<Unseen, Fault> {
     let dma = work.outside.dma;
     let index = (ring.control >> 40) as u16;
     let units = ring.control as u8;
@@ -126,7 +135,7 @@ fn check(sq: &mut Sq, ring: &mut Ring, users: u32, work: &mut Work<'_, '_>) -> R
     if ahead > sq.rung.wrapping_sub(sq.ci) {
         sq.rung = end;
     }
-    if !is_next || users > 1 || ring.moved {
+    if !is_next || others == Unseen::Perhaps || ring.moved {
         return Ok(Unseen::Perhaps);
     }
     if ring.is_blueflame() {
@@ -146,14 +155,23 @@ fn first_difference(ring: &Ring) -> Option<usize> {
     })
 }
 
-/// Lets every queue of a shared page go on to its doorbell record.
-fn release_all_on(slot: u32, qps: &mut Qps, work: &Work<'_, '_>) {
-    for (_, sq) in qps.sqs.iter_mut().filter(|(_, sq)| sq.uar == slot && sq.state == SqState::Ready) {
-        if let Some(record) = sq.record(work.outside.dma) {
+/// Lets other queues go on whose ring may be hidden behind this one: they posted something, and ring here, or nobody knows where.
+fn release_others(register: Register, number: u32, qps: &mut Qps, work: &Work<'_, '_>) -> Unseen {
+    let mut unseen = Unseen::Nothing;
+    for (_, sq) in qps.sqs.iter_mut() {
+        let rings_here = sq.uar == register.slot && sq.register.is_none_or(|known| known == register);
+        if sq.number == number || !rings_here || sq.state != SqState::Ready {
+            continue;
+        }
+        if let Some(record) = sq.record(work.outside.dma).filter(|record| *record != sq.rung) {
             sq.rung = record;
+            unseen = Unseen::Perhaps;
         }
     }
+    unseen
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads;

@@ -143,8 +143,10 @@ fn take_half(register: u64, before: [u8; HALF_LEN], dma: &dyn Dma) -> Result<Opt
     }
     let control = dma.swap_be64(register, 0)?;
     let mut bytes = [0; HALF_LEN];
-    dma.read(register, &mut bytes)?;
-    let moved = bytes[..8] != [0; 8];
+    dma.read(register + 8, &mut bytes[8..])?;
+    // Drivers write the first 8 bytes first: whoever wrote some of the others meanwhile is seen here.
+    dma.read(register, &mut first)?;
+    let moved = first != [0; 8];
     if bytes[8..].iter().any(|byte| *byte != 0) {
         dma.write(register + 8, &[0; HALF_LEN - 8])?;
     }
