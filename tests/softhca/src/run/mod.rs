@@ -3,6 +3,7 @@
 
 mod command;
 mod counters;
+mod interfaces;
 mod library;
 mod mounts;
 mod options;
@@ -13,6 +14,8 @@ mod tree;
 pub(crate) use options::Options;
 
 use std::io;
+
+use softhca::wire;
 
 /// Why the command was not started.
 #[derive(Debug)]
@@ -37,8 +40,10 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
     let mut settings = options.settings()?;
     let counters = options.stats.then(counters::Directory::new).transpose()?;
     settings.counters = counters.as_ref().map(|directory| directory.path().to_owned());
+    let interfaces = interfaces::make(&settings.devices)?;
     mounts::show(&tree::of(&settings.devices))?;
     let code = command::run(&options.command, &library, &settings)?;
+    drop(interfaces);
     if let Some(counters) = counters {
         counters.print();
     }
@@ -49,6 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
 fn enter(options: &Options) -> Result<(), Failure> {
     if options.netns {
         sys::unshare(libc::CLONE_NEWNET).map_err(|error| privilege("a network namespace", &error))?;
+        wire::raise("lo").map_err(|error| Failure::new(format!("lo cannot be brought up: {error}")))?;
     }
     sys::unshare(libc::CLONE_NEWNS).map_err(|error| privilege("a mount namespace", &error))
 }

@@ -50,7 +50,10 @@ pub(crate) struct Options {
     /// The model moves only when the program calls `softhca_step`
     #[arg(long)]
     manual: bool,
-    /// In a network namespace of its own
+    /// Give each device whose wire is no interface a kernel's interface on its port, soft0 …, as DPDK wants it
+    #[arg(long)]
+    netdev: bool,
+    /// In a network namespace of its own; implies --netdev
     #[arg(long)]
     pub(super) netns: bool,
     /// Print at the end what the model counted
@@ -128,6 +131,9 @@ impl Options {
             config.mac = mac.0;
         }
         config.mtu = self.mtu.unwrap_or(config.mtu);
+        if netdev.is_none() && (self.netdev || self.netns) {
+            netdev = Some(format!("soft{idx}"));
+        }
         (config.strict, config.lossy) = (self.strict, self.lossy);
         config.hostility = self.hostile.as_ref().map(|hostile| hostile.0.clone());
         config.flows_max = self.flows.unwrap_or(config.flows_max);

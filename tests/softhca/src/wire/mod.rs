@@ -29,7 +29,7 @@ pub use packet::PacketSocket;
 pub use pair::PairEnd;
 pub use pcap::Pcap;
 pub use port::{Cable, Groups, Port};
-pub use tap::Tap;
+pub use tap::{Tap, raise};
 
 /// Bytes of the longest frame that any cable carries: 9,600 bytes of IP packet, header and two tags.
 pub const FRAME_LEN_MAX: usize = 9_600 + 14 + 8;

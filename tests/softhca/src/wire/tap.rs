@@ -36,8 +36,11 @@ impl Tap {
     /// Makes a TAP for others to join, with this address, and brings it up: it stays as long as this queue, which carries nothing.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// As for [`open`](Self::open); or there is an interface of that name.
     pub fn keep(name: &str, mac: [u8; 6], mtu: u16) -> io::Result<Self> {
+        if sys::interface_index(name).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         let tap = Self::open(name)?;
         InterfaceRequest::new("").with_flags(libc::IFF_DETACH_QUEUE).make(&tap.file, TUNSETQUEUE)?;
         // Only what the commands' tests send shall move on the cable: no neighbour discovery of the kernel's own accord.
@@ -65,8 +68,11 @@ impl Tap {
     }
 }
 
-/// Brings an interface up.
-pub(super) fn raise(name: &str) -> io::Result<()> {
+/// Brings an interface of this network namespace up.
+///
+/// # Errors
+/// There is none of that name, or no CAP_NET_ADMIN.
+pub fn raise(name: &str) -> io::Result<()> {
     let any = sys::packet_socket()?;
     let flags = InterfaceRequest::new(name).make(&any, libc::SIOCGIFFLAGS)?;
     InterfaceRequest::new(name).with_flags(flags | libc::IFF_UP).make(&any, libc::SIOCSIFFLAGS).map(drop)
