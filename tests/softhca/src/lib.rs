@@ -9,10 +9,13 @@
 //! - [`settings`]: what the program tells the library, by environment.
 //! - [`wire`]: where frames go and come from: another model, a packet socket, a TAP, a capture.
 //!
+//! [`testing`] starts programs, and tests themselves, on such a NIC.
+//!
 //! `softhca-preload` is the library that puts itself between libibverbs and the kernel; the program `softhca` makes the
 //! name spaces and starts a command in them.
 
 pub mod hca;
 pub mod settings;
+pub mod testing;
 pub mod uverbs;
 pub mod wire;

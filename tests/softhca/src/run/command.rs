@@ -20,9 +20,9 @@ pub(super) fn run(command: &[OsString], library: &Path, settings: &Settings) -> 
     }
     let mut command = Command::new(program);
     command.args(arguments).envs(settings.variables()).env("LD_PRELOAD", preload);
-    sys::die_with_us(&mut command);
     // Blocked before there is a child, so that the end of one that ends at once is not missed.
     let signals = sys::Signals::block().map_err(|error| Failure::new(format!("signals: {error}")))?;
+    sys::prepare(&mut command, &signals);
     let child = command.spawn().map_err(|error| cannot_start(program, &error))?;
     let status = wait(child, &signals).map_err(|error| Failure::new(format!("waiting for the command: {error}")))?;
     Ok(exit_code(status))

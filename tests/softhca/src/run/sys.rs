@@ -61,11 +61,16 @@ pub(super) fn make_zero_node(path: &Path) -> io::Result<()> {
     check(unsafe { libc::chmod(name.as_ptr(), 0o666) })
 }
 
-/// The command is killed where we are: there would be nobody to wait for it.
-pub(super) fn die_with_us(command: &mut Command) {
-    // SAFETY: 3: prctl(2) is a system call, and the closure does nothing else.
+/// The command is killed where we are: there would be nobody to wait for it. And it starts with the signals blocked that were blocked
+/// before `signals` were.
+pub(super) fn prepare(command: &mut Command, signals: &Signals) {
+    let before = signals.before;
+    // SAFETY: 1, 3: prctl(2) and sigprocmask(2) are system calls, and the closure does nothing else.
     unsafe {
-        command.pre_exec(|| check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL)));
+        command.pre_exec(move || {
+            check(libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()))?;
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
+        });
     }
 }
 
@@ -86,22 +91,25 @@ pub(super) enum Signal {
 }
 
 /// Signals that are blocked and waited for.
-pub(super) struct Signals(libc::sigset_t);
+pub(super) struct Signals {
+    waited_for: libc::sigset_t,
+    before: libc::sigset_t,
+}
 
 impl Signals {
-    /// Blocks them. A `Command` starts its child with none blocked.
+    /// Blocks them.
     pub(super) fn block() -> io::Result<Self> {
         // SAFETY: 2: a set of signals is plain data; the functions get references.
         unsafe {
-            let mut set: libc::sigset_t = zeroed();
+            let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
             libc::sigemptyset(&raw mut set);
             for signal in
                 [libc::SIGCHLD, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2]
             {
                 libc::sigaddset(&raw mut set, signal);
             }
-            check(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))?;
-            Ok(Self(set))
+            check(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before))?;
+            Ok(Self { waited_for: set, before })
         }
     }
 
@@ -110,7 +118,7 @@ impl Signals {
         // SAFETY: 1, 2: set and information are borrowed for the call.
         let (signal, information) = unsafe {
             let mut information: libc::siginfo_t = zeroed();
-            (libc::sigwaitinfo(&raw const self.0, &raw mut information), information)
+            (libc::sigwaitinfo(&raw const self.waited_for, &raw mut information), information)
         };
         match signal {
             libc::SIGINT | libc::SIGQUIT if information.si_code == SI_KERNEL => Signal::Terminal,

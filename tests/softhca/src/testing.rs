@@ -1,0 +1,114 @@
+//! For tests that run programs on a software ConnectX, or themselves.
+//!
+//! A test cannot get under the preload library once it runs. So it starts itself anew:
+//!
+//! ```no_run
+//! #[test]
+//! fn device_is_found_by_its_name() {
+//!     if softhca::testing::is_inside("device_is_found_by_its_name", &["--strict"]) {
+//!         // Here `mlx5_0` is there, and libibverbs finds it.
+//!     }
+//! }
+//! ```
+//!
+//! Others start a program with [`command`]. Program and library are built by the first that asks: no test target can depend on a
+//! library that is only loaded.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Set for a test that runs inside.
+const INSIDE: &str = "SOFTHCA_TEST_IS_INSIDE";
+
+/// Whether this test is the one that runs inside `softhca run` with these options. Where it is not, it is started there: its output is
+/// shown, its failure is the caller's, and the caller has nothing left to do. Says SKIPPED where that cannot be.
+///
+/// # Panics
+/// When the test failed inside.
+pub fn is_inside(test: &str, options: &[&str]) -> bool {
+    if std::env::var_os(INSIDE).is_some_and(|name| name == test) {
+        return true;
+    }
+    match std::env::current_exe().map_err(|error| error.to_string()).and_then(|program| {
+        let mut command = command(options)?;
+        command.arg(program).args(["--exact", test, "--nocapture"]).env(INSIDE, test);
+        command.output().map_err(|error| error.to_string())
+    }) {
+        Err(why) => println!("SKIPPED {test}: {why}"),
+        Ok(output) => {
+            print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{test} failed inside softhca run, see above");
+        }
+    }
+    false
+}
+
+/// `softhca run OPTIONS --`: the program and its arguments are to be added.
+///
+/// # Errors
+/// Why there is no software ConnectX here.
+pub fn command(options: &[&str]) -> Result<Command, String> {
+    missing().map_or(Ok(()), Err)?;
+    let mut command = Command::new(program()?);
+    command.arg("run").args(options).arg("--");
+    Ok(command)
+}
+
+/// What of the machine is missing, in words that follow `SKIPPED test: `.
+pub fn missing() -> Option<String> {
+    if !is_root() {
+        return Some("only root makes the namespaces of a software ConnectX".into());
+    }
+    if !has_provider() {
+        return Some("rdma-core's mlx5 provider is not installed; apt install rdma-core ibverbs-providers".into());
+    }
+    None
+}
+
+/// The program `softhca`, with the preload library beside it. Built once a process, by the cargo and with the profile that built the test.
+///
+/// # Errors
+/// What cargo said.
+pub fn program() -> Result<&'static Path, String> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    PROGRAM.get_or_init(build).as_deref().map_err(Clone::clone)
+}
+
+fn build() -> Result<PathBuf, String> {
+    // target/PROFILE/deps/TEST
+    let test = std::env::current_exe().map_err(|error| error.to_string())?;
+    let place = test.ancestors().find(|place| place.join("deps").is_dir()).ok_or("a test that cargo did not build")?;
+    let (target, profile) = (place.parent().unwrap_or(place), place.file_name().unwrap_or(OsStr::new("debug")));
+    let profile = if profile == "debug" { OsStr::new("dev") } else { profile };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "-p", "softhca", "-p", "softhca-preload", "--manifest-path", manifest]);
+    command.arg("--profile").arg(profile).arg("--target-dir").arg(target);
+    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("softhca was not built: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(place.join("softhca"))
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective =
+        status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1).map(str::to_owned));
+    effective.as_deref() == Some("0")
+}
+
+/// Whether libmlx5 is in one of its usual places.
+pub fn has_provider() -> bool {
+    let entries = |directory: &Path| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let libraries = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib64"].map(PathBuf::from);
+    let places = libraries.iter().flat_map(|library| [vec![library.clone()], entries(library)].concat());
+    let mut found = places.flat_map(|place| entries(&place.join("libibverbs")));
+    found.any(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with("libmlx5-rdmav")))
+}
