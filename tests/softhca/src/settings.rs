@@ -14,6 +14,8 @@ pub const DEVICES: &str = "SOFTHCA_DEVICES";
 pub const ABI: &str = "SOFTHCA_ABI";
 /// `thread` or `manual`.
 pub const ENGINE: &str = "SOFTHCA_ENGINE";
+/// Set where commands that the kernel's side refuses are told.
+pub const VERBOSE: &str = "SOFTHCA_VERBOSE";
 /// A directory in which each process leaves what it counted.
 pub const COUNTERS: &str = "SOFTHCA_COUNTERS";
 
@@ -26,6 +28,8 @@ pub struct Settings {
     pub protocol: Protocol,
     /// Who calls the model's `step`.
     pub engine: Engine,
+    /// Tell of commands that are refused.
+    pub verbose: bool,
     /// Where counters are left.
     pub counters: Option<PathBuf>,
 }
@@ -86,7 +90,8 @@ impl Settings {
         };
         let counters = self.counters.as_ref().map(|path| (COUNTERS, path.display().to_string()));
         let variables = [(DEVICES, devices.join("\n")), (ABI, abi.into()), (ENGINE, engine.into())];
-        variables.into_iter().chain(counters).collect()
+        let verbose = self.verbose.then(|| (VERBOSE, "1".to_owned()));
+        variables.into_iter().chain(verbose).chain(counters).collect()
     }
 
     /// Reads them back: `variable` says what a name is set to.
@@ -106,7 +111,8 @@ impl Settings {
             "manual" => Engine::Manual,
             other => return Err(format!("{ENGINE} is {other}; thread and manual are known")),
         };
-        Ok(Self { devices, protocol, engine, counters: variable(COUNTERS).map(PathBuf::from) })
+        let counters = variable(COUNTERS).map(PathBuf::from);
+        Ok(Self { devices, protocol, engine, verbose: variable(VERBOSE).is_some(), counters })
     }
 }
 
@@ -325,6 +331,7 @@ mod tests {
             devices: vec![DeviceSettings::default(), device("pair"), device("pcap:a file,out=wire=x")],
             protocol: Protocol::Write,
             engine: Engine::Manual,
+            verbose: true,
             counters: Some("/tmp/with space".into()),
         };
         let variables = settings.variables();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use softhca::hca::{Errno, Hca, Outside};
+use softhca::hca::{Dma, Errno, Hca, Outside};
 use softhca::settings::{DeviceSettings, Engine, Settings, WireSettings};
 use softhca::uverbs::{Kernel, Mapping, Session, event_record};
 use softhca::wire::{Groups, PacketSocket, PairEnd, Pcap, Port, Tap};
@@ -131,12 +131,25 @@ impl World {
 
     /// A command by `write`.
     pub(crate) fn write(&mut self, fd: i32, frame: &[u8]) -> Result<usize, Errno> {
-        self.call(fd, |session, kernel| session.write(frame, kernel))
+        let answer = self.call(fd, |session, kernel| session.write(frame, kernel));
+        self.tell_refusal(&answer, || {
+            let number = frame.first_chunk().map_or(0, |number| u32::from_ne_bytes(*number));
+            format!("command {number:#x} of {} bytes", frame.len())
+        });
+        answer
     }
 
     /// A command by `ioctl`.
     pub(crate) fn ioctl(&mut self, fd: i32, request: u64, argument: u64) -> Result<(), Errno> {
-        self.call(fd, |session, kernel| session.ioctl(request, argument, kernel))
+        let answer = self.call(fd, |session, kernel| session.ioctl(request, argument, kernel));
+        self.tell_refusal(&answer, || {
+            // The header: length, object, method; the first attribute behind it: id, length, flags, data. mlx5.md 3.2.
+            let mut header = [0; 40];
+            let _ = self.memory.read(argument, &mut header);
+            let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+            format!("ioctl on object {:#x}, method {:#x}, data {:#x}", half(2), half(4), half(32))
+        });
+        answer
     }
 
     /// Maps a page: its address.
@@ -182,6 +195,14 @@ impl World {
         self.memory.forget();
         self.show_counters();
         self.switch_off();
+    }
+
+    fn tell_refusal<T>(&self, answer: &Result<T, Errno>, what: impl FnOnce() -> String) {
+        if let Err(errno) = answer
+            && self.settings.verbose
+        {
+            sys::tell_operator(&format!("{} was refused with errno {}", what(), errno.0));
+        }
     }
 
     fn call<T>(

@@ -1,13 +1,12 @@
 //! The command line of `softhca run`.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use softhca::hca::Config;
 use softhca::settings::{DeviceSettings, Engine, HostileSettings, Mac, Settings, WireSettings};
 use softhca::uverbs::Protocol;
+use softhca::wire;
 
 use super::Failure;
 
@@ -56,6 +55,9 @@ pub(crate) struct Options {
     /// In a network namespace of its own; implies --netdev
     #[arg(long)]
     pub(super) netns: bool,
+    /// Tell which commands of the program were refused, and with which errno
+    #[arg(long)]
+    verbose: bool,
     /// Print at the end what the model counted
     #[arg(long)]
     pub(super) stats: bool,
@@ -106,7 +108,7 @@ impl Options {
             Abi::Write => Protocol::Write,
         };
         let engine = if self.manual { Engine::Manual } else { Engine::Thread };
-        Ok(Settings { devices, protocol, engine, counters: None })
+        Ok(Settings { devices, protocol, engine, verbose: self.verbose, counters: None })
     }
 
     /// Devices that no wire is named for are back to back; one that is left over hears itself.
@@ -153,17 +155,15 @@ impl Options {
 
 /// MAC address and MTU of an interface.
 fn look_at(interface: &str) -> Result<([u8; 6], u16), Failure> {
-    let directory = Path::new("/sys/class/net").join(interface);
-    if !directory.exists() {
-        return Err(Failure::new(format!(
-            "there is no interface {interface} in this network namespace: see `ip link`"
-        )));
-    }
-    let read = |name: &str| fs::read_to_string(directory.join(name)).unwrap_or_default().trim().to_owned();
-    let mac = read("address").parse::<Mac>();
-    let mac = mac.map_err(|_| Failure::new(format!("{interface} is no Ethernet interface: it has no MAC address")))?;
-    Ok((mac.0, read("mtu").parse().unwrap_or(1500)))
+    let missing = |_| format!("there is no interface {interface} in this network namespace: see `ip link`");
+    let (mac, mtu) = wire::look_at(interface).map_err(missing).map_err(Failure::new)?;
+    let mac =
+        mac.ok_or_else(|| Failure::new(format!("{interface} is no Ethernet interface: it has no MAC address")))?;
+    Ok((mac, mtu.min(MTU_MAX).try_into().unwrap_or(u16::MAX)))
 }
+
+/// What the longest frame of a cable carries.
+const MTU_MAX: u32 = 9_600;
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,7 @@ mod tap;
 pub use packet::PacketSocket;
 pub use pair::PairEnd;
 pub use pcap::Pcap;
-pub use port::{Cable, Groups, Port};
+pub use port::{Cable, Groups, Port, look_at};
 pub use tap::{Tap, raise};
 
 /// Bytes of the longest frame that any cable carries: 9,600 bytes of IP packet, header and two tags.

@@ -1,8 +1,9 @@
 //! A port of the NIC: the cable, and the kernel's interface beside the model.
 
 use std::collections::HashSet;
-use std::fs;
+use std::{fs, io};
 
+use super::sys;
 use super::tap::Tap;
 use crate::hca::{Link, Wire};
 
@@ -127,6 +128,14 @@ impl Wire for Port {
     fn link(&self) -> Link {
         self.cable.link()
     }
+}
+
+/// MAC address and MTU of an interface of this network namespace; no address where it is not an Ethernet interface.
+///
+/// # Errors
+/// There is none of that name.
+pub fn look_at(interface: &str) -> io::Result<(Option<[u8; 6]>, u32)> {
+    sys::interface_facts(interface)
 }
 
 /// The addresses that an interface of the kernel's listens to: its own, broadcast, and the groups that it has joined.

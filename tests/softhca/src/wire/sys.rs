@@ -25,6 +25,15 @@ pub(super) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// Any socket, to ask about interfaces: packet sockets take a privilege.
+fn datagram_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: no address is passed.
+    let fd = check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) })?;
+    // SAFETY: 3.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
 /// Binds a packet socket to an interface. With protocol 0 it only sends.
 pub(super) fn bind_to_interface(fd: &OwnedFd, ifindex: u32, protocol: c_int) -> io::Result<()> {
     // SAFETY: 2: an address is plain data.
@@ -37,11 +46,7 @@ pub(super) fn bind_to_interface(fd: &OwnedFd, ifindex: u32, protocol: c_int) -> 
 
 /// Binds a socket to a name that no other socket of this network namespace can have, until it is closed.
 pub(super) fn claim(name: &str) -> io::Result<OwnedFd> {
-    // SAFETY: no address is passed.
-    let fd =
-        check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: 3.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    let fd = datagram_socket()?;
     // SAFETY: 2.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as u16;
@@ -88,6 +93,22 @@ pub(super) fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
+/// MAC address and MTU of an Ethernet interface of this network namespace; without address for another kind.
+pub(super) fn interface_facts(name: &str) -> io::Result<(Option<[u8; 6]>, u32)> {
+    let any = datagram_socket()?;
+    let mut request = InterfaceRequest::new(name);
+    request.pass(&any, libc::SIOCGIFMTU)?;
+    // SAFETY: 2: the kernel wrote it.
+    let mtu = unsafe { request.0.ifr_ifru.ifru_mtu } as u32;
+    let mut request = InterfaceRequest::new(name);
+    request.pass(&any, libc::SIOCGIFHWADDR)?;
+    // SAFETY: 2: the kernel wrote it.
+    let address = unsafe { request.0.ifr_ifru.ifru_hwaddr };
+    let bytes = address.sa_data.map(|byte| byte as u8);
+    let is_ethernet = address.sa_family == libc::ARPHRD_ETHER;
+    Ok((bytes.first_chunk().copied().filter(|_| is_ethernet), mtu))
+}
+
 /// A request about an interface, netdevice(7).
 pub(super) struct InterfaceRequest(libc::ifreq);
 
@@ -123,10 +144,14 @@ impl InterfaceRequest {
 
     /// Makes the request by any socket, or by a TAP's descriptor. The flags afterwards.
     pub(super) fn make(mut self, fd: &impl AsRawFd, request: c_ulong) -> io::Result<c_int> {
-        // SAFETY: 1, 2.
-        check(unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), request, &raw mut self.0) })?;
+        self.pass(fd, request)?;
         // SAFETY: 2: whatever the request was, these bytes of the union were written.
         Ok(c_int::from(unsafe { self.0.ifr_ifru.ifru_flags }))
+    }
+
+    fn pass(&mut self, fd: &impl AsRawFd, request: c_ulong) -> io::Result<()> {
+        // SAFETY: 1, 2.
+        check(unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), request, &raw mut self.0) }).map(drop)
     }
 }
 
