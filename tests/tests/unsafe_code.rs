@@ -47,6 +47,7 @@ const FILES: &[&str] = &[
     "tests/softhca/src/run/sys.rs",
     "tests/softhca/src/wire/bpf.rs",
     "tests/softhca/src/wire/sys.rs",
+    "tests/softhca/tests/receive_cost.rs",
     "tests/src/netns.rs",
     "tests/src/packet.rs",
     "tests/tests/alloc.rs",

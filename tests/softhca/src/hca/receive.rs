@@ -147,7 +147,7 @@ impl Hca {
     /// Gives the frame to the ring of one QP. Returns the ring's number with what became of it.
     #[inline]
     fn deliver_to(&mut self, delivery: Delivery, outside: &Outside<'_>) -> (u32, Received) {
-        let Self { receive, tirs, wqs, rqs, memory, cqs, chance, counters, .. } = self;
+        let Self { receive, tirs, wqs, rqs, memory, cqs, chance, .. } = self;
         let Receive { frame, headers, verdict, changed, .. } = receive;
         let spread = match delivery.receiver {
             Receiver::Rq(rq) => Some(Spread { rq, hash: 0, hash_type: 0 }),
@@ -157,7 +157,6 @@ impl Hca {
         let Some(Spread { rq: number, hash, hash_type }) = spread else { return (0, Received::NotReady) };
         let Some(rq) = rqs.get_mut(number) else { return (number, Received::NotReady) };
         if rq.state == WqState::Ready && chance.receive_fails() {
-            counters.rx_hostile_errors += 1;
             return (number, rq.fail(RqFault::BadLuck, cqs, outside));
         }
         let mut found = RxHeaders {
@@ -181,8 +180,9 @@ impl Hca {
     #[cold]
     fn tell_failure(&mut self, rq: u32, fault: RqFault) {
         self.counters.rx_errors += 1;
-        if fault != RqFault::BadLuck {
-            diagnose(&mut self.diagnoses, rq, fault);
+        match fault {
+            RqFault::BadLuck => self.counters.rx_hostile_errors += 1,
+            _ => diagnose(&mut self.diagnoses, rq, fault),
         }
     }
 

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 use super::*;
 use crate::hca::frames::{Frame, TCP, slow_sum};
+use crate::hca::offload;
 use proptest::prelude::*;
 
 const ALL_OK: u8 = L2_OK | L3_OK | L4_OK;
@@ -134,6 +135,28 @@ proptest! {
     fn the_sum_is_the_slow_one(payload in proptest::collection::vec(any::<u8>(), 0..200), padding in 0..20_usize) {
         let frame = Frame { payload, padding, ..Frame::default() }.bytes();
         prop_assert_eq!(verdict(&frame).checksum, slow_sum(&frame[14..frame.len() - padding]));
+    }
+
+    /// Two readings of the same RFCs: what the sending side fills in is right for the receiving one.
+    #[test]
+    fn the_checksum_offload_fills_in_what_is_found_right(
+        payload in proptest::collection::vec(any::<u8>(), 0..200),
+        garbage in any::<u16>(),
+        is_tcp in any::<bool>(),
+        is_v6 in any::<bool>(),
+        vlan in proptest::option::of(any::<u16>()),
+    ) {
+        let base = if is_v6 { v6() } else { Frame::default() };
+        let protocol = if is_tcp { TCP } else { 17 };
+        let mut bytes = Frame { payload, protocol, vlan, ..base }.bytes();
+        let headers = Headers::parse(&bytes).unwrap();
+        let field = headers.l4_offset + if is_tcp { 16 } else { 6 };
+        bytes[field..field + 2].copy_from_slice(&garbage.to_be_bytes());
+        if !is_v6 {
+            bytes[headers.l3_offset + 10..][..2].copy_from_slice(&garbage.to_be_bytes());
+        }
+        prop_assert!(offload::fill_checksums(&mut bytes, offload::L3 | offload::L4));
+        prop_assert_eq!(verdict(&bytes).verdicts, ALL_OK);
     }
 
     /// Whatever a frame holds, what was found lies inside of it.
