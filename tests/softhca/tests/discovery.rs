@@ -43,10 +43,27 @@ fn ibv_devinfo_tells_all_by_both_kernel_interfaces() {
         let told = text(&output.stdout).replace(['\t', ' '], "");
         for line in [
             "hca_id:mlx5_0",
-            "state:PORT_ACTIVE(4)",
-            "link_layer:Ethernet",
-            "max_tso:262144",
+            "fw_ver:16.35.2000",
             "node_guid:0000:00ff:fe00:1234",
+            "vendor_id:0x02c9",
+            "vendor_part_id:4119",
+            "RAW_IP_CSUM",
+            "RAW_SCATTER_FCS",
+            "MANAGED_FLOW_STEERING",
+            "completiontimestamp_mask:0xffffffffffffffff",
+            "hca_core_clock:1000000kHZ",
+            "C-VLANstrippingoffload",
+            "max_tso:262144",
+            "max_rwq_indirection_table_size:512",
+            "rx_hash_function:0x1",
+            "rx_hash_fields_mask:0xFF",
+            "SUPPORT_RAW_PACKET",
+            "max_cq_count:65535",
+            "state:PORT_ACTIVE(4)",
+            "active_mtu:1024(3)",
+            "link_layer:Ethernet",
+            "phys_state:LINK_UP(5)",
+            "GID[0]:fe80::ff:fe00:1234,RoCEv2",
         ] {
             assert!(told.contains(line), "{abi}: no {line} in {told}");
         }

@@ -256,7 +256,7 @@ fn newer_life(client: &mut Client) {
         Attribute::New(0x1000),
         long(0x1001, 0),
         Attribute::Out(0x1002, 8),
-        Attribute::Out(0x1003, 8),
+        Attribute::Out(0x1003, 4),
         Attribute::Out(0x1004, 4),
     ];
     client.ioctl(0x1008, 0x1000, &page).expect(MADE);

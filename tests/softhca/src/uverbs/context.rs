@@ -4,8 +4,6 @@ use super::abi_mlx5::{AllocUcontextReqV2, AllocUcontextResp};
 use super::command::Call;
 use super::layout::Layout;
 use super::memory::nothing_after;
-#[allow(unused_imports)] // until the NIC has it all
-use super::missing::Missing as _;
 use super::objects::{Kind, Objects};
 use super::uar::{REGISTERS_A_PAGE, Uars};
 use super::{Kernel, Protocol, refuse};

@@ -25,8 +25,11 @@ const FIRMWARE: u64 = 16 << 32 | 35 << 16 | 2000;
 /// IBV_DEVICE_*: CHANGE_PHY_PORT, PORT_ACTIVE_EVENT, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, RAW_IP_CSUM, MANAGED_FLOW_STEERING.
 const FLAGS: u32 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 26 | 1 << 29;
 
-/// IBV_RAW_PACKET_CAP_*: CVLAN_STRIPPING and IP_CSUM.
-const RAW_PACKET_CAPS: u32 = 1 << 0 | 1 << 2;
+/// IBV_DEVICE_RAW_SCATTER_FCS: beyond the bits of the first form.
+const FLAGS_EX: u64 = FLAGS as u64 | 1 << 34;
+
+/// IBV_RAW_PACKET_CAP_*: CVLAN_STRIPPING, SCATTER_FCS and IP_CSUM.
+const RAW_PACKET_CAPS: u32 = 1 << 0 | 1 << 1 | 1 << 2;
 
 /// IBV_QPT_RAW_PACKET in a set of QP types.
 const RAW_PACKET: u32 = 1 << 8;
@@ -93,7 +96,7 @@ pub(super) fn query_device_ex(_: &mut Context, kernel: &mut Kernel<'_>, call: &C
         response_length: call.response_length(ExQueryDeviceResp::LEN),
         timestamp_mask: u64::MAX,
         hca_core_clock: CLOCK_KHZ,
-        device_cap_flags_ex: FLAGS.into(),
+        device_cap_flags_ex: FLAGS_EX,
         rss_caps: RssCaps {
             supported_qpts: RAW_PACKET,
             max_rwq_indirection_tables: 1 << 16,
@@ -188,7 +191,8 @@ fn port(hca: &Hca) -> QueryPortResp {
         state: if is_up { 4 } else { 1 },
         max_mtu: 5,
         active_mtu: mtu_number(hca.config().mtu),
-        max_vl_num: 0,
+        // VL 0 alone.
+        max_vl_num: 1,
         // Four lanes of 25 Gbit/s.
         active_width: 2,
         active_speed: 32,

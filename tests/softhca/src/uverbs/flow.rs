@@ -7,8 +7,6 @@ use super::command::{Call, Reply};
 use super::context::Context;
 use super::layout::Layout;
 use super::memory::nothing_after;
-#[allow(unused_imports)] // until the NIC has it all
-use super::missing::Missing as _;
 use super::objects::{Kind, Object};
 use super::{Kernel, refuse};
 use crate::hca::{Errno, FlowAction, FlowKind, FlowRequest, FlowSpec};

@@ -198,7 +198,7 @@ const METHODS: &[Method] = &[
             Spec::wanted(uar::alloc::HANDLE, Kind::NewHandle),
             Spec::wanted(uar::alloc::TYPE, number(8)),
             Spec::wanted(uar::alloc::MMAP_OFFSET, Kind::Out(8)),
-            Spec::wanted(uar::alloc::MMAP_LENGTH, Kind::Out(8)),
+            Spec::wanted(uar::alloc::MMAP_LENGTH, Kind::Out(4)),
             Spec::wanted(uar::alloc::PAGE_ID, Kind::Out(4)),
         ],
         uar::alloc_uar_method,

@@ -28,7 +28,6 @@ mod frame;
 mod layout;
 mod memory;
 mod method;
-mod missing;
 mod objects;
 mod pd;
 mod qp;

@@ -21,8 +21,8 @@ const RAW_PACKET: u64 = 8;
 /// IB_UVERBS_CREATE_QP_MASK_IND_TABLE.
 const MASK_TABLE: u32 = 1 << 0;
 
-/// IBV_QP_CREATE_*: BLOCK_SELF_MCAST_LB, CVLAN_STRIPPING, PCI_WRITE_END_PADDING.
-const CREATE_FLAGS: u32 = 1 << 1 | 1 << 9 | 1 << 11;
+/// IBV_QP_CREATE_*: BLOCK_SELF_MCAST_LB, SCATTER_FCS, CVLAN_STRIPPING, PCI_WRITE_END_PADDING.
+const CREATE_FLAGS: u32 = 1 << 1 | 1 << 8 | 1 << 9 | 1 << 11;
 
 /// By method the wish that every WQE completes is a flag.
 const SIGNAL_ALL: u32 = 1 << 12;

@@ -83,7 +83,7 @@ fn newer_protocol_brings_doorbell_pages_one_by_one() {
         Attribute::New(0x1000),
         Attribute::In(0x1001, 1_u64.to_ne_bytes().to_vec()),
         Attribute::Out(0x1002, 8),
-        Attribute::Out(0x1003, 8),
+        Attribute::Out(0x1003, 4),
         Attribute::Out(0x1004, 4),
     ];
     let answer = client.ioctl(0x1008, 0x1000, &alloc).unwrap();

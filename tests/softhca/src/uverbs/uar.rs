@@ -186,7 +186,7 @@ pub(super) fn alloc_uar_method(
     Ok(Outputs::new()
         .handle(alloc::HANDLE, handle)
         .value(alloc::MMAP_OFFSET, &((OBJECTS + u64::from(index)) * PAGE_LEN))
-        .value(alloc::MMAP_LENGTH, &PAGE_LEN)
+        .value(alloc::MMAP_LENGTH, &(PAGE_LEN as u32))
         .value(alloc::PAGE_ID, &index))
 }
 

@@ -1,0 +1,61 @@
+//! perftest's raw Ethernet tools, client and server, each a process at one end of a veth: every packet arrives.
+//!
+//! Both are told the same packet, IPv4 and UDP; the server makes a flow rule of it. It counts, and waits for ever after one
+//! loss.
+
+use std::time::Duration;
+
+use crate::stage::{ABIS, Ended, MACS, Running, is_inside, veth};
+
+const PACKETS: usize = 20_000;
+
+/// A debug build on a busy machine takes some seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs a tool at both ends: what the client said, and the server.
+fn run(tool: &str, options: &str) -> [Ended; 2] {
+    let [server_mac, client_mac] = MACS;
+    let packet = "-J 10.0.0.2 -j 10.0.0.1 -K 6000 -k 5000";
+    let command = |side: &str, own: &str, other: &str| {
+        format!("{tool} -d mlx5_0 --{side} -n {PACKETS} -s 256 -B {own} -E {other} {packet}")
+    };
+    let mut server =
+        Running::start(&format!("{options} --stats --wire veth0"), &command("server", server_mac, client_mac));
+    // Before its rule is there, packets are the kernel's.
+    assert!(server.says("#bytes", PATIENCE), "{tool} with {options}: {}", server.end(PATIENCE).said);
+    let client = Running::start(&format!("{options} --stats --wire veth1"), &command("client", client_mac, server_mac));
+    [client.end(PATIENCE), server.end(PATIENCE)]
+}
+
+fn check(tool: &str, options: &str, client_counts: &[&str], server_counts: &[&str]) {
+    let [client, server] = run(tool, options);
+    for (ended, counts) in [(client, client_counts), (server, server_counts)] {
+        assert_eq!(ended.code, Some(0), "{tool} with {options} said\n{}", ended.said);
+        for count in counts {
+            assert!(ended.said.contains(&format!("{count} {PACKETS}\n")), "{tool}: {count} in\n{}", ended.said);
+        }
+    }
+}
+
+#[test]
+fn all_packets_arrive_one_way() {
+    if is_inside("perftest::all_packets_arrive_one_way", "raw_ethernet_bw", "perftest") {
+        veth();
+        for abi in ABIS {
+            check("raw_ethernet_bw", &format!("--abi {abi}"), &["tx_frames", "tx_wqes"], &["rx_frames"]);
+        }
+        check("raw_ethernet_bw", "--strict", &["tx_frames", "tx_wqes"], &["rx_frames"]);
+    }
+}
+
+#[test]
+fn all_packets_go_there_and_back() {
+    if is_inside("perftest::all_packets_go_there_and_back", "raw_ethernet_lat", "perftest") {
+        veth();
+        let counts = ["tx_frames", "rx_frames"];
+        for abi in ABIS {
+            check("raw_ethernet_lat", &format!("--abi {abi}"), &counts, &counts);
+        }
+        check("raw_ethernet_lat", "--strict", &counts, &counts);
+    }
+}
