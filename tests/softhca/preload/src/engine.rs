@@ -34,22 +34,33 @@ pub(crate) fn start() -> bool {
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     sys::hurry();
     let mut idle = 0;
-    while let Some(done) = turn() {
-        idle = if done == 0 { idle + 1 } else { 0 };
-        sys::nap(match idle {
-            0 => NAP_NS,
-            1..IDLE_NAPS => IDLE_NAP_NS,
-            _ => IDLE_NAP_NS_MAX,
+    while let Some(turn) = turn() {
+        idle = if turn == Turn::Idle { idle + 1 } else { 0 };
+        sys::nap(match turn {
+            Turn::Long => NAP_NS,
+            Turn::Idle if idle > IDLE_NAPS => IDLE_NAP_NS_MAX,
+            Turn::Short | Turn::Idle => IDLE_NAP_NS,
         });
     }
     std::ptr::null_mut()
 }
 
-/// Steps until nothing is left to do, time is up, or the program wants to call: how much was done. `None` where no device is open any
-/// more: the thread ends.
-fn turn() -> Option<usize> {
+/// How a turn went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Nothing was to be done.
+    Idle,
+    /// Nothing is left to be done.
+    Short,
+    /// There is more, but it is the program's turn.
+    Long,
+}
+
+/// Steps until nothing is left to do, time is up, or the program wants to call. `None` where no device is open any more: the thread
+/// ends.
+fn turn() -> Option<Turn> {
     let begin = sys::time_ns(libc::CLOCK_MONOTONIC);
-    let mut done = 0;
+    let mut turn = Turn::Idle;
     loop {
         let mut guard = world::lock_for_engine();
         let world = guard.as_mut()?;
@@ -57,14 +68,16 @@ fn turn() -> Option<usize> {
             world.has_engine = false;
             return None;
         }
-        if done == 0 {
+        if turn == Turn::Idle {
             world.forget_mappings();
         }
-        let step = world.step(BUDGET);
+        if world.step(BUDGET) == 0 {
+            return Some(turn);
+        }
         drop(guard);
-        done += step;
-        if step == 0 || world::is_wanted() || sys::time_ns(libc::CLOCK_MONOTONIC) - begin > WORK_NS {
-            return Some(done);
+        turn = Turn::Short;
+        if world::is_wanted() || sys::time_ns(libc::CLOCK_MONOTONIC) - begin > WORK_NS {
+            return Some(Turn::Long);
         }
     }
 }
