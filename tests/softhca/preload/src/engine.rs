@@ -68,9 +68,6 @@ fn turn() -> Option<Turn> {
             world.has_engine = false;
             return None;
         }
-        if turn == Turn::Idle {
-            world.forget_mappings();
-        }
         if world.step(BUDGET) == 0 {
             return Some(turn);
         }

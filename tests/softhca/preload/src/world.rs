@@ -30,6 +30,8 @@ pub(crate) struct World {
     /// Sentences about the program's mistakes, for who asks.
     diagnoses: VecDeque<String>,
     shown: Now,
+    /// When mappings were tried last.
+    tried_ns: u64,
     /// Whether the engine's thread is there.
     pub(crate) has_engine: bool,
 }
@@ -60,6 +62,9 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 const DIAGNOSES_MAX: usize = 64;
 /// How often clocks and counters are shown. A reader of the clock computes forward from what it finds.
 const SHOWN_NS: u64 = 20_000_000;
+
+/// How long a mapping is believed to be there. A program that unmaps what it has registered is wrong, and shall hear of it.
+const BELIEVED_NS: u64 = 1_000_000;
 
 /// The world, once there is one.
 pub(crate) type Guard = MutexGuard<'static, Option<World>>;
@@ -125,6 +130,7 @@ impl World {
             clock_info,
             diagnoses: VecDeque::new(),
             shown,
+            tried_ns: 0,
             has_engine: false,
         })
     }
@@ -305,6 +311,10 @@ impl World {
     pub(crate) fn step(&mut self, budget: usize) -> usize {
         let mut done = 0;
         let now = HostClock.now();
+        if now.cycles.saturating_sub(self.tried_ns) >= BELIEVED_NS {
+            self.tried_ns = now.cycles;
+            self.memory.forget();
+        }
         for device in self.devices.iter_mut().flatten() {
             let Device { hca, port, .. } = device;
             done += hca.step(budget, &mut Outside { dma: &self.memory, wire: port, clock: &HostClock });
@@ -318,11 +328,6 @@ impl World {
         }
         self.core_clock.show_core_clock(now);
         done
-    }
-
-    /// What was mapped is tried again: called where the program may have had a long turn.
-    pub(crate) fn forget_mappings(&self) {
-        self.memory.forget();
     }
 
     /// Whether any descriptor is open.

@@ -28,6 +28,8 @@ pub(super) struct Session {
     minis: Vec<[u8; 8]>,
     /// The `wqe_counter` that the next frame must have, since the minis do not carry it.
     counter_next: u16,
+    /// Frames of sessions that were written and not yet counted.
+    written: u64,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,7 @@ struct Title {
 
 impl Session {
     pub(super) fn new(format: Compression) -> Self {
-        Self { format, title: None, minis: Vec::with_capacity(SESSION_MAX), counter_next: 0 }
+        Self { format, title: None, minis: Vec::with_capacity(SESSION_MAX), counter_next: 0, written: 0 }
     }
 
     /// Takes a completion in, or returns `false`: then the session must be written first, and the completion begins another
@@ -78,10 +80,16 @@ impl Session {
             cqe::encode(&title.completion, title.timestamp, owner)
         } else {
             self.write_arrays(title.index, ring, dma)?;
+            self.written += u64::from(count);
             cqe::encode_title(&title.completion, title.timestamp, owner, count)
         };
         self.minis.clear();
         ring.publish(title.index, &entry, dma)
+    }
+
+    /// Frames of sessions that were written since this was asked last.
+    pub(super) fn take_written(&mut self) -> u64 {
+        std::mem::take(&mut self.written)
     }
 
     fn write_arrays(&self, title: u32, ring: &CqRing, dma: &dyn Dma) -> Result<(), Unmapped> {

@@ -62,6 +62,10 @@ counters! {
     rx_lost,
     /// Hostile mode: frames that were overtaken by the next one.
     rx_reordered,
+    /// Frames that completed in a session of compressed entries.
+    cqes_compressed,
+    /// Receiving rings that were made with several frames a WQE.
+    striding_rings,
     /// Writes to UAR registers that were seen (strict mode only).
     doorbells,
     /// Of these, writes that carried a whole WQE.

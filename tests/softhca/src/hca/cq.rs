@@ -115,13 +115,14 @@ impl Cqs {
     }
 
     /// Writes what waited, and raises the events that are due. Returns the number of both.
-    pub(super) fn end_step(&mut self, chance: &mut Chance, outside: &Outside<'_>) -> usize {
+    pub(super) fn end_step(&mut self, chance: &mut Chance, counters: &mut Counters, outside: &Outside<'_>) -> usize {
         let looks_at_arms = !self.strict || std::mem::take(&mut self.arm_rung);
         let now = outside.clock.cycles();
         let mut work = 0;
         for handle in 0..self.cqs.end() {
             let Some(cq) = self.cqs.get_mut(handle).filter(|cq| !cq.dead) else { continue };
             let written = cq.write_waiting(chance, outside);
+            counters.cqes_compressed += cq.session.as_mut().map_or(0, Session::take_written);
             let due = written.and_then(|count| {
                 work += count;
                 cq.event_is_due(looks_at_arms, now, outside.dma)

@@ -129,7 +129,7 @@ impl Hca {
         self.watch_link(outside)
             + self.send(budget, outside)
             + self.receive_some(budget, outside)
-            + self.cqs.end_step(&mut self.chance, outside)
+            + self.cqs.end_step(&mut self.chance, &mut self.counters, outside)
     }
 
     /// The oldest event that the owner has not taken: completion events for channels, asynchronous ones.

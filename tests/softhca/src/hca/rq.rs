@@ -336,6 +336,7 @@ impl Hca {
             return Err(Errno(libc::ENOMEM));
         }
         self.cqs.hold(request.ring.cq)?;
+        self.counters.striding_rings += u64::from(request.ring.striding.is_some());
         Ok(self.rqs.insert(Rq::new(request)))
     }
 
