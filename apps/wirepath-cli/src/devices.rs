@@ -1,4 +1,5 @@
-//! `wirepath devices`: the interfaces of this network namespace, and which backend could drive each, or why not.
+//! `wirepath devices`: the interfaces of this network namespace, and which backend could drive each, or why not; below them the
+//! verbs devices of the machine, and what each ConnectX can do.
 //!
 //! Asks and changes nothing: no socket is bound and no program is loaded, so what the kernel would refuse for other
 //! reasons (privileges, memory) is `wirepath doctor`'s to say.
@@ -12,6 +13,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use wirepath::device::af_xdp::Support;
+use wirepath::device::mlx5::Mlx5Support;
 
 use crate::ethtool::{Ethtool, Timestamping};
 use crate::interface::Interface;
@@ -32,14 +34,18 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let root = Root::new(None);
     let mut interfaces = Interface::list(&root);
+    let mut verbs = Mlx5Support::list().map_err(|error| error.to_string());
     if let Some(name) = &options.interface {
         interfaces.retain(|interface| interface.name == *name);
         if interfaces.is_empty() {
             return Err(no_such_interface(name).into());
         }
     }
-    let devices: Vec<Device> = interfaces.into_iter().map(|interface| Device::ask(&root, interface)).collect();
-    let text = if options.json { json::render(&devices) } else { table::render(&devices) };
+    let devices: Vec<Device> = interfaces.into_iter().map(|interface| Device::ask(interface, &verbs)).collect();
+    if let (Some(name), Ok(verbs)) = (&options.interface, &mut verbs) {
+        verbs.retain(|device| device.interfaces.contains(name));
+    }
+    let text = if options.json { json::render(&devices, &verbs) } else { table::render(&devices, &verbs) };
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
@@ -62,14 +68,14 @@ struct Device {
 }
 
 impl Device {
-    fn ask(root: &Root, mut interface: Interface) -> Self {
+    fn ask(mut interface: Interface, verbs: &Result<Vec<Mlx5Support>, String>) -> Self {
         let ethtool = Ethtool::of(&interface.name).ok();
         let ethtool = ethtool.as_ref();
         interface.driver = interface.driver.or_else(|| ethtool?.driver().ok());
         let offloads = ethtool.and_then(|ethtool| ethtool.offloads().ok()).unwrap_or_default();
         let support = Support::of(&interface.name).map_err(|error| error.to_string());
-        let backends =
-            backend::judge(root, &Evidence { interface: &interface, support: &support, offloads: &offloads });
+        let mut backends = backend::judge(&Evidence { interface: &interface, support: &support, offloads: &offloads });
+        backends.push(backend::mlx5(&interface, verbs));
         let support = support.ok();
         let program = support.as_ref().and_then(|support| support.program.as_ref());
         Self {

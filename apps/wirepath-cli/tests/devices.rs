@@ -65,3 +65,30 @@ fn veth_runs_programs_and_copies_and_a_program_on_it_is_told() {
     let holder = format!("process {}", std::process::id());
     assert!(held["xdp_program"].as_str().unwrap().contains(&holder), "{held}");
 }
+
+#[test]
+fn verbs_devices_are_told_with_what_each_can_do() {
+    let options = ["--devices", "2", "--without", "pacing"];
+    let mut command = match softhca::testing::command(&options) {
+        Ok(command) => command,
+        Err(why) => return println!("SKIPPED verbs_devices_are_told_with_what_each_can_do: {why}"),
+    };
+    let report = json(&command.args([WIREPATH, "devices", "--json"]).output().unwrap());
+    assert_eq!(report["no_verbs"], Value::Null);
+    let devices = report["verbs_devices"].as_array().unwrap();
+    assert_eq!(devices.iter().map(|device| &device["name"]).collect::<Vec<_>>(), ["mlx5_0", "mlx5_1"]);
+    let features = devices[0]["features"].as_array().unwrap();
+    let feature = |name| features.iter().find(|feature| feature["name"] == name).unwrap();
+    assert_eq!(feature("checksums")["there"], true);
+    assert_eq!(feature("packet pacing")["why_not"], "the firmware does not offer it to raw packets");
+}
+
+#[test]
+fn rdma_core_that_is_absent_is_told_with_what_installs_it() {
+    let output = Command::new(WIREPATH).arg("devices").env("RDMA_CORE_LIB_DIR", "/nonexistent").output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && told.contains("no verbs devices: rdma-core is not installed: apt install"),
+        "{told}"
+    );
+}

@@ -1,10 +1,10 @@
 //! The judgement: which backend could drive an interface, and where not, why and what mends it.
 
 use wirepath::device::af_xdp::{DriverSupport, Support};
+use wirepath::device::mlx5::{Mlx5Abilities, Mlx5Support};
 
 use crate::ethtool::Offload;
 use crate::interface::Interface;
-use crate::root::Root;
 
 /// A way to drive an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +38,6 @@ impl Verdict {
 
 /// The module of every ConnectX from 4 on.
 const CONNECTX_DRIVER: &str = "mlx5_core";
-/// Where distributions put libibverbs of rdma-core.
-const VERBS_LIBRARIES: [&str; 4] = [
-    "usr/lib/x86_64-linux-gnu/libibverbs.so.1",
-    "usr/lib/aarch64-linux-gnu/libibverbs.so.1",
-    "usr/lib64/libibverbs.so.1",
-    "usr/lib/libibverbs.so.1",
-];
 
 /// What a judgement rests on.
 pub(crate) struct Evidence<'a> {
@@ -54,14 +47,12 @@ pub(crate) struct Evidence<'a> {
     pub(crate) offloads: &'a [Offload],
 }
 
-/// Every backend in turn.
-pub(crate) fn judge(root: &Root, evidence: &Evidence<'_>) -> Vec<Backend> {
-    let mut backends = match evidence.support {
+/// AF_XDP in its three ways.
+pub(crate) fn judge(evidence: &Evidence<'_>) -> Vec<Backend> {
+    match evidence.support {
         Ok(support) => af_xdp(evidence, support),
         Err(why) => AF_XDP.map(|name| unknown(name, why.clone(), None)).into(),
-    };
-    backends.push(mlx5(root, evidence.interface));
-    backends
+    }
 }
 
 pub(crate) const AF_XDP: [&str; 3] = [NATIVE, ZERO_COPY, GENERIC];
@@ -132,21 +123,46 @@ fn driver_name(interface: &Interface) -> String {
     interface.driver.as_ref().map_or("its driver".to_owned(), |driver| format!("the driver {driver}"))
 }
 
-/// As far as /sys tells: the port is a ConnectX, its RDMA device is there, and rdma-core is installed.
-fn mlx5(root: &Root, interface: &Interface) -> Backend {
+/// A ConnectX of our own: what opening it has told, `verbs`, or why nothing could be opened.
+pub(super) fn mlx5(interface: &Interface, verbs: &Result<Vec<Mlx5Support>, String>) -> Backend {
+    let is_of = |device: &&Mlx5Support| {
+        device.interfaces.contains(&interface.name) || interface.rdma.as_deref() == Some(&*device.name)
+    };
+    let device = verbs.as_ref().ok().and_then(|devices| devices.iter().find(is_of));
+    if let Some(device) = device {
+        return match &device.abilities {
+            Ok(abilities) => on_a_connectx(device, abilities),
+            Err(sentence) => no(MLX5, sentence.clone(), None),
+        };
+    }
     if interface.driver.as_deref() != Some(CONNECTX_DRIVER) {
         let what = interface.driver.as_deref().unwrap_or("no NIC");
-        return no(MLX5, format!("needs rdma-core and a ConnectX ({CONNECTX_DRIVER}); this is {what}"), None);
+        return no(MLX5, format!("needs a ConnectX ({CONNECTX_DRIVER}); this is {what}"), None);
     }
-    let Some(rdma) = &interface.rdma else {
-        let why = format!("the ConnectX of {} has no RDMA device", interface.name);
-        return no(MLX5, why, Some("`modprobe mlx5_ib`".into()));
-    };
-    if !VERBS_LIBRARIES.iter().any(|library| root.has(library)) {
-        let remedy = "`apt-get install libibverbs1 ibverbs-providers`, or your distribution's rdma-core".to_owned();
-        return no(MLX5, format!("{rdma} is there, rdma-core is not"), Some(remedy));
+    match (verbs, &interface.rdma) {
+        (Err(sentence), _) => no(MLX5, sentence.clone(), None),
+        (Ok(_), None) => {
+            let why = format!("the ConnectX of {} has no verbs device", interface.name);
+            no(MLX5, why, Some("`modprobe mlx5_ib`".into()))
+        }
+        (Ok(_), Some(rdma)) => {
+            let why = format!("the kernel has {rdma} for it, libibverbs does not list it");
+            no(MLX5, why, Some("`ibv_devices` says why; is ibverbs-providers installed?".into()))
+        }
     }
-    unknown(MLX5, format!("{rdma} and rdma-core are there; whether they work together only opening it tells"), None)
+}
+
+fn on_a_connectx(device: &Mlx5Support, abilities: &Mlx5Abilities) -> Backend {
+    let is_ethernet = abilities.ports.first().is_some_and(|port| port.is_ethernet);
+    if !is_ethernet {
+        let pci = device.pci.as_deref().unwrap_or(&device.name);
+        let remedy = format!("`mlxconfig -d {pci} set LINK_TYPE_P1=2` and reboot");
+        return no(MLX5, format!("{} is an InfiniBand port", device.name), Some(remedy));
+    }
+    let there = abilities.features.iter().filter(|(_, can)| can.is_ok()).count();
+    let why =
+        format!("{}, firmware {}, {there} of {} features", device.name, abilities.firmware, abilities.features.len());
+    yes(MLX5, why)
 }
 
 fn yes(name: &'static str, why: String) -> Backend {
@@ -163,11 +179,9 @@ fn unknown(name: &'static str, why: String, remedy: Option<String>) -> Backend {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-    use tempfile::TempDir;
     use wirepath::device::af_xdp::{AttachedProgram, DriverSupport};
+    use wirepath::device::mlx5::Mlx5Port;
 
     const DRIVER: DriverSupport = DriverSupport {
         native: true,
@@ -183,8 +197,8 @@ mod tests {
         Interface { name: "eth1".into(), driver: Some(driver.into()), ethernet: true, ..Interface::default() }
     }
 
-    /// Checks the verdicts on native, zero-copy, generic and mlx5, and words in what is said about them.
-    fn check(interface: &Interface, support: Result<Support, String>, verdicts: [&str; 4], words: &str) {
+    /// Checks the verdicts on native, zero-copy and generic, and words in what is said about them.
+    fn check(interface: &Interface, support: Result<Support, String>, verdicts: [&str; 3], words: &str) {
         check_with(&[], interface, support, verdicts, words);
     }
 
@@ -192,71 +206,97 @@ mod tests {
         offloads: &[Offload],
         interface: &Interface,
         support: Result<Support, String>,
-        verdicts: [&str; 4],
+        verdicts: [&str; 3],
         words: &str,
     ) {
-        let root = TempDir::new().unwrap();
         let evidence = Evidence { interface, support: &support, offloads };
-        let backends = judge(&Root::new(Some(root.path())), &evidence);
+        let backends = judge(&evidence);
         assert_eq!(backends.iter().map(|backend| backend.verdict.word()).collect::<Vec<_>>(), verdicts);
         assert!(format!("{backends:?}").contains(words), "{words} is not in {backends:?}");
     }
 
     #[test]
     fn kernel_that_does_not_answer_leaves_all_of_af_xdp_unknown() {
-        check(&interface("ice"), Err("no answer".into()), ["unknown", "unknown", "unknown", "no"], "no answer");
+        check(&interface("ice"), Err("no answer".into()), ["unknown", "unknown", "unknown"], "no answer");
     }
 
     #[test]
     fn old_kernel_knows_generic_only() {
         let support = Support { driver: None, ..SUPPORT };
-        check(&interface("ice"), Ok(support), ["unknown", "unknown", "yes", "no"], "Linux 6.3");
+        check(&interface("ice"), Ok(support), ["unknown", "unknown", "yes"], "Linux 6.3");
     }
 
     #[test]
     fn program_of_somebody_else_keeps_us_out_and_is_named() {
         let program = AttachedProgram { id: 7, holder: "kept by process 4711 (other)".into() };
         let support = Support { program: Some(program), ..SUPPORT };
-        check(&interface("ice"), Ok(support), ["no", "no", "no", "no"], "process 4711 (other)");
+        check(&interface("ice"), Ok(support), ["no", "no", "no"], "process 4711 (other)");
     }
 
     #[test]
     fn frames_without_ethernet_are_not_ours() {
         let tunnel = Interface { ethernet: false, ..interface("tun") };
-        check(&tunnel, Ok(SUPPORT), ["no", "no", "no", "no"], "no Ethernet header");
+        check(&tunnel, Ok(SUPPORT), ["no", "no", "no"], "no Ethernet header");
     }
 
     #[test]
     fn driver_without_xdp_leaves_generic() {
         let driver = DriverSupport { native: false, ..DRIVER };
         let support = Support { driver: Some(driver), ..SUPPORT };
-        check(&interface("bnx2"), Ok(support), ["no", "no", "yes", "no"], "bnx2 runs no XDP programs");
+        check(&interface("bnx2"), Ok(support), ["no", "no", "yes"], "bnx2 runs no XDP programs");
     }
 
     #[test]
     fn virtio_whose_host_merges_frames_refuses_programs() {
         let merging = Offload { name: "rx-gro-hw".into(), on: true, fixed: true };
         let mendable = Offload { fixed: false, ..merging.clone() };
-        let verdicts = ["no", "no", "yes", "no"];
+        let verdicts = ["no", "no", "yes"];
         check_with(&[merging], &interface("virtio_net"), Ok(SUPPORT), verdicts, "rx-gro-hw is on and fixed");
-        let verdicts = ["yes", "yes", "yes", "no"];
+        let verdicts = ["yes", "yes", "yes"];
         check_with(&[mendable], &interface("virtio_net"), Ok(SUPPORT), verdicts, "the driver virtio_net runs programs");
     }
 
     #[test]
     fn driver_with_everything_is_taken_at_its_word() {
-        check(&interface("ice"), Ok(SUPPORT), ["yes", "yes", "yes", "no"], "up to 17 buffers");
+        check(&interface("ice"), Ok(SUPPORT), ["yes", "yes", "yes"], "up to 17 buffers");
+    }
+
+    fn connectx(abilities: Result<Mlx5Abilities, String>) -> Mlx5Support {
+        let interfaces = vec!["eth1".to_owned()];
+        Mlx5Support { name: "mlx5_0".into(), pci: Some("0000:3b:00.0".into()), interfaces, abilities }
+    }
+
+    fn check_mlx5(interface: &Interface, verbs: Result<Vec<Mlx5Support>, String>, verdict: Verdict, words: &str) {
+        let backend = mlx5(interface, &verbs);
+        assert_eq!(backend.verdict, verdict);
+        assert!(format!("{backend:?}").contains(words), "{words} is not in {backend:?}");
     }
 
     #[test]
-    fn connectx_wants_its_rdma_device_and_the_library() {
-        let port = Interface { rdma: Some("mlx5_0".into()), ..interface(CONNECTX_DRIVER) };
-        check(&interface(CONNECTX_DRIVER), Ok(SUPPORT), ["yes", "yes", "yes", "no"], "modprobe mlx5_ib");
-        check(&port, Ok(SUPPORT), ["yes", "yes", "yes", "no"], "ibverbs-providers");
-        let root = TempDir::new().unwrap();
-        let library = root.path().join(VERBS_LIBRARIES[0]);
-        fs::create_dir_all(library.parent().unwrap()).unwrap();
-        fs::write(library, "").unwrap();
-        assert_eq!(mlx5(&Root::new(Some(root.path())), &port).verdict, Verdict::Unknown);
+    fn connectx_is_judged_by_what_opening_it_has_told() {
+        let port = |is_ethernet| Mlx5Port { is_ethernet, is_up: true, gbps: 25.0 };
+        let features = vec![("checksums", Ok(String::new())), ("packet pacing", Err("too old".into()))];
+        let abilities = |is_ethernet| Mlx5Abilities {
+            firmware: "16.35".into(),
+            ports: vec![port(is_ethernet)],
+            features: features.clone(),
+        };
+        let eth1 = interface(CONNECTX_DRIVER);
+        let words = "mlx5_0, firmware 16.35, 1 of 2 features";
+        check_mlx5(&eth1, Ok(vec![connectx(Ok(abilities(true)))]), Verdict::Yes, words);
+        check_mlx5(&eth1, Ok(vec![connectx(Ok(abilities(false)))]), Verdict::No, "mlxconfig -d 0000:3b:00.0");
+        check_mlx5(&eth1, Ok(vec![connectx(Err("no permission".into()))]), Verdict::No, "no permission");
+        let by_name = Interface { name: "eth7".into(), rdma: Some("mlx5_0".into()), ..eth1 };
+        check_mlx5(&by_name, Ok(vec![connectx(Ok(abilities(true)))]), Verdict::Yes, "mlx5_0");
+    }
+
+    #[test]
+    fn connectx_wants_its_verbs_device_and_the_library() {
+        let bare = interface(CONNECTX_DRIVER);
+        let port = Interface { rdma: Some("mlx5_0".into()), ..bare.clone() };
+        check_mlx5(&interface("ice"), Err("not installed".into()), Verdict::No, "this is ice");
+        check_mlx5(&port, Err("rdma-core is not installed: apt install".into()), Verdict::No, "apt install");
+        check_mlx5(&bare, Ok(Vec::new()), Verdict::No, "modprobe mlx5_ib");
+        check_mlx5(&port, Ok(Vec::new()), Verdict::No, "ibverbs-providers");
     }
 }

@@ -1,15 +1,41 @@
-//! The report as JSON: one object with an array of interfaces. What is not known is null.
+//! The report as JSON: one object with an array of interfaces and one of verbs devices. What is not known is null.
 
 use serde_json::{Value, json};
+use wirepath::device::mlx5::{Mlx5Port, Mlx5Support};
 
 use super::backend::Backend;
 use super::table::link;
 use super::{Device, Timestamping};
 
 /// One object and a newline.
-pub(super) fn render(devices: &[Device]) -> String {
+pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5Support>, String>) -> String {
     let devices: Vec<Value> = devices.iter().map(device).collect();
-    format!("{}\n", json!({ "devices": devices }))
+    let (verbs, no_verbs) = match verbs {
+        Ok(verbs) => (verbs.iter().map(verbs_device).collect(), None),
+        Err(sentence) => (Vec::new(), Some(sentence)),
+    };
+    format!("{}\n", json!({ "devices": devices, "verbs_devices": verbs, "no_verbs": no_verbs }))
+}
+
+fn verbs_device(device: &Mlx5Support) -> Value {
+    let abilities = device.abilities.as_ref().ok();
+    json!({
+        "name": device.name,
+        "pci": device.pci,
+        "interfaces": device.interfaces,
+        "why_not": device.abilities.as_ref().err(),
+        "firmware": abilities.map(|abilities| &abilities.firmware),
+        "ports": abilities.map(|abilities| abilities.ports.iter().map(port).collect::<Vec<_>>()),
+        "features": abilities.map(|abilities| abilities.features.iter().map(feature).collect::<Vec<_>>()),
+    })
+}
+
+fn port(port: &Mlx5Port) -> Value {
+    json!({ "ethernet": port.is_ethernet, "up": port.is_up, "gbps": port.gbps })
+}
+
+fn feature((name, can): &(&'static str, Result<String, String>)) -> Value {
+    json!({ "name": name, "there": can.is_ok(), "how": can.as_ref().ok(), "why_not": can.as_ref().err() })
 }
 
 fn device(device: &Device) -> Value {

@@ -1,4 +1,7 @@
-//! The report for people: a line an interface, and below it a line a backend.
+//! The report for people: a line an interface, and below it a line a backend; then a line a verbs device, and below it a line a
+//! feature.
+
+use wirepath::device::mlx5::{Mlx5Port, Mlx5Support};
 
 use super::Device;
 use crate::ethtool::Timestamping;
@@ -7,11 +10,46 @@ use crate::interface::{Interface, Link};
 /// Columns of what stands below an interface.
 const NAME_WIDTH: usize = 16;
 const VERDICT_WIDTH: usize = 7;
+/// The same below a verbs device.
+const FEATURE_WIDTH: usize = 23;
 
 /// The whole report.
-pub(super) fn render(devices: &[Device]) -> String {
-    let reports: Vec<String> = devices.iter().map(render_device).collect();
+pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5Support>, String>) -> String {
+    let mut reports: Vec<String> = devices.iter().map(render_device).collect();
+    match verbs {
+        Ok(verbs) => reports.extend(verbs.iter().map(render_verbs)),
+        Err(sentence) => reports.push(format!("no verbs devices: {sentence}\n")),
+    }
     reports.join("\n")
+}
+
+fn render_verbs(device: &Mlx5Support) -> String {
+    let mut words = vec![device.name.clone()];
+    words.extend(device.pci.clone());
+    words.extend(device.interfaces.iter().cloned());
+    let abilities = match &device.abilities {
+        Ok(abilities) => abilities,
+        Err(sentence) => return format!("{}\n  {sentence}\n", words.join("  ")),
+    };
+    words.push(format!("firmware {}", abilities.firmware));
+    words.extend(abilities.ports.iter().map(port));
+    let mut text = format!("{}\n", words.join("  "));
+    for (feature, can) in &abilities.features {
+        let (verdict, why) = match can {
+            Ok(how) => ("yes", how),
+            Err(why) => ("no", why),
+        };
+        let line = format!("  {feature:FEATURE_WIDTH$}  {verdict:VERDICT_WIDTH$}  {why}");
+        text.push_str(&format!("{}\n", line.trim_end()));
+    }
+    text
+}
+
+/// `up 100 Gbit/s`
+fn port(port: &Mlx5Port) -> String {
+    let kind = if port.is_ethernet { "" } else { "InfiniBand " };
+    let state = if port.is_up { "up" } else { "no link" };
+    if port.gbps > 0.0 { format!("{kind}{state} {} Gbit/s", port.gbps) } else { format!("{kind}{state}") }
 }
 
 fn render_device(device: &Device) -> String {

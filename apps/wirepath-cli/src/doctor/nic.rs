@@ -38,8 +38,7 @@ pub(super) fn backend(patient: &Patient) -> Vec<Finding> {
         return good(format!("{} is polled by {process}", nic.name()));
     }
     let evidence = Evidence { interface: &nic.interface, support, offloads: &nic.offloads };
-    let backends = backend::judge(&patient.root, &evidence);
-    let af_xdp: Vec<_> = backends.into_iter().filter(|backend| backend::AF_XDP.contains(&backend.name)).collect();
+    let af_xdp = backend::judge(&evidence);
     let see = format!("`wirepath devices {}`", nic.name());
     if let Some(yes) = af_xdp.iter().find(|backend| backend.verdict == Verdict::Yes) {
         if yes.name == backend::NATIVE {

@@ -54,6 +54,8 @@ const INLINE_LEN: u8 = 18;
 /// less behind short frames, and make more completions of long ones' buffers.
 const STRIDE_LEN_LOG: u8 = 8;
 const STRIDE_COUNT_LOG: u8 = 9;
+/// Frames of the longest compressed session that we read (mlx5.md 1.4).
+const SESSION_FRAMES_MAX: u32 = 64;
 /// Bits of `IBV_RX_HASH_*`: source and destination address of IPv4, both ports of TCP, both of UDP (mlx5.md 3.6).
 pub(super) const HASH_ADDRESSES: u64 = 0x03;
 pub(super) const HASH_TCP_PORTS: u64 = 0x30;
@@ -199,6 +201,10 @@ impl Abilities {
     /// frames are spread by it, else either.
     pub(super) fn compression(&self, striding: bool, hashed: bool) -> Can<Compression> {
         yes(self.mlx5.compression_entries_max > 0, "the firmware compresses none")?;
+        yes(
+            self.mlx5.compression_entries_max <= SESSION_FRAMES_MAX,
+            "its sessions are longer than those of 64 frames",
+        )?;
         let formats: &[_] = match (striding, hashed) {
             (true, _) => &[Compression::ChecksumStride],
             (false, true) => &[Compression::Hash],

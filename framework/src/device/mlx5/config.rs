@@ -48,7 +48,7 @@ pub enum Feature {
     /// Not.
     #[default]
     Off,
-    /// Used where the device can. [`Mlx5Device::describe`](super::Mlx5Device::describe) says whether.
+    /// Used where the device can. `Mlx5Device::describe` says whether.
     WherePossible,
     /// Without it there is no device: opening it fails and says why.
     Demanded,
@@ -116,14 +116,15 @@ pub struct Pace {
 }
 
 impl Mlx5Config {
-    /// One queue of `device`: 1024 frames to receive, 1024 to send, what costs nothing where the device can.
+    /// One queue of `device`: 2048 frames to receive, 1024 to send, what costs nothing where the device can. At 10 Gbit/s 2048 of
+    /// the shortest frames are 138 µs: longer than a worker is away.
     pub fn new(device: &str) -> Self {
         Self {
             device: device.into(),
             port: 1,
             queues: 1,
             spread: Spread::default(),
-            rx_ring_len: 1024,
+            rx_ring_len: 2048,
             tx_ring_len: 1024,
             frame_len_max: None,
             rules_max: 4096,

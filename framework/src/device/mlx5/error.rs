@@ -14,7 +14,7 @@ pub(super) const CAPABILITIES: &str = "cap_net_raw,cap_ipc_lock";
 /// Why there is no device, or no queue.
 #[derive(Debug)]
 pub(super) enum SetupError {
-    /// The libraries cannot be loaded.
+    /// The libraries cannot be loaded; a sentence.
     NoRdmaCore {
         reason: String,
     },
@@ -168,11 +168,7 @@ impl From<SetupError> for DeviceError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRdmaCore { reason } => write!(
-                f,
-                "rdma-core is not installed ({reason}): `apt-get install libibverbs1 ibverbs-providers`, or your distribution's \
-                 rdma-core; without it use device = \"af_xdp\""
-            ),
+            Self::NoRdmaCore { reason } => f.write_str(reason),
             Self::NoDevices { wanted } => write!(
                 f,
                 "there is no {wanted}, nor any other verbs device: `lspci -d 15b3:` lists the ConnectX NICs, and `modprobe mlx5_ib` \
@@ -324,7 +320,6 @@ mod tests {
         let (device, there) = (|| "mlx5_0".to_owned(), || "mlx5_0 (0000:3b:00.0, eth1)".to_owned());
         let doing = "making a queue pair";
         for error in [
-            SetupError::NoRdmaCore { reason: "libibverbs.so.1: cannot open shared object file".into() },
             SetupError::NoDevices { wanted: device() },
             SetupError::NoSuchDevice { wanted: "eth9".into(), there: there() },
             SetupError::NoConnectX { interface: "eth0".into(), driver: None, there: there() },

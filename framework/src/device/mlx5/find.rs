@@ -6,8 +6,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use super::error::SetupError;
+use crate::wire::MacAddr;
 
 /// What /sys tells of a verbs device, as far as it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,9 +95,31 @@ pub(super) fn describe(listed: &[Listed]) -> String {
     }
 }
 
-/// What the interface of a device says of itself: bytes of the longest packet behind the Ethernet header.
+impl Listed {
+    /// The interface of the device: the one that was named, else the first.
+    pub(super) fn interface(&self, wanted: &str) -> Option<&str> {
+        let named = self.interfaces.iter().find(|name| *name == wanted);
+        named.or(self.interfaces.first()).map(String::as_str)
+    }
+}
+
+/// Bytes of the longest packet of an interface behind the Ethernet header.
 pub(super) fn mtu(root: &Path, interface: &str) -> Option<usize> {
-    fs::read_to_string(root.join("class/net").join(interface).join("mtu")).ok()?.trim().parse().ok()
+    value(root, interface, "mtu")
+}
+
+/// The number of an interface.
+pub(super) fn index(root: &Path, interface: &str) -> Option<u32> {
+    value(root, interface, "ifindex")
+}
+
+/// The MAC address of an interface.
+pub(super) fn mac(root: &Path, interface: &str) -> Option<MacAddr> {
+    value(root, interface, "address")
+}
+
+fn value<T: FromStr>(root: &Path, interface: &str, file: &str) -> Option<T> {
+    fs::read_to_string(root.join("class/net").join(interface).join(file)).ok()?.trim().parse().ok()
 }
 
 /// `0000:3b:00.0` of that or `3b:00.0`, in whatever case; `None` of anything else.
@@ -152,6 +176,8 @@ mod tests {
             symlink(device.join("net").join(interface), at("class/net").join(interface)).unwrap();
         }
         fs::write(at("devices/0000:3b:00.0/net/eth1/mtu"), "9000\n").unwrap();
+        fs::write(at("devices/0000:3b:00.0/net/eth1/ifindex"), "7\n").unwrap();
+        fs::write(at("devices/0000:3b:00.0/net/eth1/address"), "02:00:00:00:00:1f\n").unwrap();
         fs::create_dir_all(at("class/infiniband/rxe0")).unwrap();
         fs::create_dir_all(at("class/net/eth0/device")).unwrap();
         symlink(at("bus/pci/drivers/ice"), at("class/net/eth0/device/driver")).unwrap();
@@ -223,5 +249,8 @@ mod tests {
         assert_eq!(listed(&root)[0].driver.as_deref(), Some("mlx5_core"));
         assert_eq!(mtu(root.path(), "eth1"), Some(9000));
         assert_eq!(mtu(root.path(), "eth9"), None);
+        assert_eq!(index(root.path(), "eth1"), Some(7));
+        assert_eq!(mac(root.path(), "eth1"), Some(MacAddr([2, 0, 0, 0, 0, 0x1f])));
+        assert_eq!((listed(&root)[0].interface("eth1"), listed(&root)[2].interface("rxe0")), (Some("eth1"), None));
     }
 }

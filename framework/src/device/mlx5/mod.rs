@@ -17,10 +17,12 @@ mod recover;
 #[allow(unsafe_code)]
 mod ring;
 mod steering;
+mod support;
 mod table;
 mod watch;
 
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
+pub use support::{Mlx5Abilities, Mlx5Port, Mlx5Support};
 
 #[cfg(test)]
 mod plain;

@@ -22,6 +22,11 @@ pub(super) trait Objects {
 
     /// Gives the ring back to the NIC, which takes it up empty, at index 0.
     fn ready(&mut self) -> io::Result<()>;
+
+    /// The end: as [`reset`](Self::reset), and nothing comes after it.
+    fn close(&mut self) -> io::Result<()> {
+        self.reset()
+    }
 }
 
 /// The objects behind a ring, and when they may be reset again.
@@ -76,7 +81,7 @@ impl Recovery {
     /// that any more was removed, and touches nothing either.
     #[cold]
     pub(super) fn close(&mut self) {
-        self.counted(|objects| objects.reset());
+        self.counted(|objects| objects.close());
     }
 
     fn counted(&mut self, call: impl FnOnce(&mut dyn Objects) -> io::Result<()>) -> bool {

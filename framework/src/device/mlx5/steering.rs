@@ -9,12 +9,16 @@
 //!   address and another MAC address is not taken;
 //! - a VLAN is that of an 802.1Q tag. An outer tag of 802.1ad is not looked at.
 //!
+//! Where queues share what a rule names, a NIC hashes a flow by one kind of header only, so a rule that leaves the kind open is
+//! several flows ([`spread`]).
+//!
 //! Where several rules name a frame the one with the lowest number of priority gets it, and groups go to all of them.
 
 use core::net::Ipv4Addr;
 
 use arrayvec::ArrayVec;
 
+use super::config::HashBy;
 use crate::device::steering::{Fields, Rule};
 use crate::wire::{EtherType, MacAddr, Protocol};
 
@@ -110,6 +114,41 @@ fn priority(rule: &Rule) -> u16 {
     } else {
         PRIORITIES - 1
     }
+}
+
+/// What a flow's frames are spread over the queues by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spreader {
+    /// Nothing: all go to the first queue.
+    None,
+    /// Their IPv4 addresses.
+    Addresses,
+    /// Addresses and TCP ports.
+    Tcp,
+    /// Addresses and UDP ports.
+    Udp,
+}
+
+/// The flows that a rule is where it spreads: each with the hash of its header, the more telling ones with more fields and so
+/// before the others.
+pub(super) fn spread(rule: &Rule, by: HashBy) -> ArrayVec<(Rule, Spreader), 4> {
+    let mut flows = ArrayVec::new();
+    let ipv4 = Rule { ethertype: Some(EtherType::IPV4), ..*rule };
+    match (rule.ethertype, rule.protocol, by) {
+        (Some(EtherType::IPV4), Some(Protocol::TCP), HashBy::Ports) => flows.push((*rule, Spreader::Tcp)),
+        (Some(EtherType::IPV4), Some(Protocol::UDP), HashBy::Ports) => flows.push((*rule, Spreader::Udp)),
+        (Some(EtherType::IPV4) | None, None, HashBy::Ports) => {
+            flows.push((Rule { protocol: Some(Protocol::TCP), ..ipv4 }, Spreader::Tcp));
+            flows.push((Rule { protocol: Some(Protocol::UDP), ..ipv4 }, Spreader::Udp));
+            flows.push((ipv4, Spreader::Addresses));
+        }
+        (Some(EtherType::IPV4) | None, ..) => flows.push((ipv4, Spreader::Addresses)),
+        (Some(_), ..) => {}
+    }
+    if rule.ethertype != Some(EtherType::IPV4) {
+        flows.push((*rule, Spreader::None));
+    }
+    flows
 }
 
 #[cfg(test)]
@@ -215,6 +254,26 @@ mod tests {
         ];
         let priorities: Vec<_> = rules.iter().map(|rule| Flow::of(rule).priority).collect();
         assert_eq!(priorities, [0, 1, 2, 3, 4, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn rule_that_leaves_the_kind_of_header_open_is_a_flow_for_each() {
+        let check = |rule: Rule, by, expected: &[Spreader]| {
+            let flows = spread(&rule, by);
+            assert_eq!(flows.iter().map(|(_, spreader)| *spreader).collect::<Vec<_>>(), expected, "{rule}");
+            assert_eq!(flows.last().map(|(last, _)| *last), Some(rule), "the rule itself comes last");
+            assert!(flows.iter().all(|(flow, _)| flow.check().is_ok() && flow.flow_tag == rule.flow_tag));
+            assert!(flows.is_sorted_by_key(|(flow, _)| priority(flow)), "{flows:?}");
+        };
+        use Spreader::{Addresses, None, Tcp, Udp};
+        check(Rule::udp(GROUP, 9).tagged(7), HashBy::Ports, &[Udp]);
+        check(Rule::tcp(SENDER, 9), HashBy::Ports, &[Tcp]);
+        check(Rule::tcp(SENDER, 9), HashBy::Addresses, &[Addresses]);
+        check(Rule::igmp(), HashBy::Ports, &[Addresses]);
+        check(Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(GROUP), HashBy::Ports, &[Tcp, Udp, Addresses]);
+        check(Rule::arp(), HashBy::Ports, &[None]);
+        check(Rule::ALL, HashBy::Ports, &[Tcp, Udp, Addresses, None]);
+        check(Rule::ALL.on_vlan(3).tagged(1), HashBy::Addresses, &[Addresses, None]);
     }
 
     /// Frames and rules of few values, so that they meet. The frames are whole: cut ones are each NIC's own to judge.

@@ -7,7 +7,6 @@
 //!
 //! The same rule given twice for a target stands once, until both are taken back.
 
-use super::steering::Flow;
 use crate::device::steering::{Rule, RuleId, SteerError};
 
 /// What rules steer to.
@@ -15,8 +14,8 @@ pub(super) trait Target {
     /// A rule that stands in the device until this is dropped.
     type Standing;
 
-    /// Has `flow` come here. An error is the system's number.
-    fn install(&self, rule: &Rule, flow: &Flow) -> Result<Self::Standing, i32>;
+    /// Has what the rule names come here. An error is the system's number.
+    fn install(&self, rule: &Rule) -> Result<Self::Standing, i32>;
 }
 
 /// The rules of a device.
@@ -62,14 +61,14 @@ impl<T: Target> Table<T> {
         Ok(id)
     }
 
-    /// Takes a rule back.
-    pub(super) fn remove(&mut self, id: RuleId) -> Result<(), SteerError> {
+    /// Takes a rule back, and says which it was.
+    pub(super) fn remove(&mut self, id: RuleId) -> Result<Rule, SteerError> {
         let place = self.entries.iter().position(|entry| entry.id == id).ok_or(SteerError::NoRule { id })?;
         let Entry { rule, target, .. } = self.entries.remove(place);
         if !self.entries.iter().any(|entry| entry.rule == rule && entry.target == target) {
             self.standing.retain(|standing| standing.rule != rule || standing.target != target);
         }
-        Ok(())
+        Ok(rule)
     }
 
     /// Puts the rules that wait for `target` into the device. At the first that does not go in all are taken out again, and the
@@ -106,7 +105,7 @@ impl<T: Target> Table<T> {
         if self.standing.iter().any(|standing| standing.rule == *rule && standing.target == target) {
             return Ok(());
         }
-        match open.install(rule, &Flow::of(rule)) {
+        match open.install(rule) {
             Ok(flow) => self.standing.push(Standing { rule: *rule, target, _flow: flow }),
             Err(errno) => return Err(refused(errno, rule, self.standing.len())),
         }
@@ -158,7 +157,7 @@ mod tests {
     impl Target for FakeTarget {
         type Standing = FakeFlow;
 
-        fn install(&self, rule: &Rule, _flow: &Flow) -> Result<FakeFlow, i32> {
+        fn install(&self, rule: &Rule) -> Result<FakeFlow, i32> {
             let Self(target, fake) = self;
             let mut standing = fake.0.standing.borrow_mut();
             if standing.len() >= fake.0.fits.get() {
