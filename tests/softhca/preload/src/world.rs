@@ -174,11 +174,12 @@ impl World {
     /// The page of a UAR, which is one however often it is mapped.
     fn registers(&mut self, fd: i32, index: u32) -> Result<Page, Errno> {
         let open = self.open.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
-        if let Some(page) = open.registers.get(&index) {
-            return Ok(*page);
-        }
-        let page = Page::new().map_err(|_| Errno(libc::ENOMEM))?;
+        let page = match open.registers.get(&index) {
+            Some(page) => *page,
+            None => Page::new().map_err(|_| Errno(libc::ENOMEM))?,
+        };
         open.registers.insert(index, page);
+        // Also one that is mapped again: between, its index may have been given back and out.
         if let Some(device) = &mut self.devices[open.device] {
             device.hca.map_uar(index, page.address())?;
         }
