@@ -22,14 +22,15 @@ mod step {
     pub(super) const KINDS: u8 = 6;
 }
 
-/// Steps of a plan: more only repeat.
-const STEPS_MAX: usize = 200;
+/// Steps of a plan: more than DPDK takes to bring up a port, with a step of the NIC after each of its own.
+const STEPS_MAX: usize = 500;
 
-/// The first byte is the protocol; then steps, each with its kind in front.
+/// The first byte is the protocol, and the number before that of the first descriptor; then steps, each with its kind in front.
 pub(super) fn uverbs(data: &[u8]) {
     let mut input = Input::new(data);
-    let protocol = if input.below(2) == 0 { Protocol::Write } else { Protocol::Ioctl };
-    let mut bench = Bench::new(protocol);
+    let first = input.u8();
+    let protocol = if first % 2 == 0 { Protocol::Write } else { Protocol::Ioctl };
+    let mut bench = Bench::new(protocol, (first / 2).into());
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
@@ -52,13 +53,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(protocol: Protocol) -> Self {
+    fn new(protocol: Protocol, descriptor: i32) -> Self {
         let (wire, far) = CableEnd::pair();
         Self {
             memory: Sparse::default(),
             hca: Hca::new(Config { flows_max: 4, strict: true, ..Config::default() }),
             session: Session::new(protocol),
-            process: Numbers { next: 100, raw: true, locked_len_max: Some(1 << 40) },
+            process: Numbers { next: descriptor, raw: true, locked_len_max: Some(1 << 40) },
             wire,
             far,
             clock: ManualClock::default(),
@@ -123,7 +124,8 @@ impl Bench {
 /// Where pages of doorbell registers are mapped.
 const UARS: u64 = 0x5000_0000;
 
-/// Memory at all addresses that a process may have, as far as it was touched: frames that were recorded anywhere find theirs.
+/// Memory at all addresses that a process may have, zeros where nothing was written: frames that were recorded anywhere find
+/// theirs.
 #[derive(Default)]
 struct Sparse(RefCell<HashMap<u64, Vec<u8>>>);
 
@@ -136,42 +138,46 @@ const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
 const PAGES_MAX: usize = 512;
 
 impl Sparse {
-    fn each(&self, address: u64, len: usize, mut touch: impl FnMut(usize, &mut u8)) -> Result<(), Unmapped> {
+    fn check(address: u64, len: usize) -> Result<(), Unmapped> {
         let end = address.checked_add(len as u64).ok_or(Unmapped)?;
-        if len > 0 && (!ADDRESSES.contains(&address) || end > ADDRESSES.end) {
-            return Err(Unmapped);
-        }
-        let mut pages = self.0.borrow_mut();
-        let wanted = address / PAGE_LEN..=end.saturating_sub(1).max(address) / PAGE_LEN;
-        let missing = wanted.clone().filter(|page| !pages.contains_key(page)).take(PAGES_MAX + 1).count();
-        if pages.len() + missing > PAGES_MAX {
-            return Err(Unmapped);
-        }
-        for page in wanted {
-            pages.entry(page).or_insert_with(|| vec![0; PAGE_LEN as usize]);
-        }
-        for idx in 0..len {
-            let at = address + idx as u64;
-            let page = pages.get_mut(&(at / PAGE_LEN)).expect("it was put in a moment ago");
-            touch(idx, &mut page[(at % PAGE_LEN) as usize]);
-        }
-        Ok(())
+        if len == 0 || ADDRESSES.contains(&address) && end <= ADDRESSES.end { Ok(()) } else { Err(Unmapped) }
     }
 
     fn swap<const LEN: usize>(&self, address: u64, value: [u8; LEN]) -> Result<[u8; LEN], Unmapped> {
         let mut old = [0; LEN];
-        self.each(address, LEN, |idx, byte| old[idx] = std::mem::replace(byte, value[idx]))?;
+        self.read(address, &mut old)?;
+        self.write(address, &value)?;
         Ok(old)
     }
 }
 
+/// The page of an address, and the place in it.
+fn place(address: u64) -> (u64, usize) {
+    (address / PAGE_LEN, (address % PAGE_LEN) as usize)
+}
+
 impl Dma for Sparse {
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unmapped> {
-        self.each(address, into.len(), |idx, byte| into[idx] = *byte)
+        Self::check(address, into.len())?;
+        let pages = self.0.borrow();
+        for (at, byte) in (address..).zip(into) {
+            let (page, at) = place(at);
+            *byte = pages.get(&page).map_or(0, |page| page[at]);
+        }
+        Ok(())
     }
 
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
-        self.each(address, from.len(), |idx, byte| *byte = from[idx])
+        Self::check(address, from.len())?;
+        let mut pages = self.0.borrow_mut();
+        for (at, byte) in (address..).zip(from) {
+            let (page, at) = place(at);
+            if !pages.contains_key(&page) && pages.len() == PAGES_MAX {
+                return Err(Unmapped);
+            }
+            pages.entry(page).or_insert_with(|| vec![0; PAGE_LEN as usize])[at] = *byte;
+        }
+        Ok(())
     }
 
     fn load_be32(&self, address: u64) -> Result<u32, Unmapped> {
@@ -205,7 +211,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     newer_life(&mut newer);
     let mut questions = Client::new(Protocol::Ioctl, Config::default());
     ask(&mut questions);
-    vec![plan(0, &older), plan(1, &newer), plan(1, &questions)]
+    vec![plan(Protocol::Write, &older), plan(Protocol::Ioctl, &newer), plan(Protocol::Ioctl, &questions)]
 }
 
 const MADE: &str = "the software ConnectX takes what clients send";
@@ -315,9 +321,12 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
+/// The number before that of a client's first descriptor.
+const FIRST_DESCRIPTOR: u8 = 100;
+
 /// The client's calls as a plan, with a step of the NIC after each.
-fn plan(protocol: u8, client: &Client) -> Vec<u8> {
-    let mut plan = vec![protocol];
+fn plan(protocol: Protocol, client: &Client) -> Vec<u8> {
+    let mut plan = vec![FIRST_DESCRIPTOR * 2 + u8::from(protocol == Protocol::Ioctl)];
     for call in &client.recorded {
         let (kind, bytes) = match call {
             Recorded::Write(bytes) => (step::WRITE, bytes),
