@@ -51,6 +51,9 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,socat,socat,for tests against unmodified programs,:)
 	$(call want,iperf,iperf,for tests against unmodified programs,:)
 	$(call want,sockperf,sockperf,for tests against unmodified programs,:)
+	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,:)
+	$(call want,raw_ethernet_bw,perftest,for tests against unmodified programs,:)
+	$(call want,dpdk-testpmd,dpdk,for tests against unmodified programs,:)
 	@scripts/test
 
 .PHONY: lint

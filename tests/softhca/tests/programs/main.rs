@@ -5,3 +5,4 @@
 
 mod perftest;
 mod stage;
+mod testpmd;

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,9 @@ pub(crate) fn is_inside(test: &str, program: &str, package: &str) -> bool {
         println!("SKIPPED {test}: {why}");
         return false;
     }
+    // Programs that poll leave no processor for those of another test.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     // Sysfs shows the interfaces of the namespace that it was mounted in.
     let inside = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";
     let mut command = Command::new("unshare");
@@ -105,6 +108,16 @@ impl Running {
             thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+
+    /// What it has said so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Asks it to end, as the terminal's ^C does.
+    pub(crate) fn interrupt(&self) {
+        Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
     }
 
     /// Waits for its end, and ends it where it takes too long.
