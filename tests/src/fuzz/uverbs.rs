@@ -29,7 +29,7 @@ const STEPS_MAX: usize = 500;
 pub(super) fn uverbs(data: &[u8]) {
     let mut input = Input::new(data);
     let first = input.u8();
-    let protocol = if first % 2 == 0 { Protocol::Write } else { Protocol::Ioctl };
+    let protocol = if first.is_multiple_of(2) { Protocol::Write } else { Protocol::Ioctl };
     let mut bench = Bench::new(protocol, (first / 2).into());
     for _ in 0..STEPS_MAX {
         if input.is_empty() {

@@ -56,7 +56,8 @@ pub(crate) fn veth() {
 /// Of veth0 and veth1.
 pub(crate) const MACS: [&str; 2] = ["02:00:00:00:00:a0", "02:00:00:00:00:a1"];
 
-fn ip(arguments: &str) {
+/// Runs `ip` in this namespace.
+pub(crate) fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
