@@ -165,14 +165,14 @@ fn two_rings_of_one_half_between_two_looks_release_both_posts() {
 #[test]
 fn blueflame_that_carries_the_wqe_is_seen_as_such() {
     let mut rig = rig();
-    for turn in 0..10_u64 {
+    for turn in 0..50_u64 {
         rig.post(&rig.wqe(0x0a, &[&ethernet(0), &inline(&frame(100))]));
         rig.record();
         rig.blueflame(turn % 2);
         rig.step();
     }
-    assert_eq!(rig.frames().len(), 10);
-    assert_eq!((rig.hca.counters().doorbells_blueflame, rig.hca.take_diagnosis()), (10, None));
+    assert_eq!(rig.frames().len(), 50, "around the end of the ring twice");
+    assert_eq!((rig.hca.counters().doorbells_blueflame, rig.hca.take_diagnosis()), (50, None));
 }
 
 #[test]
