@@ -72,6 +72,16 @@ fn ibv_devinfo_tells_all_by_both_kernel_interfaces() {
 }
 
 #[test]
+fn device_opens_under_valgrind() {
+    let valgrind = ["valgrind", "--tool=none", "--quiet", "ibv_devinfo"];
+    for abi in ["ioctl", "write"] {
+        let Some(output) = run("device_opens_under_valgrind", &["--abi", abi], &valgrind) else { return };
+        let told = text(&output.stdout);
+        assert!(told.contains("mlx5_0") && output.status.success(), "{abi}: {told}{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn feature_that_it_is_made_without_is_not_told() {
     let test = "feature_that_it_is_made_without_is_not_told";
     let Some(output) = run(test, &["--without", "tso"], &["ibv_devinfo", "-v"]) else { return };

@@ -1,6 +1,7 @@
 //! Pages that a client maps from a uverbs descriptor: registers of a UAR, which it writes, and clocks, which it reads.
 //!
-//! Each is mapped twice: once for the client, who unmaps it when it likes, and once for the NIC, at an address that stays.
+//! Each is mapped twice: once for the client, who unmaps it when it likes, and once for the NIC, at an address that stays. So it is a file in
+//! memory, which maps as often as one likes: what mremap(2) does for shared pages without one, valgrind does not know.
 //!
 //! Invariants:
 //! 1. A page of ours was mapped shared and writable by us, is never unmapped, and is touched only within its 4 KiB.
@@ -10,7 +11,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use libc::{c_int, c_void};
+use libc::c_int;
 
 use crate::clock::Now;
 
@@ -24,19 +25,26 @@ pub(crate) struct Wish {
     pub(crate) flags: c_int,
 }
 
-/// A page that a client has mapped or may map, at our own address.
+/// A page that a client has mapped or may map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
+    /// Where we have it.
     address: usize,
+    /// A descriptor, which stays open.
+    file: c_int,
 }
 
 impl Page {
     /// A page of zeros, mapped for us only.
     pub(crate) fn new() -> io::Result<Self> {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping where the kernel likes.
-        let address = unsafe { libc::syscall(libc::SYS_mmap, 0usize, PAGE_LEN, protection, flags, -1, 0usize) };
-        check(address).map(|address| Self { address })
+        let name = c"softhca".as_ptr();
+        // SAFETY: a C string.
+        let file = check(unsafe { libc::syscall(libc::SYS_memfd_create, name, libc::MFD_CLOEXEC) })? as c_int;
+        // SAFETY: a file of our own.
+        check(unsafe { libc::syscall(libc::SYS_ftruncate, file, PAGE_LEN) })?;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let address = map(file, Wish { address: 0, protection, flags })?;
+        Ok(Self { address, file })
     }
 
     /// Our own address.
@@ -46,17 +54,7 @@ impl Page {
 
     /// Maps it for a client: the client's address.
     pub(crate) fn share(self, wish: Wish) -> io::Result<usize> {
-        let fixed = wish.flags & libc::MAP_FIXED != 0;
-        let flags = libc::MREMAP_MAYMOVE | if fixed { libc::MREMAP_FIXED } else { 0 };
-        // An old length of 0 maps a shared page once more, mremap(2).
-        // SAFETY: 1, 3.
-        let result = unsafe {
-            libc::syscall(libc::SYS_mremap, self.address, 0usize, PAGE_LEN, flags, wish.address as *mut c_void)
-        };
-        let address = check(result)?;
-        // SAFETY: the mapping that was just made, whole.
-        let result = unsafe { libc::syscall(libc::SYS_mprotect, address, PAGE_LEN, wish.protection) };
-        check(result).map(|_| address)
+        map(self.file, wish)
     }
 
     /// Shows the time as the free-running counter does: two big-endian words, high and low, that change together.
@@ -93,6 +91,12 @@ impl Page {
 const SHIFT: u32 = 21;
 /// Cycles after which the page must have been shown anew: half of what fits.
 const OVERFLOW: u64 = 1 << (63 - SHIFT);
+
+fn map(file: c_int, wish: Wish) -> io::Result<usize> {
+    let flags = libc::MAP_SHARED | wish.flags & libc::MAP_FIXED;
+    // SAFETY: a new mapping where the kernel likes, or 3.
+    check(unsafe { libc::syscall(libc::SYS_mmap, wish.address, PAGE_LEN, wish.protection, flags, file, 0usize) })
+}
 
 fn check(result: libc::c_long) -> io::Result<usize> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
