@@ -4,7 +4,7 @@
 use super::abi::*;
 use super::context::Context;
 use super::layout::Layout;
-use super::{Kernel, cq, device, flow, pd, qp, refuse, wq};
+use super::{Kernel, cq, device, flow, pd, qp, qp_state, refuse, wq};
 use crate::hca::Errno;
 
 /// A command without its wrapping: what it says, and how much room it leaves for an answer.
@@ -127,13 +127,13 @@ const COMMANDS: &[Entry] = &[
     Entry::plain(18, CreateCq::LEN, CreateCqResp::LEN, true, Run::Within(cq::create_cq)),
     Entry::plain(20, DestroyCq::LEN, DestroyCqResp::LEN, false, Run::Within(cq::destroy_cq)),
     Entry::plain(24, CreateQp::LEN, CreateQpResp::LEN, true, Run::Within(qp::create_qp)),
-    Entry::plain(25, QueryQp::LEN, QueryQpResp::LEN, false, Run::Within(qp::query_qp)),
-    Entry::plain(26, ModifyQp::LEN, 0, true, Run::Within(qp::modify_qp)),
-    Entry::plain(27, DestroyQp::LEN, DestroyQpResp::LEN, false, Run::Within(qp::destroy_qp)),
+    Entry::plain(25, QueryQp::LEN, QueryQpResp::LEN, false, Run::Within(qp_state::query_qp)),
+    Entry::plain(26, ModifyQp::LEN, 0, true, Run::Within(qp_state::modify_qp)),
+    Entry::plain(27, DestroyQp::LEN, DestroyQpResp::LEN, false, Run::Within(qp_state::destroy_qp)),
     Entry::extended(1, ExQueryDevice::LEN, QueryDeviceResp::LEN + 8, Run::Within(device::query_device_ex)),
     Entry::extended(18, ExCreateCq::LEN, ExCreateCqResp::LEN, Run::Within(cq::create_cq_ex)),
     Entry::extended(24, ExCreateQp::LEN - 12, ExCreateQpResp::LEN, Run::Within(qp::create_qp_ex)),
-    Entry::extended(26, ModifyQp::LEN, ExModifyQpResp::LEN, Run::Within(qp::modify_qp_ex)),
+    Entry::extended(26, ModifyQp::LEN, ExModifyQpResp::LEN, Run::Within(qp_state::modify_qp_ex)),
     Entry::extended(50, CreateFlow::LEN, CreateFlowResp::LEN, Run::Within(flow::create_flow)),
     Entry::extended(51, DestroyFlow::LEN, 0, Run::Within(flow::destroy_flow)),
     Entry::extended(52, ExCreateWq::LEN - 8, ExCreateWqResp::LEN, Run::Within(wq::create_wq)),

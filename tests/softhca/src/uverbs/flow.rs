@@ -162,3 +162,54 @@ pub(super) fn destroy_flow_method(
     context.destroy(Kind::Flow, call.wanted_handle(0)?, kernel)?;
     Ok(Outputs::new())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A specification of `kind` with this body.
+    fn spec(kind: u16, body: &[u8]) -> Vec<u8> {
+        let header = FlowSpecHdr { type_: kind.into(), size: (FlowSpecHdr::LEN + body.len()) as u16, reserved: 0 };
+        [header.bytes(), body.to_vec()].concat()
+    }
+
+    fn parse(count: usize, bytes: &[u8]) -> Result<FlowRequest, Errno> {
+        let (specs, actions) = (Vec::new(), Vec::new());
+        let mut flow = FlowRequest { qp: 0, kind: FlowKind::Normal, priority: 0, flags: 0, specs, actions };
+        add_specs(&mut flow, count, bytes).map(|()| flow)
+    }
+
+    #[test]
+    fn specifications_are_as_many_and_as_long_as_they_say() {
+        let udp = spec(0x41, &[0x13, 0x88, 0, 0, 0xff, 0xff, 0, 0]);
+        assert_eq!(parse(2, &udp), refuse(libc::EINVAL), "one is missing");
+        assert_eq!(parse(0, &udp), refuse(libc::EINVAL), "one is too many");
+        assert_eq!(parse(1, &udp[..12]), refuse(libc::EINVAL), "it is cut off");
+        assert_eq!(parse(1, &[0x41, 0, 0, 0, 7, 0, 0, 0]), refuse(libc::EINVAL), "shorter than its header");
+        assert_eq!(parse(1, &spec(0x41, &[0; 6])), refuse(libc::EINVAL), "half a word of value");
+        let expected = FlowSpec::Udp { value: [0x13, 0x88, 0, 0], mask: [0xff, 0xff, 0, 0] };
+        assert_eq!(parse(1, &udp).map(|flow| flow.specs), Ok(vec![expected]));
+    }
+
+    #[test]
+    fn older_clients_say_less_and_newer_ones_may_not_mean_more() {
+        let addresses = [[10, 0, 0, 1, 10, 0, 0, 2], [255; 8]].concat();
+        let value = [10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 0];
+        let mask = [255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0];
+        assert_eq!(parse(1, &spec(0x30, &addresses)).map(|flow| flow.specs), Ok(vec![FlowSpec::Ipv4 { value, mask }]));
+        let longer = |last: u8| spec(0x40, &[0, 80, 0, 0, 9, 9, 9, 9, 255, 255, 0, 0, 0, 0, 0, last]);
+        assert!(parse(1, &longer(0)).is_ok(), "a value without a mask means nothing");
+        assert_eq!(parse(1, &longer(1)), refuse(libc::EOPNOTSUPP));
+    }
+
+    #[test]
+    fn actions_are_marks_and_drops() {
+        let tag = |tag: u32| spec(0x1000, &[tag.to_ne_bytes(), [0; 4]].concat());
+        assert_eq!(parse(1, &tag(7)).map(|flow| flow.actions), Ok(vec![FlowAction::Tag(7)]));
+        assert_eq!(parse(1, &tag(1 << 24)), refuse(libc::EINVAL), "24 bits reach the CQE");
+        assert_eq!(parse(1, &spec(0x1001, &[])).map(|flow| flow.actions), Ok(vec![FlowAction::Drop]));
+        assert_eq!(parse(1, &spec(0x1001, &[0; 8])), refuse(libc::EINVAL));
+        assert_eq!(parse(1, &spec(0x1003, &[0; 8])), refuse(libc::EOPNOTSUPP), "no counters");
+        assert_eq!(parse(1, &spec(0x50, &[0; 8])), refuse(libc::EOPNOTSUPP), "no tunnels");
+    }
+}

@@ -6,7 +6,7 @@ use super::attributes::{Bundle, DRIVER_IN, DRIVER_OUT, Kind, Outputs, Spec};
 use super::context::Context;
 use super::layout::Layout;
 use super::objects::Kind as Of;
-use super::{Kernel, cq, device, flow, pd, qp, refuse, uar, wq};
+use super::{Kernel, cq, device, flow, pd, qp, qp_state, refuse, uar, wq};
 use crate::hca::Errno;
 
 /// What a method does.
@@ -156,8 +156,11 @@ const METHODS: &[Method] = &[
     method(
         4,
         1,
-        &[Spec::wanted(DESTROYED, Kind::Handle(Of::Qp)), Spec::wanted(qp::DESTROY_RESP, Kind::Out(DestroyQpResp::LEN))],
-        qp::destroy_qp_method,
+        &[
+            Spec::wanted(DESTROYED, Kind::Handle(Of::Qp)),
+            Spec::wanted(qp_state::DESTROY_RESP, Kind::Out(DestroyQpResp::LEN)),
+        ],
+        qp_state::destroy_qp_method,
     ),
     method(7, 1, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Mr))], pd::destroy_mr_method),
     method(9, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Flow))], flow::destroy_flow_method),

@@ -31,6 +31,7 @@ mod method;
 mod objects;
 mod pd;
 mod qp;
+mod qp_state;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! Frames and calls as clients send them, and as they do not.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+mod queues;
+
 use proptest::prelude::*;
 
 use super::testing::{Attribute, Client, Command, MEMORY, VERBS, extended};
@@ -252,88 +254,6 @@ fn device_answers_alike_by_both_protocols() {
     assert_eq!(Client::word(&client.command(&short).unwrap().0, 180), 184);
     let too_short = Command { core_room: 176, ..short };
     assert_eq!(wrong(client.command(&too_short)), libc::ENOSPC);
-}
-
-/// A client with a domain, a CQ and a QP that uses them.
-fn with_qp() -> (Client, [u32; 3]) {
-    let mut client = opened(Protocol::Write);
-    let pd = client.pd().unwrap();
-    let cq = client.cq(64, None, 0x1000).unwrap();
-    let qp = client.qp(pd, cq, 8).unwrap();
-    (client, [pd, cq, qp])
-}
-
-fn modify(client: &mut Client, qp: u32, mask: u32, state: u8) -> Result<(), Errno> {
-    let mut core = vec![0; 112];
-    core[64..68].copy_from_slice(&qp.to_ne_bytes());
-    core[68..72].copy_from_slice(&mask.to_ne_bytes());
-    (core[96], core[104]) = (state, 1);
-    client.command(&Command { number: 26, core, ..Command::default() }).map(drop)
-}
-
-#[test]
-fn queues_are_not_destroyed_under_their_users() {
-    let (mut client, [pd, cq, qp]) = with_qp();
-    let destroy = |client: &mut Client, number, handle: u32, room| {
-        let core = words(&[handle, 0]);
-        client.command(&Command { number, core, core_room: room, ..Command::default() }).map(|(core, _)| core)
-    };
-    assert_eq!(wrong(destroy(&mut client, 20, cq, 8)), libc::EBUSY);
-    assert_eq!(wrong(client.destroy(4, pd)), libc::EBUSY);
-    assert_eq!(destroy(&mut client, 27, qp, 4), Ok(words(&[0])));
-    assert_eq!(destroy(&mut client, 20, cq, 8), Ok(words(&[0, 0])));
-    assert_eq!(client.destroy(4, pd), Ok(()));
-}
-
-#[test]
-fn qp_goes_from_state_to_state() {
-    let (mut client, [.., qp]) = with_qp();
-    assert_eq!(wrong(modify(&mut client, qp, 1, 2)), libc::EINVAL, "not ready without INIT");
-    assert_eq!(wrong(modify(&mut client, qp, 1, 1)), libc::EINVAL, "INIT wants the port");
-    assert_eq!(wrong(modify(&mut client, qp, 1 | 1 << 4, 1)), libc::EINVAL, "raw packets have no partition key");
-    assert_eq!(wrong(modify(&mut client, qp, 1, 9)), libc::EINVAL);
-    assert_eq!(wrong(modify(&mut client, qp, 1 << 25, 0)), libc::EOPNOTSUPP, "the rate goes by the extended command");
-    assert_eq!(modify(&mut client, qp, 1 | 1 << 5, 1), Ok(()));
-    assert_eq!(modify(&mut client, qp, 1, 2), Ok(()));
-    assert_eq!(modify(&mut client, qp, 1, 3), Ok(()));
-    let query = Command { number: 25, core: words(&[qp, 1]), core_room: 128, ..Command::default() };
-    let (core, _) = client.command(&query).unwrap();
-    assert_eq!((core[108], Client::word(&core, 64)), (3, 8), "state and limit");
-}
-
-#[test]
-fn each_qp_rings_on_a_register_of_its_own_while_there_are_some() {
-    let (mut client, [pd, cq, first]) = with_qp();
-    let register = |client: &mut Client| {
-        let command = client.qp_command(pd, cq, 8);
-        let (core, driver) = client.command(&command).unwrap();
-        (Client::word(&core, 0), Client::word(&driver, 0))
-    };
-    let others: Vec<(u32, u32)> = (0..15).map(|_| register(&mut client)).collect();
-    let registers: Vec<u32> = others.iter().map(|(_, register)| *register).collect();
-    assert_eq!(registers, [4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29, 0], "four are counted a page");
-    let core = words(&[first, 0]);
-    client.command(&Command { number: 27, core, core_room: 4, ..Command::default() }).unwrap();
-    assert_eq!(register(&mut client).1, 1, "the first one's");
-}
-
-#[test]
-fn qp_without_a_right_is_refused_before_it_is_made() {
-    let (mut client, [pd, cq, _]) = with_qp();
-    client.process.raw = false;
-    assert_eq!(wrong(client.qp(pd, cq, 8)), libc::EPERM);
-    client.process.raw = true;
-    let mut reliable = client.qp_command(pd, cq, 8);
-    reliable.core[45] = 2;
-    assert_eq!(wrong(client.command(&reliable)), libc::EOPNOTSUPP);
-    let mut without_index = client.qp_command(pd, cq, 8);
-    without_index.driver[32..36].copy_from_slice(&0xff_ffff_u32.to_ne_bytes());
-    assert_eq!(wrong(client.command(&without_index)), libc::EINVAL);
-    let mut page_of_another = client.qp_command(pd, cq, 8);
-    page_of_another.driver[28..32].copy_from_slice(&(1_u32 << 10).to_ne_bytes());
-    page_of_another.driver[36..40].copy_from_slice(&99_u32.to_ne_bytes());
-    assert_eq!(wrong(client.command(&page_of_another)), libc::EINVAL);
-    assert_eq!(client.session.objects(), 3);
 }
 
 /// Any command of the table, or nearly, with any bytes.
