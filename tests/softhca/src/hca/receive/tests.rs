@@ -6,6 +6,7 @@ use crate::hca::{
     Config, Errno, EventKind, FlowSpec, Hostility, Link, Outside, QpCapabilities, QpKind, QpRequest, QpState,
     RssRequest, Wire, WqChange, WqState, fcs,
 };
+use proptest::prelude::*;
 
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0x5c, 0];
 
@@ -408,4 +409,128 @@ fn what_the_kernel_wants_is_not_for_a_default_rule() {
     rig.hca.step(10, &mut Outside { dma: &rig.memory, wire: &mut port, clock: &rig.clock });
     assert_eq!(port.0.kernel.len(), 1);
     assert_eq!(rig.poll(qp)[0].frame[..6], [2, 0, 0, 0, 0, 9]);
+}
+
+/// What a driver and its peer do in one turn.
+#[derive(Clone, Debug)]
+enum Turn {
+    Arrive(u8),
+    Post(u8),
+    Step(u8),
+}
+
+fn turns() -> impl Strategy<Value = Vec<Turn>> {
+    let turn = prop_oneof![
+        (1..20_u8).prop_map(Turn::Arrive),
+        (1..20_u8).prop_map(Turn::Post),
+        (1..40_u8).prop_map(Turn::Step),
+    ];
+    proptest::collection::vec(turn, 1..60)
+}
+
+/// A driver that posts, polls, and recovers its queue from errors, with what it counts.
+struct Driver {
+    rig: RxRig,
+    arrived: u64,
+    received: u64,
+    failed: u64,
+    /// WQEs that are posted and did not complete.
+    posted: u16,
+}
+
+impl Driver {
+    fn turn(&mut self, turn: &Turn) {
+        match *turn {
+            Turn::Arrive(count) => {
+                for _ in 0..count {
+                    self.rig.there.send(&numbered(0));
+                    self.arrived += 1;
+                }
+            }
+            Turn::Post(count) => {
+                let count = u16::from(count).min(64 - self.posted);
+                self.rig.post(0, count);
+                self.posted += count;
+            }
+            Turn::Step(budget) => {
+                self.rig.step_with(usize::from(budget));
+                self.poll();
+            }
+        }
+    }
+
+    /// Each completion is of the WQE that was posted next, whatever it says.
+    fn poll(&mut self) {
+        let mut counter = self.rig.queues[0].posted.wrapping_sub(self.posted);
+        for cqe in self.rig.poll(0) {
+            assert_eq!(cqe.wqe_counter, counter);
+            counter = counter.wrapping_add(1);
+            self.posted -= 1;
+            match cqe.syndrome {
+                0 => self.received += 1,
+                5 => {}
+                _ => self.failed += 1,
+            }
+        }
+    }
+
+    /// Waits until all that was posted came back, and begins anew.
+    fn recover(&mut self) {
+        for _ in 0..1000 {
+            self.rig.step();
+            self.poll();
+        }
+        assert_eq!(self.posted, 0, "WQEs never came back");
+        self.rig.go(0, &[QpState::Reset]);
+        self.rig.queues[0].posted = 0;
+        self.rig.post(0, 0);
+        self.rig.go(0, &[QpState::Init, QpState::ReadyToReceive]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a hostile NIC does: each frame is received or counted, and each WQE completes once, in order.
+    #[test]
+    fn no_frame_and_no_wqe_is_unaccounted_for(
+        turns in turns(),
+        seed in any::<u64>(),
+        chances in (0..200_u32, 0..300_u32, 0..60_u32, 0..6_u32),
+        lossy in any::<bool>(),
+    ) {
+        let (loss, reordering, receive_errors, completion_delay_max) = chances;
+        let hostility =
+            Hostility { seed, loss, reordering, receive_errors, completion_delay_max, ..Hostility::default() };
+        let rig = rig_with(Config { lossy, hostility: Some(hostility), ..Config::default() }, 0);
+        let mut driver = Driver { rig, arrived: 0, received: 0, failed: 0, posted: 0 };
+        for turn in &turns {
+            let failed = driver.failed;
+            driver.turn(turn);
+            if driver.failed > failed {
+                driver.recover();
+            }
+        }
+        // At last all there is comes in: some 1200 frames, a good many steps each where completions wait.
+        for round in 0.. {
+            prop_assert!(round < 10_000, "no end");
+            driver.turn(&Turn::Post(64));
+            let failed = driver.failed;
+            let moved = driver.rig.step();
+            driver.poll();
+            if driver.failed > failed {
+                driver.recover();
+            } else if moved == 0 {
+                break;
+            }
+        }
+        let counters = driver.rig.hca.counters();
+        prop_assert_eq!(driver.arrived, counters.rx_lost + counters.rx_frames);
+        let gone = counters.rx_not_ready + counters.rx_out_of_buffer + counters.rx_errors;
+        prop_assert_eq!(counters.rx_frames, driver.received + gone);
+        prop_assert_eq!(driver.failed, counters.rx_errors);
+        if !lossy {
+            prop_assert_eq!(counters.rx_out_of_buffer, 0);
+        }
+    }
 }
