@@ -18,6 +18,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Set for a test that runs inside.
 const INSIDE: &str = "SOFTHCA_TEST_IS_INSIDE";
@@ -54,6 +55,27 @@ pub fn command(options: &[&str]) -> Result<Command, String> {
     let mut command = Command::new(program()?);
     command.arg("run").args(options).arg("--");
     Ok(command)
+}
+
+/// Compiles a C program for verbs into `directory`, under a name of this process.
+///
+/// # Errors
+/// There is no compiler, or no header.
+///
+/// # Panics
+/// With the compiler's words, where it does not like the program.
+pub fn compiled(source: &str, directory: &str) -> Result<PathBuf, String> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        return Err("the headers of verbs are not installed; apt install libibverbs-dev".into());
+    }
+    let name = format!("program-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let program = Path::new(directory).join(name);
+    let mut command = Command::new("cc");
+    command.args(["-O1", "-Wall", "-Werror", "-o"]).arg(&program).arg(source).args(["-libverbs", "-ldl"]);
+    let output = command.output().map_err(|error| format!("no C compiler: {error}"))?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(program)
 }
 
 /// What of the machine is missing, in words that follow `SKIPPED test: `.

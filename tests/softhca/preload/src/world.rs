@@ -318,6 +318,9 @@ impl World {
         }
         for device in self.devices.iter_mut().flatten() {
             let Device { hca, port, .. } = device;
+            if hca.flows_made() > 0 {
+                port.start();
+            }
             done += hca.step(budget, &mut Outside { dma: &self.memory, wire: port, clock: &HostClock });
             port.tend(now.cycles);
         }

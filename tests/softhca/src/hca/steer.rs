@@ -228,6 +228,11 @@ impl Hca {
         Ok(self.steering.insert(Rule { qp, receiver, kind, rank, mask, value, does }))
     }
 
+    /// Flow rules that were made so far, those included that went again.
+    pub fn flows_made(&self) -> u64 {
+        self.steering.made
+    }
+
     /// Takes a flow rule away: it does not work from the next frame on.
     pub fn destroy_flow(&mut self, handle: u32) -> Result<(), Errno> {
         let rule = self.steering.remove(handle).ok_or(Errno(libc::EINVAL))?;
