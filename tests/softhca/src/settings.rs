@@ -69,7 +69,7 @@ pub enum WireSettings {
     Tap(String),
     /// `pcap:IN,OUT`: what arrives is read from one file, what is sent is written to the other. Either may be empty.
     Pcap {
-        /// Replayed once the first flow rule is there.
+        /// Replayed once a flow rule is there, and a ring that is ready with something posted.
         replay: Option<PathBuf>,
         /// Written anew.
         record: Option<PathBuf>,

@@ -318,7 +318,7 @@ impl World {
         }
         for device in self.devices.iter_mut().flatten() {
             let Device { hca, port, .. } = device;
-            if hca.flows_made() > 0 {
+            if port.awaits_start() && hca.listens(&self.memory) {
                 port.start();
             }
             done += hca.step(budget, &mut Outside { dma: &self.memory, wire: port, clock: &HostClock });

@@ -340,6 +340,12 @@ impl Hca {
         Ok(self.rqs.insert(Rq::new(request)))
     }
 
+    /// Whether a driver waits for frames: it has made a flow rule, and posted to a ring that is ready.
+    pub fn listens(&mut self, dma: &dyn Dma) -> bool {
+        let is_waiting = |rq: &mut Rq| rq.state == WqState::Ready && matches!(rq.posted(1, dma), Ok(1..));
+        self.steering.has_rules() && self.rqs.iter_mut().any(is_waiting)
+    }
+
     /// Changes the state of a receiving ring. Reset puts its indices to zero, and what it completed and was not written yet is
     /// never written.
     pub(super) fn set_rq_state(&mut self, number: u32, state: WqState) {

@@ -169,6 +169,10 @@ impl Steering {
         }
     }
 
+    pub(super) fn has_rules(&self) -> bool {
+        self.rules.iter().next().is_some()
+    }
+
     fn insert(&mut self, rule: Rule) -> u32 {
         let (kind, mask, value) = (rule.kind, rule.mask, rule.value);
         let handle = self.rules.insert(rule);
@@ -226,11 +230,6 @@ impl Hca {
         self.steering.made += 1;
         let rank = Rank { priority, bits_not_named: u32::MAX - mask.bits(), age: self.steering.made };
         Ok(self.steering.insert(Rule { qp, receiver, kind, rank, mask, value, does }))
-    }
-
-    /// Flow rules that were made so far, those included that went again.
-    pub fn flows_made(&self) -> u64 {
-        self.steering.made
     }
 
     /// Takes a flow rule away: it does not work from the next frame on.

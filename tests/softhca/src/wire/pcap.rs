@@ -87,6 +87,10 @@ impl Cable for Pcap {
         }
     }
 
+    fn awaits_start(&self) -> bool {
+        self.replay.is_some() && !self.started
+    }
+
     fn start(&mut self) {
         self.started = true;
     }

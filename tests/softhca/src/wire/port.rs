@@ -29,7 +29,12 @@ pub trait Cable: Send {
         let _ = now_ns;
     }
 
-    /// The model has a flow rule by now: a cable that replays may begin.
+    /// Whether it has frames that wait for somebody who listens.
+    fn awaits_start(&self) -> bool {
+        false
+    }
+
+    /// Somebody listens: a cable that replays may begin.
     fn start(&mut self) {}
 
     /// Names and values of what went wrong on it.
@@ -76,6 +81,11 @@ impl Port {
         if let Some(groups) = &mut self.groups {
             groups.refresh(now_ns);
         }
+    }
+
+    /// See [`Cable::awaits_start`].
+    pub fn awaits_start(&self) -> bool {
+        self.cable.awaits_start()
     }
 
     /// See [`Cable::start`].

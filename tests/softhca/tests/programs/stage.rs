@@ -111,6 +111,11 @@ impl Running {
         false
     }
 
+    /// Whether it has not ended by itself.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// What it has said so far.
     pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()

@@ -106,7 +106,8 @@ fn address(options: &str) -> String {
     path.rsplit('/').next().unwrap().to_owned()
 }
 
-fn cpus() -> String {
+/// The processors that there are, as a list for EAL.
+pub(crate) fn cpus() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
 }
@@ -130,7 +131,7 @@ fn total(ended: &Ended, name: &str) -> u64 {
 }
 
 /// Numbers that follow `name`.
-fn counts<'a>(said: &'a str, name: &'a str) -> impl DoubleEndedIterator<Item = u64> + 'a {
+pub(crate) fn counts<'a>(said: &'a str, name: &'a str) -> impl DoubleEndedIterator<Item = u64> + 'a {
     // The last line may not be whole yet.
     let lines = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     let number = move |line: &str| line.split_once(name)?.1.split_whitespace().next()?.parse().ok();
