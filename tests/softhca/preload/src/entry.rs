@@ -152,6 +152,18 @@ pub unsafe extern "C" fn softhca_diagnosis(into: *mut c_char, len: usize) -> usi
     shown
 }
 
+/// Pulls out the device of this name, as a driver hears of it: an event for everybody who has it open, EIO for every command, and
+/// nothing moves any more. 1 where somebody had it open, else 0. Opened anew when all have closed it, it is back.
+///
+/// # Safety
+/// `name` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softhca_remove(name: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    world::lock().as_mut().is_some_and(|world| world.remove(&name)).into()
+}
+
 /// Whether a descriptor is an open device. Never asked under the mutex's protection about descriptors of our own.
 fn is_device(fd: c_int) -> bool {
     match sys::known(fd) {

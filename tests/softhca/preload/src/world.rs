@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use softhca::hca::{Dma, Errno, Hca, Outside};
+use softhca::hca::{Dma, Errno, Event, EventKind, Hca, Outside};
 use softhca::settings::{DeviceSettings, Engine, Settings, WireSettings};
 use softhca::uverbs::{Kernel, Mapping, Session, event_record};
 use softhca::wire::{Groups, PacketSocket, PairEnd, Pcap, Port, Tap};
@@ -41,6 +41,8 @@ struct Device {
     hca: Hca,
     port: Port,
     sheet: Option<Sheet>,
+    /// It was pulled out: nothing moves, and the kernel answers EIO.
+    is_gone: bool,
 }
 
 /// One open descriptor.
@@ -221,7 +223,7 @@ impl World {
         // What was mapped may have changed since the last command; and what this one frees may be unmapped next.
         self.memory.forget();
         let open = self.open.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
-        let device = self.devices[open.device].as_mut().ok_or(Errno(libc::EIO))?;
+        let device = self.devices[open.device].as_mut().filter(|device| !device.is_gone).ok_or(Errno(libc::EIO))?;
         let mut kernel = Kernel { hca: &mut device.hca, dma: &self.memory, process: &mut open.channels };
         let answer = act(&mut open.session, &mut kernel);
         self.deliver();
@@ -286,7 +288,7 @@ impl World {
         };
         let sheet = self.settings.counters.as_ref();
         let sheet = sheet.and_then(|directory| Sheet::open(directory, &settings.config.name));
-        Ok(Device { hca: Hca::new(settings.config.clone()), port, sheet })
+        Ok(Device { hca: Hca::new(settings.config.clone()), port, sheet, is_gone: false })
     }
 
     /// Devices with the wire `pair` belong together two and two, in the order of their numbers.
@@ -316,7 +318,7 @@ impl World {
             self.tried_ns = now.cycles;
             self.memory.forget();
         }
-        for device in self.devices.iter_mut().flatten() {
+        for device in self.devices.iter_mut().flatten().filter(|device| !device.is_gone) {
             let Device { hca, port, .. } = device;
             if port.awaits_start() && hca.listens(&self.memory) {
                 port.start();
@@ -334,6 +336,17 @@ impl World {
         done
     }
 
+    /// Pulls the device of this name out: whether somebody had it open.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let is_meant = |device: &Option<Device>| device.as_ref().is_some_and(|device| device.hca.config().name == name);
+        let Some(number) = self.devices.iter().position(is_meant) else { return false };
+        if let Some(device) = &mut self.devices[number] {
+            device.is_gone = true;
+        }
+        self.tell(number, &Event { channel: None, element: 0, kind: EventKind::DeviceFatal });
+        true
+    }
+
     /// Whether any descriptor is open.
     pub(crate) fn is_in_use(&self) -> bool {
         !self.open.is_empty()
@@ -341,6 +354,7 @@ impl World {
 
     /// Hands events to those whom they concern, and tells of mistakes.
     fn deliver(&mut self) {
+        let mut events = Vec::new();
         for (number, device) in self.devices.iter_mut().enumerate() {
             let Some(device) = device else { continue };
             while let Some(sentence) = device.hca.take_diagnosis() {
@@ -354,20 +368,27 @@ impl World {
                 }
             }
             while let Some(event) = device.hca.take_event() {
-                for open in self.open.values_mut().filter(|open| open.device == number) {
-                    let to = event.channel.or_else(|| open.session.async_descriptor());
-                    if let Some(to) = to.filter(|_| open.session.concerns(&event)) {
-                        open.channels.tell(to, event_record(&event));
-                    }
-                }
+                events.push((number, event));
             }
+        }
+        for (number, event) in events {
+            self.tell(number, &event);
         }
         self.open.values_mut().for_each(|open| open.channels.flush());
     }
 
+    fn tell(&mut self, device: usize, event: &Event) {
+        for open in self.open.values_mut().filter(|open| open.device == device) {
+            let to = event.channel.or_else(|| open.session.async_descriptor());
+            if let Some(to) = to.filter(|_| open.session.concerns(event)) {
+                open.channels.tell(to, event_record(event));
+            }
+        }
+    }
+
     /// Leaves what was counted where `softhca run` finds it.
     pub(crate) fn show_counters(&mut self) {
-        for Device { hca, port, sheet } in self.devices.iter_mut().flatten() {
+        for Device { hca, port, sheet, .. } in self.devices.iter_mut().flatten() {
             if let Some(sheet) = sheet {
                 sheet.show(hca.counters().snapshot().into_iter().chain(port.counters()));
             }

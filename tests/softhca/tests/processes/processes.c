@@ -142,7 +142,20 @@ static void turn_by_hand(void)
 	fact("wrong key is an error", step(64) > 0 && ibv_poll_cq(cq, 1, &done) == 1 && done.status == IBV_WC_LOC_PROT_ERR);
 	fact("there is a complaint", diagnosis(sentence, sizeof sentence) == strlen(sentence) && strstr(sentence, "mlx5_0"));
 	fact("it is told once", diagnosis(sentence, sizeof sentence) == 0);
-	fact("all goes", !ibv_destroy_qp(qp) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
+	int (*pull)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "softhca_remove");
+	struct ibv_async_event event;
+	fact("there is no other device to pull out", pull && !pull("mlx5_1"));
+	fact("device is pulled out", pull("mlx5_0") == 1);
+	fact("it is told", !ibv_get_async_event(context, &event) && event.event_type == IBV_EVENT_DEVICE_FATAL);
+	ibv_ack_async_event(&event);
+	part.lkey--;
+	fact("no command works", !ibv_alloc_pd(context) && errno == EIO);
+	fact("nothing moves", !ibv_post_send(qp, &send, &bad) && step(64) == 0 && ibv_poll_cq(cq, 1, &done) == 0);
+	fact("objects cannot be destroyed any more", ibv_destroy_qp(qp) == EIO && ibv_dereg_mr(mr) == EIO);
+	fact("it is closed", !ibv_close_device(context));
+	context = open_device();
+	fact("plugged in again, it is new", context && works(context) && counter("tx_frames") == 0);
+	fact("and closes", !ibv_close_device(context));
 }
 
 int main(int count, char **arguments)
