@@ -74,7 +74,21 @@ impl HostMemory {
 fn try_page(page: u64, access: Access) -> Result<(), Unmapped> {
     // SAFETY: these kinds of advice change no contents, and an address where nothing is mapped is an error.
     let result = unsafe { libc::syscall(libc::SYS_madvise, page << PAGE_SHIFT, 1usize << PAGE_SHIFT, access as i32) };
-    if result == 0 { Ok(()) } else { Err(Unmapped) }
+    match result {
+        0 => Ok(()),
+        _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) => try_byte(page << PAGE_SHIFT),
+        _ => Err(Unmapped),
+    }
+}
+
+/// Before Linux 5.14, and for mappings of devices: whether it can be read. Whether it can be written is then the client's promise.
+fn try_byte(address: u64) -> Result<(), Unmapped> {
+    let mut byte = 0u8;
+    let to = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let from = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: 1 };
+    // SAFETY: the kernel writes one byte, which is ours, and refuses an address where nothing is mapped.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
+    if read == 1 { Ok(()) } else { Err(Unmapped) }
 }
 
 impl Dma for HostMemory {
@@ -156,6 +170,13 @@ mod tests {
         assert_eq!(memory.read(text.as_ptr() as u64, &mut read), Ok(()));
         assert_eq!(&read, b"a literal");
         assert_eq!(memory.write(text.as_ptr() as u64, b"x"), Err(Unmapped));
+    }
+
+    #[test]
+    fn byte_is_tried_where_the_kernel_takes_no_advice() {
+        let byte = 1u8;
+        assert_eq!(try_byte(&raw const byte as u64), Ok(()));
+        assert_eq!(try_byte(8), Err(Unmapped));
     }
 
     #[test]
