@@ -32,11 +32,12 @@ enum Access {
 pub(crate) struct HostMemory {
     /// Number of a page, doubled, and 1 where it may be written.
     remembered: Box<[Cell<u64>]>,
+    takes_advice: bool,
 }
 
 impl HostMemory {
     pub(crate) fn new() -> Self {
-        Self { remembered: vec![Cell::new(NOTHING); REMEMBERED].into() }
+        Self { remembered: vec![Cell::new(NOTHING); REMEMBERED].into(), takes_advice: takes_advice() }
     }
 
     /// Pages are tried again from now on: something may have been unmapped.
@@ -55,7 +56,7 @@ impl HostMemory {
             let writable = page << 1 | 1;
             if known.get() != writable && (access == Access::Write || known.get() != page << 1) {
                 known.set(NOTHING);
-                try_page(page, access)?;
+                if self.takes_advice { try_page(page, access) } else { try_byte(page << PAGE_SHIFT) }?;
                 known.set(page << 1 | u64::from(access == Access::Write));
             }
         }
@@ -74,14 +75,16 @@ impl HostMemory {
 fn try_page(page: u64, access: Access) -> Result<(), Unmapped> {
     // SAFETY: these kinds of advice change no contents, and an address where nothing is mapped is an error.
     let result = unsafe { libc::syscall(libc::SYS_madvise, page << PAGE_SHIFT, 1usize << PAGE_SHIFT, access as i32) };
-    match result {
-        0 => Ok(()),
-        _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) => try_byte(page << PAGE_SHIFT),
-        _ => Err(Unmapped),
-    }
+    if result == 0 { Ok(()) } else { Err(Unmapped) }
 }
 
-/// Before Linux 5.14, and for mappings of devices: whether it can be read. Whether it can be written is then the client's promise.
+/// Whether the kernel takes this advice.
+fn takes_advice() -> bool {
+    let byte = 0u8;
+    try_page(&raw const byte as u64 >> PAGE_SHIFT, Access::Read).is_ok()
+}
+
+/// Before Linux 5.14: whether it can be read. Whether it can be written is then the client's promise.
 fn try_byte(address: u64) -> Result<(), Unmapped> {
     let mut byte = 0u8;
     let to = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
