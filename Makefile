@@ -2,7 +2,7 @@
 #
 # A fresh machine needs Rust and a C linker. The linker is installed from the distribution when you are root, and
 # named when you are not; nothing else is wanted, because no dependency brings a C library. Only `make bench` likes to have
-# valgrind, strace and DPDK, and `make fuzz` needs a C++ compiler for libFuzzer.
+# valgrind, strace, rdma-core and DPDK, and `make fuzz` needs a C++ compiler for libFuzzer.
 
 # rustup puts cargo where a shell finds it only after the next login.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -53,7 +53,7 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,sockperf,sockperf,for tests against unmodified programs,:)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,:)
 	$(call want,raw_ethernet_bw,perftest,for tests against unmodified programs,:)
-	$(call want,dpdk-testpmd,dpdk,for tests against unmodified programs,:)
+	$(call want,dpdk-testpmd,dpdk-dev,for tests against unmodified programs,:)
 	@scripts/test
 
 .PHONY: lint
@@ -67,7 +67,9 @@ bench: tools ## the promised figures side by side with the incumbents; QUICK=1 i
 	$(call want,valgrind,valgrind,to count instructions,true)
 	$(call want,strace,strace,to count system calls,true)
 	$(call want,ip,iproute2,for the live figures in network namespaces,true)
-	$(call want,dpdk-testpmd,dpdk-dev librte-net-af-xdp23,to forward against DPDK,true)
+	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,to measure against libmlx5,true)
+	$(call want,pkg-config,pkgconf,to measure against DPDK,true)
+	$(call want,dpdk-testpmd,dpdk-dev librte-net-af-xdp23,to measure against DPDK,true)
 	cargo bench -p wirepath-benches
 
 .PHONY: soak

@@ -14,17 +14,20 @@ use wirepath::mem::{Burst, Pool};
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::Live;
+use wirepath_benches::outside::Subject;
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::sampling::{Spread, interleave};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
 use wirepath_benches::table::{Found, Line, Verdict, heading};
-use wirepath_benches::{allocations, cores, decoding, handoff, is_quick, outside};
+use wirepath_benches::{allocations, connectx, cores, decoding, handoff, is_quick};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 /// The binary that valgrind and strace look at.
 const PACKETS: &str = env!("CARGO_BIN_EXE_packets");
+/// The same on software NICs.
+const CONNECTX: &str = env!("CARGO_BIN_EXE_connectx");
 
 fn main() {
     let samples = if is_quick() { 101 } else { 801 };
@@ -34,12 +37,19 @@ fn main() {
         // The first core takes most of a machine's interrupts.
         cores::pin(second);
     }
-    // `cargo bench --bench report -- live` measures AF_XDP only.
-    if env::args().skip(1).all(|argument| argument != "live") {
+    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- connectx` the mlx5 device on software NICs only.
+    let only = env::args().skip(1).find(|argument| ["live", "connectx"].contains(&argument.as_str()));
+    let is_wanted = |part| only.as_deref().is_none_or(|only| only == part);
+    if is_wanted("memory") {
         report.in_memory();
     }
-    report.live();
-    let distances = report.two_cores();
+    if is_wanted("connectx") {
+        report.connectx();
+    }
+    if is_wanted("live") {
+        report.live();
+    }
+    let distances = if is_wanted("memory") { report.two_cores() } else { Vec::new() };
     report.finish(&distances);
 }
 
@@ -156,11 +166,17 @@ impl Report {
             receiver.drain();
         }
         let allocated = Ok(Spread::exactly((allocations::count() - before) as f64));
-        let calls = outside::system_calls(PACKETS, "udp").map(Spread::exactly);
+        let calls = Subject::new(PACKETS).system_calls("udp").map(Spread::exactly);
         self.add(
             Line::new("allocations in a million packets, by a counting allocator", "count", allocated).at_most(0.0),
         );
         self.add(Line::new("system calls a packet, by strace of a million packets", "count", calls).at_most(0.0));
+    }
+
+    /// The mlx5 device against libmlx5, on software NICs.
+    fn connectx(&mut self) {
+        let (samples, directory) = (self.samples, &target_directory().join("bench"));
+        connectx::Lines { add: &mut |line| self.add(line), connectx: CONNECTX, directory, samples }.measure();
     }
 
     /// AF_XDP against DPDK and the kernel's sockets.
@@ -247,7 +263,7 @@ fn alloc_and_free(pool: &Pool) -> f64 {
 }
 
 fn instructions(path: &str) -> Found {
-    outside::instructions(PACKETS, path).map(Spread::exactly)
+    Subject::new(PACKETS).instructions(path).map(Spread::exactly)
 }
 
 /// The processor's name and number of cores, and the kernel.

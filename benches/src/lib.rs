@@ -1,14 +1,16 @@
 //! What the benches share: the measured paths as values that can be fed and drained, and ways to compare them fairly.
 //!
 //! ```text
-//!  frames ─▶ receiver (the product's path)      ┐
-//!         ├▶ smoltcp_peer                       ├─▶ sampling: A B A B …, median, min, max ─▶ table
-//!         └▶ forwarder (four nodes with work)   ┘
+//!  frames ─▶ receiver (the product's path)       ┐
+//!         ├▶ smoltcp_peer                        ├─▶ sampling: A B A B …, median, min, max ─▶ table
+//!         ├▶ forwarder (four nodes with work)    │
+//!         └▶ connectx (drivers on software NICs) ┘
 //! ```
 //! `make bench` runs the criterion benches of the parts and `benches/report.rs`, which prints the table that decides.
 
 pub mod frames;
 
+pub mod connectx;
 pub mod decoding;
 pub mod feeder;
 pub mod forwarder;

@@ -14,6 +14,12 @@ impl Extend<f64> for Samples {
     }
 }
 
+impl From<Vec<f64>> for Samples {
+    fn from(samples: Vec<f64>) -> Self {
+        Self(samples)
+    }
+}
+
 /// What is said of some samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {

@@ -11,6 +11,7 @@ const FILES: &[&str] = &[
     "apps/wirepath-cli/src/namespace.rs",
     "apps/wirepath-cli/src/ping/sys.rs",
     "benches/src/allocations.rs",
+    "benches/src/connectx/calls.rs",
     "benches/src/live/sys.rs",
     "benches/src/prefetch.rs",
     "framework/rdma-core-sys/src/inline.rs",

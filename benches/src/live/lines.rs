@@ -6,9 +6,10 @@ use super::multicast::{self, Habit, Reception};
 use super::reflector::Lockstep;
 use super::round_trip::{self, Kind};
 use super::{forwarding, testpmd};
+use crate::outside::Subject;
 use crate::sampling::{Samples, Spread};
 use crate::table::{Found, Line};
-use crate::{allocations, is_quick, outside};
+use crate::{allocations, is_quick};
 
 /// Measures, and hands each line on as soon as it has it.
 pub struct Live<'a> {
@@ -101,7 +102,7 @@ impl Live<'_> {
     }
 
     fn what_a_frame_must_not_cost(&mut self) {
-        let calls = outside::system_calls(self.packets, "forward-live").map(Spread::exactly);
+        let calls = Subject::new(self.packets).system_calls("forward-live").map(Spread::exactly);
         self.add(
             Line::new("system calls a frame forwarded by AF_XDP, burst 32, by strace", "calls", calls).at_most(0.1),
         );

@@ -56,7 +56,7 @@ fn striding_ring_has_what_was_sent() {
 }
 
 fn check(test: &str, receiver: &Receiver) {
-    if !is_inside(&format!("testpmd::{test}"), "dpdk-testpmd", "dpdk") {
+    if !is_inside(&format!("testpmd::{test}"), "dpdk-testpmd", "dpdk-dev") {
         return;
     }
     veth();

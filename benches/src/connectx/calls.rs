@@ -1,0 +1,156 @@
+//! libmlx5's calls for each burst, on requests that were written beforehand: nothing but the library is measured. And the model's step.
+//!
+//! Invariants:
+//! 1. Requests and their entries lie in boxes, which stay where they are as long as the rings; they name registered memory that the
+//!    region keeps. The queue pair is the field before, and nobody else has a clone of it: it goes first.
+//! 2. Requests are plain C data: zeroes are a valid value of each. The library reads them and does not keep their addresses.
+//! 3. Nobody drives these rings but the library: `rings` is never asked for.
+//! 4. What dlsym(3) finds under `softhca_step` is the preload library's function of that name and signature.
+
+use core::ffi::{c_int, c_void};
+use core::mem::zeroed;
+use core::ptr::{from_mut, null_mut};
+
+use rdma_core_sys::bindings::{
+    IBV_SEND_SIGNALED, IBV_WC_SUCCESS, IBV_WR_SEND, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+};
+use rdma_core_sys::inline;
+use rdma_core_sys::verbs::{CompletionQueue, Flow, MemoryRegion, QueuePair};
+
+use super::{BURST, RING};
+
+/// Objects of libmlx5's, for one direction.
+pub(super) struct Objects {
+    /// What steers to the queue pair.
+    pub(super) flow: Option<Flow>,
+    /// Whose rings they are.
+    pub(super) qp: QueuePair,
+    /// Where its requests complete.
+    pub(super) cq: CompletionQueue,
+    /// Where its buffers lie.
+    pub(super) _region: MemoryRegion,
+}
+
+/// A ring with as many requests as it has room for, in lists of a burst each.
+pub(super) struct Ring<Request> {
+    objects: Objects,
+    requests: Box<[Request]>,
+    _entries: Box<[ibv_sge]>,
+    /// The request to post next.
+    next: usize,
+    completions: Box<[ibv_wc; BURST]>,
+}
+
+impl<Request> Ring<Request> {
+    /// `write` gets a zeroed request, its place, the entry that it names, and the next request of its list.
+    fn new(
+        objects: Objects,
+        mut entries: Box<[ibv_sge]>,
+        write: impl Fn(&mut Request, usize, *mut ibv_sge, *mut Request),
+    ) -> Self {
+        assert_eq!(entries.len(), RING, "each request has a buffer of its own");
+        // SAFETY: 2.
+        let mut requests: Box<[Request]> = (0..RING).map(|_| unsafe { zeroed() }).collect();
+        for at in 0..RING {
+            let next = if (at + 1).is_multiple_of(BURST) { null_mut() } else { from_mut(&mut requests[at + 1]) };
+            write(&mut requests[at], at, &raw mut entries[at], next);
+        }
+        // SAFETY: 2.
+        let completions = Box::new([unsafe { zeroed() }; BURST]);
+        Self { objects, requests, _entries: entries, next: 0, completions }
+    }
+
+    /// The list to post next.
+    #[inline(always)]
+    fn list(&mut self) -> *mut Request {
+        let first = &raw mut self.requests[self.next];
+        self.next = (self.next + BURST) % RING;
+        first
+    }
+
+    /// Takes completions: how many.
+    #[inline(always)]
+    fn poll(&mut self) -> usize {
+        // SAFETY: 3; room for a burst.
+        let count =
+            unsafe { inline::ibv_poll_cq(self.objects.cq.as_ptr(), BURST as c_int, self.completions.as_mut_ptr()) };
+        usize::try_from(count).expect("the queue is not in error")
+    }
+
+    /// The first of the last `count` completions that tells of a failure.
+    pub(super) fn failure(&self, count: usize) -> Option<u32> {
+        self.completions[..count].iter().map(|completion| completion.status).find(|status| *status != IBV_WC_SUCCESS)
+    }
+}
+
+impl Ring<ibv_send_wr> {
+    /// Each request is a frame from a buffer; the last of a list asks for a completion.
+    pub(super) fn of_frames(objects: Objects, entries: Box<[ibv_sge]>) -> Self {
+        Self::new(objects, entries, |request, at, entry, next| {
+            (request.wr_id, request.next, request.sg_list, request.num_sge) = (at as u64, next, entry, 1);
+            request.opcode = IBV_WR_SEND;
+            request.send_flags = if next.is_null() { IBV_SEND_SIGNALED } else { 0 };
+        })
+    }
+
+    /// Takes what has completed, and posts a burst: how many completions.
+    #[inline(always)]
+    pub(super) fn send(&mut self) -> usize {
+        let (list, mut refused) = (self.list(), null_mut());
+        let completed = self.poll();
+        // SAFETY: 1, 2, 3.
+        let error = unsafe { inline::ibv_post_send(self.objects.qp.as_ptr(), list, &raw mut refused) };
+        assert_eq!(error, 0, "the ring has room for a burst");
+        completed
+    }
+}
+
+impl Ring<ibv_recv_wr> {
+    /// Each request is a buffer. All are posted.
+    pub(super) fn of_buffers(objects: Objects, entries: Box<[ibv_sge]>) -> Self {
+        let mut ring = Self::new(objects, entries, |request: &mut ibv_recv_wr, at, entry, next| {
+            (request.wr_id, request.next, request.sg_list, request.num_sge) = (at as u64, next, entry, 1);
+        });
+        (0..RING / BURST).for_each(|_| ring.post());
+        ring
+    }
+
+    /// Receives a burst if there is one, and posts its buffers again: how many frames.
+    #[inline(always)]
+    pub(super) fn receive(&mut self) -> usize {
+        let received = self.poll();
+        if received == BURST {
+            self.post();
+        }
+        received
+    }
+
+    #[inline(always)]
+    fn post(&mut self) {
+        let (list, mut refused) = (self.list(), null_mut());
+        // SAFETY: 1, 2, 3.
+        let error = unsafe { inline::ibv_post_recv(self.objects.qp.as_ptr(), list, &raw mut refused) };
+        assert_eq!(error, 0, "the ring has room for a burst");
+    }
+}
+
+/// The NICs of `softhca run --manual`, which move only when they are told to.
+pub struct Model(Step);
+
+type Step = unsafe extern "C" fn(usize) -> usize;
+
+impl Model {
+    /// `None` where this process does not run on software ConnectXs.
+    pub fn find() -> Option<Self> {
+        // SAFETY: a C string.
+        let step = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"softhca_step".as_ptr()) };
+        // SAFETY: 4.
+        (!step.is_null()).then(|| Self(unsafe { core::mem::transmute::<*mut c_void, Step>(step) }))
+    }
+
+    /// Lets the NICs do all that is to be done.
+    pub fn settle(&self) {
+        // SAFETY: 4.
+        while unsafe { (self.0)(RING) } > 0 {}
+    }
+}

@@ -1,0 +1,97 @@
+//! Our mlx5 device and libmlx5 side by side, on two software ConnectXs back to back: `softhca run --manual --devices 2`.
+//!
+//! ```text
+//!  sender ─▶ rings ─▶ mlx5_0 ═══ mlx5_1 ─▶ rings ─▶ receiver
+//!  measured           not measured                 measured
+//! ```
+//! The NICs are this process's own and move between the measured bursts only, so what is counted is what a driver does with its rings. It says
+//! nothing about a NIC's speed, nor about PCIe.
+
+#[allow(unsafe_code)]
+mod calls;
+mod dpdk;
+mod libmlx5;
+mod lines;
+
+use core::net::SocketAddrV4;
+use std::time;
+
+pub use calls::Model;
+pub use libmlx5::{Error, VerbsReceiver, VerbsSender};
+pub use lines::Lines;
+
+use crate::frames::{PAYLOAD_LEN, UdpChecksum, frame};
+use crate::receiver::ROUND;
+
+/// Frames in a burst.
+pub const BURST: usize = 32;
+/// Frames that a ring has room for: a round comes while the one before is still there.
+const RING: usize = 2 * ROUND;
+
+/// Who sends.
+pub trait Send {
+    /// Makes a round of frames ready. Not measured.
+    fn prepare(&mut self);
+
+    /// Measured: what was sent comes home, a burst goes out, the doorbell is rung.
+    fn send(&mut self);
+}
+
+/// Who receives.
+pub trait Receive {
+    /// Measured: a burst from the ring, whose place is filled again. How many frames.
+    fn receive(&mut self) -> usize;
+
+    /// Gives back what came last. Not measured.
+    fn clear(&mut self, received: usize);
+}
+
+/// A sender, the NICs, a receiver.
+pub struct Rig<S, R> {
+    model: Model,
+    sender: S,
+    receiver: R,
+}
+
+impl<S: Send, R: Receive> Rig<S, R> {
+    /// From what has been opened on `mlx5_0` and `mlx5_1`.
+    pub fn new(model: Model, sender: S, receiver: R) -> Self {
+        Self { model, sender, receiver }
+    }
+
+    /// Sends a round and receives it; the measured calls are the caller's.
+    pub fn round(&mut self, mut send: impl FnMut(&mut S), mut receive: impl FnMut(&mut R) -> usize) {
+        self.sender.prepare();
+        (0..ROUND / BURST).for_each(|_| send(&mut self.sender));
+        self.model.settle();
+        for _ in 0..ROUND / BURST {
+            let received = receive(&mut self.receiver);
+            assert_eq!(received, BURST, "the wire loses nothing");
+            self.receiver.clear(received);
+        }
+    }
+
+    /// Nanoseconds a frame in the measured calls of a round: receiving, and sending. One of them is for the look at the clock.
+    pub fn time(&mut self) -> [f64; 2] {
+        let [mut receiving, mut sending] = [time::Duration::ZERO; 2];
+        self.round(
+            |sender| {
+                let start = time::Instant::now();
+                sender.send();
+                sending += start.elapsed();
+            },
+            |receiver| {
+                let start = time::Instant::now();
+                let received = receiver.receive();
+                receiving += start.elapsed();
+                received
+            },
+        );
+        [receiving, sending].map(|spent| spent.as_nanos() as f64 / ROUND as f64)
+    }
+}
+
+/// The frame that is sent.
+fn frame_to(group: SocketAddrV4) -> Vec<u8> {
+    frame(group, PAYLOAD_LEN, UdpChecksum::Zero)
+}
