@@ -16,6 +16,7 @@ pub mod feeder;
 pub mod forwarder;
 pub mod handoff;
 pub mod live;
+pub mod mlx5;
 pub mod receiver;
 pub mod single_packets;
 pub mod smoltcp_peer;

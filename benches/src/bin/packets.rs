@@ -8,9 +8,11 @@ use std::process::ExitCode;
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::reflector::Lockstep;
+use wirepath_benches::mlx5::{Cqes, Rings};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 
-const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live";
+const PATHS: &str =
+    "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, mlx5-rx-compressed";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -26,6 +28,9 @@ fn main() -> ExitCode {
         "udp-burst-1" => receive(Reception { burst_len: 1, ..usual }, rounds),
         "idle" => idle(rounds),
         "forward" => forward(rounds),
+        "mlx5-rx" => mlx5_receive(Cqes::Plain, rounds),
+        "mlx5-rx-full" => mlx5_receive(Cqes::Full, rounds),
+        "mlx5-rx-compressed" => mlx5_receive(Cqes::Compressed, rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -67,6 +72,19 @@ fn forward(rounds: usize) {
     }
 }
 
+/// The mlx5 device alone, from CQE to mbuf.
+fn mlx5_receive(cqes: Cqes, rounds: usize) {
+    let mut rings = Rings::new(cqes);
+    for _ in 0..rounds {
+        rings.feed();
+        let mut received = 0;
+        while received < ROUND {
+            received += measured_mlx5_receive(&mut rings);
+            rings.clear();
+        }
+    }
+}
+
 /// Over AF_XDP, in namespaces of its own; as root.
 fn forward_live(rounds: usize) -> Result<(), String> {
     Lockstep::run(|lockstep| {
@@ -93,4 +111,9 @@ fn measured_idleness(receiver: &mut Receiver) {
 #[inline(never)]
 fn measured_forwarding(forwarder: &mut Forwarder) {
     forwarder.drain();
+}
+
+#[inline(never)]
+fn measured_mlx5_receive(rings: &mut Rings) -> usize {
+    rings.receive()
 }

@@ -22,8 +22,8 @@ use core::slice;
 
 use super::held::{Held, Segments};
 use super::metadata::{
-    HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TIMESTAMP, HAS_VLAN, IS_VIEW, Known, METADATA_LEN, Metadata, RxInfo,
-    Verdict, add_handle, release,
+    HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TICKS, HAS_TIMESTAMP, HAS_VLAN, Headers, IS_VIEW, Known, METADATA_LEN,
+    Metadata, NO_FLOW_TAG, RxInfo, Verdict, add_handle, release,
 };
 use super::pool::CACHE_LINE;
 use crate::time::UnixTime;
@@ -265,26 +265,21 @@ impl Mbuf {
     #[inline]
     pub fn set_rx_info(&mut self, info: &RxInfo) {
         let meta = self.meta_mut();
-        let mut flags = meta.known.flags & (IS_VIEW | HAS_CHAIN);
-        if let Some(timestamp) = info.timestamp {
-            meta.timestamp = timestamp.as_nanos();
-            flags |= HAS_TIMESTAMP;
+        let Known { interface, flags, l2_len, l3_len, .. } = meta.known;
+        let known = Known::of(info);
+        meta.known = Known { interface, flags: known.flags | flags & (IS_VIEW | HAS_CHAIN), l2_len, l3_len, ..known };
+        if let Some(timestamp) = info.timestamp.map(UnixTime::as_nanos).or(info.ticks) {
+            meta.timestamp = timestamp;
         }
         if let Some(tag) = info.flow_tag {
             meta.flow_tag = tag;
-            flags |= HAS_FLOW_TAG;
         }
         if let Some(vlan) = info.vlan {
             meta.vlan = vlan;
-            flags |= HAS_VLAN;
         }
         if let Some(hash) = info.hash {
             meta.hash = hash;
-            flags |= HAS_HASH;
         }
-        meta.known.flags = flags;
-        meta.known.ip_checksum = info.ip_checksum;
-        meta.known.l4_checksum = info.l4_checksum;
     }
 
     /// What the device knew.
@@ -292,11 +287,13 @@ impl Mbuf {
         let meta = self.meta();
         RxInfo {
             timestamp: self.timestamp(),
+            ticks: self.ticks(),
             flow_tag: self.flow_tag(),
             vlan: self.vlan(),
-            hash: (meta.known.flags & HAS_HASH != 0).then_some(meta.hash),
+            hash: (meta.known.flags & HAS_HASH != 0 && meta.hash != 0).then_some(meta.hash),
             ip_checksum: meta.known.ip_checksum,
             l4_checksum: meta.known.l4_checksum,
+            headers: meta.known.headers,
         }
     }
 
@@ -307,11 +304,24 @@ impl Mbuf {
         (meta.known.flags & HAS_TIMESTAMP != 0).then(|| UnixTime::from_nanos(meta.timestamp))
     }
 
+    /// When the frame arrived as a count of the NIC's own clock, where the device was asked for that.
+    #[inline]
+    pub fn ticks(&self) -> Option<u64> {
+        let meta = self.meta();
+        (meta.known.flags & HAS_TICKS != 0).then_some(meta.timestamp)
+    }
+
+    /// The headers that the device found.
+    #[inline]
+    pub fn headers(&self) -> Headers {
+        self.meta().known.headers
+    }
+
     /// The tag of the steering rule that matched.
     #[inline]
     pub fn flow_tag(&self) -> Option<u32> {
         let meta = self.meta();
-        (meta.known.flags & HAS_FLOW_TAG != 0).then_some(meta.flow_tag)
+        (meta.known.flags & HAS_FLOW_TAG != 0 && meta.flow_tag != NO_FLOW_TAG).then_some(meta.flow_tag)
     }
 
     /// Tag control information (priority, DEI, VLAN id) of the innermost tag, stripped by the NIC or by the Ethernet

@@ -18,6 +18,7 @@
 //!    is rarely used is put in order where it was used, and not for each packet.
 
 use core::cell::Cell;
+use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
@@ -47,16 +48,132 @@ pub enum Verdict {
 pub struct RxInfo {
     /// When the frame arrived, by the NIC's clock or the capture's, in ns of the Unix epoch; `None` where unknown.
     pub timestamp: Option<UnixTime>,
+    /// The same as a count of the NIC's own clock, where that was asked for instead. Not both: there is room for one.
+    pub ticks: Option<u64>,
     /// The tag of the steering rule that matched.
     pub flow_tag: Option<u32>,
     /// The tag control information of a VLAN tag that the NIC stripped.
     pub vlan: Option<u16>,
-    /// The receive-side-scaling hash.
+    /// The receive-side-scaling hash; a hash of zero is none.
     pub hash: Option<u32>,
     /// The IPv4 header checksum.
     pub ip_checksum: Verdict,
     /// The UDP or TCP checksum.
     pub l4_checksum: Verdict,
+    /// The headers that the NIC found.
+    pub headers: Headers,
+}
+
+/// Which headers a NIC found in a frame. What it did not look for, and what it did not know, is `None` or `false`.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Headers(u8);
+
+impl Headers {
+    const IPV4: u8 = 1;
+    const IPV6: u8 = 2;
+    const L3: u8 = 3;
+    const TCP: u8 = 4;
+    const UDP: u8 = 8;
+    const L4: u8 = 12;
+    const FRAGMENT: u8 = 16;
+    const IP_OPTIONS: u8 = 32;
+
+    /// Nothing known.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// With this network header.
+    #[must_use]
+    pub const fn with_l3(self, l3: L3) -> Self {
+        let bit = match l3 {
+            L3::Ipv4 => Self::IPV4,
+            L3::Ipv6 => Self::IPV6,
+        };
+        Self(self.0 & !Self::L3 | bit)
+    }
+
+    /// With this transport header.
+    #[must_use]
+    pub const fn with_l4(self, l4: L4) -> Self {
+        let bit = match l4 {
+            L4::Tcp => Self::TCP,
+            L4::Udp => Self::UDP,
+        };
+        Self(self.0 & !Self::L4 | bit)
+    }
+
+    /// A fragment of a packet.
+    #[must_use]
+    pub const fn with_fragment(self) -> Self {
+        Self(self.0 | Self::FRAGMENT)
+    }
+
+    /// With options of IPv4 or extension headers of IPv6.
+    #[must_use]
+    pub const fn with_ip_options(self) -> Self {
+        Self(self.0 | Self::IP_OPTIONS)
+    }
+
+    /// The network header.
+    #[inline]
+    pub const fn l3(self) -> Option<L3> {
+        match self.0 & Self::L3 {
+            Self::IPV4 => Some(L3::Ipv4),
+            Self::IPV6 => Some(L3::Ipv6),
+            _ => None,
+        }
+    }
+
+    /// The transport header.
+    #[inline]
+    pub const fn l4(self) -> Option<L4> {
+        match self.0 & Self::L4 {
+            Self::TCP => Some(L4::Tcp),
+            Self::UDP => Some(L4::Udp),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a fragment of a packet.
+    #[inline]
+    pub const fn is_fragment(self) -> bool {
+        self.0 & Self::FRAGMENT != 0
+    }
+
+    /// Whether there are options of IPv4 or extension headers of IPv6.
+    #[inline]
+    pub const fn has_ip_options(self) -> bool {
+        self.0 & Self::IP_OPTIONS != 0
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Headers")
+            .field("l3", &self.l3())
+            .field("l4", &self.l4())
+            .field("fragment", &self.is_fragment())
+            .field("ip_options", &self.has_ip_options())
+            .finish()
+    }
+}
+
+/// A network header that NICs know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum L3 {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// A transport header that NICs know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum L4 {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
 }
 
 /// What stands in the first two cache lines of a buffer.
@@ -76,6 +193,8 @@ pub(super) struct Metadata {
     /// Guarded by `HAS_VLAN`, as the next two are by their flags.
     pub(super) vlan: u16,
     pub(super) timestamp: u64,
+    /// Also without a tag where it is [`NO_FLOW_TAG`], and without a hash where that is zero: what a device does not know of each
+    /// frame needs no flag of each.
     pub(super) flow_tag: u32,
     pub(super) known: Known,
     pub(super) hash: u32,
@@ -85,19 +204,67 @@ pub(super) struct Metadata {
 
 const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset_of!(Metadata, view) == 64);
 
-/// What a fresh mbuf begins with at zero: eight bytes together, so that one store clears them.
-#[derive(Clone, Copy, Default)]
+/// What a fresh mbuf begins with at zero: eight bytes together, so that one store clears them. A device that finds out much
+/// makes it ahead for each kind of frame ([`Known::of`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(4))]
-pub(super) struct Known {
+pub(crate) struct Known {
     pub(super) interface: u16,
     pub(super) flags: u8,
     pub(super) ip_checksum: Verdict,
     pub(super) l4_checksum: Verdict,
     pub(super) l2_len: u8,
     pub(super) l3_len: u8,
-    /// Without it the eighth byte would be left out, and the store be three.
-    unused: u8,
+    /// The eighth byte: without it the store would be three.
+    pub(super) headers: Headers,
 }
+
+impl Known {
+    /// What `info` says, and which of its values there are; the values themselves have their own fields.
+    #[inline]
+    pub(crate) fn of(info: &RxInfo) -> Self {
+        let has = |there: bool, flag: u8| if there { flag } else { 0 };
+        Self {
+            interface: 0,
+            flags: has(info.timestamp.is_some(), HAS_TIMESTAMP)
+                | has(info.ticks.is_some(), HAS_TICKS)
+                | has(info.flow_tag.is_some(), HAS_FLOW_TAG)
+                | has(info.vlan.is_some(), HAS_VLAN)
+                | has(info.hash.is_some(), HAS_HASH),
+            ip_checksum: info.ip_checksum,
+            l4_checksum: info.l4_checksum,
+            l2_len: 0,
+            l3_len: 0,
+            headers: info.headers,
+        }
+    }
+
+    /// All of it as one number.
+    pub(crate) fn word(self) -> KnownWord {
+        let [low, high] = self.interface.to_ne_bytes();
+        let bytes = [
+            low,
+            high,
+            self.flags,
+            self.ip_checksum as u8,
+            self.l4_checksum as u8,
+            self.l2_len,
+            self.l3_len,
+            self.headers.0,
+        ];
+        KnownWord(u64::from_ne_bytes(bytes))
+    }
+}
+
+/// A [`Known`] in a register: as a struct it would be taken apart and put together again, byte by byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct KnownWord(pub(super) u64);
+
+const _: () = assert!(size_of::<Known>() == size_of::<KnownWord>());
+
+/// Instead of a tag, which has 24 bits.
+pub(super) const NO_FLOW_TAG: u32 = u32::MAX;
 
 pub(super) const HAS_TIMESTAMP: u8 = 1;
 pub(super) const HAS_FLOW_TAG: u8 = 2;
@@ -106,6 +273,8 @@ pub(super) const HAS_HASH: u8 = 8;
 pub(super) const IS_VIEW: u8 = 16;
 /// Set where `next` is: one test of the flags tells a packet with a chain or borrowed bytes from a plain one.
 pub(super) const HAS_CHAIN: u8 = 32;
+/// Instead of `HAS_TIMESTAMP`: the same field counts the NIC's own clock.
+pub(super) const HAS_TICKS: u8 = 64;
 
 impl Metadata {
     /// As the pool writes it once at start: a buffer on the free list.

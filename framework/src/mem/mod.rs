@@ -19,17 +19,24 @@ mod metadata;
 #[allow(unsafe_code)]
 mod pool;
 #[allow(unsafe_code)]
+mod posted;
+#[allow(unsafe_code)]
 mod region;
 mod sizing;
+#[allow(unsafe_code)]
+mod told;
 
 pub use held::{Held, Segments};
 pub(crate) use mbuf::Loan;
 pub use mbuf::Mbuf;
-pub use metadata::{METADATA_LEN, RxInfo, Verdict};
+pub use metadata::{Headers, L3, L4, METADATA_LEN, RxInfo, Verdict};
+pub(crate) use metadata::{Known, KnownWord};
 pub(crate) use pool::CACHE_LINE;
 pub use pool::{Layout, Pool, PoolError};
+pub(crate) use posted::Posted;
 pub use region::{Region, RegionError};
 pub use sizing::Sizing;
+pub(crate) use told::{Alike, Arrival, Brief, Mold, Told};
 
 /// The most mbufs that move together. 64 handles are eight cache lines; beyond that the first frame of a burst waits
 /// for the last without the loop getting cheaper.

@@ -229,8 +229,28 @@ impl Pool {
         &self.inner().region
     }
 
+    /// Takes as many buffers as `into` has room for, without making handles of them; `false`, and nothing is taken, where
+    /// fewer are at home. Whoever takes them makes handles of them or puts them back.
     #[inline(always)]
-    fn inner(&self) -> &PoolInner {
+    pub(super) fn take_many(&self, into: &mut [Option<NonNull<Metadata>>]) -> bool {
+        let inner = self.inner();
+        let Some(left) = inner.top.get().checked_sub(into.len()) else { return false };
+        let taken = inner.free.as_ptr().cast::<Option<NonNull<Metadata>>>();
+        // SAFETY: `top` is the length of `free` at most (1), so what lies between `left` and it is inside; a cell is laid out as
+        // what it holds, and so is an option of a pointer that is not null.
+        unsafe { taken.add(left).copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
+        inner.top.set(left);
+        true
+    }
+
+    /// What tells this pool from others, also when it is gone.
+    #[inline(always)]
+    pub(super) fn identity(&self) -> NonNull<PoolInner> {
+        self.inner
+    }
+
+    #[inline(always)]
+    pub(super) fn inner(&self) -> &PoolInner {
         // SAFETY: alive as long as the pool is (3); all its changing parts are cells.
         unsafe { self.inner.as_ref() }
     }
@@ -248,7 +268,7 @@ impl PoolInner {
 
     /// The buffer on top of the stack, which is the caller's from here on.
     #[inline(always)]
-    fn take(&self) -> Option<NonNull<Metadata>> {
+    pub(super) fn take(&self) -> Option<NonNull<Metadata>> {
         let top = self.top.get();
         if top == 0 {
             self.count_exhausted();

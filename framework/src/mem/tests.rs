@@ -247,11 +247,13 @@ fn reused_buffer_forgets_the_last_packet() {
     let mut mbuf = packet(&pool, b"x");
     let info = RxInfo {
         timestamp: Some(UnixTime::from_nanos(9)),
+        ticks: None,
         flow_tag: Some(3),
         vlan: Some(100),
         hash: Some(1),
         ip_checksum: Verdict::Good,
         l4_checksum: Verdict::Bad,
+        headers: Headers::UNKNOWN.with_l3(L3::Ipv4).with_l4(L4::Udp).with_ip_options(),
     };
     mbuf.set_rx_info(&info);
     assert_eq!(mbuf.rx_info(), info);

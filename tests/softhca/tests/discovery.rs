@@ -132,37 +132,6 @@ fn what_is_missing_is_said_in_a_sentence() {
 }
 
 #[test]
-fn program_says_that_it_takes_root_and_its_library() {
-    let test = "program_says_that_it_takes_root_and_its_library";
-    if let Some(why) = testing::missing() {
-        return println!("SKIPPED {test}: {why}");
-    }
-    // Where nobody else may look is no place for a program that everybody may start.
-    let directory = std::env::temp_dir().join(format!("softhca-alone-{}", std::process::id()));
-    std::fs::create_dir(&directory).unwrap();
-    let copy =
-        |name: &str| std::fs::copy(testing::program().unwrap().with_file_name(name), directory.join(name)).unwrap();
-    copy("softhca");
-    let alone = Command::new(directory.join("softhca")).args(["run", "--", "true"]).output().unwrap();
-    copy("libsofthca_preload.so");
-    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
-    let without_root = Command::new("setpriv")
-        .args(nobody)
-        .arg(directory.join("softhca"))
-        .args(["run", "--", "true"])
-        .output()
-        .unwrap();
-    std::fs::remove_dir_all(&directory).unwrap();
-    for (output, expected) in
-        [(alone, "libsofthca_preload.so is missing: cargo build"), (without_root, "only root may make")]
-    {
-        let said = text(&output.stderr);
-        assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
-        assert_eq!(output.status.code(), Some(125), "{said}");
-    }
-}
-
-#[test]
 fn test_runs_inside_of_itself() {
     if testing::is_inside("test_runs_inside_of_itself", &["--netns", "--devices", "2"]) {
         assert!(std::path::Path::new("/sys/class/net/soft1/device/infiniband/mlx5_1").exists());

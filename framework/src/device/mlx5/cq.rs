@@ -3,12 +3,29 @@
 //! An entry is ours where its opcode is not 15 and its owner bit is the parity of the turn around the ring that the consumer
 //! index is in. Nothing is written back but after a compressed session, whose slots hold garbage where owner bits are.
 
-use super::cqe::{AT_OP_OWN, CQE_LEN, Cqe, OP_OWN_INVALID};
+use super::cqe::{AT_OP_OWN, CQE_LEN, Cqe, OP_OWN_INVALID, OP_OWN_RECEIVED, OP_OWN_SOLICITED, OP_OWN_TITLE};
 use super::parts::CqParts;
-use super::ring::{DoorbellRecord, Ring, consumed_barrier, from_device_barrier};
+use super::ring::{DoorbellRecord, Ring, Run, RunMut, consumed_barrier, from_device_barrier};
 
 /// The consumer index is a number of 24 bits in its doorbell record.
 const CONSUMER_INDEX_MASK: u32 = 0x00ff_ffff;
+
+/// What the next entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The NIC's.
+    Nothing,
+    /// The title of a compressed session.
+    Title,
+    /// Anything else.
+    Other,
+}
+
+/// Mini entries of eight bytes in an array, which takes the place of an entry.
+pub(super) const MINIS: usize = 8;
+
+/// Log2 of the bytes of an entry, where it is no more than a CQE.
+pub(super) const USUAL_SHIFT: u32 = CQE_LEN.trailing_zeros();
 
 /// A completion queue that one worker reads.
 pub(super) struct Cq {
@@ -38,22 +55,68 @@ impl Cq {
         self.ring.count()
     }
 
+    /// The bytes from one entry to the next, as log2.
+    #[inline(always)]
+    pub(super) fn shift(&self) -> u32 {
+        self.ring.shift()
+    }
+
     /// The oldest entry that is not consumed, if the NIC has written it: safe to read from here on.
     #[inline]
     pub(super) fn next(&self) -> Option<Cqe<'_>> {
-        let cqe = Cqe(self.ring.entry(self.consumer_idx));
-        let op_own = cqe.op_own();
-        if op_own >= OP_OWN_INVALID || op_own & 1 != self.owner() {
-            return None;
-        }
-        from_device_barrier();
-        Some(cqe)
+        if self.look() == Next::Nothing { None } else { Some(self.oldest()) }
     }
 
     /// The owner bit of entries that are ours, on this turn around the ring.
     #[inline(always)]
     pub(super) fn owner(&self) -> u8 {
         u8::from(self.consumer_idx & self.ring.count() != 0)
+    }
+
+    /// What the oldest entry is, without reading more than whose it is.
+    #[inline(always)]
+    pub(super) fn look(&self) -> Next {
+        let op_own = Cqe(self.ring.entry(self.consumer_idx)).op_own();
+        if op_own >= OP_OWN_INVALID || op_own & 1 != self.owner() {
+            return Next::Nothing;
+        }
+        if op_own & !(OP_OWN_SOLICITED | 1) == OP_OWN_TITLE { Next::Title } else { Next::Other }
+    }
+
+    /// The oldest entry, of which was seen that it is ours.
+    #[inline(always)]
+    pub(super) fn oldest(&self) -> Cqe<'_> {
+        from_device_barrier();
+        Cqe(self.ring.entry(self.consumer_idx))
+    }
+
+    /// The oldest entries, `limit` at most, that the NIC has written and that each tell of one frame, for the WQEs from
+    /// `wqe_idx` on, one after the other: of their counters the bits of `wqe_mask` count. All of them are safe to read from
+    /// here on. It ends at the end of the ring's memory, and at the first entry that is anything else.
+    #[inline(always)]
+    pub(super) fn frames<const SHIFT: u32>(&self, limit: u32, wqe_idx: u32, wqe_mask: u16) -> Run<'_, CQE_LEN> {
+        let run = self.ring.run(self.consumer_idx, 0, limit.min(self.ring.until_end(self.consumer_idx)));
+        // Counter, signature, opcode and owner are one word, so one comparison is all that a frame needs.
+        let mask = u32::from(wqe_mask) << 16 | u32::from(!OP_OWN_SOLICITED);
+        let expected = wqe_idx << 16 | u32::from(OP_OWN_RECEIVED | self.owner());
+        let is_next = |count: usize| {
+            let expected = expected.wrapping_add((count as u32) << 16);
+            (Cqe(run.entry_of::<SHIFT>(count)).tail() ^ expected) & mask == 0
+        };
+        let mut count = 0;
+        // The first one alone: a queue that is idle looks at one cache line. Then four at a time.
+        if run.count() == 0 || !is_next(0) {
+            return run.first(0);
+        }
+        while count + 4 <= run.count() && is_next(count) & is_next(count + 1) & is_next(count + 2) & is_next(count + 3)
+        {
+            count += 4;
+        }
+        while count < run.count() && is_next(count) {
+            count += 1;
+        }
+        from_device_barrier();
+        run.first(count)
     }
 
     /// The oldest entry is done with.
@@ -84,12 +147,55 @@ impl Cq {
         self.consumer_record.write(self.consumer_idx & CONSUMER_INDEX_MASK);
     }
 
-    /// Makes the `count` entries from the `offset`th unconsumed one on nobody's, until the NIC writes them anew.
-    pub(super) fn invalidate(&mut self, offset: u32, count: u32) {
-        for idx in 0..count {
-            let idx = self.consumer_idx.wrapping_add(offset).wrapping_add(idx);
-            self.ring.entry_mut(idx).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+    /// Copies the mini entries of the session of `count` frames out whose title is the oldest entry, and consumes its entries: they
+    /// are nobody's until the NIC writes them anew. Panics where there is no room for so many.
+    #[inline(always)]
+    pub(super) fn take_minis(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
+        assert!(count as usize <= minis.len() * MINIS && count <= self.ring.count(), "more frames than entries");
+        // The first array is in the entry behind the title, also where that is the session's last.
+        let is_whole = self.ring.until_end(self.consumer_idx) > count;
+        if is_whole && self.ring.shift() == USUAL_SHIFT {
+            let session = self.ring.run_mut(self.consumer_idx, 0, count + 1);
+            take_minis_of(count as usize, session, minis);
+        } else {
+            self.take_minis_one_by_one(count, minis);
         }
+        self.consume_many(count);
+    }
+
+    /// The same of a session that goes over the end of the ring's memory, or of entries of 128 bytes.
+    #[cold]
+    fn take_minis_one_by_one(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
+        for (array, minis) in (0..count.div_ceil(MINIS as u32)).zip(minis) {
+            let slot = if array == 0 { 1 } else { array * MINIS as u32 };
+            *minis = self.ring.entry(self.consumer_idx.wrapping_add(slot)).words();
+        }
+        for slot in 0..count {
+            self.ring.entry_mut(self.consumer_idx.wrapping_add(slot)).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+        }
+    }
+}
+
+/// Eight entries at a time: the array among them is read, and all of them are made nobody's.
+#[inline(always)]
+fn take_minis_of(count: usize, mut session: RunMut<'_, CQE_LEN>, minis: &mut [[u64; MINIS]]) {
+    assert!(count < session.count());
+    minis[0] = session.entry_of::<USUAL_SHIFT>(1).as_entry().words();
+    let mut slot = 0;
+    while slot + MINIS <= count {
+        if slot > 0 {
+            minis[slot / MINIS] = session.entry_of::<USUAL_SHIFT>(slot).as_entry().words();
+        }
+        for idx in 0..MINIS {
+            session.entry_of::<USUAL_SHIFT>(slot + idx).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+        }
+        slot += MINIS;
+    }
+    if slot > 0 && slot < count {
+        minis[slot / MINIS] = session.entry_of::<USUAL_SHIFT>(slot).as_entry().words();
+    }
+    for slot in slot..count {
+        session.entry_of::<USUAL_SHIFT>(slot).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
     }
 }
 
@@ -178,13 +284,12 @@ mod tests {
     }
 
     #[test]
-    fn invalidated_slots_are_nobodys_on_the_next_turn() {
+    fn slots_of_a_session_are_nobodys_on_the_next_turn() {
         let (parts, mut nic) = PlainCq::new(4, 64);
         let mut cq = Cq::new(parts);
         // What is left in a hole may look like an entry of the next turn.
         (0..4).for_each(|slot| nic.write(slot, |cqe| cqe[63] = 0x21));
-        cq.invalidate(0, 4);
-        cq.consume_many(4);
+        cq.take_minis(4, &mut [[0; MINIS]]);
         assert!(cq.next().is_none());
     }
 }

@@ -8,8 +8,19 @@ pub(super) const CQE_LEN: usize = 64;
 
 /// The value of `op_own` that is never an entry: opcode 15 (mlx5.md 2.9, 2.10).
 pub(super) const OP_OWN_INVALID: u8 = 0xf0;
+/// That of a frame in the plain format (`RESP_SEND`), without owner.
+pub(super) const OP_OWN_RECEIVED: u8 = 0x20;
+/// The same as the title of a compressed session.
+pub(super) const OP_OWN_TITLE: u8 = 0x2c;
+/// The solicited event, which says nothing here.
+pub(super) const OP_OWN_SOLICITED: u8 = 0x02;
 /// Where the byte `op_own` is: opcode in bits 7:4, format in 3:2, solicited event in 1, owner in 0.
 pub(super) const AT_OP_OWN: usize = 63;
+
+/// What the device is told for a rule's tag; `None` where that is too large.
+pub(super) fn flow_tag_on_wire(tag: u32) -> Option<u32> {
+    (tag < 0x00ff_ffff).then(|| tag + 1)
+}
 
 /// A CQE in the ring. Each field is read anew, so who checks one keeps it.
 #[derive(Clone, Copy)]
@@ -94,6 +105,12 @@ impl Cqe<'_> {
         self.0.be16::<60>()
     }
 
+    /// The last word: the WQE counter, the signature, and `op_own`.
+    #[inline(always)]
+    pub(super) fn tail(self) -> u32 {
+        self.0.be32::<60>()
+    }
+
     /// The index of the WQE, with several frames a WQE.
     #[inline(always)]
     pub(super) fn wqe_id(self) -> u16 {
@@ -106,16 +123,10 @@ impl Cqe<'_> {
         self.0.byte::<0>() & 1 != 0
     }
 
-    /// The Toeplitz hash, where [`rx_hash_type`](Self::rx_hash_type) says that there is one.
+    /// The Toeplitz hash; zero for a frame without one, as of what is not IP.
     #[inline(always)]
     pub(super) fn rx_hash(self) -> u32 {
         self.0.be32::<12>()
-    }
-
-    /// What was hashed: bits 7:6 the IP part, 3:2 the L4 part; zero for a frame that is not IP.
-    #[inline(always)]
-    pub(super) fn rx_hash_type(self) -> u8 {
-        self.0.byte::<16>()
     }
 
     /// `hds_ip_ext`, header types and the stripped VLAN tag: bytes 28 to 31.
@@ -136,10 +147,11 @@ impl Cqe<'_> {
         self.0.be64::<48>()
     }
 
-    /// The tag of the flow rule: 24 bits, zero where none matched.
+    /// The tag of the flow rule, or all ones, which is none. Without a rule the 24 bits are zero, so the device is told a rule's tag
+    /// plus one: [`flow_tag_on_wire`].
     #[inline(always)]
     pub(super) fn flow_tag(self) -> u32 {
-        self.0.be32::<56>() & 0x00ff_ffff
+        (self.0.be32::<56>() & 0x00ff_ffff).wrapping_sub(1)
     }
 
     /// Of a sending CQE, also in error: the opcode of the WQE.

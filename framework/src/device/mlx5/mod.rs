@@ -7,22 +7,30 @@
 #![allow(dead_code)]
 
 mod capabilities;
+mod clock;
+mod compressed;
 mod config;
 mod cq;
 mod cqe;
 mod error;
 mod find;
+mod kinds;
 mod parts;
+#[doc(hidden)]
+pub mod plain;
 mod recover;
 #[allow(unsafe_code)]
 mod ring;
+mod rq;
+mod rx;
 mod steering;
 mod support;
 mod table;
 mod watch;
 
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
+pub use rx::{Mlx5Rx, Mlx5RxDrop};
 pub use support::{Mlx5Abilities, Mlx5Port, Mlx5Support};
 
 #[cfg(test)]
-mod plain;
+mod rx_tests;

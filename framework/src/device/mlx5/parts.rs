@@ -26,8 +26,10 @@ pub(super) struct RqParts {
     pub(super) ring: NonNull<u8>,
     /// WQEs: a power of two.
     pub(super) wqe_count: u32,
-    /// Bytes of a WQE.
+    /// Bytes of a WQE: a power of two, 16 for each buffer that it can name.
     pub(super) stride: u32,
+    /// The key of the region that buffers are cut from.
+    pub(super) lkey: u32,
     /// The big-endian producer index.
     pub(super) doorbell: NonNull<u32>,
     /// Several frames a WQE: log2 of a stride's bytes and of the strides of a WQE.

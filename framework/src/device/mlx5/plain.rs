@@ -1,13 +1,24 @@
-//! Rings over plain memory, without a NIC: what stands in for one writes what a test tells it to, right or wrong.
+//! Rings over plain memory, without a NIC: what stands in for one writes what a test, a bench or a fuzzer tells it to, right or
+//! wrong. Not part of the crate's interface.
 
 use core::any::Any;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use super::clock::{Relation, Stamps};
+use super::compressed::Mini;
 use super::cqe::OP_OWN_INVALID;
-use super::parts::{CqParts, Keeper};
+use super::parts::{CqParts, Keeper, RqParts};
+use super::recover::{Objects, Recovery};
+use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
+use crate::counters::Scope;
+use crate::device::RxState;
+use crate::mem::Pool;
 
 /// Memory that is aligned as a page of the verbs library would be, as far as rings can tell.
 #[derive(Clone)]
@@ -46,8 +57,8 @@ impl Memory {
     }
 }
 
-/// The NIC's side of a completion queue in plain memory.
-pub(super) struct PlainCq {
+/// The NIC's side of a completion queue.
+pub struct PlainCq {
     entries: Memory,
     records: Memory,
     count: u32,
@@ -72,31 +83,289 @@ impl PlainCq {
     }
 
     /// Changes the CQE in a slot, whatever the other side may think of that.
-    pub(super) fn write(&mut self, slot: u32, change: impl FnOnce(&mut [u8; 64])) {
-        let at = (slot * self.entry_len + self.entry_len - 64) as usize;
+    pub fn write(&mut self, slot: u32, change: impl FnOnce(&mut [u8; 64])) {
+        let at = (slot % self.count * self.entry_len + self.entry_len - 64) as usize;
         let mut cqe = self.entries.read(at);
         change(&mut cqe);
         self.entries.write(at, &cqe);
     }
 
     /// Writes the next CQE: zeros, then `fill`, then opcode, format and owner.
-    pub(super) fn complete(&mut self, opcode: u8, format: u8, fill: impl FnOnce(&mut [u8; 64])) {
-        let owner = u8::from(self.producer_idx & self.count != 0);
-        self.write(self.producer_idx % self.count, |cqe| {
+    pub fn complete(&mut self, opcode: u8, format: u8, fill: impl FnOnce(&mut [u8; 64])) {
+        let owner = self.owner(0);
+        self.write(self.producer_idx, |cqe| {
             *cqe = [0; 64];
             fill(cqe);
             cqe[63] = opcode << 4 | format << 2 | owner;
         });
-        self.producer_idx += 1;
+        self.producer_idx = self.producer_idx.wrapping_add(1);
+    }
+
+    /// Writes a compressed session: arrays of eight entries, the title `like` last.
+    pub fn compress(&mut self, minis: &[[u8; 8]], like: impl FnOnce(&mut [u8; 64])) {
+        for (array, entries) in (0..).zip(minis.chunks(8)) {
+            let slot = self.producer_idx.wrapping_add(if array == 0 { 1 } else { array * 8 });
+            self.write(slot, |cqe| {
+                cqe[..entries.len() * 8].copy_from_slice(entries.as_flattened());
+            });
+        }
+        self.complete(2, 3, |cqe| {
+            like(cqe);
+            cqe[44..48].copy_from_slice(&(minis.len() as u32).to_be_bytes());
+        });
+        self.producer_idx = self.producer_idx.wrapping_add(minis.len() as u32 - 1);
+    }
+
+    /// The slot that is written next.
+    pub fn slot(&self) -> u32 {
+        self.producer_idx % self.count
+    }
+
+    /// The owner bit of the entry `ahead` of the one that is written next.
+    pub fn owner(&self, ahead: u32) -> u8 {
+        u8::from(self.producer_idx.wrapping_add(ahead) & self.count != 0)
     }
 
     /// The consumer index as the other side told it.
-    pub(super) fn consumer_index(&self) -> u32 {
+    pub fn consumer_index(&self) -> u32 {
         u32::from_be_bytes(self.records.read(0))
     }
 
     /// Overwrites the consumer index.
-    pub(super) fn set_consumer_index(&mut self, index: u32) {
+    pub fn set_consumer_index(&mut self, index: u32) {
         self.records.write(0, &index.to_be_bytes());
     }
+}
+
+/// The NIC's side of a receiving ring.
+pub struct PlainRq {
+    wqes: Memory,
+    record: Memory,
+    count: u32,
+    stride: u32,
+}
+
+impl PlainRq {
+    fn new(count: u32, stride: u32) -> (RqParts, Self) {
+        let (wqes, record) = (Memory::new((count * stride) as usize), Memory::new(4));
+        let nic = Self { wqes, record, count, stride };
+        let parts = RqParts {
+            ring: nic.wqes.first(),
+            wqe_count: count,
+            stride,
+            lkey: PLAIN_LKEY,
+            doorbell: nic.record.first().cast(),
+            striding: None,
+            keeper: Keeper::of_plain(&[&nic.wqes, &nic.record]),
+        };
+        (parts, nic)
+    }
+
+    /// The producer index as the other side told it.
+    pub fn producer_index(&self) -> u32 {
+        u32::from_be_bytes(self.record.read(0))
+    }
+
+    /// Length, key and address of a segment of a WQE.
+    pub fn segment(&self, idx: u32, segment: u32) -> (u32, u32, u64) {
+        let at = (idx % self.count * self.stride + segment * 16) as usize;
+        (
+            u32::from_be_bytes(self.wqes.read(at)),
+            u32::from_be_bytes(self.wqes.read(at + 4)),
+            u64::from_be_bytes(self.wqes.read(at + 8)),
+        )
+    }
+}
+
+/// The key that plain rings carry.
+pub const PLAIN_LKEY: u32 = 0x1234;
+
+/// How a plain queue is made.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainConfig {
+    /// Entries of the CQ.
+    pub cqes: u32,
+    /// Bytes of a CQE: 64 or 128.
+    pub cqe_len: u32,
+    /// WQEs of the ring.
+    pub wqes: u32,
+    /// Bytes of a WQE.
+    pub stride: u32,
+    /// Bytes of the longest frame.
+    pub frame_len_max: usize,
+    /// What becomes of timestamps.
+    pub stamps: PlainStamps,
+    /// Whether there are hashes.
+    pub has_hashes: bool,
+    /// Compressed sessions.
+    pub mini: Option<PlainMini>,
+}
+
+/// As `Stamps`.
+#[derive(Clone, Copy, Debug)]
+pub enum PlainStamps {
+    /// None.
+    Off,
+    /// Ticks as they are.
+    Ticks,
+    /// Ticks of a nanosecond since the epoch.
+    Wall,
+    /// Seconds and nanoseconds.
+    RealTime,
+}
+
+/// As `Mini`.
+#[derive(Clone, Copy, Debug)]
+pub enum PlainMini {
+    /// Hashes.
+    Hash,
+    /// Checksums.
+    Checksum,
+    /// Checksums and strides.
+    ChecksumStride,
+}
+
+impl Default for PlainConfig {
+    fn default() -> Self {
+        Self {
+            cqes: 64,
+            cqe_len: 64,
+            wqes: 64,
+            stride: 16,
+            frame_len_max: 1522,
+            stamps: PlainStamps::Off,
+            has_hashes: false,
+            mini: None,
+        }
+    }
+}
+
+/// A ConnectX of one receiving queue that does nothing on its own.
+pub struct PlainNic {
+    /// Its completion queue.
+    pub cq: PlainCq,
+    /// Its ring.
+    pub rq: PlainRq,
+    /// The index of the WQE that it fills next.
+    pub wqe_idx: u32,
+    /// What set-up's objects were asked for, and what they answer.
+    pub objects: Rc<PlainObjects>,
+}
+
+/// What stands for verbs objects.
+#[derive(Debug, Default)]
+pub struct PlainObjects {
+    /// Calls of `reset`.
+    pub resets: Cell<u32>,
+    /// Calls of `ready`.
+    pub readies: Cell<u32>,
+    /// Calls that fail from now on.
+    pub failing: Cell<u32>,
+    /// Frames that found no buffer, to be told.
+    pub out_of_buffer: Cell<u64>,
+    /// Fell into error without a CQE.
+    pub has_failed: Cell<bool>,
+}
+
+impl PlainObjects {
+    fn call(&self, calls: &Cell<u32>) -> io::Result<()> {
+        calls.set(calls.get() + 1);
+        if self.failing.get() == 0 {
+            return Ok(());
+        }
+        self.failing.set(self.failing.get() - 1);
+        Err(io::Error::from(io::ErrorKind::Other))
+    }
+}
+
+struct Told(Rc<PlainObjects>);
+
+impl Objects for Told {
+    fn reset(&mut self) -> io::Result<()> {
+        self.0.call(&self.0.resets)
+    }
+
+    fn ready(&mut self) -> io::Result<()> {
+        self.0.call(&self.0.readies)
+    }
+}
+
+/// A clock of a nanosecond a tick that began at the epoch.
+const RELATION: Relation = Relation { ns: 0, ticks: 0, fraction: 0, mult: 1 << 20, shift: 20, mask: (1 << 62) - 1 };
+
+impl Tidings for Told {
+    fn state(&self) -> RxState {
+        RxState::Open
+    }
+
+    fn relation(&mut self) -> Option<Relation> {
+        Some(RELATION)
+    }
+
+    fn refresh(&mut self) -> Refreshed {
+        Refreshed { out_of_buffer: self.0.out_of_buffer.take(), has_failed: self.0.has_failed.take() }
+    }
+}
+
+/// A receiving half over plain memory, and the NIC's side of it.
+pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, PlainNic) {
+    let (cq, nic_cq) = PlainCq::new(config.cqes, config.cqe_len);
+    let (rq, nic_rq) = PlainRq::new(config.wqes, config.stride);
+    let objects = Rc::new(PlainObjects::default());
+    let parts = RxParts {
+        cq,
+        rq,
+        recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),
+        tidings: Box::new(Told(Rc::clone(&objects))),
+        frame_len_max: config.frame_len_max,
+        stamps: match config.stamps {
+            PlainStamps::Off => Stamps::Off,
+            PlainStamps::Ticks => Stamps::Ticks,
+            PlainStamps::Wall => Stamps::Wall(RELATION),
+            PlainStamps::RealTime => Stamps::RealTime,
+        },
+        has_hashes: config.has_hashes,
+        mini: config.mini.map(|mini| match mini {
+            PlainMini::Hash => Mini::Hash,
+            PlainMini::Checksum => Mini::Checksum,
+            PlainMini::ChecksumStride => Mini::ChecksumStride,
+        }),
+    };
+    (Mlx5Rx::new(parts, pool, scope), PlainNic { cq: nic_cq, rq: nic_rq, wqe_idx: 0, objects })
+}
+
+impl PlainNic {
+    /// WQEs that were posted and not filled.
+    pub fn room(&self) -> u32 {
+        self.rq.producer_index().wrapping_sub(self.wqe_idx) & 0xffff
+    }
+
+    /// Completes the next WQE with a frame of `len` bytes, UDP over IPv4 with good checksums; `fill` changes its CQE.
+    pub fn frame(&mut self, len: u32, fill: impl FnOnce(&mut [u8; 64])) {
+        let idx = self.wqe_idx;
+        self.cq.complete(2, 0, |cqe| {
+            udp(cqe, idx);
+            cqe[44..48].copy_from_slice(&len.to_be_bytes());
+            fill(cqe);
+        });
+        self.wqe_idx = idx.wrapping_add(1);
+    }
+
+    /// Completes the next WQEs with frames of these lengths in one session; hashes, if that is what its entries carry, count from 1.
+    pub fn session(&mut self, lens: &[u32], fill: impl FnOnce(&mut [u8; 64])) {
+        let idx = self.wqe_idx;
+        let mini = |(hash, len): (u32, &u32)| u64::to_be_bytes(u64::from(hash) << 32 | u64::from(*len));
+        let minis: Vec<_> = (1..).zip(lens).map(mini).collect();
+        self.cq.compress(&minis, |cqe| {
+            udp(cqe, idx);
+            fill(cqe);
+        });
+        self.wqe_idx = idx.wrapping_add(lens.len() as u32);
+    }
+}
+
+fn udp(cqe: &mut [u8; 64], wqe_idx: u32) {
+    cqe[28] = 0b111;
+    cqe[29] = 0x28;
+    cqe[60..62].copy_from_slice(&(wqe_idx as u16).to_be_bytes());
 }

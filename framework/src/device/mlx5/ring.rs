@@ -14,6 +14,7 @@
 
 use core::any::Any;
 use core::marker::PhantomData;
+use core::mem::transmute;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
@@ -32,8 +33,7 @@ impl Keeper {
         Self(owner)
     }
 
-    /// Keeps plain memory, whose other side is played by a test. Each memory is given to one queue.
-    #[cfg(test)]
+    /// Keeps plain memory, whose other side plays the NIC. Each memory is given to one queue.
     pub(super) fn of_plain(memory: &[&super::plain::Memory]) -> Self {
         let owners: Vec<_> = memory.iter().map(|memory| memory.owner()).collect();
         // SAFETY: the parts that `plain` makes are true, and what else touches the memory plays the NIC.
@@ -81,6 +81,12 @@ impl<const LEN: usize> Ring<LEN> {
         self.mask + 1
     }
 
+    /// The bytes from one entry to the next, as log2.
+    #[inline(always)]
+    pub(super) fn shift(&self) -> u32 {
+        self.shift
+    }
+
     /// The entry at `idx`, which runs freely.
     #[inline(always)]
     pub(super) fn entry(&self, idx: u32) -> Entry<'_, LEN> {
@@ -99,24 +105,26 @@ impl<const LEN: usize> Ring<LEN> {
         self.count() - (idx & self.mask)
     }
 
-    /// The `count` entries from `idx` on. Panics where they go over the end of the ring's memory.
+    /// `count` entries from `idx` on, each `1 << step_log` after the other. Panics where they go over the end of the ring's memory.
     #[inline(always)]
-    pub(super) fn walk(&self, idx: u32, count: u32) -> impl ExactSizeIterator<Item = Entry<'_, LEN>> {
-        Walk { at: self.walk_from(idx, count), stride: 1 << self.shift, left: count, ring: PhantomData }
+    pub(super) fn run(&self, idx: u32, step_log: u32, count: u32) -> Run<'_, LEN> {
+        let end = u64::from(idx & self.mask) + (u64::from(count) << (step_log & 31));
+        assert!(end <= u64::from(self.mask) + 1, "a run over the end of a ring");
+        Run { first: self.at(idx), count: count as usize, shift: self.shift + (step_log & 31), ring: PhantomData }
     }
 
     /// The same, to write.
     #[inline(always)]
-    pub(super) fn walk_mut(&mut self, idx: u32, count: u32) -> impl ExactSizeIterator<Item = EntryMut<'_, LEN>> {
-        let walk: Walk<'_, LEN> =
-            Walk { at: self.walk_from(idx, count), stride: 1 << self.shift, left: count, ring: PhantomData };
-        walk.map(|entry| EntryMut { first: entry.first, ring: PhantomData })
+    pub(super) fn run_mut(&mut self, idx: u32, step_log: u32, count: u32) -> RunMut<'_, LEN> {
+        let Run { first, count, shift, .. } = self.run(idx, step_log, count);
+        RunMut { run: Run { first, count, shift, ring: PhantomData }, ring: PhantomData }
     }
 
+    /// The `count` entries from `idx` on, to write one after the other. Panics where they go over the end of the ring's memory.
     #[inline(always)]
-    fn walk_from(&self, idx: u32, count: u32) -> NonNull<u8> {
-        assert!(count <= self.until_end(idx), "a walk over the end of a ring");
-        self.at(idx)
+    pub(super) fn walk_mut(&mut self, idx: u32, count: u32) -> impl ExactSizeIterator<Item = EntryMut<'_, LEN>> {
+        let run = self.run(idx, 0, count);
+        (0..run.count).map(move |idx| EntryMut { first: run.entry(idx).first, ring: PhantomData })
     }
 
     #[inline(always)]
@@ -126,36 +134,78 @@ impl<const LEN: usize> Ring<LEN> {
     }
 }
 
-/// Entries one after the other: a pointer that moves on.
-struct Walk<'a, const LEN: usize> {
-    at: NonNull<u8>,
-    stride: usize,
-    left: u32,
+/// Instead of a distance between entries: whatever it is.
+pub(super) const ANY: u32 = 0;
+
+/// Entries that lie one behind the other in memory, so that a loop over them masks no index.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a, const LEN: usize> {
+    first: NonNull<u8>,
+    count: usize,
+    shift: u32,
     ring: PhantomData<&'a ()>,
 }
 
-impl<'a, const LEN: usize> Iterator for Walk<'a, LEN> {
-    type Item = Entry<'a, LEN>;
-
+impl<'a, const LEN: usize> Run<'a, LEN> {
+    /// Entries.
     #[inline(always)]
-    fn next(&mut self) -> Option<Entry<'a, LEN>> {
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        let first = self.at;
-        // Behind the last entry it may point past the memory, where it is not used.
-        self.at = NonNull::new(first.as_ptr().wrapping_add(self.stride)).unwrap_or(first);
-        Some(Entry { first, ring: PhantomData })
+    pub(super) fn count(self) -> usize {
+        self.count
     }
 
+    /// The entry at `idx` of a run whose entries are `1 << SHIFT` bytes apart: a loop then adds a constant to a pointer. Any
+    /// distance will do where `SHIFT` is [`ANY`]. Panics at another distance, and outside the run.
     #[inline(always)]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left as usize, Some(self.left as usize))
+    pub(super) fn entry_of<const SHIFT: u32>(self, idx: usize) -> Entry<'a, LEN> {
+        if SHIFT == ANY {
+            return self.entry(idx);
+        }
+        assert!(self.shift == SHIFT && idx < self.count, "outside a run");
+        // SAFETY: as in `entry`.
+        Entry { first: unsafe { self.first.add(idx << SHIFT) }, ring: PhantomData }
+    }
+
+    /// The first `count` of them. Panics where there are fewer.
+    #[inline(always)]
+    pub(super) fn first(self, count: usize) -> Self {
+        assert!(count <= self.count, "more entries than a run has");
+        Self { count, ..self }
+    }
+
+    /// The entry at `idx`. Panics outside the run.
+    #[inline(always)]
+    pub(super) fn entry(self, idx: usize) -> Entry<'a, LEN> {
+        assert!(idx < self.count, "outside a run");
+        // SAFETY: the run is inside the ring, which was checked when it was made, and the entry inside the run (2).
+        Entry { first: unsafe { self.first.add(idx << self.shift) }, ring: PhantomData }
     }
 }
 
-impl<const LEN: usize> ExactSizeIterator for Walk<'_, LEN> {}
+/// The same, to write.
+pub(super) struct RunMut<'a, const LEN: usize> {
+    run: Run<'a, LEN>,
+    ring: PhantomData<&'a mut ()>,
+}
+
+impl<const LEN: usize> RunMut<'_, LEN> {
+    /// Entries.
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.run.count
+    }
+
+    /// The entry at `idx`. Panics outside the run.
+    #[inline(always)]
+    pub(super) fn entry(&mut self, idx: usize) -> EntryMut<'_, LEN> {
+        EntryMut { first: self.run.entry(idx).first, ring: PhantomData }
+    }
+
+    /// As [`Run::entry_of`].
+    #[inline(always)]
+    pub(super) fn entry_of<const SHIFT: u32>(&mut self, idx: usize) -> EntryMut<'_, LEN> {
+        EntryMut { first: self.run.entry_of::<SHIFT>(idx).first, ring: PhantomData }
+    }
+}
 
 /// One entry, to read. Each number is read anew, so who checks one keeps it.
 #[derive(Clone, Copy)]
@@ -189,6 +239,17 @@ impl<const LEN: usize> Entry<'_, LEN> {
         u64::from_be(self.read::<u64, AT>())
     }
 
+    /// All of an entry of 64 bytes as it stands, for who looks into it later.
+    #[inline(always)]
+    pub(super) fn words(self) -> [u64; 8] {
+        const { assert!(LEN == 64, "an entry of 64 bytes") };
+        // SAFETY: inside an entry (2, 3), any bytes are a value (4), and the memory lives while the ring is borrowed (1).
+        let quarters: [Quarter; 4] =
+            core::array::from_fn(|idx| unsafe { self.first.cast::<Quarter>().add(idx).read_volatile() });
+        // SAFETY: numbers without a gap, on both sides.
+        unsafe { transmute(quarters) }
+    }
+
     #[inline(always)]
     fn read<T: Number, const AT: usize>(self) -> T {
         const { assert!(AT.is_multiple_of(size_of::<T>()) && AT + size_of::<T>() <= LEN, "outside the entry") };
@@ -204,6 +265,12 @@ pub(super) struct EntryMut<'a, const LEN: usize> {
 }
 
 impl<const LEN: usize> EntryMut<'_, LEN> {
+    /// The same, to read.
+    #[inline(always)]
+    pub(super) fn as_entry(&self) -> Entry<'_, LEN> {
+        Entry { first: self.first, ring: PhantomData }
+    }
+
     /// Writes the byte at `AT`.
     #[inline(always)]
     pub(super) fn set_byte<const AT: usize>(&mut self, value: u8) {
@@ -235,6 +302,13 @@ impl<const LEN: usize> EntryMut<'_, LEN> {
         unsafe { self.first.add(AT).cast::<T>().write_volatile(value) }
     }
 }
+
+/// Sixteen bytes, read at once where a register holds them.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+type Quarter = core::arch::x86_64::__m128i;
+/// Sixteen bytes.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+type Quarter = [u64; 2];
 
 /// What an entry consists of: any bytes are a value.
 trait Number: Copy {}

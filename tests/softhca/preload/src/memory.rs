@@ -32,12 +32,11 @@ enum Access {
 pub(crate) struct HostMemory {
     /// Number of a page, doubled, and 1 where it may be written.
     remembered: Box<[Cell<u64>]>,
-    takes_advice: bool,
 }
 
 impl HostMemory {
     pub(crate) fn new() -> Self {
-        Self { remembered: vec![Cell::new(NOTHING); REMEMBERED].into(), takes_advice: takes_advice() }
+        Self { remembered: vec![Cell::new(NOTHING); REMEMBERED].into() }
     }
 
     /// Pages are tried again from now on: something may have been unmapped.
@@ -56,7 +55,7 @@ impl HostMemory {
             let writable = page << 1 | 1;
             if known.get() != writable && (access == Access::Write || known.get() != page << 1) {
                 known.set(NOTHING);
-                if self.takes_advice { try_page(page, access) } else { try_byte(page << PAGE_SHIFT) }?;
+                try_page(page, access)?;
                 known.set(page << 1 | u64::from(access == Access::Write));
             }
         }
@@ -76,22 +75,6 @@ fn try_page(page: u64, access: Access) -> Result<(), Unmapped> {
     // SAFETY: these kinds of advice change no contents, and an address where nothing is mapped is an error.
     let result = unsafe { libc::syscall(libc::SYS_madvise, page << PAGE_SHIFT, 1usize << PAGE_SHIFT, access as i32) };
     if result == 0 { Ok(()) } else { Err(Unmapped) }
-}
-
-/// Whether the kernel takes this advice.
-fn takes_advice() -> bool {
-    let byte = 0u8;
-    try_page(&raw const byte as u64 >> PAGE_SHIFT, Access::Read).is_ok()
-}
-
-/// Before Linux 5.14: whether it can be read. Whether it can be written is then the client's promise.
-fn try_byte(address: u64) -> Result<(), Unmapped> {
-    let mut byte = 0u8;
-    let to = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let from = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: 1 };
-    // SAFETY: the kernel writes one byte, which is ours, and refuses an address where nothing is mapped.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
-    if read == 1 { Ok(()) } else { Err(Unmapped) }
 }
 
 impl Dma for HostMemory {
@@ -173,13 +156,6 @@ mod tests {
         assert_eq!(memory.read(text.as_ptr() as u64, &mut read), Ok(()));
         assert_eq!(&read, b"a literal");
         assert_eq!(memory.write(text.as_ptr() as u64, b"x"), Err(Unmapped));
-    }
-
-    #[test]
-    fn byte_is_tried_where_the_kernel_takes_no_advice() {
-        let byte = 1u8;
-        assert_eq!(try_byte(&raw const byte as u64), Ok(()));
-        assert_eq!(try_byte(8), Err(Unmapped));
     }
 
     #[test]

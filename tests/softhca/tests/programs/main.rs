@@ -3,7 +3,6 @@
 //! Each test runs in a network namespace of its own. A program that is not installed is said aloud.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-mod beside;
 mod cables;
 mod ibverbs_utils;
 mod perftest;

@@ -90,10 +90,9 @@ fn check(test: &str, receiver: &Receiver) {
 
 /// Without hugepages, and on whichever processors there are.
 fn start(options: &str, name: &str, device: &str, mode: &str) -> Running {
-    let (cpus, address, process) = (cpus(), address(options), std::process::id());
-    let eal = format!(
-        "--lcores=(0,1)@({cpus}) --no-huge -m 256 --iova-mode=va --no-telemetry --file-prefix=softhca-{name}-{process}"
-    );
+    let (cpus, address) = (cpus(), address(options));
+    let eal =
+        format!("--lcores=(0,1)@({cpus}) --no-huge -m 256 --iova-mode=va --no-telemetry --file-prefix=softhca-{name}");
     let port = format!("-a {address},dv_flow_en=0,{device}");
     let command = format!("dpdk-testpmd {eal} {port} -- --stats-period=1 --total-num-mbufs=8192 --forward-mode={mode}");
     Running::start(&format!("--stats {options}"), &command)

@@ -1,0 +1,187 @@
+//! The buffers that a NIC has to receive into: a slot for each that its ring names. A frame that comes makes an mbuf of the
+//! buffer in its slot, and a fresh buffer takes the place. No metadata is touched but when a frame has come, so that posting
+//! loads no cache line.
+//!
+//! Invariants, beside those of [`metadata`](super::metadata):
+//! 1. A buffer in a slot was on the free list of the pool that the slots were made for, and no handle names it: it is in one
+//!    slot or at home or behind a handle.
+//! 2. `vacant` slots are `None`.
+//! 3. `offset + room` is not more than a buffer of that pool has: a frame of `room` bytes that begins `offset` bytes into the
+//!    buffer is inside it. All buffers of a pool are alike.
+//! 4. Buffers in slots stay there when the slots are dropped: the NIC may still write into them. Whoever knows that it does not
+//!    sends them home first.
+
+use core::mem::forget;
+use core::ptr::NonNull;
+use core::slice;
+
+use super::Burst;
+use super::mbuf::Mbuf;
+use super::metadata::{METADATA_LEN, Metadata};
+use super::pool::{Pool, PoolInner};
+use super::told::{Arrival, Mold, Place, Told};
+
+/// Slots with the buffers that a NIC has.
+pub(crate) struct Posted {
+    slots: Box<[Option<NonNull<Metadata>>]>,
+    vacant: usize,
+    /// From a buffer's start to where the frame goes.
+    offset: usize,
+    room: u32,
+    /// Headroom and data together.
+    buffer_room: u16,
+    /// Compared, never followed.
+    pool: NonNull<PoolInner>,
+}
+
+impl Posted {
+    /// Vacant slots for buffers of `pool`.
+    pub(crate) fn new(pool: &Pool, slots: usize) -> Self {
+        let layout = pool.layout();
+        Self {
+            slots: vec![None; slots].into_boxed_slice(),
+            vacant: slots,
+            offset: METADATA_LEN + layout.room() - layout.data_room(),
+            room: layout.data_room() as u32,
+            buffer_room: layout.room() as u16,
+            pool: pool.identity(),
+        }
+    }
+
+    /// Bytes that fit a buffer.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> u32 {
+        self.room
+    }
+
+    /// Whether this is the pool that the slots were made for.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, pool: &Pool) -> bool {
+        pool.identity() == self.pool
+    }
+
+    /// What frames have in common of which `told` is told.
+    #[inline]
+    pub(crate) fn mold(&self, told: &Told) -> Mold {
+        Mold::new(told, self.buffer_room)
+    }
+
+    /// Makes mbufs of the buffers in `count` slots from `first` on and appends them to `burst`; fresh buffers take their places. For
+    /// each slot, counted from zero, what `told` makes says what came, and then `post` is given the address for the ring. It ends early at
+    /// a frame of more bytes than there is room for, and where the pool has fewer buffers than `count` at once.
+    /// Returns how many frames that were, and their bytes.
+    ///
+    /// Panics at another pool, at vacant slots, and at a burst without the room.
+    #[inline(always)]
+    pub(crate) fn exchange<A: Arrival, T: FnMut(usize) -> A>(
+        &mut self,
+        pool: &Pool,
+        (first, count): (usize, usize),
+        burst: &mut Burst,
+        told: impl FnOnce() -> T,
+        mut post: impl FnMut(usize, u64),
+    ) -> (usize, u64) {
+        assert!(self.is_of(pool), "a queue receives into the pool that it was opened with");
+        assert!(self.vacant == 0 && count <= burst.remaining_capacity(), "each slot has a buffer, each frame a place");
+        let slots = &mut self.slots[first..][..count];
+        let len = burst.len();
+        // SAFETY: the burst has room for `count` more behind its `len`. No slot is vacant (2), and a handle is the pointer in it; the
+        // places are counted only where a frame is there.
+        let handles = unsafe {
+            let places = burst.as_mut_ptr().add(len).cast::<Option<NonNull<Metadata>>>();
+            places.copy_from_nonoverlapping(slots.as_ptr(), count);
+            slice::from_raw_parts(places.cast::<NonNull<Metadata>>(), count)
+        };
+        if !pool.take_many(slots) {
+            return (0, 0);
+        }
+        // Made behind the copies, so that what it keeps in registers need not be put aside for them.
+        let mut told = told();
+        let (offset, room) = (self.offset, self.room);
+        // Fits: a burst of buffers of 64 KiB at most.
+        let (mut done, mut bytes) = (0, 0_u32);
+        while done < count {
+            let arrival = told(done);
+            if arrival.len() > room {
+                give_back(pool, &mut slots[done..], &handles[done..]);
+                break;
+            }
+            // SAFETY: `take_many` has filled the slots, and the frame's place is inside the buffer (3).
+            let address = unsafe { slots[done].unwrap_unchecked().cast::<u8>().add(offset) };
+            post(done, address.as_ptr().expose_provenance() as u64);
+            // SAFETY: the buffer was in the slot, so no handle names it (1), and the frame is inside (3).
+            forget(unsafe { arrived(handles[done], offset, &arrival) });
+            done += 1;
+            bytes = bytes.wrapping_add(arrival.len());
+        }
+        // SAFETY: so many mbufs are there, and they fit.
+        unsafe { burst.set_len(len + done) };
+        (done, bytes.into())
+    }
+
+    /// Makes an mbuf of the buffer in a slot, which is vacant then. `None` where it already was, and at a frame of more bytes than
+    /// there is room for: the buffer then stays.
+    pub(crate) fn take(&mut self, slot: usize, arrival: &impl Arrival) -> Option<Mbuf> {
+        if arrival.len() > self.room {
+            return None;
+        }
+        let buffer = self.slots[slot].take()?;
+        self.vacant += 1;
+        // SAFETY: it was in a slot, so no handle names it (1), and the frame is inside (3).
+        Some(unsafe { arrived(buffer, self.offset, arrival) })
+    }
+
+    /// Sends the buffer in a slot home, if there is one. The caller knows that the NIC has given it back.
+    pub(crate) fn free(&mut self, slot: usize) {
+        if let Some(buffer) = self.slots[slot].take() {
+            self.vacant += 1;
+            // SAFETY: its pool lives as long as one of its buffers is out.
+            unsafe { buffer.as_ref().pool.as_ref() }.put_back(buffer);
+        }
+    }
+
+    /// The address of the buffer in a slot, for the ring; a fresh one where the slot is vacant. `None` where no buffer is free.
+    /// Panics at another pool.
+    pub(crate) fn fill(&mut self, pool: &Pool, slot: usize) -> Option<u64> {
+        assert!(self.is_of(pool), "a queue receives into the pool that it was opened with");
+        let buffer = match self.slots[slot] {
+            Some(buffer) => buffer,
+            None => {
+                let buffer = pool.inner().take()?;
+                self.slots[slot] = Some(buffer);
+                self.vacant -= 1;
+                buffer
+            }
+        };
+        // SAFETY: the frame's place is inside the buffer (3).
+        let data = unsafe { buffer.cast::<u8>().add(self.offset) };
+        Some(data.as_ptr().expose_provenance() as u64)
+    }
+}
+
+/// The buffers that were in `slots` go back there, and those that took their places go home.
+#[cold]
+#[inline(never)]
+fn give_back(pool: &Pool, slots: &mut [Option<NonNull<Metadata>>], buffers: &[NonNull<Metadata>]) {
+    for (slot, &buffer) in slots.iter_mut().zip(buffers) {
+        if let Some(fresh) = slot.replace(buffer) {
+            pool.inner().put_back(fresh);
+        }
+    }
+}
+
+/// Makes an mbuf of a buffer with a frame in it, `offset` bytes from its start.
+///
+/// # Safety
+/// The buffer was in a slot and is not any more, and the frame is inside.
+#[inline(always)]
+unsafe fn arrived(buffer: NonNull<Metadata>, offset: usize, arrival: &impl Arrival) -> Mbuf {
+    let meta = buffer.as_ptr();
+    // SAFETY: initialised by the pool, named by no handle (1), and the frame is inside (caller).
+    unsafe {
+        (*meta).data = buffer.cast::<u8>().add(offset);
+        (*meta).len = arrival.len();
+        arrival.write(&mut Place::new(buffer));
+    }
+    Mbuf(buffer)
+}

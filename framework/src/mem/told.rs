@@ -1,0 +1,175 @@
+//! What a device tells of a frame that has come, and how it gets into the metadata of the frame's buffer: with as few stores as
+//! its kind allows. [`Posted`](super::Posted) makes the mbufs.
+//!
+//! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
+
+use core::mem::{offset_of, transmute};
+use core::ptr::NonNull;
+
+use super::metadata::{KnownWord, Metadata};
+
+/// A frame that a device tells of.
+pub(crate) trait Arrival: Copy {
+    /// Bytes of the frame.
+    fn len(&self) -> u32;
+
+    /// The same of a part of it.
+    fn with_len(self, len: u32) -> Self;
+
+    /// Writes the rest of it down.
+    fn write(&self, place: &mut Place);
+}
+
+/// The metadata of a buffer that has just left its slot: nobody else sees it.
+pub(crate) struct Place(NonNull<Metadata>);
+
+impl Place {
+    /// # Safety
+    /// The buffer's metadata is initialised (1), and no handle names it.
+    #[inline(always)]
+    pub(super) unsafe fn new(buffer: NonNull<Metadata>) -> Self {
+        Self(buffer)
+    }
+}
+
+/// All that a device may tell. Values that [`KnownWord`] does not name mean nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) len: u32,
+    pub(crate) known: KnownWord,
+    /// Nanoseconds of the Unix epoch, or ticks.
+    pub(crate) timestamp: u64,
+    pub(crate) flow_tag: u32,
+    pub(crate) hash: u32,
+    pub(crate) vlan: u16,
+}
+
+impl Arrival for Told {
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    fn with_len(self, len: u32) -> Self {
+        Self { len, ..self }
+    }
+
+    #[inline(always)]
+    fn write(&self, place: &mut Place) {
+        Brief(*self).write(place);
+        // SAFETY: initialised (1) and seen by nobody else, as whoever made the place promised.
+        let meta = unsafe { place.0.as_mut() };
+        meta.timestamp = self.timestamp;
+        meta.hash = self.hash;
+    }
+}
+
+/// Neither timestamp nor hash, whatever is told of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Brief(pub(crate) Told);
+
+impl Arrival for Brief {
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.0.len
+    }
+
+    fn with_len(self, len: u32) -> Self {
+        Self(self.0.with_len(len))
+    }
+
+    #[inline(always)]
+    fn write(&self, place: &mut Place) {
+        // SAFETY: as in `Told`. The word was made of a `Known`, of which it has the size, so it is one.
+        unsafe {
+            let meta = place.0.as_mut();
+            meta.vlan = self.0.vlan;
+            meta.flow_tag = self.0.flow_tag;
+            (&raw mut meta.known).cast::<u64>().write_unaligned(self.0.known.0);
+        }
+    }
+}
+
+/// What many frames have in common, as it stands in the metadata: the second half of the hot line. In registers for a loop, where
+/// there are registers for that: as a struct it would be read anew for each frame.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Mold(Half, Half);
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+type Half = core::arch::x86_64::__m128i;
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+type Half = [u64; 2];
+
+/// What a mold is made of.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+struct Common {
+    refs: u32,
+    room: u16,
+    vlan: u16,
+    timestamp: u64,
+    flow_tag: u32,
+    known: KnownWord,
+    hash: u32,
+}
+
+/// Where it stands.
+const MOLDED: usize = offset_of!(Metadata, refs);
+
+/// Its fields stand where those of the metadata do.
+const _: () = assert!(
+    size_of::<Common>() == size_of::<Mold>()
+        && MOLDED.is_multiple_of(align_of::<Mold>())
+        && MOLDED + offset_of!(Common, room) == offset_of!(Metadata, room)
+        && MOLDED + offset_of!(Common, vlan) == offset_of!(Metadata, vlan)
+        && MOLDED + offset_of!(Common, timestamp) == offset_of!(Metadata, timestamp)
+        && MOLDED + offset_of!(Common, flow_tag) == offset_of!(Metadata, flow_tag)
+        && MOLDED + offset_of!(Common, known) == offset_of!(Metadata, known)
+        && MOLDED + offset_of!(Common, hash) == offset_of!(Metadata, hash)
+);
+
+impl Mold {
+    /// For frames of which `told` is told, in buffers that have `room` bytes and one handle.
+    #[inline(always)]
+    pub(super) fn new(told: &Told, room: u16) -> Self {
+        let Told { known, timestamp, flow_tag, hash, vlan, .. } = *told;
+        let common = Common { refs: 1, room, vlan, timestamp, flow_tag, known, hash };
+        // SAFETY: numbers without a gap, on both sides.
+        unsafe { transmute::<Common, Self>(common) }
+    }
+}
+
+/// One of many frames of which nearly the same is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike {
+    pub(crate) len: u32,
+    pub(crate) mold: Mold,
+    /// Its own hash, where each has one.
+    pub(crate) hash: Option<u32>,
+}
+
+impl Arrival for Alike {
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    fn with_len(self, len: u32) -> Self {
+        Self { len, ..self }
+    }
+
+    #[inline(always)]
+    fn write(&self, place: &mut Place) {
+        // SAFETY: as in `Told`. What the mold has of count and room is what stands there already (7); its other fields are numbers
+        // and a word that was made of a `Known`. A line and half a line are aligned as it is.
+        unsafe {
+            let halves = place.0.cast::<u8>().add(MOLDED).cast::<Half>();
+            halves.write(self.mold.0);
+            halves.add(1).write(self.mold.1);
+            if let Some(hash) = self.hash {
+                place.0.as_mut().hash = hash;
+            }
+        }
+    }
+}
