@@ -21,6 +21,7 @@
 
 mod channels;
 mod clock;
+mod device;
 mod engine;
 #[allow(unsafe_code)]
 pub mod entry;

@@ -5,16 +5,16 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use softhca::hca::{Dma, Errno, Event, EventKind, Hca, Outside};
-use softhca::settings::{DeviceSettings, Engine, Settings, WireSettings};
+use softhca::hca::{Dma, Errno, Event, EventKind, Outside};
+use softhca::settings::{Engine, Settings, WireSettings};
 use softhca::uverbs::{Kernel, Mapping, Session, event_record};
-use softhca::wire::{Groups, PacketSocket, PairEnd, Pcap, Port, Tap};
+use softhca::wire::{PairEnd, Port};
 
 use crate::channels::Channels;
 use crate::clock::{HostClock, Now};
+use crate::device::{self, Device};
 use crate::memory::HostMemory;
 use crate::pages::{Page, Wish};
-use crate::sheet::Sheet;
 use crate::{engine, sys};
 
 /// See the module.
@@ -34,15 +34,6 @@ pub(crate) struct World {
     tried_ns: u64,
     /// Whether the engine's thread is there.
     pub(crate) has_engine: bool,
-}
-
-/// A NIC that somebody has open, or that is at the other end of such a one.
-struct Device {
-    hca: Hca,
-    port: Port,
-    sheet: Option<Sheet>,
-    /// It was pulled out: nothing moves, and the kernel answers EIO.
-    is_gone: bool,
 }
 
 /// One open descriptor.
@@ -254,55 +245,26 @@ impl World {
         if self.devices[number].is_some() {
             return Ok(());
         }
-        let settings = self.settings.devices[number].clone();
-        if settings.wire == WireSettings::Pair {
-            let partner = self.partner(number).ok_or("its wire is `pair`, and there is no other such device")?;
+        let Settings { devices, counters, .. } = &self.settings;
+        let counters = counters.as_deref();
+        if devices[number].wire == WireSettings::Pair {
+            let partner =
+                device::partner(devices, number).ok_or("its wire is `pair`, and there is no other such device")?;
             let (here, there) = PairEnd::pair();
-            self.devices[number] = Some(self.device(number, Port::new(Box::new(here)))?);
-            self.devices[partner] = Some(self.device(partner, Port::new(Box::new(there)))?);
-            return Ok(());
+            let here = Device::new(&devices[number], Port::new(Box::new(here)), counters)?;
+            let there = Device::new(&devices[partner], Port::new(Box::new(there)), counters)?;
+            (self.devices[number], self.devices[partner]) = (Some(here), Some(there));
+        } else {
+            let port = device::port(&devices[number])?;
+            self.devices[number] = Some(Device::new(&devices[number], port, counters)?);
         }
-        let port = match &settings.wire {
-            WireSettings::Pair | WireSettings::Loop => Port::new(Box::new(PairEnd::looped())),
-            WireSettings::Packet(interface) => packet_port(interface, &settings)?,
-            WireSettings::Tap(name) => {
-                let tap = Tap::open(name).map_err(|error| format!("no TAP {name}: {error}; it takes CAP_NET_ADMIN"))?;
-                Port::new(Box::new(tap))
-            }
-            WireSettings::Pcap { replay, record } => {
-                Port::new(Box::new(Pcap::open(replay.as_deref(), record.as_deref())?))
-            }
-        };
-        self.devices[number] = Some(self.device(number, port)?);
         Ok(())
-    }
-
-    fn device(&self, number: usize, port: Port) -> Result<Device, String> {
-        let settings = &self.settings.devices[number];
-        let port = match &settings.netdev {
-            Some(name) if !matches!(settings.wire, WireSettings::Packet(_)) => {
-                let tap = Tap::open(name).map_err(|error| format!("no interface {name}: {error}"))?;
-                port.with_tap(tap).with_groups(Groups::new(name, settings.config.mac))
-            }
-            _ => port,
-        };
-        let sheet = self.settings.counters.as_ref();
-        let sheet = sheet.and_then(|directory| Sheet::open(directory, &settings.config.name));
-        Ok(Device { hca: Hca::new(settings.config.clone()), port, sheet, is_gone: false })
-    }
-
-    /// Devices with the wire `pair` belong together two and two, in the order of their numbers.
-    fn partner(&self, number: usize) -> Option<usize> {
-        let is_pair = |device: &&(usize, &DeviceSettings)| device.1.wire == WireSettings::Pair;
-        let pairs: Vec<_> = self.settings.devices.iter().enumerate().filter(|device| is_pair(&device)).collect();
-        let place = pairs.iter().position(|device| device.0 == number)?;
-        pairs.get(place ^ 1).map(|device| device.0)
     }
 
     /// Switches off what nobody has open; both ends of a pair stay as long as one is in use.
     fn switch_off(&mut self) {
-        let in_use: Vec<_> =
-            self.open.values().flat_map(|open| [Some(open.device), self.partner(open.device)]).collect();
+        let partner = |number| device::partner(&self.settings.devices, number);
+        let in_use: Vec<_> = self.open.values().flat_map(|open| [Some(open.device), partner(open.device)]).collect();
         for number in 0..self.devices.len() {
             if !in_use.contains(&Some(number)) {
                 self.devices[number] = None;
@@ -418,21 +380,4 @@ impl World {
     pub(crate) fn take_diagnosis(&mut self) -> Option<String> {
         self.diagnoses.pop_front()
     }
-}
-
-fn packet_port(interface: &str, settings: &DeviceSettings) -> Result<Port, String> {
-    let cable = PacketSocket::open(interface).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENODEV) => format!("there is no interface {interface} in this network namespace"),
-        Some(libc::EPERM) => format!("a packet socket on {interface} takes CAP_NET_RAW and CAP_NET_ADMIN"),
-        _ => format!("no packet socket on {interface}: {error}"),
-    })?;
-    let name = &settings.config.name;
-    if cable.is_mute() {
-        sys::tell_operator(&format!("another process has {interface}: {name} sends and hears nothing in this one"));
-    } else if !cable.is_gated() {
-        sys::tell_operator(&format!(
-            "the kernel also answers what comes to {name} on {interface}: Linux 6.6 would not let it"
-        ));
-    }
-    Ok(Port::new(Box::new(cable)).with_groups(Groups::new(interface, settings.config.mac)))
 }
