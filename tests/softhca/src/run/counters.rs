@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 
 use super::Failure;
 
+/// What their names begin with; then the process.
+const PREFIX: &str = "softhca-counters-";
+
 /// A directory in which the preload library leaves a file for each process and device, as text.
 #[derive(Debug)]
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
     pub(super) fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("softhca-{}", std::process::id()));
+        remove_those_of_the_dead();
+        let path = std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()));
         let made = fs::create_dir_all(&path);
         made.map_err(|error| Failure::new(format!("no directory for counters, {}: {error}", path.display())))?;
         Ok(Self(path))
@@ -33,7 +37,35 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // In the temporary directory of a machine, what is left is the machine's to tidy.
+        // Where it cannot be removed now, the next one removes it.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes what was left by processes that were killed.
+fn remove_those_of_the_dead() {
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not() {
+        // More than the kernel's PID_MAX_LIMIT, and the first process.
+        let [dead, living] = ["4999999", "1"].map(|pid| std::env::temp_dir().join(format!("{PREFIX}{pid}")));
+        fs::create_dir_all(&dead).unwrap();
+        fs::create_dir_all(&living).unwrap();
+        let own = Directory::new().unwrap();
+        let found = (dead.exists(), living.exists(), own.path().exists());
+        fs::remove_dir(living).unwrap();
+        assert_eq!(found, (false, true, true));
     }
 }
