@@ -25,6 +25,7 @@ pub mod smoltcp_peer;
 pub mod allocations;
 pub mod cores;
 pub mod measure;
+pub mod mlx5_tx;
 pub mod outside;
 #[allow(unsafe_code)]
 pub mod prefetch;

@@ -9,10 +9,12 @@ use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::reflector::Lockstep;
 use wirepath_benches::mlx5::{Cqes, Rings};
+use wirepath_benches::mlx5_tx::{Posting, SendRings};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 
-const PATHS: &str =
-    "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, mlx5-rx-compressed";
+const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
+    mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
+    mlx5-tx-multi-reap";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -31,6 +33,13 @@ fn main() -> ExitCode {
         "mlx5-rx" => mlx5_receive(Cqes::Plain, rounds),
         "mlx5-rx-full" => mlx5_receive(Cqes::Full, rounds),
         "mlx5-rx-compressed" => mlx5_receive(Cqes::Compressed, rounds),
+        "mlx5-tx" => mlx5_send(false, Posting::Bursts, rounds),
+        "mlx5-tx-frames" => mlx5_send(false, Posting::Frames, rounds),
+        "mlx5-tx-multi" => mlx5_send(true, Posting::Bursts, rounds),
+        "mlx5-tx-multi-frames" => mlx5_send(true, Posting::Frames, rounds),
+        "mlx5-tx-urgent" => mlx5_send(false, Posting::Urgent, rounds),
+        "mlx5-tx-reap" => mlx5_reap(false, rounds),
+        "mlx5-tx-multi-reap" => mlx5_reap(true, rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -85,6 +94,34 @@ fn mlx5_receive(cqes: Cqes, rounds: usize) {
     }
 }
 
+/// The mlx5 device alone, from mbuf to doorbell.
+fn mlx5_send(multi_packet: bool, posting: Posting, rounds: usize) {
+    let mut rings = SendRings::new(multi_packet);
+    for _ in 0..rounds {
+        rings.prepare();
+        match posting {
+            Posting::Bursts => measured_mlx5_bursts(&mut rings),
+            Posting::Frames => measured_mlx5_frames(&mut rings),
+            Posting::Urgent => measured_mlx5_urgent(&mut rings),
+        }
+        rings.complete();
+        while rings.reap() > 0 {}
+        assert!(rings.is_home(), "every mbuf comes home");
+    }
+}
+
+/// The mlx5 device alone, from completion to pool.
+fn mlx5_reap(multi_packet: bool, rounds: usize) {
+    let mut rings = SendRings::new(multi_packet);
+    for _ in 0..rounds {
+        rings.prepare();
+        rings.send(Posting::Bursts);
+        rings.complete();
+        while measured_mlx5_reap(&mut rings) > 0 {}
+        assert!(rings.is_home(), "every mbuf comes home");
+    }
+}
+
 /// Over AF_XDP, in namespaces of its own; as root.
 fn forward_live(rounds: usize) -> Result<(), String> {
     Lockstep::run(|lockstep| {
@@ -116,4 +153,24 @@ fn measured_forwarding(forwarder: &mut Forwarder) {
 #[inline(never)]
 fn measured_mlx5_receive(rings: &mut Rings) -> usize {
     rings.receive()
+}
+
+#[inline(never)]
+fn measured_mlx5_bursts(rings: &mut SendRings) {
+    rings.send(Posting::Bursts);
+}
+
+#[inline(never)]
+fn measured_mlx5_frames(rings: &mut SendRings) {
+    rings.send(Posting::Frames);
+}
+
+#[inline(never)]
+fn measured_mlx5_urgent(rings: &mut SendRings) {
+    rings.send(Posting::Urgent);
+}
+
+#[inline(never)]
+fn measured_mlx5_reap(rings: &mut SendRings) -> usize {
+    rings.reap()
 }

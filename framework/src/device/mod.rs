@@ -104,6 +104,12 @@ pub trait TxQueue {
     /// not) is taken and counted by name. The frame may leave at once or with the next doorbell.
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf>;
 
+    /// Posts the frames of `burst` in order, all with the same wishes, as [`post`](Self::post) does one; returns how many were
+    /// taken. What the ring has no room for stays in `burst`. A device may do better with many frames at once than one by one.
+    fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
+        post_one_by_one(self, burst, offload)
+    }
+
     /// Tells the NIC about all that was posted. The loop calls it at the end of every turn, posted or not, so a device
     /// may also do here what time alone makes due.
     fn ring_doorbell(&mut self, now: Instant);
@@ -126,6 +132,24 @@ pub trait TxQueue {
 
     /// As [`RxQueue::refresh_counters`].
     fn refresh_counters(&mut self);
+}
+
+/// Posts frames from the front of `burst` until one comes back, which stays there with those behind it. Returns how many were
+/// taken.
+#[inline(never)]
+pub(crate) fn post_one_by_one<T: TxQueue + ?Sized>(tx: &mut T, burst: &mut Burst, offload: Offload) -> usize {
+    let before = burst.len();
+    let mut left = Burst::new();
+    let mut frames = burst.drain(..);
+    for mbuf in frames.by_ref() {
+        if let Err(mbuf) = tx.post(mbuf, offload) {
+            left.push(mbuf);
+            break;
+        }
+    }
+    left.extend(frames);
+    burst.extend(left);
+    before - burst.len()
 }
 
 /// What a frame wants of the NIC. The default wants nothing: the frame is complete as it stands.

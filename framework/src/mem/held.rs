@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use core::slice;
 
 use super::mbuf::Mbuf;
-use super::metadata::{Metadata, add_handle, release};
+use super::metadata::{Metadata, release};
 
 /// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in the buffer.
 ///
@@ -54,7 +54,7 @@ impl Held {
     #[inline]
     pub fn another(&self) -> Self {
         // SAFETY: alive (1, 3).
-        add_handle(unsafe { &(*self.buffer.as_ptr()).refs });
+        unsafe { &*self.buffer.as_ptr() }.add_handle();
         Self { ..*self }
     }
 

@@ -23,7 +23,7 @@ use core::slice;
 use super::held::{Held, Segments};
 use super::metadata::{
     HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TICKS, HAS_TIMESTAMP, HAS_VLAN, Headers, IS_VIEW, Known, METADATA_LEN,
-    Metadata, NO_FLOW_TAG, RxInfo, Verdict, add_handle, release,
+    Metadata, NO_FLOW_TAG, RxInfo, Verdict, release,
 };
 use super::pool::CACHE_LINE;
 use crate::time::UnixTime;
@@ -233,6 +233,7 @@ impl Mbuf {
         let meta = unsafe { last.as_mut() };
         meta.next = Some(rest.0);
         meta.known.flags |= HAS_CHAIN;
+        meta.home.mark();
         meta.rest_len = rest_len;
         forget(rest);
     }
@@ -248,7 +249,7 @@ impl Mbuf {
     #[inline]
     pub fn hold(&self) -> Held {
         let meta = self.meta();
-        add_handle(&meta.refs);
+        meta.add_handle();
         Held { buffer: self.0, data: meta.data, len: meta.len, rest_len: meta.rest_len }
     }
 
@@ -483,6 +484,7 @@ impl Mbuf {
         meta.data = held.data;
         meta.len = held.len;
         meta.known.flags |= IS_VIEW;
+        meta.home.mark();
         meta.view = Some(ManuallyDrop::new(held));
     }
 
@@ -514,7 +516,7 @@ impl Drop for Mbuf {
     /// The safety net: the buffer goes home, and the pool counts a packet that ended without a name.
     fn drop(&mut self) {
         // SAFETY: the pool outlives its buffers (1).
-        unsafe { self.meta().pool.as_ref() }.count_unnamed();
+        unsafe { self.meta().home.pool().as_ref() }.count_unnamed();
         release(self.0);
     }
 }

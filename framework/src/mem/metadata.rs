@@ -14,8 +14,10 @@
 //!    While `refs` is above one the chain behind it does not change, also where it is itself chained behind another
 //!    that goes home.
 //! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view does.
-//! 7. On the free list `refs` is one, as the next mbuf wants it, and `next`, `rest_len` and `view` are empty: so what
-//!    is rarely used is put in order where it was used, and not for each packet.
+//! 7. On the free list `refs` is one, as the next mbuf wants it, `next`, `rest_len` and `view` are empty, and `home` is not
+//!    marked: so what is rarely used is put in order where it was used, and not for each packet.
+//! 8. `home` is marked where `refs` is above one, where there is a chain and where the buffer is a view. It may also be
+//!    marked where that was so once. So a buffer whose `home` is not marked goes home without a look at anything else.
 
 use core::cell::Cell;
 use core::fmt;
@@ -180,7 +182,7 @@ pub enum L4 {
 #[repr(C, align(64))]
 pub(super) struct Metadata {
     // The hot line.
-    pub(super) pool: NonNull<PoolInner>,
+    pub(super) home: Home,
     pub(super) data: NonNull<u8>,
     pub(super) next: Option<NonNull<Metadata>>,
     /// Bytes of this buffer's part of the packet.
@@ -280,7 +282,7 @@ impl Metadata {
     /// As the pool writes it once at start: a buffer on the free list.
     pub(super) fn home(pool: NonNull<PoolInner>, room: u16) -> Self {
         Self {
-            pool,
+            home: Home(Cell::new(pool)),
             data: NonNull::dangling(),
             next: None,
             len: 0,
@@ -297,15 +299,54 @@ impl Metadata {
     }
 }
 
-/// Counts one more handle. It panics where the count would wrap (handles that were forgotten), as that would free a
-/// buffer that is held (3).
-#[inline(always)]
-pub(super) fn add_handle(refs: &Cell<u32>) {
-    let more = refs.get().checked_add(1).expect("a buffer has fewer than 2^32 handles");
-    refs.set(more);
+/// The pool of a buffer, and in the lowest bit of the address a mark: on its way home the buffer wants to be looked at (8).
+pub(super) struct Home(Cell<NonNull<PoolInner>>);
+
+const _: () = assert!(align_of::<PoolInner>() > Home::MARK);
+
+impl Home {
+    const MARK: usize = 1;
+
+    /// The pool.
+    #[inline]
+    pub(super) fn pool(&self) -> NonNull<PoolInner> {
+        let marked = self.0.get();
+        let pool = marked.as_ptr().map_addr(|addr| addr & !Self::MARK);
+        NonNull::new(pool).unwrap_or(marked)
+    }
+
+    /// Whether it is this pool, and there is nothing to look at.
+    #[inline(always)]
+    pub(super) fn is_straight_to(&self, pool: NonNull<PoolInner>) -> bool {
+        self.0.get() == pool
+    }
+
+    #[inline(always)]
+    fn is_marked(&self) -> bool {
+        self.0.get().addr().get() & Self::MARK != 0
+    }
+
+    /// From here on there is something to look at.
+    #[inline(always)]
+    pub(super) fn mark(&self) {
+        self.0.set(self.0.get().map_addr(|addr| addr | Self::MARK));
+    }
+
+    fn unmark(&self) {
+        self.0.set(self.pool());
+    }
 }
 
 impl Metadata {
+    /// Counts one more handle. It panics where the count would wrap (handles that were forgotten), as that would free a
+    /// buffer that is held (3).
+    #[inline(always)]
+    pub(super) fn add_handle(&self) {
+        let more = self.refs.get().checked_add(1).expect("a buffer has fewer than 2^32 handles");
+        self.refs.set(more);
+        self.home.mark();
+    }
+
     /// Where the bytes of a view begin.
     #[cold]
     pub(super) fn view_start(&self) -> usize {
@@ -323,17 +364,33 @@ impl Metadata {
 /// Takes one handle off the count; the last one sends the buffer home.
 #[inline(always)]
 pub(super) fn release(buffer: NonNull<Metadata>) {
-    // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and no reference to it is outstanding.
-    let meta = unsafe { &mut *buffer.as_ptr() };
-    let refs = meta.refs.get();
-    if refs != 1 {
-        return meta.refs.set(refs - 1);
+    // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and nobody writes to it meanwhile.
+    let home = unsafe { &(*buffer.as_ptr()).home };
+    if home.is_marked() {
+        return release_marked(buffer);
     }
-    if meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0 {
+    // SAFETY: the pool outlives its buffers (1). Not marked, so this was the last handle, and the rest is as (7) wants it (8).
+    unsafe { home.0.get().as_ref() }.put_back(buffer);
+}
+
+/// The same for a buffer that is held, has or had a chain, or is a view.
+#[inline(never)]
+fn release_marked(buffer: NonNull<Metadata>) {
+    // SAFETY: as in `release`, and no reference to it is outstanding.
+    let meta = unsafe { &mut *buffer.as_ptr() };
+    let left = meta.refs.get() - 1;
+    let has_parts = meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0;
+    if left == 0 && has_parts {
         release_parts(meta);
     }
+    if left == 0 || (left == 1 && !has_parts) {
+        meta.home.unmark();
+    }
+    if left > 0 {
+        return meta.refs.set(left);
+    }
     // SAFETY: the pool outlives its buffers (1).
-    unsafe { meta.pool.as_ref() }.put_back(buffer);
+    unsafe { meta.home.pool().as_ref() }.put_back(buffer);
 }
 
 /// Lets go of what a dying buffer owns: the chain behind it (a loop, as a chain may be long) and a view's bytes. It

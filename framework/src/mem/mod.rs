@@ -11,6 +11,8 @@
 //! ```
 
 #[allow(unsafe_code)]
+mod fifo;
+#[allow(unsafe_code)]
 mod held;
 #[allow(unsafe_code)]
 mod mbuf;
@@ -26,6 +28,7 @@ mod sizing;
 #[allow(unsafe_code)]
 mod told;
 
+pub(crate) use fifo::{Fifo, Span};
 pub use held::{Held, Segments};
 pub(crate) use mbuf::Loan;
 pub use mbuf::Mbuf;

@@ -266,6 +266,25 @@ impl PoolInner {
         self.top.set(top + 1);
     }
 
+    /// Takes buffers that no handle names any more, and that are as the metadata's invariant 7 says: those that go home without
+    /// being looked at again.
+    #[inline(always)]
+    pub(super) fn put_back_many(&self, buffers: &[NonNull<Metadata>]) {
+        let top = self.top.get();
+        let end = top + buffers.len();
+        // Past the end means a buffer came home twice, as above.
+        let free = &self.free[top..end];
+        // SAFETY: the stack has so many places from `top` on, checked above, and a cell may be written through a shared reference.
+        // The two do not overlap, as nobody else reaches the stack.
+        unsafe {
+            free.as_ptr()
+                .cast_mut()
+                .cast::<NonNull<Metadata>>()
+                .copy_from_nonoverlapping(buffers.as_ptr(), buffers.len())
+        };
+        self.top.set(end);
+    }
+
     /// The buffer on top of the stack, which is the caller's from here on.
     #[inline(always)]
     pub(super) fn take(&self) -> Option<NonNull<Metadata>> {

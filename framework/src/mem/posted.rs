@@ -136,7 +136,7 @@ impl Posted {
         if let Some(buffer) = self.slots[slot].take() {
             self.vacant += 1;
             // SAFETY: its pool lives as long as one of its buffers is out.
-            unsafe { buffer.as_ref().pool.as_ref() }.put_back(buffer);
+            unsafe { buffer.as_ref().home.pool().as_ref() }.put_back(buffer);
         }
     }
 

@@ -12,25 +12,39 @@ mod compressed;
 mod config;
 mod cq;
 mod cqe;
+mod departures;
+#[allow(unsafe_code)]
+mod doorbell;
 mod error;
 mod find;
 mod kinds;
 mod parts;
 #[doc(hidden)]
 pub mod plain;
+#[doc(hidden)]
+pub mod plain_tx;
 mod recover;
 #[allow(unsafe_code)]
 mod ring;
 mod rq;
 mod rx;
+mod shape;
+mod sq;
 mod steering;
 mod support;
 mod table;
+mod tx;
+#[allow(unsafe_code)]
+mod units;
 mod watch;
+mod wishes;
+mod wqe;
 
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
 pub use rx::{Mlx5Rx, Mlx5RxDrop};
+pub use sq::Warmth;
 pub use support::{Mlx5Abilities, Mlx5Port, Mlx5Support};
+pub use tx::{Mlx5Tx, Mlx5TxDrop};
 
 #[cfg(test)]
 mod rx_tests;

@@ -57,3 +57,20 @@ pub(super) struct SqParts {
     /// Who owns the memory.
     pub(super) keeper: Keeper,
 }
+
+/// What a sending queue may be asked for: what the device was found to do, less what the configuration forbids.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TxAbilities {
+    /// Bytes of the longest frame, Ethernet header to last payload byte, an inserted tag included.
+    pub(super) frame_len_max: u32,
+    /// Several frames a WQE (`mlx5_ib_support_multi_pkt_send_wqes` bit 2, mlx5.md 1.4).
+    pub(super) multi_packet: bool,
+    /// IPv4, UDP and TCP checksums.
+    pub(super) checksums: bool,
+    /// Inserts VLAN tags. What does not gets them written by us, inline.
+    pub(super) vlan_insert: bool,
+    /// Bytes of the longest payload that it cuts into segments; 0 where it does not.
+    pub(super) segmentation_len_max: u32,
+    /// Bytes of the longest header that it puts before each of them.
+    pub(super) segmentation_header_len_max: u16,
+}

@@ -1,0 +1,110 @@
+//! Ringing: how the NIC hears of WQEs that stand in a sending ring (mlx5.md 2.7).
+//!
+//! ```text
+//!  WQEs ─▶ barrier ─▶ record: the producer index ─▶ barrier ─▶ register ─▶ barrier ─▶ the other half of the register
+//!                                                               ├ plain: the first 8 bytes of the last control segment
+//!                                                               └ BlueFlame: the whole WQE, so that the NIC need not fetch it
+//! ```
+//!
+//! The register is a page of the NIC, mapped so that the CPU combines writes. Its two halves are used in turn, as the
+//! write to one may still be on its way while the next is made.
+//!
+//! `unsafe`, because the register is memory of a device.
+//!
+//! Invariants:
+//! 1. The parts of a queue tell the truth ([`Keeper`](super::parts::Keeper)): at `register` there are twice `blueflame_len`
+//!    bytes to be written in aligned words of eight, or eight bytes where `blueflame_len` is zero, as long as the keeper lives.
+//! 2. `offset` is zero or `blueflame_len`, a multiple of 64, and at most `blueflame_len` bytes are written behind it.
+//! 3. One queue writes to a register: set-up gives each a register of its own.
+
+use core::ptr::NonNull;
+
+use super::parts::SqParts;
+use super::ring::{DoorbellRecord, Keeper, write_combining_barrier};
+use super::wqe::{BLOCK_LEN, UNIT_LEN, Unit};
+
+/// The record and the register of a sending ring.
+pub(super) struct Doorbell {
+    record: DoorbellRecord,
+    register: NonNull<u64>,
+    /// Bytes to the half that is used next.
+    offset: usize,
+    /// Bytes of a half; zero where only the plain doorbell may be rung.
+    blueflame_len: usize,
+    #[expect(dead_code, reason = "it keeps the register mapped")]
+    keeper: Keeper,
+}
+
+impl Doorbell {
+    /// That of the ring that the parts describe. Panics where the register is not as hardware has it.
+    pub(super) fn new(parts: &SqParts) -> Self {
+        let blueflame_len = parts.blueflame_len as usize;
+        assert!(blueflame_len.is_multiple_of(BLOCK_LEN), "a BlueFlame half of {blueflame_len} bytes");
+        assert!(parts.uar.addr().get().is_multiple_of(8), "a doorbell register is aligned to its eight bytes");
+        Self {
+            record: DoorbellRecord::new(parts.doorbell, parts.keeper.clone()),
+            register: parts.uar.cast(),
+            offset: 0,
+            blueflame_len,
+            keeper: parts.keeper.clone(),
+        }
+    }
+
+    /// Units of the longest WQE that BlueFlame carries.
+    #[inline(always)]
+    pub(super) fn blueflame_units(&self) -> u32 {
+        (self.blueflame_len / UNIT_LEN) as u32
+    }
+
+    /// Tells the NIC of all WQEs before `index`, of which `control` begins the last one.
+    #[inline]
+    pub(super) fn ring(&mut self, index: u16, control: Unit) {
+        self.record.write(index.into());
+        write_combining_barrier();
+        self.write(0, control.0[0]);
+        self.end();
+    }
+
+    /// Tells the NIC of the one WQE before `index`, and brings it along: whole blocks of units, which may be in two pieces as they
+    /// lie around the end of the ring. Panics where these are more than the register takes.
+    #[inline]
+    pub(super) fn ring_blueflame(&mut self, index: u16, head: &[Unit], tail: &[Unit]) {
+        assert!((head.len() + tail.len()) * UNIT_LEN <= self.blueflame_len, "a WQE longer than a BlueFlame half");
+        self.record.write(index.into());
+        write_combining_barrier();
+        for (idx, unit) in head.iter().enumerate() {
+            self.write_unit(idx, unit);
+        }
+        // Nearly always nothing.
+        for (idx, unit) in tail.iter().enumerate() {
+            self.write_unit(head.len() + idx, unit);
+        }
+        self.end();
+    }
+
+    /// The NIC counts from zero again, as it does after a queue was reset.
+    pub(super) fn reset(&mut self) {
+        self.record.write(0);
+    }
+
+    #[inline(always)]
+    fn write_unit(&mut self, idx: usize, unit: &Unit) {
+        self.write(2 * idx, unit.0[0]);
+        self.write(2 * idx + 1, unit.0[1]);
+    }
+
+    /// Writes a word of the present half in one piece, as the NIC wants it.
+    #[inline(always)]
+    fn write(&mut self, idx: usize, word: u64) {
+        // SAFETY: inside the half (1, 2): a plain doorbell writes word 0, BlueFlame at most `blueflame_len` bytes. Nobody else
+        // in the process writes there (3).
+        unsafe { self.register.byte_add(self.offset).add(idx).write_volatile(word) }
+    }
+
+    /// Flushes what the CPU combines, and turns to the other half.
+    #[inline(always)]
+    fn end(&mut self) {
+        write_combining_barrier();
+        self.offset ^= self.blueflame_len;
+    }
+}

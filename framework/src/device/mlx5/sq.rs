@@ -1,0 +1,328 @@
+//! The sending ring: where WQEs go, which of them the NIC has heard of, and the mbufs that come home with them.
+//!
+//! ```text
+//!   done            rung                        posted
+//!   ──▶ [the NIC's] ──▶ [written, not yet told] ──▶ [free] ──▶ done + blocks        positions count blocks of 64 bytes
+//!                                                 └ the open multi-packet WQE
+//! ```
+//!
+//! What a WQE says is the caller's: he writes its units behind the control segment, then posts it. A WQE begins with a block and
+//! goes over the end of the ring wherever it has to. A completion is asked for once in some blocks, and for the last WQE
+//! before a doorbell where mbufs wait for it, so that none stays out in a ring that falls silent.
+
+mod ledger;
+mod multi;
+mod rehearsal;
+
+use core::num::NonZeroU16;
+
+pub(super) use ledger::{Completed, Failed, Flushed, Load};
+pub use rehearsal::Warmth;
+
+use super::doorbell::Doorbell;
+use super::parts::SqParts;
+use super::units::Units;
+use super::wqe::{self, BLOCK_UNITS, HEAD_UNITS, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
+use crate::mem::{Fifo, Mbuf, Pool};
+use ledger::Ledger;
+use multi::Multi;
+use rehearsal::Rehearsal;
+
+/// Fewest blocks of a ring: room for a frame with a long header while others complete.
+pub(super) const BLOCKS_MIN: u32 = 8;
+/// Most blocks of a ring: the index of a WQE has 16 bits, and `posted - done` must be smaller than that.
+pub(super) const BLOCKS_MAX: u32 = 32_768;
+/// A completion is asked for after a quarter of the ring, and after so many blocks: a CQE costs the NIC a write over PCIe, and
+/// mbufs that come home late are cold.
+const SIGNAL_BLOCKS_MAX: u32 = 64;
+
+/// A ring of WQEs.
+pub(super) struct Sq {
+    units: Units,
+    doorbell: Doorbell,
+    number: Number,
+    key: MemoryKey,
+    /// Blocks of the ring.
+    blocks: u32,
+    posted: u32,
+    rung: u32,
+    /// First block of the WQE that was posted last.
+    last: u32,
+    multi: Multi,
+    ledger: Ledger,
+    /// Blocks and mbufs that were posted when a completion was last asked for.
+    signaled: u32,
+    signaled_mbufs: u32,
+    signal_every: u32,
+    rehearsal: Option<Rehearsal>,
+    sent: Sent,
+    /// Last, so that the ring and what it names in the NIC are given up before the buffers go home.
+    in_flight: Fifo,
+}
+
+/// What was posted, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) frames: u64,
+    pub(super) bytes: u64,
+}
+
+/// Lengths that frames may have: from an Ethernet header on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lens {
+    span: u32,
+}
+
+impl Lens {
+    const MIN: u32 = 14;
+
+    /// Up to `max`.
+    pub(super) fn up_to(max: u32) -> Self {
+        Self { span: max.saturating_sub(Self::MIN) }
+    }
+
+    /// Whether it is one of them.
+    #[inline(always)]
+    pub(super) fn contains(self, len: u32) -> bool {
+        len.wrapping_sub(Self::MIN) <= self.span
+    }
+}
+
+impl Sq {
+    /// Takes the ring over. Panics where it has a size that no ring has. `key` is that of the region of `pool`.
+    pub(super) fn new(parts: &SqParts, pool: &Pool, key: MemoryKey) -> Self {
+        let blocks = parts.wqebb_count;
+        assert!((BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks), "a sending ring of {blocks} blocks");
+        Self {
+            units: Units::new(parts),
+            doorbell: Doorbell::new(parts),
+            number: Number::new(parts.number),
+            key,
+            blocks,
+            posted: 0,
+            rung: 0,
+            last: 0,
+            multi: Multi::CLOSED,
+            ledger: Ledger::new(blocks),
+            signaled: 0,
+            signaled_mbufs: 0,
+            signal_every: (blocks / 4).min(SIGNAL_BLOCKS_MAX),
+            rehearsal: None,
+            sent: Sent::default(),
+            in_flight: Fifo::new(pool, (blocks * BLOCK_UNITS) as usize),
+        }
+    }
+
+    /// Blocks of the ring.
+    pub(super) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Units that a WQE may have, and still finds room once everything that was asked for has completed: blocks that nobody
+    /// asked a completion for stay taken.
+    pub(super) fn wqe_units_max(&self) -> u32 {
+        ((self.blocks - self.signal_every) * BLOCK_UNITS).min(WQE_UNITS_MAX)
+    }
+
+    /// Blocks that can be posted, those of the open multi-packet WQE among them.
+    #[inline(always)]
+    pub(super) fn free_blocks(&self) -> u32 {
+        self.blocks - self.posted.wrapping_sub(self.ledger.done())
+    }
+
+    /// Blocks that the open multi-packet WQE has by now.
+    #[inline(always)]
+    pub(super) fn open_blocks(&self) -> u32 {
+        wqe::blocks(self.multi.used)
+    }
+
+    /// Whether nothing was posted since the doorbell was rung.
+    #[inline(always)]
+    pub(super) fn is_rung(&self) -> bool {
+        self.posted == self.rung && self.multi.used == 0
+    }
+
+    /// Whether nothing is in the ring that the NIC has not done.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.posted == self.ledger.done()
+    }
+
+    /// Mbufs that are out.
+    #[inline(always)]
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight.len()
+    }
+
+    /// What was posted since this was last asked, frames in the open multi-packet WQE aside.
+    #[inline(always)]
+    pub(super) fn take_sent(&mut self) -> Sent {
+        core::mem::take(&mut self.sent)
+    }
+}
+
+/// Posting.
+impl Sq {
+    /// Writes the unit at `idx` of the WQE that is posted next. No multi-packet WQE is open.
+    #[inline(always)]
+    pub(super) fn write(&mut self, idx: u32, unit: Unit) {
+        self.units.write(at(self.posted).wrapping_add(idx), unit);
+    }
+
+    /// Writes a pointer segment as the unit at `idx` of the WQE that is posted next.
+    #[inline(always)]
+    pub(super) fn write_pointer(&mut self, idx: u32, bytes: &[u8]) {
+        // The NIC reads there: the address is known outside of this program.
+        let addr = bytes.as_ptr().expose_provenance() as u64;
+        self.write(idx, wqe::pointer(bytes.len() as u32, self.key, addr));
+    }
+
+    /// Writes the Ethernet segment of the WQE that is posted next, with `bytes`, at least two, inline. Returns the unit behind.
+    #[inline(always)]
+    pub(super) fn write_inline(&mut self, checksums: u8, segment_len: Option<NonZeroU16>, bytes: &[u8]) -> u32 {
+        let first = at(self.posted).wrapping_add(1);
+        let count = wqe::ethernet_units(bytes.len());
+        if count <= self.units.until_end(first) {
+            wqe::write_inline(self.units.run(first, count), checksums, segment_len, bytes);
+        } else {
+            self.write_inline_around(first, checksums, segment_len, bytes);
+        }
+        1 + count
+    }
+
+    /// The same over the end of the ring.
+    #[cold]
+    #[inline(never)]
+    fn write_inline_around(&mut self, first: u32, checksums: u8, segment_len: Option<NonZeroU16>, bytes: &[u8]) {
+        let mut segment = [Unit::default(); WQE_UNITS_MAX as usize];
+        let segment = &mut segment[..wqe::ethernet_units(bytes.len()) as usize];
+        wqe::write_inline(segment, checksums, segment_len, bytes);
+        for (unit, idx) in segment.iter().zip(0..) {
+            self.units.write(first.wrapping_add(idx), *unit);
+        }
+    }
+
+    /// Puts an mbuf behind those that come home with the WQEs before. It comes home with the one that is posted next.
+    #[inline(always)]
+    pub(super) fn keep(&mut self, mbuf: Mbuf) {
+        self.in_flight.push(mbuf);
+    }
+
+    /// Posts a WQE of `units` units, of which all but the control segment are written and for which there is room; `bytes` are
+    /// those of its frames. `stamp`: its frame wants to know when it left.
+    #[inline(always)]
+    pub(super) fn post(&mut self, opcode: Opcode, units: u32, load: Load, bytes: u32, stamp: Option<u64>) {
+        let end = self.posted.wrapping_add(wqe::blocks(units));
+        let is_signaled = stamp.is_some() || end.wrapping_sub(self.signaled) >= self.signal_every;
+        self.finish(opcode, units, load, bytes, is_signaled);
+        if is_signaled {
+            self.ask(stamp);
+        }
+    }
+
+    /// Writes the control segment, and books the WQE.
+    #[inline(always)]
+    fn finish(&mut self, opcode: Opcode, units: u32, load: Load, bytes: u32, is_signaled: bool) {
+        let first = self.posted;
+        self.write(0, wqe::control(opcode, first as u16, self.number, units, is_signaled));
+        self.ledger.note(first, wqe::blocks(units), load);
+        self.sent.frames += u64::from(load.frames);
+        self.sent.bytes += u64::from(bytes);
+        (self.last, self.posted) = (first, first.wrapping_add(wqe::blocks(units)));
+    }
+
+    /// Books that the WQE that was posted last completes with a CQE.
+    #[inline(always)]
+    fn ask(&mut self, stamp: Option<u64>) {
+        (self.signaled, self.signaled_mbufs) = (self.posted, self.in_flight.head());
+        self.ledger.ask(self.last, self.posted, self.signaled_mbufs, stamp);
+    }
+
+    /// Has the WQE that was posted last complete with a CQE after all.
+    #[inline]
+    fn signal_last(&mut self) {
+        let control = self.units.read(at(self.last));
+        self.units.write(at(self.last), wqe::signaled(control));
+        self.ask(None);
+    }
+
+    /// Posts a WQE of one block with a pointer to the mbuf, which is linear and in the pool's region. There is room.
+    #[inline(always)]
+    pub(super) fn post_pointer(&mut self, mbuf: Mbuf, checksums: u8, stamp: Option<u64>) {
+        let bytes = mbuf.bytes();
+        let len = bytes.len() as u32;
+        let block = self.units.run(at(self.posted), BLOCK_UNITS);
+        block[1] = wqe::ethernet(checksums);
+        // The NIC reads there: the address is known outside of this program.
+        block[2] = wqe::pointer(len, self.key, bytes.as_ptr().expose_provenance() as u64);
+        self.in_flight.push(mbuf);
+        self.post(Opcode::Send, HEAD_UNITS + 1, Load { frames: 1, mbufs: 1 }, len, stamp);
+    }
+
+    /// Tells the NIC of all that was posted: by BlueFlame where it is one WQE that fits, by the plain doorbell otherwise.
+    #[inline]
+    pub(super) fn ring_doorbell(&mut self) {
+        if let Some((units, load, bytes)) = self.take_multi() {
+            self.finish(Opcode::MultiPacket, units, load, bytes, true);
+            self.ask(None);
+        } else if self.posted == self.rung {
+            return;
+        } else if self.in_flight.head() != self.signaled_mbufs {
+            self.signal_last();
+        }
+        if self.rehearsal.is_some() && !self.rehearse_doorbell() {
+            return;
+        }
+        let units = (self.posted.wrapping_sub(self.last)) * BLOCK_UNITS;
+        let (ring, first, index) = (&self.units, at(self.last), self.posted as u16);
+        if self.last == self.rung && units <= self.doorbell.blueflame_units() {
+            let (head, tail) = ring.runs(first, units);
+            self.doorbell.ring_blueflame(index, head, tail);
+        } else {
+            self.doorbell.ring(index, ring.read(first));
+        }
+        self.rung = self.posted;
+    }
+}
+
+/// What comes back.
+impl Sq {
+    /// The NIC says that the WQE whose index is `counter`, and all before it, are done. Their mbufs go home with
+    /// [`send_home`](Self::send_home).
+    #[inline(always)]
+    pub(super) fn complete(&mut self, counter: u16) -> Completed {
+        self.ledger.complete(counter, self.rung)
+    }
+
+    /// The NIC says that the WQE whose index is `counter` failed; those before it are done.
+    pub(super) fn fail(&mut self, counter: u16) -> Option<Failed> {
+        self.ledger.fail(counter, self.rung)
+    }
+
+    /// Sends the mbufs of all that is done home; returns how many.
+    #[inline(always)]
+    pub(super) fn send_home(&mut self) -> u32 {
+        let count = self.ledger.home().wrapping_sub(self.in_flight.tail());
+        self.in_flight.free_front(count);
+        count
+    }
+
+    /// Begins anew, as the NIC does with a queue that was reset: nothing is in flight any more, and all mbufs are home. Returns
+    /// what did not complete.
+    #[cold]
+    pub(super) fn reset(&mut self) -> Flushed {
+        self.close_multi();
+        let flushed = self.ledger.reset(self.posted);
+        self.send_home();
+        (self.posted, self.rung, self.last, self.signaled) = (0, 0, 0, 0);
+        self.signaled_mbufs = self.in_flight.head();
+        self.doorbell.reset();
+        flushed
+    }
+}
+
+/// Where in units the block at `position` begins.
+#[inline(always)]
+fn at(position: u32) -> u32 {
+    position.wrapping_mul(BLOCK_UNITS)
+}

@@ -1,0 +1,575 @@
+//! The sending half: mbufs become WQEs, and come home with completions.
+//!
+//! Which form a frame takes is decided for latency where it is alone, and for throughput where it is not:
+//!
+//! | frame | WQE | the mbuf comes home |
+//! |---|---|---|
+//! | the first since the doorbell, or urgent, up to 226 bytes | all bytes inline; BlueFlame, if it stays alone: the NIC reads nothing | at once |
+//! | any longer one | a pointer | with its completion |
+//! | those that follow, plain | pointers, many frames in one WQE where the device has it | with their completion |
+//! | chains, tags, segmentation | header inline as far as need be, a pointer for each buffer | with their completion |
+//!
+//! Everything that the NIC writes is checked; what is wrong counts as `completions_invalid` and changes nothing. After an error
+//! the queue gives mbufs back as a full ring does, until [`Recovery`] has brought it up again, a turn or some milliseconds later.
+
+use std::sync::Arc;
+
+use super::clock::{Line, Relation, Stamps, real_time};
+use super::cq::Cq;
+use super::cqe::{Format, Opcode as CqeOpcode, Syndrome};
+use super::departures::Departures;
+use super::parts::{CqParts, SqParts, TxAbilities};
+use super::recover::Recovery;
+use super::shape::{self, HEADER_LEN_MAX, Limits, Shape, TAG_LEN, Tag};
+use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, Lens, Load, Sq, Warmth};
+use super::wishes::Wishes;
+use super::wqe::{self, BLOCK_LEN, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
+use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
+use crate::device::{DeviceError, Offload, TxQueue, TxTimestamp, post_one_by_one};
+use crate::mem::{Burst, Mbuf, Pool, Region};
+use crate::time::{Instant, UnixTime};
+
+crate::drop_reasons! {
+    /// Why a posted frame does not leave.
+    pub enum Mlx5TxDrop {
+        /// Longer than the port's frames.
+        TooLong => "too_long",
+        /// Shorter than an Ethernet header.
+        TooShort => "too_short",
+        /// A chain of more buffers than a WQE points to.
+        TooManySegments => "too_many_segments",
+        /// Asks for checksums or segmentation, which the device does not do.
+        OffloadUnsupported => "offload_unsupported",
+        /// To be cut into segments, but link, IP and TCP header are not where the mbuf says.
+        HeadersUnknown => "headers_unknown",
+        /// To be cut into segments, with a header longer than the device repeats.
+        HeaderTooLong => "header_too_long",
+        /// Bytes that are not in the pool that the queue was opened with.
+        ForeignBuffer => "foreign_buffer",
+        /// The NIC found the lengths of the WQE at odds (syndrome 01).
+        LocalLength => "error_local_length",
+        /// The NIC could make nothing of the WQE (syndrome 02).
+        LocalQpOperation => "error_local_qp_operation",
+        /// The NIC may not read the buffer (syndrome 04).
+        LocalProtection => "error_local_protection",
+        /// The NIC has no right to the buffer (syndrome 11).
+        LocalAccess => "error_local_access",
+        /// An error of another kind.
+        OtherError => "error_other",
+        /// Posted behind a frame that failed, or in flight when the queue was reset.
+        Flushed => "flushed",
+    }
+}
+
+/// Completions that one `reap` reads: bounded work, and each stands for many frames.
+const REAP_MAX: usize = 64;
+/// Bytes of the longest WQE that is wholly inline: the usual half of a BlueFlame register. It carries a frame of 226 bytes.
+const INLINE_WQE_LEN_MAX: usize = 256;
+/// Looks at the CQ by which a dropped half waits for its last frames: some hundred microseconds.
+const LAST_REAPS: usize = 1_000;
+
+/// The sending half of a queue. No system call, no allocation, no lock: `post` writes into the ring, `ring_doorbell` into the NIC's
+/// register, `reap` reads the CQ. After an error, and then only, `ring_doorbell` makes the system calls that bring the queue up
+/// again.
+pub struct Mlx5Tx {
+    cq: Cq,
+    sq: Sq,
+    limits: Limits,
+    /// Checksums that may be wished for.
+    checksum_wishes: Wishes,
+    /// Blocks of the longest WQE that is wholly inline.
+    inline_blocks_max: u32,
+    region: Arc<Region>,
+    has_multi: bool,
+    /// Frames that go out as they are.
+    plain_lens: Lens,
+    /// After an error, until the queue is up again.
+    failed: bool,
+    recovery: Recovery,
+    stamps: Stamps,
+    relation: Box<dyn FnMut() -> Option<Relation>>,
+    departures: Departures,
+    counters: Counters,
+    drops: Drops<Mlx5TxDrop>,
+}
+
+struct Counters {
+    frames: Counter,
+    bytes: Counter,
+    ring_full: Counter,
+    /// Frames given back because the queue was in error.
+    refused_in_error: Counter,
+    doorbells: Counter,
+    /// Rehearsals: see [`Mlx5Tx::warm`].
+    rehearsals: Counter,
+    /// Completions of nothing that was in flight.
+    completions_invalid: Counter,
+    /// Completions that never came: a later one has.
+    completions_missed: Counter,
+    /// Frames whose time of departure was not to be had: the list was full, or the frame failed.
+    timestamps_lost: Counter,
+}
+
+/// What a sending half is made of.
+pub(super) struct TxParts {
+    pub(super) sq: SqParts,
+    pub(super) cq: CqParts,
+    pub(super) abilities: TxAbilities,
+    /// The key of the pool's region.
+    pub(super) lkey: u32,
+    /// What the timestamps of completions are, where frames may ask when they left; otherwise `Off`.
+    pub(super) stamps: Stamps,
+    /// How the clock relates to the wall now, where `stamps` are by the wall. Asked now and then, never for a frame.
+    pub(super) relation: Box<dyn FnMut() -> Option<Relation>>,
+    pub(super) recovery: Recovery,
+}
+
+impl Mlx5Tx {
+    /// Takes over rings that are ready to send. The CQ must have as many entries as the ring has blocks: so many WQEs may be
+    /// flushed.
+    pub(super) fn new(parts: TxParts, pool: &Pool, scope: &Scope) -> Result<Self, DeviceError> {
+        let (blocks, entries) = (parts.sq.wqebb_count, parts.cq.entry_count);
+        if !blocks.is_power_of_two() || !(BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks) {
+            return Err(DeviceError::Other(format!(
+                "a sending ring of {blocks} blocks does not work: use a power of two between {BLOCKS_MIN} and {BLOCKS_MAX}"
+            )));
+        }
+        if entries < blocks {
+            return Err(DeviceError::Other(format!(
+                "a sending ring of {blocks} blocks needs as many completion entries, and has {entries}: use a shorter ring"
+            )));
+        }
+        let sq = Sq::new(&parts.sq, pool, MemoryKey::new(parts.lkey));
+        let limits = Limits {
+            abilities: parts.abilities,
+            inline_len_min: parts.sq.inline_len_min.into(),
+            inline_len_max: inline_blocks_max(blocks) as usize * BLOCK_LEN
+                - (HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST),
+            wqe_units_max: sq.wqe_units_max(),
+        };
+        let scope = scope.scope("tx");
+        let events = |name| scope.counter(name, CounterUnit::Events);
+        let counters = Counters {
+            frames: scope.counter("frames", CounterUnit::Frames),
+            bytes: scope.counter("bytes", CounterUnit::Bytes),
+            ring_full: events("ring_full"),
+            refused_in_error: events("refused_in_error"),
+            doorbells: events("doorbells"),
+            rehearsals: events("rehearsals"),
+            completions_invalid: events("completions_invalid"),
+            completions_missed: events("completions_missed"),
+            timestamps_lost: events("timestamps_lost"),
+        };
+        Ok(Self {
+            cq: Cq::new(parts.cq),
+            sq,
+            limits,
+            checksum_wishes: if parts.abilities.checksums { Wishes::CHECKSUMS } else { Wishes::NONE },
+            inline_blocks_max: inline_blocks_max(blocks),
+            region: Arc::clone(pool.region()),
+            // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
+            has_multi: parts.abilities.multi_packet && parts.sq.inline_len_min == 0,
+            plain_lens: Lens::up_to(parts.abilities.frame_len_max),
+            failed: false,
+            recovery: parts.recovery,
+            stamps: parts.stamps,
+            relation: parts.relation,
+            departures: Departures::new(),
+            counters,
+            drops: scope.drops(),
+        })
+    }
+
+    /// Buffers that a frame may have, whatever its header.
+    pub fn segments_max(&self) -> usize {
+        (self.limits.wqe_units_max - 1 - wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)) as usize
+    }
+
+    /// Whether an error stopped the queue and it is not up again.
+    pub fn is_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Keeps the path warm that an order takes: what `send` posts and rings for is built and carried as far as `depth` says, by the
+    /// same instructions into the same places, and nothing of it leaves. Its mbufs come home. What was posted before is rung for.
+    /// Costs what sending costs; call it where nothing else is due, some thousand times a second if need be. Does nothing, `send`
+    /// included, while the queue is in error.
+    pub fn warm<R>(&mut self, depth: Warmth, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        if self.failed {
+            return None;
+        }
+        self.ring();
+        let sequence = self.departures.sequence();
+        self.sq.begin_rehearsal(depth);
+        let result = send(self);
+        self.sq.end_rehearsal();
+        self.departures.set_sequence(sequence);
+        self.counters.rehearsals.inc();
+        Some(result)
+    }
+}
+
+/// Blocks of the longest WQE that is wholly inline: what fits BlueFlame, and an eighth of the ring, as room is promised by the
+/// frame.
+fn inline_blocks_max(blocks: u32) -> u32 {
+    (blocks / 8).min((INLINE_WQE_LEN_MAX / BLOCK_LEN) as u32)
+}
+
+/// Posting.
+impl Mlx5Tx {
+    /// Every frame that does not go into the open multi-packet WQE.
+    #[inline(never)]
+    fn post_other(&mut self, mut mbuf: Mbuf, wishes: Wishes) -> Result<(), Mbuf> {
+        if self.failed {
+            self.counters.refused_in_error.inc();
+            return Err(mbuf);
+        }
+        let alone = self.sq.is_rung() || wishes.has(Wishes::URGENT);
+        if !alone && self.has_multi && self.is_plain(wishes) && self.sq.open_multi(wishes) {
+            match self.sq.push_multi(mbuf, wishes, self.plain_lens) {
+                Ok(()) => return Ok(()),
+                Err(back) => mbuf = back,
+            }
+        }
+        self.sq.close_multi();
+        let inline = alone && self.sq.free_blocks() >= 2 * self.inline_blocks_max;
+        if mbuf.is_linear() && self.is_ordinary(wishes) && self.plain_lens.contains(mbuf.bytes().len() as u32) {
+            self.post_linear(mbuf, wishes, inline)?;
+        } else {
+            self.post_any(mbuf, wishes, inline)?;
+        }
+        if wishes.has(Wishes::URGENT) {
+            self.ring();
+        }
+        Ok(())
+    }
+
+    /// A frame in one buffer that leaves as it is, checksums aside.
+    #[inline(always)]
+    fn post_linear(&mut self, mbuf: Mbuf, wishes: Wishes, inline: bool) -> Result<(), Mbuf> {
+        let len = mbuf.bytes().len();
+        if inline && len <= self.limits.inline_len_max {
+            let units = self.sq.write_inline(wishes.checksums(), None, mbuf.bytes());
+            mbuf.free();
+            let stamp = self.stamp(wishes);
+            self.sq.post(Opcode::Send, units, Load { frames: 1, mbufs: 0 }, len as u32, stamp);
+            return Ok(());
+        }
+        if self.limits.inline_len_min > 0 || !shape::is_inside(mbuf.bytes(), &self.region) {
+            return self.post_any(mbuf, wishes, inline);
+        }
+        if self.sq.free_blocks() == 0 {
+            return self.full(mbuf);
+        }
+        let stamp = self.stamp(wishes);
+        self.sq.post_pointer(mbuf, wishes.checksums(), stamp);
+        Ok(())
+    }
+
+    /// Chains, tags, payloads to be cut, headers that must be inline; and what can never be sent.
+    #[inline(never)]
+    fn post_any(&mut self, mbuf: Mbuf, wishes: Wishes, inline: bool) -> Result<(), Mbuf> {
+        let shape = match shape::of(&mbuf, wishes, &self.limits, &self.region, inline) {
+            Ok(shape) => shape,
+            Err(reason) => {
+                self.stamp(wishes);
+                self.drops.count(reason);
+                mbuf.free();
+                return Ok(());
+            }
+        };
+        if wqe::blocks(shape.units) > self.sq.free_blocks() {
+            return self.full(mbuf);
+        }
+        let mut idx = self.write_header(&mbuf, &shape);
+        let len = mbuf.len() + shape.tag.len();
+        if shape.has_pointers {
+            for bytes in shape::behind(&mbuf, shape.inline_len) {
+                self.sq.write_pointer(idx, bytes);
+                idx += 1;
+            }
+            self.sq.keep(mbuf);
+        } else {
+            mbuf.free();
+        }
+        let opcode = if shape.segment_len.is_some() { Opcode::Segment } else { Opcode::Send };
+        let stamp = self.stamp(wishes);
+        let load = Load { frames: 1, mbufs: shape.has_pointers.into() };
+        self.sq.post(opcode, shape.units, load, len as u32, stamp);
+        Ok(())
+    }
+
+    /// Writes the Ethernet segment; returns the unit behind it.
+    fn write_header(&mut self, mbuf: &Mbuf, shape: &Shape) -> u32 {
+        match shape.tag {
+            Tag::ByDevice(tci) => self.sq.write(1, wqe::ethernet_tagging(shape.checksums, tci)),
+            Tag::None if shape.header_len == 0 => self.sq.write(1, wqe::ethernet(shape.checksums)),
+            Tag::None | Tag::Inline(_) => {
+                let mut header = [0; HEADER_LEN_MAX];
+                shape.gather(mbuf, &mut header);
+                return self.sq.write_inline(shape.checksums, shape.segment_len, &header[..shape.header_len]);
+            }
+        }
+        HEAD_UNITS
+    }
+
+    /// The number of a frame that wants to know when it left.
+    #[inline(always)]
+    fn stamp(&mut self, wishes: Wishes) -> Option<u64> {
+        wishes.has(Wishes::TIMESTAMP).then(|| self.departures.next_sequence())
+    }
+
+    #[cold]
+    fn full(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        self.counters.ring_full.inc();
+        Err(mbuf)
+    }
+
+    /// Whether it wants nothing that a multi-packet WQE does not have.
+    #[inline(always)]
+    fn is_plain(&self, wishes: Wishes) -> bool {
+        wishes.are_within(self.checksum_wishes)
+    }
+
+    /// Whether it is sent as it is, with one WQE of its own.
+    #[inline(always)]
+    fn is_ordinary(&self, wishes: Wishes) -> bool {
+        wishes.are_within(self.checksum_wishes | Wishes::TIMESTAMP | Wishes::URGENT)
+    }
+
+    /// Posts frames in multi-packet WQEs as long as they are plain and there is room.
+    #[inline(never)]
+    fn post_multi_burst(&mut self, burst: &mut Burst, wishes: Wishes) {
+        while self.sq.open_multi(wishes) {
+            let taken = self.sq.push_multi_front_of(burst, self.plain_lens);
+            if burst.is_empty() || taken == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Posts frames in WQEs of their own as long as they are plain and there is room.
+    #[inline(never)]
+    fn post_plain_burst(&mut self, burst: &mut Burst, checksums: u8) {
+        while self.sq.post_front_of(burst, checksums, self.plain_lens) > 0 && !burst.is_empty() {}
+    }
+
+    #[inline]
+    fn ring(&mut self) {
+        if self.sq.is_rung() {
+            return;
+        }
+        self.sq.ring_doorbell();
+        self.counters.doorbells.inc();
+        let sent = self.sq.take_sent();
+        self.counters.frames.add(sent.frames);
+        self.counters.bytes.add(sent.bytes);
+    }
+}
+
+/// Completions.
+impl Mlx5Tx {
+    /// Reads one completion; `false` where there is none.
+    #[inline]
+    fn take_completion(&mut self) -> bool {
+        let Some(cqe) = self.cq.next() else { return false };
+        let (counter, opcode, format) = (cqe.wqe_counter(), cqe.opcode(), cqe.format());
+        match (opcode, format) {
+            (CqeOpcode::Sent, Format::Plain) => {
+                let timestamp = cqe.timestamp();
+                match self.sq.complete(counter) {
+                    Completed::Done(None) => {}
+                    other => self.take_unusual(other, timestamp),
+                }
+            }
+            (CqeOpcode::SendFailed, _) => {
+                let syndrome = cqe.syndrome();
+                self.fail(counter, syndrome);
+            }
+            _ => self.counters.completions_invalid.inc(),
+        }
+        self.cq.consume();
+        true
+    }
+
+    /// Frames that want to know when they left, completions that were lost, and those of nothing.
+    #[inline(never)]
+    fn take_unusual(&mut self, completed: Completed, timestamp: u64) {
+        let stamp = match completed {
+            Completed::Done(stamp) => stamp,
+            Completed::DoneLate { stamp, missed, stamps_lost } => {
+                self.counters.completions_missed.add(missed.into());
+                self.counters.timestamps_lost.add(stamps_lost.into());
+                stamp
+            }
+            Completed::Unknown => return self.counters.completions_invalid.inc(),
+        };
+        if let Some(sequence) = stamp
+            && self.stamps != Stamps::Off
+            && !self.departures.push((sequence, timestamp))
+        {
+            self.counters.timestamps_lost.inc();
+        }
+    }
+
+    /// A WQE failed: its frames are counted by reason, and the queue waits to be reset.
+    #[cold]
+    #[inline(never)]
+    fn fail(&mut self, counter: u16, syndrome: Syndrome) {
+        let Some(Failed { before, itself }) = self.sq.fail(counter) else {
+            return self.counters.completions_invalid.inc();
+        };
+        if self.failed {
+            // The queue stood already: nothing before this WQE was sent either.
+            self.drops.count_many(Mlx5TxDrop::Flushed, before.frames);
+        }
+        self.drops.count_many(reason(syndrome), itself.frames);
+        self.counters.timestamps_lost.add((before.stamps_lost + itself.stamps_lost).into());
+        self.sq.close_multi();
+        self.failed = true;
+    }
+
+    /// Brings the queue up again, if it is time.
+    #[cold]
+    #[inline(never)]
+    fn recover(&mut self, now: Instant) {
+        if self.recovery.reset(now) {
+            self.begin_anew();
+            self.failed = !self.recovery.ready();
+        }
+    }
+
+    /// The NIC has let go of the queue: what it told before counts, everything else was flushed, and all mbufs come home.
+    #[cold]
+    fn begin_anew(&mut self) {
+        for _ in 0..self.cq.count() {
+            if !self.take_completion() {
+                break;
+            }
+        }
+        self.cq.publish_again();
+        let flushed = self.sq.reset();
+        self.drops.count_many(Mlx5TxDrop::Flushed, flushed.frames);
+        self.counters.timestamps_lost.add(flushed.stamps_lost.into());
+    }
+}
+
+impl TxQueue for Mlx5Tx {
+    /// Frames that follow others before the same doorbell go into a multi-packet WQE, and cost some 30 instructions; those that are
+    /// urgent leave at once.
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        let wishes = Wishes::of(offload);
+        match self.sq.push_multi(mbuf, wishes, self.plain_lens) {
+            Ok(()) => Ok(()),
+            Err(mbuf) => self.post_other(mbuf, wishes),
+        }
+    }
+
+    /// Nearly all frames of a burst are plain, and cost some 20 instructions each.
+    #[inline]
+    fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
+        let (before, wishes) = (burst.len(), Wishes::of(offload));
+        if before > 1 && self.is_plain(wishes) && !self.failed {
+            if self.has_multi {
+                self.post_multi_burst(burst, wishes);
+            } else {
+                self.post_plain_burst(burst, wishes.checksums());
+            }
+        }
+        if !burst.is_empty() {
+            post_one_by_one(self, burst, offload);
+        }
+        before - burst.len()
+    }
+
+    #[inline]
+    fn ring_doorbell(&mut self, now: Instant) {
+        if self.failed {
+            return self.recover(now);
+        }
+        self.ring();
+    }
+
+    #[inline]
+    fn reap(&mut self) -> usize {
+        if self.sq.is_empty() {
+            return 0;
+        }
+        let mut read = 0;
+        while read < REAP_MAX && self.take_completion() {
+            read += 1;
+        }
+        if read == 0 {
+            return 0;
+        }
+        self.cq.publish();
+        self.sq.send_home() as usize
+    }
+
+    /// Frames of one buffer without wishes; in a multi-packet WQE four times as many may find room.
+    fn room(&mut self) -> usize {
+        self.reap();
+        if self.failed {
+            return 0;
+        }
+        let free = self.sq.free_blocks() - self.sq.open_blocks();
+        let goes_inline = self.sq.is_rung() && free >= 2 * self.inline_blocks_max;
+        let room = if goes_inline { free - (self.inline_blocks_max - 1) } else { free };
+        room as usize
+    }
+
+    /// Frames whose mbufs are out: those that went inline are not among them.
+    fn in_flight(&self) -> usize {
+        self.sq.in_flight() as usize
+    }
+
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        let (sequence, timestamp) = self.departures.pop()?;
+        let ns = match &self.stamps {
+            Stamps::Off | Stamps::Ticks => timestamp,
+            Stamps::Wall(relation) => Line::through(relation).at(timestamp),
+            Stamps::RealTime => real_time(timestamp),
+        };
+        Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
+    }
+
+    /// The NIC keeps no counters of a sending queue that verbs could read; but its clock is compared with the wall again.
+    fn refresh_counters(&mut self) {
+        if let Stamps::Wall(relation) = &mut self.stamps
+            && let Some(now) = (self.relation)()
+        {
+            *relation = now;
+        }
+    }
+}
+
+impl Drop for Mlx5Tx {
+    /// What was posted leaves, if the NIC is quick about it. Then it lets go of the queue, and all mbufs come home.
+    fn drop(&mut self) {
+        if !self.failed {
+            self.ring();
+        }
+        for _ in 0..LAST_REAPS {
+            if self.sq.is_empty() || self.failed {
+                break;
+            }
+            self.reap();
+            core::hint::spin_loop();
+        }
+        self.recovery.close();
+        self.begin_anew();
+    }
+}
+
+/// Under which name the frames of a WQE with this syndrome are counted.
+fn reason(syndrome: Syndrome) -> Mlx5TxDrop {
+    match syndrome {
+        Syndrome::LocalLength => Mlx5TxDrop::LocalLength,
+        Syndrome::LocalQpOperation => Mlx5TxDrop::LocalQpOperation,
+        Syndrome::LocalProtection => Mlx5TxDrop::LocalProtection,
+        Syndrome::LocalAccess => Mlx5TxDrop::LocalAccess,
+        Syndrome::Flushed => Mlx5TxDrop::Flushed,
+        Syndrome::Other(_) => Mlx5TxDrop::OtherError,
+    }
+}

@@ -1,0 +1,463 @@
+//! A line of mbufs that go home in the order in which they came, many at a time: what a device with an ordered ring has in
+//! flight.
+//!
+//! Nearly all mbufs in it are *simple*: of one pool, without a chain, views and other holders. One comparison says so when they
+//! come, so that going home is copying handles onto the pool's stack: an instruction an mbuf instead of a dozen.
+//!
+//! ```text
+//!   tail ──▶ [mbuf] [mbuf] [mbuf] ──▶ head        slots: a power of two, positions run freely
+//!            free_front ▲      ▲ push, pop_back
+//! ```
+//!
+//! Invariants, beside those of [`metadata`](super::metadata), which are cited by their numbers with an M:
+//! 1. The slots of `tail .. head` hold mbufs, each owned by the line; the others hold nothing. `head - tail` is at most the
+//!    number of slots, which is a power of two.
+//! 2. Every mbuf from `odd_end` (or `tail`, where that is later) on was simple when it came: its `home` is `pool` and not marked,
+//!    so that it is as the free list wants it (M8). It still is, as its one handle is the one in the slot.
+//! 3. `pool` is followed only while an mbuf of that pool is in the line, so it is alive (M1).
+
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ptr::{self, NonNull};
+
+use super::Burst;
+use super::mbuf::Mbuf;
+use super::metadata::Metadata;
+use super::pool::{Pool, PoolInner};
+
+/// Mbufs in the order in which they go home.
+pub(crate) struct Fifo {
+    slots: Box<[MaybeUninit<Mbuf>]>,
+    tail: u32,
+    head: u32,
+    /// Behind the last mbuf that was not simple.
+    odd_end: u32,
+    pool: NonNull<PoolInner>,
+}
+
+/// Where the bytes of a simple mbuf are, without the handle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// Address of the first byte.
+    pub(crate) addr: u64,
+    /// How many there are.
+    pub(crate) len: u32,
+}
+
+impl Fifo {
+    /// A line for `capacity` mbufs, most of which come from `pool`. Panics where `capacity` is no power of two.
+    pub(crate) fn new(pool: &Pool, capacity: usize) -> Self {
+        assert!(capacity.is_power_of_two() && capacity <= 1 << 31, "a line of {capacity} mbufs");
+        let slots = (0..capacity).map(|_| MaybeUninit::uninit()).collect();
+        Self { slots, tail: 0, head: 0, odd_end: 0, pool: pool.identity() }
+    }
+
+    /// Mbufs in the line.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.head.wrapping_sub(self.tail)
+    }
+
+    /// Mbufs that came so far; it runs freely.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> u32 {
+        self.head
+    }
+
+    /// Mbufs that went home so far from the front; it runs freely.
+    #[inline(always)]
+    pub(crate) fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    /// Takes any mbuf. Panics where the line is full.
+    #[inline]
+    pub(crate) fn push(&mut self, mbuf: Mbuf) {
+        if !is_simple(&mbuf, self.pool) {
+            self.odd_end = self.head.wrapping_add(1);
+        }
+        self.place(mbuf);
+    }
+
+    /// Takes a simple mbuf where `write` says so, which is shown its bytes; otherwise gives it back. Panics where the line
+    /// is full.
+    #[inline(always)]
+    pub(crate) fn push_simple(&mut self, mbuf: Mbuf, write: impl FnOnce(Span) -> bool) -> Result<(), Mbuf> {
+        if !is_simple(&mbuf, self.pool) || !write(span(&mbuf)) {
+            return Err(mbuf);
+        }
+        self.place(mbuf);
+        Ok(())
+    }
+
+    /// Takes simple mbufs from the front of `burst`, one for each of `places`, as long as `takes` says so of their lengths; `write`
+    /// is shown a place, the bytes that go there, and how many went before. Returns how many, and their bytes. Those behind move
+    /// up. It may end early, so who has more calls it again until nothing is taken.
+    #[inline(always)]
+    pub(crate) fn push_front_of<P>(
+        &mut self,
+        burst: &mut Burst,
+        places: &mut [P],
+        takes: impl Fn(u32) -> bool,
+        write: impl Fn(&mut P, Span, usize),
+    ) -> (usize, u64) {
+        let first = self.slot(self.head);
+        let room = (self.slots.len() - first).min(self.slots.len() - self.len() as usize);
+        let limit = places.len().min(burst.len()).min(room);
+        // SAFETY: so many are left in the burst, of places and of slots up to their end. The slots are free (1), and the handles
+        // in them the line's only when `head` has moved, and by then no longer the burst's.
+        let (count, bytes) = unsafe {
+            let slots = self.slots.as_mut_ptr().add(first).cast();
+            copy_simple(burst.as_ptr(), slots, places.as_mut_ptr(), limit, self.pool, takes, write)
+        };
+        self.give_up_front(burst, count);
+        (count, bytes)
+    }
+
+    /// Takes the mbuf that came last out again.
+    pub(crate) fn pop_back(&mut self) -> Option<Mbuf> {
+        if self.len() == 0 {
+            return None;
+        }
+        self.head = self.head.wrapping_sub(1);
+        let slot = self.slot(self.head);
+        // SAFETY: the slot was inside `tail .. head` and no longer is (1).
+        Some(unsafe { self.slots[slot].assume_init_read() })
+    }
+
+    /// Sends the `count` oldest home. Panics where there are fewer.
+    #[inline]
+    pub(crate) fn free_front(&mut self, count: u32) {
+        assert!(count <= self.len(), "more mbufs go home than are in the line");
+        let has_odd = self.odd_end.wrapping_sub(self.tail).wrapping_sub(1) < self.len();
+        if has_odd {
+            return self.free_each(count);
+        }
+        if count == 0 {
+            return;
+        }
+        let first = self.slot(self.tail);
+        let until_end = (self.slots.len() - first).min(count as usize);
+        self.tail = self.tail.wrapping_add(count);
+        // Before the next mbuf comes `odd_end` must not seem to be ahead, however far the positions run.
+        self.odd_end = self.tail;
+        // SAFETY: 1, 2: the handles are the last ones of buffers that are as the free list wants them, and the slots are given
+        // up; 3: they are of this pool, so it is alive.
+        unsafe {
+            let pool = self.pool.as_ref();
+            pool.put_back_many(handles(&self.slots[first..first + until_end]));
+            if until_end < count as usize {
+                pool.put_back_many(handles(&self.slots[..count as usize - until_end]));
+            }
+        }
+    }
+
+    /// The same one by one: somewhere is a chain, a view, an mbuf that is held or one of another pool.
+    #[cold]
+    #[inline(never)]
+    fn free_each(&mut self, count: u32) {
+        for _ in 0..count {
+            let slot = self.slot(self.tail);
+            self.tail = self.tail.wrapping_add(1);
+            // SAFETY: the slot was inside `tail .. head` and no longer is (1).
+            unsafe { self.slots[slot].assume_init_read() }.free();
+        }
+    }
+
+    #[inline(always)]
+    fn place(&mut self, mbuf: Mbuf) {
+        assert!((self.len() as usize) < self.slots.len(), "the line is full");
+        let slot = self.slot(self.head);
+        self.slots[slot].write(mbuf);
+        self.head = self.head.wrapping_add(1);
+    }
+
+    /// The first `count` handles of a burst, which have been copied behind `head`, are the line's.
+    #[inline(always)]
+    fn give_up_front(&mut self, burst: &mut Burst, count: usize) {
+        let left = burst.len() - count;
+        // SAFETY: `count` is at most the length of the burst; it owns none of its handles while those behind move up.
+        unsafe {
+            burst.set_len(0);
+            if left > 0 && count > 0 {
+                let first = burst.as_mut_ptr();
+                ptr::copy(first.add(count), first, left);
+            }
+            burst.set_len(left);
+        }
+        self.head = self.head.wrapping_add(count as u32);
+    }
+
+    #[inline(always)]
+    fn slot(&self, position: u32) -> usize {
+        position as usize & (self.slots.len() - 1)
+    }
+}
+
+impl Drop for Fifo {
+    /// What is still in the line goes home as any mbuf that ends without a name.
+    fn drop(&mut self) {
+        while let Some(mbuf) = self.pop_back() {
+            drop(mbuf);
+        }
+    }
+}
+
+/// Copies the handles of simple mbufs into slots, as long as `takes` says so of their lengths; returns how many, and their bytes.
+///
+/// Out of line, so that the loop has all registers.
+///
+/// # Safety
+/// There are `limit` mbufs, slots and places. Of each handle that was copied only one is used further.
+#[inline(never)]
+unsafe fn copy_simple<P>(
+    from: *const Mbuf,
+    to: *mut Mbuf,
+    places: *mut P,
+    limit: usize,
+    pool: NonNull<PoolInner>,
+    takes: impl Fn(u32) -> bool,
+    write: impl Fn(&mut P, Span, usize),
+) -> (usize, u64) {
+    let mut bytes = 0;
+    let mut step = |idx: usize| {
+        // SAFETY: `idx` is below `limit` (caller). The copy is dropped by nobody where it is not written.
+        unsafe {
+            let mbuf = ManuallyDrop::new(ptr::read(from.add(idx)));
+            let span = span(&mbuf);
+            if !is_simple(&mbuf, pool) || !takes(span.len) {
+                return false;
+            }
+            bytes += u64::from(span.len);
+            to.cast::<ManuallyDrop<Mbuf>>().add(idx).write(mbuf);
+            write(&mut *places.add(idx), span, idx);
+        }
+        true
+    };
+    let mut count = 0;
+    // Four at a time, or each is counted: the compiler does not unroll what may end anywhere.
+    'walk: {
+        while limit - count >= 4 {
+            for _ in 0..4 {
+                if !step(count) {
+                    break 'walk;
+                }
+                count += 1;
+            }
+        }
+        while count < limit && step(count) {
+            count += 1;
+        }
+    }
+    (count, bytes)
+}
+
+/// Whether nothing but the handle has to go home, and to this pool.
+#[inline(always)]
+fn is_simple(mbuf: &Mbuf, pool: NonNull<PoolInner>) -> bool {
+    // SAFETY: initialised and alive (M1), shared while the mbuf is borrowed.
+    unsafe { mbuf.0.as_ref() }.home.is_straight_to(pool)
+}
+
+#[inline(always)]
+fn span(mbuf: &Mbuf) -> Span {
+    Span { addr: mbuf.data_ptr().expose_provenance() as u64, len: mbuf.bytes().len() as u32 }
+}
+
+/// The handles in `slots` as the addresses of their buffers.
+///
+/// # Safety
+/// All slots hold an mbuf.
+#[inline(always)]
+unsafe fn handles(slots: &[MaybeUninit<Mbuf>]) -> &[NonNull<Metadata>] {
+    const { assert!(size_of::<Mbuf>() == size_of::<NonNull<Metadata>>()) };
+    // SAFETY: an mbuf is one such pointer, and these are there (caller).
+    unsafe { &*(ptr::from_ref(slots) as *const [NonNull<Metadata>]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::{Layout, Region};
+    use std::sync::Arc;
+
+    fn pool(buffers: usize) -> Pool {
+        let layout = Layout::default();
+        Pool::new(Arc::new(Region::heap(layout.region_len(buffers)).unwrap()), layout).unwrap()
+    }
+
+    fn mbuf(pool: &Pool, byte: u8) -> Mbuf {
+        pool.alloc_copy(&[byte; 60]).unwrap()
+    }
+
+    /// Nothing is out and nothing went without a name.
+    fn check_home(pool: &Pool) {
+        assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+        let mut all: Vec<_> = core::iter::from_fn(|| pool.alloc()).collect();
+        assert_eq!(all.len(), pool.capacity());
+        let mut addrs: Vec<_> = all.iter().map(|mbuf| mbuf.data_ptr().addr()).collect();
+        addrs.sort_unstable();
+        addrs.dedup();
+        assert_eq!(addrs.len(), pool.capacity(), "a buffer is on the free list twice");
+        all.drain(..).for_each(Mbuf::free);
+    }
+
+    #[test]
+    fn simple_mbufs_go_home_over_the_end_of_the_slots() {
+        let pool = pool(8);
+        let mut line = Fifo::new(&pool, 4);
+        for turn in 0..10u8 {
+            for byte in 0..3 {
+                line.push(mbuf(&pool, turn + byte));
+            }
+            line.free_front(2);
+            assert_eq!((line.len(), pool.in_use()), (1, 1));
+            line.free_front(1);
+        }
+        check_home(&pool);
+    }
+
+    #[test]
+    fn chains_views_held_and_foreign_mbufs_go_home_to_whom_they_belong() {
+        let (own, other) = (pool(8), pool(2));
+        let mut line = Fifo::new(&own, 8);
+        let mut chain = mbuf(&own, 1);
+        chain.attach(mbuf(&own, 2));
+        let kept = mbuf(&own, 3);
+        let held = kept.hold();
+        let view = own.view(kept.hold()).unwrap();
+        for mbuf in [mbuf(&own, 0), chain, kept, view, mbuf(&other, 5), mbuf(&own, 6)] {
+            line.push(mbuf);
+        }
+        line.free_front(6);
+        assert_eq!((own.in_use(), other.in_use()), (1, 0), "the held buffer is out");
+        drop(held);
+        check_home(&own);
+        check_home(&other);
+    }
+
+    #[test]
+    fn mbuf_that_was_held_when_it_came_is_looked_at_when_it_goes() {
+        let pool = pool(4);
+        let mut line = Fifo::new(&pool, 4);
+        let packet = mbuf(&pool, 1);
+        let held = packet.hold();
+        line.push(packet);
+        line.push(mbuf(&pool, 2));
+        drop(held);
+        line.free_front(1);
+        line.free_front(1);
+        check_home(&pool);
+    }
+
+    #[test]
+    fn mbuf_that_is_not_simple_comes_back_unseen() {
+        let pool = pool(4);
+        let mut line = Fifo::new(&pool, 4);
+        let packet = mbuf(&pool, 1);
+        let held = packet.hold();
+        let back = line.push_simple(packet, |_| panic!("it was shown")).unwrap_err();
+        drop(held);
+        let back = line.push_simple(back, |span| span.len != 60).unwrap_err();
+        assert_eq!(line.push_simple(back, |span| span.len == 60).map_err(|_| "came back"), Ok(()));
+        line.free_front(1);
+        check_home(&pool);
+    }
+
+    #[test]
+    fn front_of_a_burst_is_taken_and_the_rest_moves_up() {
+        let pool = pool(16);
+        let mut line = Fifo::new(&pool, 16);
+        for (places, refused, taken) in
+            [(12, 99, 11), (12, 3, 3), (2, 99, 2), (5, 99, 5), (12, 8, 8), (9, 9, 9), (0, 0, 0)]
+        {
+            // From the first slot on, so that none of them is the last.
+            (line.tail, line.head, line.odd_end) = (0, 0, 0);
+            let frame = |idx| pool.alloc_copy(&vec![idx as u8; if idx == refused { 61 } else { 60 }]).unwrap();
+            let mut burst: Burst = (0..11).map(frame).collect();
+            let mut written = vec![99; places];
+            let (count, bytes) =
+                line.push_front_of(&mut burst, &mut written, |len| len == 60, |place, _, idx| *place = idx);
+            assert_eq!((count, bytes), (taken, 60 * taken as u64));
+            assert_eq!((burst.len(), line.len()), (11 - taken, taken as u32));
+            assert!(written.iter().take(taken).copied().eq(0..taken));
+            assert!(burst.iter().enumerate().all(|(idx, mbuf)| mbuf.bytes()[0] == (taken + idx) as u8));
+            burst.drain(..).for_each(Mbuf::free);
+            line.free_front(taken as u32);
+        }
+        check_home(&pool);
+    }
+
+    #[test]
+    fn burst_goes_over_the_end_of_the_slots_in_two_steps() {
+        let pool = pool(16);
+        let mut line = Fifo::new(&pool, 8);
+        for turn in 0..9u8 {
+            let mut burst: Burst = (0..5).map(|byte| mbuf(&pool, turn + byte)).collect();
+            while line.push_front_of(&mut burst, &mut [(); 3], |_| true, |_, _, _| ()).0 > 0 {}
+            assert_eq!((burst.len(), line.len()), (0, 5));
+            line.free_front(5);
+        }
+        check_home(&pool);
+    }
+
+    #[test]
+    fn odd_mbuf_ends_a_burst_before_it() {
+        let pool = pool(16);
+        let mut line = Fifo::new(&pool, 16);
+        let mut burst: Burst = (0..7).map(|byte| mbuf(&pool, byte)).collect();
+        let held = burst[5].hold();
+        assert_eq!(line.push_front_of(&mut burst, &mut [(); 7], |_| true, |_, _, _| ()).0, 5);
+        assert_eq!((burst.len(), burst[0].bytes()[0]), (2, 5));
+        drop(held);
+        assert_eq!(line.push_front_of(&mut burst, &mut [(); 7], |_| true, |_, _, _| ()).0, 2, "it is simple again");
+        line.free_front(7);
+        check_home(&pool);
+    }
+
+    #[test]
+    fn last_comes_out_first_from_the_back() {
+        let pool = pool(4);
+        let mut line = Fifo::new(&pool, 4);
+        (0..3).for_each(|byte| line.push(mbuf(&pool, byte)));
+        for byte in [2, 1, 0] {
+            let mbuf = line.pop_back().unwrap();
+            assert_eq!(mbuf.bytes()[0], byte);
+            mbuf.free();
+        }
+        assert!(line.pop_back().is_none());
+        check_home(&pool);
+    }
+
+    #[test]
+    fn positions_run_over_two_to_the_32() {
+        let pool = pool(4);
+        let mut line = Fifo::new(&pool, 4);
+        (line.tail, line.head, line.odd_end) = (u32::MAX - 1, u32::MAX - 1, u32::MAX - 1);
+        let packet = mbuf(&pool, 0);
+        let held = packet.hold();
+        line.push(packet);
+        (1..4).for_each(|byte| line.push(mbuf(&pool, byte)));
+        line.free_front(4);
+        drop(held);
+        (0..4).for_each(|byte| line.push(mbuf(&pool, byte)));
+        line.free_front(4);
+        check_home(&pool);
+    }
+
+    #[test]
+    fn dropped_line_gives_back_what_it_has() {
+        let pool = pool(4);
+        let mut line = Fifo::new(&pool, 4);
+        line.push(mbuf(&pool, 1));
+        drop(line);
+        assert_eq!((pool.in_use(), pool.unnamed()), (0, 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "the line is full")]
+    fn full_line_is_never_pushed_to() {
+        let pool = pool(4);
+        let mut line = Fifo::new(&pool, 2);
+        (0..3).for_each(|byte| line.push(mbuf(&pool, byte)));
+    }
+}
