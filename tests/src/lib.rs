@@ -1,6 +1,7 @@
 //! What the tests across packages share: the fuzz targets with their corpus, a rig around a whole worker, inputs
 //! made from a seed, network namespaces, a live port or a whole host in one, and the kernel's packet sockets as their peers.
 
+pub mod connectx;
 pub mod corpus;
 pub mod frames;
 pub mod fuzz;
@@ -8,6 +9,8 @@ pub mod live;
 pub mod mutate;
 #[allow(unsafe_code)]
 pub mod netns;
+#[allow(unsafe_code)]
+pub mod nic;
 #[allow(unsafe_code)]
 pub mod packet;
 pub mod port;

@@ -304,7 +304,9 @@ impl fmt::Display for SteerError {
             }
             Self::NeedsPorts => write!(f, "the rule names a port but neither UDP nor TCP: add the protocol"),
             Self::Vlan(vlan) => write!(f, "there is no VLAN {vlan}: use 0 to 4095"),
-            Self::FlowTag(tag) => write!(f, "the flow tag {tag} has more than 24 bits: use less than 16,777,216"),
+            Self::FlowTag(tag) => {
+                write!(f, "the flow tag {tag} does not fit 24 bits of the device: use less than 16,777,215")
+            }
             Self::Unsupported { fields } => write!(
                 f,
                 "the device cannot match on all fields of the rule ({fields:?} are missing): use a rule with fewer"

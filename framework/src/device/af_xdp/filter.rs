@@ -14,7 +14,7 @@ use crate::wire::{EtherType, MacAddr, Protocol};
 
 /// What a NIC is asked to let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(in crate::device) enum Wanted {
     /// Frames to one group.
     Group(MacAddr),
     /// Frames to a MAC address beside its own.
@@ -25,7 +25,7 @@ pub(super) enum Wanted {
 
 impl Wanted {
     /// What a rule needs of the filter of an interface with address `own`; None where it passes anyway.
-    pub(super) fn by(rule: &Rule, own: MacAddr) -> Option<Self> {
+    pub(in crate::device) fn by(rule: &Rule, own: MacAddr) -> Option<Self> {
         match (rule.destination_mac, rule.destination) {
             (Some(mac), _) if mac == own || mac == MacAddr::BROADCAST => None,
             (Some(mac), _) if mac.is_multicast() => Some(Self::Group(mac)),
@@ -43,25 +43,25 @@ fn may_be_to_any_group(rule: &Rule) -> bool {
 }
 
 /// Our wishes at one NIC's filter.
-pub(super) struct NicFilter {
+pub(in crate::device) struct NicFilter {
     socket: OwnedFd,
     interface: u32,
 }
 
 impl NicFilter {
     /// Without wishes, for interface number `interface` of the calling thread's network namespace.
-    pub(super) fn open(interface: u32) -> io::Result<Self> {
+    pub(in crate::device) fn open(interface: u32) -> io::Result<Self> {
         // Protocol 0: no frame is ever queued on it.
         Ok(Self { socket: sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?, interface })
     }
 
     /// One more rule wants this. The kernel counts; wishes beyond what the NIC can compare make it pass all groups.
-    pub(super) fn add(&self, wanted: Wanted) -> io::Result<()> {
+    pub(in crate::device) fn add(&self, wanted: Wanted) -> io::Result<()> {
         self.change(libc::PACKET_ADD_MEMBERSHIP, wanted)
     }
 
     /// One rule less wants this.
-    pub(super) fn remove(&self, wanted: Wanted) {
+    pub(in crate::device) fn remove(&self, wanted: Wanted) {
         // Where the interface is gone, so are the wishes.
         let _ = self.change(libc::PACKET_DROP_MEMBERSHIP, wanted);
     }

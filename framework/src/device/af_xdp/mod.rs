@@ -32,7 +32,8 @@
 
 mod device;
 mod error;
-mod filter;
+// The NIC's filter is the same whoever drives its queues.
+pub(in crate::device) mod filter;
 mod finding;
 mod holder;
 mod interface;

@@ -13,16 +13,21 @@ mod config;
 mod cq;
 mod cqe;
 mod departures;
+mod device;
 #[allow(unsafe_code)]
 mod doorbell;
 mod error;
 mod find;
 mod kinds;
+#[allow(unsafe_code)]
+mod objects;
 mod parts;
 #[doc(hidden)]
 pub mod plain;
 #[doc(hidden)]
 pub mod plain_tx;
+mod port;
+mod queue;
 mod recover;
 #[allow(unsafe_code)]
 mod ring;
@@ -41,6 +46,8 @@ mod wishes;
 mod wqe;
 
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
+pub use device::Mlx5Device;
+pub use queue::Mlx5Queue;
 pub use rx::{Mlx5Rx, Mlx5RxDrop};
 pub use sq::Warmth;
 pub use support::{Mlx5Abilities, Mlx5Port, Mlx5Support};

@@ -40,10 +40,11 @@ pub(super) struct Recovery {
 }
 
 /// From one reset to the next, doubled with each until it is the longest, and anew after a quiet time. A frame that the NIC cannot
-/// send is a mistake of ours, which may come back with each order: the port then still sends what is good in between.
+/// send is a mistake of ours, which may come back with each order: the port then still sends what is good in between. A reset is
+/// four commands to the firmware, each of which may take 100 µs: with the longest pause that is half a percent of the worker's time.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-const QUIET: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_secs(1);
 
 impl Recovery {
     /// For objects that are ready. Counts `resets` and `failed_resets` in `scope`.
@@ -148,7 +149,7 @@ pub(super) mod tests {
         let (mut recovery, counted, block) = recovery();
         let resets: Vec<u64> = (0..10_000).filter(|&ms| recovery.reset(at(ms)) && recovery.ready()).collect();
         assert_eq!(resets[..5], [0, 1, 3, 7, 15]);
-        assert!(resets.len() < 20, "{resets:?}");
+        assert!(resets.len() < 110, "{resets:?}");
         assert_eq!(counted.resets.get() as usize, resets.len());
         assert_eq!(block.snapshot().count("q/resets"), Some(resets.len() as u64));
         assert_eq!(block.snapshot().count("q/failed_resets"), Some(0));
@@ -158,8 +159,8 @@ pub(super) mod tests {
     fn error_after_a_quiet_time_is_recovered_from_at_once() {
         let (mut recovery, ..) = recovery();
         (0..10_000).for_each(|ms| _ = recovery.reset(at(ms)));
-        assert!(recovery.reset(at(40_000)));
-        assert!(!recovery.reset(at(40_000)) && recovery.reset(at(40_001)));
+        assert!(recovery.reset(at(12_000)));
+        assert!(!recovery.reset(at(12_000)) && recovery.reset(at(12_001)));
     }
 
     #[test]

@@ -337,6 +337,9 @@ impl Mlx5Rx {
             return 0;
         }
         let limit = self.rq.exchangeable(limit.min(self.session.left() as u32), pool);
+        if limit == 0 {
+            return 0;
+        }
         let told = || self.session.told::<HASHES>(limit as usize);
         let (frames, bytes) = self.rq.exchange::<WQE, _, _>(pool, limit, burst, told);
         self.session.advance(frames as usize);

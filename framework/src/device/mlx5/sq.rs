@@ -36,6 +36,11 @@ pub(super) const BLOCKS_MAX: u32 = 32_768;
 /// mbufs that come home late are cold.
 const SIGNAL_BLOCKS_MAX: u32 = 64;
 
+/// Blocks after which a completion is asked for, in a ring of `blocks`.
+fn signal_every(blocks: u32) -> u32 {
+    (blocks / 4).min(SIGNAL_BLOCKS_MAX)
+}
+
 /// A ring of WQEs.
 pub(super) struct Sq {
     units: Units,
@@ -106,7 +111,7 @@ impl Sq {
             ledger: Ledger::new(blocks),
             signaled: 0,
             signaled_mbufs: 0,
-            signal_every: (blocks / 4).min(SIGNAL_BLOCKS_MAX),
+            signal_every: signal_every(blocks),
             rehearsal: None,
             sent: Sent::default(),
             in_flight: Fifo::new(pool, (blocks * BLOCK_UNITS) as usize),
@@ -121,7 +126,12 @@ impl Sq {
     /// Units that a WQE may have, and still finds room once everything that was asked for has completed: blocks that nobody
     /// asked a completion for stay taken.
     pub(super) fn wqe_units_max(&self) -> u32 {
-        ((self.blocks - self.signal_every) * BLOCK_UNITS).min(WQE_UNITS_MAX)
+        Self::wqe_units_max_of(self.blocks)
+    }
+
+    /// The same of a ring of `blocks`, before there is one.
+    pub(super) fn wqe_units_max_of(blocks: u32) -> u32 {
+        ((blocks - signal_every(blocks)) * BLOCK_UNITS).min(WQE_UNITS_MAX)
     }
 
     /// Blocks that can be posted, those of the open multi-packet WQE among them.

@@ -19,6 +19,7 @@ use core::net::Ipv4Addr;
 use arrayvec::ArrayVec;
 
 use super::config::HashBy;
+use super::cqe::flow_tag_on_wire;
 use crate::device::steering::{Fields, Rule};
 use crate::wire::{EtherType, MacAddr, Protocol};
 
@@ -72,7 +73,7 @@ impl Flow {
             Some(Protocol::UDP) => specs.push(Spec::Udp { source, destination }),
             _ => {}
         }
-        if let Some(tag) = rule.flow_tag {
+        if let Some(tag) = rule.flow_tag.and_then(flow_tag_on_wire) {
             specs.push(Spec::Tag(tag));
         }
         Self { specs, priority: priority(rule) }
@@ -233,9 +234,9 @@ mod tests {
 
     #[test]
     fn tag_comes_last() {
-        let flow = Flow::of(&Rule::udp(GROUP, 9000).from(SENDER).on_vlan(7).tagged(0xff_ffff));
+        let flow = Flow::of(&Rule::udp(GROUP, 9000).from(SENDER).on_vlan(7).tagged(0));
         assert_eq!(flow.specs.len(), 4);
-        assert_eq!(flow.specs[3], Spec::Tag(0xff_ffff));
+        assert_eq!(flow.specs[3], Spec::Tag(1), "the device says 0 of frames without a tag");
     }
 
     #[test]

@@ -91,11 +91,6 @@ impl<T: Target> Table<T> {
         self.targets[target] = None;
     }
 
-    /// What `target` is, while it is open.
-    pub(super) fn target(&self, target: usize) -> Option<&T> {
-        self.targets[target].as_ref()
-    }
-
     fn of(&self, target: usize) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.target == target)
     }
@@ -237,7 +232,7 @@ mod tests {
         device.0.fits.set(2);
         assert_eq!(table.open(0, device.target(0)), Err((rule(2), SteerError::TableFull { rules_max: 2 })));
         assert_eq!(device.standing(), [(1, rule(9))]);
-        assert!(table.target(0).is_none());
+        assert!(table.targets[0].is_none());
     }
 
     #[test]

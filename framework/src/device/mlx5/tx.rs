@@ -185,6 +185,12 @@ impl Mlx5Tx {
         (self.limits.wqe_units_max - 1 - wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)) as usize
     }
 
+    /// The same of a queue with a ring of `blocks`, before there is one.
+    pub(super) fn segments_max_of(blocks: u32) -> usize {
+        let units = Sq::wqe_units_max_of(blocks);
+        (units - 1 - wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)) as usize
+    }
+
     /// Whether an error stopped the queue and it is not up again.
     pub fn is_failed(&self) -> bool {
         self.failed

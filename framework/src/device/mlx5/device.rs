@@ -1,0 +1,241 @@
+//! The port: a ConnectX that is open, and the queues that workers take.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rdma_core_sys::RdmaCore;
+use rdma_core_sys::verbs::{Context, CqOptions, LinkLayer, VerbsError};
+
+use super::capabilities::{Abilities, Stamping};
+use super::config::Mlx5Config;
+use super::cqe::flow_tag_on_wire;
+use super::error::SetupError;
+use super::find::{self, Listed};
+use super::objects;
+use super::port::{Facts, Interface, Port};
+use super::queue::Mlx5Queue;
+use super::tx::Mlx5Tx;
+use crate::device::steering::{Fields, Rule, RuleId, SteerError};
+use crate::device::{Capabilities, Device, DeviceError, RxOffloads, RxState, TxOffloads};
+use crate::wire::MacAddr;
+
+/// Ethernet's header and one VLAN tag.
+const LINK_HEADER_LEN: usize = 14 + 4;
+/// Bytes of a packet where no interface says more: Ethernet's.
+const MTU_DEFAULT: usize = 1500;
+
+/// A port of a ConnectX. The kernel keeps it too, and gets what no rule names. When the device and its queues are dropped, or the
+/// process ends, nothing of ours stays in the NIC.
+pub struct Mlx5Device {
+    port: Arc<Port>,
+    taken: Vec<bool>,
+}
+
+impl Mlx5Device {
+    /// Opens the device that `config` names, and asks it whether it can do what is wanted. A port without a link is opened all the
+    /// same: its queues say [`RxState::LinkDown`] until it comes up.
+    ///
+    /// # Errors
+    /// One sentence with the next step in it: no rdma-core, no such device (and those that are there), not a ConnectX, an InfiniBand
+    /// port, no permission, a limit on pinned memory, a demand that the firmware does not meet. Nothing is left behind.
+    pub fn open(config: &Mlx5Config) -> Result<Self, DeviceError> {
+        let sysfs = find::sysfs_root();
+        Ok(Self::open_in(config, &sysfs)?)
+    }
+
+    fn open_in(config: &Mlx5Config, sysfs: &Path) -> Result<Self, SetupError> {
+        config.check()?;
+        let (context, listed) = open_context(&config.device, sysfs)?;
+        let name = listed.name.as_str();
+        let abilities = Abilities::read(&context).map_err(|error| verbs(name, "asking what it can do", error))?;
+        check_port(&context, &listed, config.port, &abilities)?;
+        let chosen = abilities.choose(name, config)?;
+        let interface = listed.interface(&config.device).map(|name| Interface {
+            name: name.into(),
+            index: find::index(sysfs, name).unwrap_or(0),
+            mac: find::mac(sysfs, name).unwrap_or(MacAddr::ZERO),
+        });
+        let mtu = interface.as_ref().and_then(|interface| find::mtu(sysfs, &interface.name)).unwrap_or(MTU_DEFAULT);
+        let facts = Facts {
+            name: name.into(),
+            interface,
+            config: config.clone(),
+            abilities,
+            chosen,
+            frame_len_max: config.frame_len_max.unwrap_or(mtu + LINK_HEADER_LEN),
+        };
+        let port = Port::new(&context, facts, sysfs)?;
+        try_a_queue_pair(&port)?;
+        Ok(Self { port: Arc::new(port), taken: vec![false; config.queues.into()] })
+    }
+
+    /// The network interface of the same port, where there is one.
+    pub fn interface(&self) -> Option<&str> {
+        self.port.facts().interface.as_ref().map(|interface| interface.name.as_str())
+    }
+
+    /// Whether the port has a link, asked now: some system calls.
+    pub fn state(&self) -> RxState {
+        self.port.watch.look();
+        self.port.watch.state()
+    }
+
+    /// What was chosen and what the device can do, in words, for the operator.
+    pub fn describe(&self) -> String {
+        let (facts, chosen) = (self.port.facts(), self.port.chosen());
+        let mut words = format!("{}, firmware {}", facts.name, facts.abilities.device.firmware);
+        if let Some(interface) = &facts.interface {
+            // Writing to a String does not fail.
+            let _ = write!(words, ", interface {}", interface.name);
+        }
+        let _ = write!(words, ", frames of up to {} bytes, queues {}", facts.frame_len_max, facts.config.queues);
+        words.push_str(match self.port.watch.state() {
+            RxState::Open => "",
+            RxState::LinkDown => "; no link",
+            RxState::Ended => "; the device does not answer",
+        });
+        let used = [
+            (chosen.checksum, "checksums"),
+            (chosen.tso_len_max > 0, "TCP segmentation"),
+            (chosen.multi_packet, "multi-packet sends"),
+            (facts.config.blueflame, "BlueFlame"),
+            (chosen.vlan_stripping, "VLAN stripping"),
+            (chosen.stamps.is_some(), "time stamps"),
+            (chosen.compression.is_some(), "compressed completions"),
+            (chosen.striding.is_some(), "striding receive queues"),
+            (facts.config.hash().is_some(), "spreading by a hash"),
+            (chosen.pace.is_some(), "packet pacing"),
+        ];
+        let used: Vec<_> = used.iter().filter(|(is_used, _)| *is_used).map(|(_, what)| *what).collect();
+        let _ = write!(words, "; used: {}", if used.is_empty() { "nothing special".into() } else { used.join(", ") });
+        for (feature, why) in &chosen.left_out {
+            let _ = write!(words, "; no {feature}: {why}");
+        }
+        words
+    }
+
+    fn device(&self) -> String {
+        self.port.name().into()
+    }
+}
+
+impl Device for Mlx5Device {
+    type Queue = Mlx5Queue;
+
+    fn name(&self) -> &str {
+        self.port.name()
+    }
+
+    /// As found at [`Mlx5Device::open`]. TSO and checksums only where the firmware offers them to raw packets.
+    fn capabilities(&self) -> Capabilities {
+        let (facts, chosen) = (self.port.facts(), self.port.chosen());
+        let dated = chosen.stamps.is_some_and(|stamping| stamping != Stamping::Ticks);
+        Capabilities {
+            queues: facts.config.queues,
+            frame_len_max: facts.frame_len_max,
+            tx_segments_max: Mlx5Tx::segments_max_of(facts.config.tx_ring_len),
+            rx: RxOffloads {
+                ip_checksum: chosen.checksum,
+                l4_checksum: chosen.checksum,
+                timestamp: dated,
+                hash: facts.config.hash().is_some(),
+                vlan: chosen.vlan_stripping,
+                flow_tag: true,
+            },
+            tx: TxOffloads {
+                ip_checksum: chosen.checksum,
+                l4_checksum: chosen.checksum,
+                segmentation_len_max: chosen.tso_len_max,
+                vlan: true,
+                timestamp: dated,
+            },
+            steering: if facts.abilities.steering().is_ok() { Fields::ALL } else { Fields::NONE },
+            rules_max: facts.config.rules_max,
+        }
+    }
+
+    fn take_queue(&mut self, idx: u16) -> Result<Mlx5Queue, DeviceError> {
+        let queues = self.port.config().queues;
+        let Some(taken) = self.taken.get_mut(usize::from(idx)) else {
+            return Err(DeviceError::NoQueue { device: self.device(), idx, queues });
+        };
+        if core::mem::replace(taken, true) {
+            return Err(DeviceError::QueueTaken { device: self.device(), idx });
+        }
+        Ok(Mlx5Queue { port: Arc::clone(&self.port), idx })
+    }
+
+    /// Frames that the rule names come to queue `idx`; with [`Spread::Hash`](super::Spread::Hash) to all queues, whichever is named.
+    /// A rule that is given before its queue is open waits for it, and the kernel gets its frames meanwhile. Where several rules
+    /// name a frame, one with ports goes before one without, and one with more fields before one with fewer; of a group's frames
+    /// each rule's queue gets its own.
+    ///
+    /// Three things are the NIC's: a rule for a group takes only frames to the group's MAC address, a VLAN is one of 802.1Q, and
+    /// there is one flow tag less, as it says 0 of frames without one.
+    ///
+    /// The device is told at once, by a system call that may take milliseconds; the queues run on meanwhile, and no frame of another
+    /// rule is lost.
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        rule.check()?;
+        if usize::from(idx) >= self.taken.len() {
+            return Err(SteerError::NoQueue { idx });
+        }
+        if self.port.facts().abilities.steering().is_err() {
+            return Err(SteerError::Unsupported { fields: rule.fields() });
+        }
+        if let Some(tag) = rule.flow_tag.filter(|tag| flow_tag_on_wire(*tag).is_none()) {
+            return Err(SteerError::FlowTag(tag));
+        }
+        self.port.steer(rule, idx)
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        self.port.unsteer(id)
+    }
+}
+
+/// Opens the device that `wanted` names.
+fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, Listed), SetupError> {
+    let core = RdmaCore::load().map_err(|error| SetupError::NoRdmaCore { reason: error.to_string() })?;
+    let devices = core.devices().map_err(|error| verbs(wanted, "listing verbs devices", error))?;
+    let listed = find::list(sysfs, devices.iter().map(|device| device.name().to_owned()));
+    let listed = find::find(sysfs, wanted, &listed)?.clone();
+    let device = devices.by_name(&listed.name).ok_or_else(|| SetupError::NoDevices { wanted: wanted.into() })?;
+    if !device.is_mlx5() {
+        return Err(SetupError::OtherVendor { device: listed.name, driver: listed.driver });
+    }
+    let context = device.open().map_err(|error| {
+        let error = io::Error::from_raw_os_error(error.errno());
+        SetupError::Opening { device: listed.name.clone(), error }
+    })?;
+    Ok((context, listed))
+}
+
+/// Whether there is such a port and frames run on it. One that is down is a port.
+fn check_port(context: &Context, listed: &Listed, port: u8, abilities: &Abilities) -> Result<(), SetupError> {
+    let (device, ports) = (listed.name.clone(), abilities.device.port_count);
+    if port == 0 || port > ports {
+        return Err(SetupError::NoPort { device, port, ports });
+    }
+    let attributes = context.port(port).map_err(|error| verbs(&device, "asking for its port", error))?;
+    match attributes.link_layer {
+        LinkLayer::Ethernet => Ok(()),
+        // Before RoCE every port was an InfiniBand port, and said nothing.
+        LinkLayer::InfiniBand | LinkLayer::Unspecified => {
+            Err(SetupError::InfiniBand { device, pci: listed.pci.clone(), port })
+        }
+    }
+}
+
+/// Makes the smallest queue pair that there is and brings it up: who may not, or on what port that does not go, is told here and
+/// not on a worker's thread.
+fn try_a_queue_pair(port: &Port) -> Result<(), SetupError> {
+    let (cq, _) = objects::completion_queue(port, 8, CqOptions::default())?;
+    objects::sender(port, 0, &cq, 8).map(drop)
+}
+
+fn verbs(device: &str, doing: &'static str, error: VerbsError) -> SetupError {
+    SetupError::verbs(device, doing, 0, io::Error::from_raw_os_error(error.errno()))
+}

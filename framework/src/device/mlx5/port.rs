@@ -1,0 +1,385 @@
+//! What the queues of a device share: the open port, what was chosen for it, its rules, and the memory that it knows.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arrayvec::ArrayVec;
+use rdma_core_sys::verbs::{
+    Access, Context, EthernetMatch, Flow as StandingFlow, FlowRule, IndirectionTable, Ipv4Match, MemoryRegion,
+    PortsMatch, ProtectionDomain, QueuePair, VerbsError, WorkQueue,
+};
+
+use super::capabilities::{Abilities, Chosen, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS};
+use super::clock::Relation;
+use super::config::{Hash, HashBy, Mlx5Config};
+use super::error::SetupError;
+use super::objects::spreader;
+use super::steering::{Flow, Spec, Spreader, spread};
+use super::table::{Table, Target};
+use super::watch::Watch;
+use crate::device::af_xdp::filter::{NicFilter, Wanted};
+use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::mem::Region;
+use crate::wire::MacAddr;
+
+/// An open port.
+pub(super) struct Port {
+    // Rules before what they steer to, and everything before the device.
+    table: Mutex<Table<Aim>>,
+    group: Mutex<Group>,
+    regions: Mutex<Vec<Weak<Registered>>>,
+    pub(super) watch: Watch,
+    out_of_buffer: Option<PortCounter>,
+    /// The NIC's own filter of groups, which a virtual function has before its rules. Where it cannot be told, as on a port whose
+    /// interface is in another network namespace, groups pass that the kernel has joined.
+    filter: Option<NicFilter>,
+    facts: Facts,
+    pd: ProtectionDomain,
+}
+
+/// What is known of a port from the start.
+pub(super) struct Facts {
+    /// The verbs name.
+    pub(super) name: String,
+    /// The network interface of the same port, where there is one.
+    pub(super) interface: Option<Interface>,
+    pub(super) config: Mlx5Config,
+    pub(super) abilities: Abilities,
+    pub(super) chosen: Chosen,
+    /// Bytes of the longest frame, one VLAN tag included.
+    pub(super) frame_len_max: usize,
+}
+
+/// A network interface.
+pub(super) struct Interface {
+    pub(super) name: String,
+    pub(super) index: u32,
+    pub(super) mac: MacAddr,
+}
+
+/// A region that the device knows.
+pub(super) struct Registered {
+    region: MemoryRegion,
+    start: usize,
+}
+
+impl Registered {
+    /// The key that descriptors name it by.
+    pub(super) fn lkey(&self) -> u32 {
+        self.region.lkey()
+    }
+}
+
+impl Port {
+    /// Of an open device. `sysfs` is where its counters are.
+    pub(super) fn new(context: &Context, facts: Facts, sysfs: &Path) -> Result<Self, SetupError> {
+        let pd = ProtectionDomain::allocate(context)
+            .map_err(|error| SetupError::verbs(&facts.name, "making a protection domain", 0, system(error)))?;
+        let (config, targets) =
+            (&facts.config, if facts.config.hash().is_some() { 1 } else { facts.config.queues.into() });
+        Ok(Self {
+            table: Mutex::new(Table::new(targets, config.rules_max)),
+            group: Mutex::new(Group::new(config.queues)),
+            regions: Mutex::default(),
+            watch: Watch::new(context.clone(), config.port),
+            out_of_buffer: PortCounter::open(sysfs, &facts.name, config.port, "out_of_buffer"),
+            filter: facts.interface.as_ref().and_then(|interface| NicFilter::open(interface.index).ok()),
+            facts,
+            pd,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.facts.name
+    }
+
+    /// From 1.
+    pub(super) fn number(&self) -> u8 {
+        self.facts.config.port
+    }
+
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    pub(super) fn config(&self) -> &Mlx5Config {
+        &self.facts.config
+    }
+
+    pub(super) fn chosen(&self) -> &Chosen {
+        &self.facts.chosen
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        self.pd.context()
+    }
+
+    pub(super) fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
+    /// What a call said while it was `doing` something that pins `len` bytes.
+    pub(super) fn error(&self, doing: &'static str, len: usize, error: VerbsError) -> SetupError {
+        SetupError::verbs(self.name(), doing, len, system(error))
+    }
+
+    /// libmlx5 gave what cannot be.
+    pub(super) fn strange(&self, doing: &'static str) -> SetupError {
+        let error = io::Error::new(io::ErrorKind::InvalidData, "libmlx5 tells of a ring that cannot be");
+        SetupError::System { device: self.name().into(), doing, error }
+    }
+
+    /// Makes a pool's region known to the device. Both halves of a queue, and all queues with the same region, use one registration.
+    pub(super) fn register(&self, region: &Arc<Region>) -> Result<Arc<Registered>, SetupError> {
+        let mut regions = lock(&self.regions);
+        regions.retain(|known| known.strong_count() > 0);
+        let start = region.base().addr().get();
+        // A registration keeps its region, so another one cannot be at the same place.
+        if let Some(known) = regions.iter().filter_map(Weak::upgrade).find(|known| known.start == start) {
+            return Ok(known);
+        }
+        let keeper = Arc::clone(region);
+        let made = MemoryRegion::register(&self.pd, region.base(), region.len(), Access::default(), keeper)
+            .map_err(|error| self.error("registering the pool", region.len(), error))?;
+        let registered = Arc::new(Registered { region: made, start });
+        regions.push(Arc::downgrade(&registered));
+        Ok(registered)
+    }
+
+    /// Takes a rule for queue `idx`.
+    pub(super) fn steer(&self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        let id = lock(&self.table).add(rule, self.target(idx))?;
+        if let (Some(filter), Some(wanted)) = (&self.filter, self.wanted(rule)) {
+            // Where it fails the rule is in place all the same.
+            let _ = filter.add(wanted);
+        }
+        Ok(id)
+    }
+
+    /// Takes a rule back.
+    pub(super) fn unsteer(&self, id: RuleId) -> Result<(), SteerError> {
+        let rule = lock(&self.table).remove(id)?;
+        if let (Some(filter), Some(wanted)) = (&self.filter, self.wanted(&rule)) {
+            filter.remove(wanted);
+        }
+        Ok(())
+    }
+
+    /// What a rule needs of the NIC's filter.
+    fn wanted(&self, rule: &Rule) -> Option<Wanted> {
+        Wanted::by(rule, self.facts.interface.as_ref()?.mac)
+    }
+
+    /// Has the rules of queue `idx` steer to `qp`, from now on.
+    pub(super) fn aim(&self, idx: u16, qp: QueuePair) -> Result<(), SetupError> {
+        self.open_target(idx, Aim { port: self.number(), pairs: Pairs::One(qp) })
+    }
+
+    /// Adds the work queue of queue `idx` to those that share. With the last of them rules take effect.
+    pub(super) fn join(&self, idx: u16, wq: WorkQueue, hash: &Hash) -> Result<(), SetupError> {
+        let mut group = lock(&self.group);
+        group.members[usize::from(idx)] = Some(wq);
+        let Some(members) = group.all() else { return Ok(()) };
+        let table = self.table_over(&members)?;
+        let spread_by = |fields| spreader(self, &table, &hash.key, fields);
+        let addresses = spread_by(HASH_ADDRESSES)?;
+        let (tcp, udp) = match hash.by {
+            HashBy::Addresses => (addresses.clone(), addresses.clone()),
+            HashBy::Ports => (spread_by(HASH_ADDRESSES | HASH_TCP_PORTS)?, spread_by(HASH_ADDRESSES | HASH_UDP_PORTS)?),
+        };
+        let first = self.pair_for(&members[0])?;
+        let pairs = Pairs::Shared { by: hash.by, first, addresses, tcp, udp };
+        self.open_target(idx, Aim { port: self.number(), pairs })
+    }
+
+    /// Takes the rules of queue `idx` out of the device: their frames go to the kernel. Where queues share, of all.
+    pub(super) fn release(&self, idx: u16) {
+        lock(&self.table).close(self.target(idx));
+        lock(&self.group).members[usize::from(idx)] = None;
+    }
+
+    /// How the device's clock stands to the wall now; read from a page that the kernel keeps current.
+    pub(super) fn relation(&self) -> Option<Relation> {
+        let clock = self.context().clock_info().ok()?;
+        let raw = clock.raw();
+        Some(Relation {
+            ns: raw.nsec,
+            ticks: raw.last_cycles,
+            fraction: raw.frac,
+            mult: raw.mult,
+            shift: raw.shift,
+            mask: raw.mask,
+        })
+    }
+
+    /// Frames that the port dropped for want of buffers since it was last asked, by whichever queue: the kernel has one count for
+    /// all of them.
+    pub(super) fn take_out_of_buffer(&self) -> u64 {
+        self.out_of_buffer.as_ref().map_or(0, PortCounter::take)
+    }
+
+    /// A queue pair for one work queue.
+    pub(super) fn pair_for(&self, wq: &WorkQueue) -> Result<QueuePair, SetupError> {
+        let key = self.config().hash().unwrap_or_default().key;
+        spreader(self, &self.table_over(core::slice::from_ref(wq))?, &key, 0)
+    }
+
+    /// A table over `queues`, each with nearly the same share.
+    fn table_over(&self, queues: &[WorkQueue]) -> Result<IndirectionTable, SetupError> {
+        let len = self.facts.abilities.table_len(queues.len() as u16);
+        let entries: Vec<_> = queues.iter().cycle().take(len).cloned().collect();
+        IndirectionTable::create(&entries).map_err(|error| self.error("making an indirection table", 0, error))
+    }
+
+    fn open_target(&self, idx: u16, aim: Aim) -> Result<(), SetupError> {
+        lock(&self.table).open(self.target(idx), aim).map_err(|(rule, error)| {
+            let device = self.name().into();
+            SetupError::Steering { device, queue: idx, rule, error }
+        })
+    }
+
+    /// Where queues share, rules have one target.
+    fn target(&self, idx: u16) -> usize {
+        if self.config().hash().is_some() { 0 } else { idx.into() }
+    }
+}
+
+/// Whoever panicked with it left it whole: rules and queues agree after every statement that can panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn system(error: VerbsError) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}
+
+/// Queues that share what rules name.
+struct Group {
+    members: Vec<Option<WorkQueue>>,
+}
+
+impl Group {
+    fn new(queues: u16) -> Self {
+        Self { members: (0..queues).map(|_| None).collect() }
+    }
+
+    /// The members, once none is missing.
+    fn all(&self) -> Option<Vec<WorkQueue>> {
+        self.members.iter().cloned().collect()
+    }
+}
+
+/// Where rules steer to.
+struct Aim {
+    port: u8,
+    pairs: Pairs,
+}
+
+enum Pairs {
+    One(QueuePair),
+    Shared { by: HashBy, first: QueuePair, addresses: QueuePair, tcp: QueuePair, udp: QueuePair },
+}
+
+impl Target for Aim {
+    type Standing = ArrayVec<StandingFlow, 4>;
+
+    fn install(&self, rule: &Rule) -> Result<Self::Standing, i32> {
+        let create = |qp: &QueuePair, rule: &Rule| {
+            StandingFlow::create(qp, &flow_rule(&Flow::of(rule), self.port)).map_err(|error| error.errno())
+        };
+        match &self.pairs {
+            Pairs::One(qp) => Ok([create(qp, rule)?].into_iter().collect()),
+            Pairs::Shared { by, first, addresses, tcp, udp } => {
+                let qp_of = |spreader| match spreader {
+                    Spreader::None => first,
+                    Spreader::Addresses => addresses,
+                    Spreader::Tcp => tcp,
+                    Spreader::Udp => udp,
+                };
+                spread(rule, *by).iter().map(|(rule, spreader)| create(qp_of(*spreader), rule)).collect()
+            }
+        }
+    }
+}
+
+/// A flow in the words of verbs.
+fn flow_rule(flow: &Flow, port: u8) -> FlowRule {
+    let ports = |source, destination| PortsMatch { source, destination };
+    flow.specs.iter().fold(FlowRule::new(port).priority(flow.priority), |rule, spec| match *spec {
+        Spec::Ethernet { destination, ethertype, vlan } => rule.ethernet(EthernetMatch {
+            destination: destination.map(|mac| mac.0),
+            source: None,
+            ethertype: ethertype.map(|ethertype| ethertype.0),
+            vlan,
+        }),
+        Spec::Ipv4 { source, destination, protocol } => rule.ipv4(Ipv4Match {
+            source: source.map(|address| address.octets()),
+            destination: destination.map(|address| address.octets()),
+            protocol: protocol.map(|protocol| protocol.0),
+        }),
+        Spec::Tcp { source, destination } => rule.tcp(ports(source, destination)),
+        Spec::Udp { source, destination } => rule.udp(ports(source, destination)),
+        Spec::Tag(tag) => rule.tag(tag),
+    })
+}
+
+/// A count that the kernel keeps for a port, in /sys.
+struct PortCounter {
+    file: File,
+    taken: Mutex<u64>,
+}
+
+impl PortCounter {
+    /// Counts from now on. `None` where the kernel keeps none.
+    fn open(sysfs: &Path, device: &str, port: u8, name: &str) -> Option<Self> {
+        let folder = sysfs.join("class/infiniband").join(device).join("ports").join(port.to_string());
+        let file = File::open(folder.join("hw_counters").join(name)).ok()?;
+        let taken = Mutex::new(read(&file)?);
+        Some(Self { file, taken })
+    }
+
+    fn take(&self) -> u64 {
+        let mut taken = lock(&self.taken);
+        let Some(now) = read(&self.file) else { return 0 };
+        let news = now.saturating_sub(*taken);
+        *taken = now;
+        news
+    }
+}
+
+fn read(file: &File) -> Option<u64> {
+    let mut text = [0; 24];
+    let len = file.read_at(&mut text, 0).ok()?;
+    core::str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+
+    #[test]
+    fn count_of_the_kernel_is_taken_from_now_on() {
+        let sysfs = tempfile::TempDir::new().unwrap();
+        let folder = sysfs.path().join("class/infiniband/mlx5_0/ports/1/hw_counters");
+        std::fs::create_dir_all(&folder).unwrap();
+        let set = |text: &str| std::fs::write(folder.join("out_of_buffer"), text).unwrap();
+        assert!(PortCounter::open(sysfs.path(), "mlx5_0", 1, "out_of_buffer").is_none());
+        set("1000\n");
+        let counter = PortCounter::open(sysfs.path(), "mlx5_0", 1, "out_of_buffer").unwrap();
+        assert_eq!(counter.take(), 0);
+        set("1042\n");
+        assert_eq!((counter.take(), counter.take()), (42, 0));
+        // Somebody reset it.
+        set("7\n");
+        assert_eq!(counter.take(), 0);
+        set("no number");
+        assert_eq!(counter.take(), 0);
+        set("8");
+        assert_eq!(counter.take(), 1);
+    }
+}

@@ -1,0 +1,231 @@
+//! A queue on its way to a worker: opened on the worker's thread, with the worker's pool.
+//!
+//! The order is what keeps frames from being lost: memory is registered, rings are made and filled, and only then rules put into
+//! the device. Until that moment the kernel gets what they name.
+
+use std::io;
+use std::sync::Arc;
+
+use rdma_core_sys::verbs::{Compression, CqOptions, Element};
+
+use super::capabilities::Stamping;
+use super::clock::{Relation, Stamps};
+use super::compressed::Mini;
+use super::error::SetupError;
+use super::objects::{self, Receiver, Shape};
+use super::parts::TxAbilities;
+use super::port::{Port, Registered};
+use super::recover::{Objects, Recovery};
+use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
+use super::tx::{Mlx5Tx, TxParts};
+use crate::counters::{Scope, Unit};
+use crate::device::{DeviceError, Queue, RxState};
+use crate::mem::Pool;
+
+/// A queue on its way to a worker.
+pub struct Mlx5Queue {
+    pub(super) port: Arc<Port>,
+    pub(super) idx: u16,
+}
+
+/// Bytes of the longest header that is repeated before each segment: what DPDK's driver uses on every device (mlx5_prm.h).
+const SEGMENTATION_HEADER_LEN_MAX: u16 = 192;
+/// Most buffers of a frame: what a WQE of 512 bytes could name is more than any frame needs.
+const SEGMENTS_MAX: u32 = 8;
+
+impl Queue for Mlx5Queue {
+    type Rx = Mlx5Rx;
+    type Tx = Mlx5Tx;
+
+    /// Registers the pool's region, makes the rings and has the rules steer to them. Some milliseconds, as long as the kernel needs
+    /// to pin the pool.
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
+        let port = &self.port;
+        let shape = self.shape(pool)?;
+        let region = port.register(pool.region())?;
+        self.tell(scope);
+        let tx = self.open_tx(&region, pool, scope)?;
+        let rx = self.open_rx(shape, &region, pool, scope)?;
+        Ok((rx, tx))
+    }
+}
+
+impl Mlx5Queue {
+    /// How the receiving ring is made for buffers of `pool`.
+    fn shape(&self, pool: &Pool) -> Result<Shape, SetupError> {
+        let facts = self.port.facts();
+        let (ring_len, data_room) = (facts.config.rx_ring_len, pool.layout().data_room());
+        let segments = facts.frame_len_max.div_ceil(data_room).max(1) as u32;
+        let segments_max = SEGMENTS_MAX.min(facts.abilities.device.sge_max);
+        if segments > segments_max {
+            return Err(SetupError::FrameTooLong {
+                device: facts.name.clone(),
+                frame_len_max: facts.frame_len_max,
+                data_room,
+                segments_max: segments_max as usize,
+            });
+        }
+        if pool.capacity() <= (ring_len * segments) as usize {
+            return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), ring_len: ring_len * segments });
+        }
+        Ok(Shape { wqe_count: ring_len, segments, striding: None })
+    }
+
+    /// What `wirepath stats` shows of the queue, and finds the NIC's own counters by.
+    fn tell(&self, scope: &Scope) {
+        let facts = self.port.facts();
+        scope.text("device", &facts.name);
+        scope.text("mode", if facts.config.hash().is_some() { "mlx5, spread by a hash" } else { "mlx5" });
+        if let Some(interface) = &facts.interface {
+            scope.text("interface", &interface.name);
+            scope.gauge("interface_index", Unit::Number).set(interface.index.into());
+        }
+    }
+
+    fn open_tx(&self, region: &Arc<Registered>, pool: &Pool, scope: &Scope) -> Result<Mlx5Tx, DeviceError> {
+        let (port, facts) = (&*self.port, self.port.facts());
+        let blocks = facts.config.tx_ring_len;
+        // Each block may come back with a CQE of its own when a ring in error is flushed.
+        let options = CqOptions { wallclock: facts.chosen.stamps == Some(Stamping::RealTime), ..CqOptions::default() };
+        let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
+        let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
+        let half = Half { objects: sender, from: None, _region: Arc::clone(region) };
+        let clock = Arc::clone(&self.port);
+        let parts = TxParts {
+            sq,
+            cq: cq_parts,
+            abilities: abilities(port),
+            lkey: region.lkey(),
+            stamps: self.stamps(),
+            relation: Box::new(move || clock.relation()),
+            recovery: Recovery::new(Box::new(half), &scope.scope("tx")),
+        };
+        Mlx5Tx::new(parts, pool, scope)
+    }
+
+    fn open_rx(
+        &self,
+        shape: Shape,
+        region: &Arc<Registered>,
+        pool: &Pool,
+        scope: &Scope,
+    ) -> Result<Mlx5Rx, DeviceError> {
+        let (port, facts) = (&*self.port, self.port.facts());
+        let chosen = &facts.chosen;
+        let options = CqOptions {
+            compression: chosen.compression,
+            wallclock: chosen.stamps == Some(Stamping::RealTime),
+            ..CqOptions::default()
+        };
+        let (cq, cq_parts) = objects::completion_queue(port, shape.cqe_count(), options)?;
+        let (receiver, rq) = if facts.config.hash().is_some() || shape.striding.is_some() {
+            objects::work_queue(port, &cq, shape, region.lkey())?
+        } else {
+            objects::receiver(port, self.idx, &cq, shape, region.lkey())?
+        };
+        let way = receiver.clone();
+        let from = Some((Arc::clone(&self.port), self.idx));
+        let half = Half { objects: receiver, from, _region: Arc::clone(region) };
+        let parts = RxParts {
+            cq: cq_parts,
+            rq,
+            recovery: Recovery::new(Box::new(half), &scope.scope("rx")),
+            tidings: Box::new(QueueTidings { port: Arc::clone(&self.port), element: way.element() }),
+            frame_len_max: facts.frame_len_max,
+            stamps: self.stamps(),
+            has_hashes: facts.config.hash().is_some(),
+            mini: chosen.compression.map(mini),
+        };
+        // Its ring is full of buffers when this returns, and if what follows fails it takes everything back.
+        let rx = Mlx5Rx::new(parts, pool, scope);
+        match (way, facts.config.hash()) {
+            (Receiver::Pair { qp, .. }, _) => port.aim(self.idx, qp)?,
+            (Receiver::Work(wq), Some(hash)) => port.join(self.idx, wq, &hash)?,
+            (Receiver::Work(wq), None) => port.aim(self.idx, port.pair_for(&wq)?)?,
+        }
+        Ok(rx)
+    }
+
+    /// What becomes of time stamps, as far as is known now.
+    fn stamps(&self) -> Stamps {
+        match self.port.chosen().stamps {
+            None => Stamps::Off,
+            Some(Stamping::Ticks) => Stamps::Ticks,
+            Some(Stamping::RealTime) => Stamps::RealTime,
+            Some(Stamping::Wall) => self.port.relation().map_or(Stamps::Off, Stamps::Wall),
+        }
+    }
+}
+
+/// What a sending queue may be asked for.
+fn abilities(port: &Port) -> TxAbilities {
+    let (facts, chosen) = (port.facts(), port.chosen());
+    TxAbilities {
+        frame_len_max: facts.frame_len_max as u32,
+        multi_packet: chosen.multi_packet,
+        checksums: chosen.checksum,
+        // A descriptor has either the tag or bytes of the header (mlx5.md 2.3).
+        vlan_insert: chosen.inline_len_min == 0,
+        segmentation_len_max: chosen.tso_len_max as u32,
+        segmentation_header_len_max: SEGMENTATION_HEADER_LEN_MAX,
+    }
+}
+
+fn mini(compression: Compression) -> Mini {
+    match compression {
+        Compression::Hash => Mini::Hash,
+        Compression::Checksum => Mini::Checksum,
+        Compression::ChecksumStride => Mini::ChecksumStride,
+    }
+}
+
+/// The objects of one half, with all that has to live as long as they do.
+struct Half<T> {
+    objects: T,
+    /// Where rules steer frames from, which ends before the objects do: at the queue of a port.
+    from: Option<(Arc<Port>, u16)>,
+    // Behind the objects: they go first.
+    _region: Arc<Registered>,
+}
+
+impl<T: Objects> Objects for Half<T> {
+    fn reset(&mut self) -> io::Result<()> {
+        self.objects.reset()
+    }
+
+    fn ready(&mut self) -> io::Result<()> {
+        self.objects.ready()
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        if let Some((port, idx)) = self.from.take() {
+            port.release(idx);
+        }
+        self.objects.close()
+    }
+}
+
+/// What the receiving half is told about its port and its objects.
+struct QueueTidings {
+    port: Arc<Port>,
+    element: Element,
+}
+
+impl Tidings for QueueTidings {
+    fn state(&self) -> RxState {
+        self.port.watch.state()
+    }
+
+    fn relation(&mut self) -> Option<Relation> {
+        self.port.relation()
+    }
+
+    /// Three system calls, more after an event.
+    fn refresh(&mut self) -> Refreshed {
+        self.port.watch.look();
+        Refreshed {
+            out_of_buffer: self.port.take_out_of_buffer(),
+            has_failed: self.port.watch.take_fault(self.element),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The mlx5 device before its first frame, on software ConnectXs under rdma-core: how it is found, what it refuses and in which
+//! words, which rules it takes. Each test starts itself anew under `softhca run`.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::net::Ipv4Addr;
+
+use softhca::testing::is_inside;
+use wirepath::counters::Block;
+use wirepath::device::mlx5::{Feature, Hash, Mlx5Config, Mlx5Device, Mlx5Support, Pace, Spread};
+use wirepath::device::steering::{Fields, Rule, SteerError};
+use wirepath::device::{Device, Queue, RxState};
+use wirepath_tests::connectx::{End, config, open, pool};
+use wirepath_tests::nic;
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+
+fn refused(config: &Mlx5Config) -> String {
+    match Mlx5Device::open(config) {
+        Ok(_) => panic!("it was opened"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn rule(port: u16) -> Rule {
+    Rule::udp(GROUP, port)
+}
+
+/// Nothing of ours is in the model any more, and it had nothing to complain of.
+fn is_clean() {
+    assert_eq!(nic::diagnoses(), Vec::<String>::new());
+}
+
+#[test]
+fn device_is_found_by_its_name_and_its_pci_address() {
+    if !is_inside("device_is_found_by_its_name_and_its_pci_address", &["--strict", "--devices", "2"]) {
+        return;
+    }
+    assert_eq!(open(&config("mlx5_1")).name(), "mlx5_1");
+    let devices = Mlx5Support::list().unwrap();
+    let pci = devices.iter().find(|device| device.name == "mlx5_0").unwrap().pci.clone().unwrap();
+    assert_eq!(open(&config(&pci)).name(), "mlx5_0");
+    let said = refused(&config("mlx5_7"));
+    assert!(said.contains("mlx5_0") && said.contains("mlx5_1"), "those that are there are not named: {said}");
+    is_clean();
+}
+
+#[test]
+fn machine_without_rdma_core_is_told_what_to_install() {
+    let program = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new(program);
+    child.args(["--exact", "child_without_rdma_core", "--nocapture", "--ignored"]);
+    let output = child.env("RDMA_CORE_LIB_DIR", "/nonexistent").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("rdma-core is not installed: apt install"), "{said}");
+}
+
+#[test]
+#[ignore = "started by machine_without_rdma_core_is_told_what_to_install"]
+fn child_without_rdma_core() {
+    println!("{}", refused(&config("mlx5_0")));
+}
+
+#[test]
+fn machine_without_a_device_is_told_so() {
+    let said = refused(&config("mlx5_99"));
+    // Either nobody has rdma-core here, or no such device, or another one.
+    assert!(["rdma-core", "mlx5_99"].iter().any(|word| said.contains(word)), "{said}");
+}
+
+#[test]
+fn demand_that_the_firmware_does_not_meet_is_refused_and_a_wish_is_not() {
+    let without = ["multi-packet-send", "cqe-compression", "striding-rq", "tso", "pacing"];
+    let options: Vec<&str> = without.iter().flat_map(|feature| ["--without", feature]).collect();
+    if !is_inside("demand_that_the_firmware_does_not_meet_is_refused_and_a_wish_is_not", &options) {
+        return;
+    }
+    let on = Feature::Demanded;
+    for (config, feature) in [
+        (Mlx5Config { multi_packet_send: on, ..config("mlx5_0") }, "multi-packet sends"),
+        (Mlx5Config { compression: on, ..config("mlx5_0") }, "compressed completions"),
+        (Mlx5Config { striding: on, ..config("mlx5_0") }, "striding receive queues"),
+        (Mlx5Config { pace: Some(Pace { kbps: 5000, ..Pace::default() }), ..config("mlx5_0") }, "packet pacing"),
+    ] {
+        let said = refused(&config);
+        assert!(said.contains(&format!("no {feature}")) && said.contains("firmware 16."), "{said}");
+    }
+    let wish = Feature::WherePossible;
+    let device = open(&Mlx5Config { multi_packet_send: wish, compression: wish, ..config("mlx5_0") });
+    let described = device.describe();
+    assert!(described.contains("no compressed completions: the firmware compresses none"), "{described}");
+    assert_eq!(device.capabilities().tx.segmentation_len_max, 0);
+}
+
+#[test]
+fn rules_stand_while_their_queue_is_open() {
+    if !is_inside("rules_stand_while_their_queue_is_open", &["--strict", "--flows", "2"]) {
+        return;
+    }
+    let mut device = open(&Mlx5Config { queues: 2, ..config("mlx5_0") });
+    // More than the device has room for: nobody knows before the queues are open.
+    let ids: Vec<_> = (0..2).map(|port| device.steer(&rule(port), 0).unwrap()).collect();
+    device.steer(&rule(9), 1).unwrap();
+    let opened = End::open(&mut device, 0);
+    let (pool, block) = (pool(256, 1518), Block::heap());
+    let said = match device.take_queue(1).unwrap().open(&pool, &block.scope("port")) {
+        Ok(_) => panic!("three rules went into a table for two"),
+        Err(error) => error.to_string(),
+    };
+    assert!(said.contains("UDP to 239.1.2.3:9") && said.contains("holds 2 rules"), "{said}");
+    assert_eq!(pool.in_use(), 0, "the queue that was not opened kept buffers");
+
+    assert_eq!(device.steer(&rule(5), 0), Err(SteerError::TableFull { rules_max: 2 }));
+    device.unsteer(ids[0]).unwrap();
+    device.steer(&rule(5), 0).unwrap();
+    opened.close();
+    is_clean();
+}
+
+#[test]
+fn rules_that_make_no_sense_are_refused_before_the_device_hears_of_them() {
+    if !is_inside("rules_that_make_no_sense_are_refused_before_the_device_hears_of_them", &[]) {
+        return;
+    }
+    let mut device = open(&config("mlx5_0"));
+    let fields = device.capabilities().steering;
+    assert_eq!(fields, Fields::ALL);
+    assert_eq!(device.steer(&Rule::ALL.to(GROUP), 0), Err(SteerError::NeedsIpv4));
+    assert_eq!(device.steer(&rule(1), 1), Err(SteerError::NoQueue { idx: 1 }));
+    let id = device.steer(&rule(1), 0).unwrap();
+    device.unsteer(id).unwrap();
+    assert_eq!(device.unsteer(id), Err(SteerError::NoRule { id }));
+}
+
+#[test]
+fn queues_that_share_are_ready_with_the_last_of_them() {
+    if !is_inside("queues_that_share_are_ready_with_the_last_of_them", &["--strict"]) {
+        return;
+    }
+    for queues in [2, 3, 8] {
+        let spread = Spread::Hash(Hash::default());
+        let mut device = open(&Mlx5Config { queues, spread, ..config("mlx5_0") });
+        device.steer(&rule(1).tagged(3), 0).unwrap();
+        device.steer(&Rule::ALL, 0).unwrap();
+        let opened: Vec<_> = (0..queues).map(|idx| End::open(&mut device, idx)).collect();
+        device.steer(&Rule::arp(), 1).unwrap();
+        opened.into_iter().for_each(End::close);
+        is_clean();
+    }
+}
+
+#[test]
+fn each_queue_is_taken_once_and_the_pool_must_be_large_enough() {
+    if !is_inside("each_queue_is_taken_once_and_the_pool_must_be_large_enough", &[]) {
+        return;
+    }
+    let mut device = open(&config("mlx5_0"));
+    let Err(error) = End::with_pool(&mut device, 0, pool(64, 1518)) else { panic!("64 buffers were enough") };
+    assert!(error.to_string().contains("a pool of 64 buffers cannot feed a receive ring of 64"), "{error}");
+    for (idx, words) in [(0, "is taken"), (1, "has no queue 1")] {
+        let Err(error) = device.take_queue(idx) else { panic!("queue {idx} was there") };
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn rings_of_all_lengths_and_frames_of_all_lengths_are_made() {
+    if !is_inside("rings_of_all_lengths_and_frames_of_all_lengths_are_made", &["--strict"]) {
+        return;
+    }
+    for len in [8, 64, 1024, 8192] {
+        for frame_len_max in [1518, 9018] {
+            let config = Mlx5Config {
+                rx_ring_len: len,
+                tx_ring_len: len,
+                frame_len_max: Some(frame_len_max),
+                ..Mlx5Config::new("mlx5_0")
+            };
+            let mut device = open(&config);
+            match End::with_pool(&mut device, 0, pool(8 * len as usize, 1518)) {
+                Ok(end) => end.close(),
+                Err(error) => panic!("{len} frames of {frame_len_max} bytes: {error}"),
+            }
+            is_clean();
+        }
+    }
+}
+
+#[test]
+fn state_of_the_port_is_told() {
+    if !is_inside("state_of_the_port_is_told", &[]) {
+        return;
+    }
+    let device = open(&config("mlx5_0"));
+    assert_eq!(device.state(), RxState::Open);
+    assert!(device.describe().starts_with("mlx5_0, firmware 16."), "{}", device.describe());
+}
