@@ -48,7 +48,7 @@ pub enum Feature {
     /// Not.
     #[default]
     Off,
-    /// Used where the device can. `Mlx5Device::describe` says whether.
+    /// Used where the device can. [`Mlx5Device::describe`](super::Mlx5Device::describe) says whether.
     WherePossible,
     /// Without it there is no device: opening it fails and says why.
     Demanded,

@@ -1,7 +1,29 @@
-//! A ConnectX NIC (4 to 7): each queue is a raw-packet queue pair whose rings the worker drives itself.
+//! A ConnectX NIC (4 to 7): each queue is a pair of raw-packet queue pairs whose rings the worker drives itself.
+//!
+//! ```text
+//!  main thread                                     worker thread
+//!  Mlx5Device ─ find, capabilities ─▶ Mlx5Queue ───▶ open: region registered, rings made and filled, rules in place
+//!      └─ steer ─▶ table ─▶ flows in the NIC           │         ▲
+//!                                                      ▼         │ after an error: reset, empty, ready
+//!                       NIC ──CQEs──▶ Mlx5Rx ──▶ mbufs ──▶ Mlx5Tx ──WQEs, doorbell──▶ NIC
+//! ```
 //!
 //! libibverbs and libmlx5 set the objects up and are never called per frame: receiving is reading CQEs and writing buffer
 //! addresses, sending is writing WQEs and ringing a doorbell. What no rule names stays with the kernel, which keeps the port.
+//!
+//! ```no_run
+//! use wirepath::device::mlx5::{Mlx5Config, Mlx5Device};
+//! use wirepath::device::steering::Rule;
+//! use wirepath::device::Device;
+//!
+//! let mut port = Mlx5Device::open(&Mlx5Config::new("eth1"))?;
+//! println!("{}", port.describe());
+//! port.steer(&Rule::udp([239, 1, 2, 3].into(), 9000), 0).expect("a rule that makes sense");
+//! let queue = port.take_queue(0)?; // to a worker's thread, and there: queue.open(&pool, &scope)
+//! # Ok::<(), wirepath::device::DeviceError>(())
+//! ```
+//!
+//! What it does not do: read striding receive queues yet, steer by IPv6, or see inside tunnels.
 
 // What is not used yet is used as the halves of a queue grow together.
 #![allow(dead_code)]
