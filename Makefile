@@ -15,6 +15,8 @@ FORMAT ?=
 DAY ?= --seed 1 --messages 2M --loss 0.1% --reorder 0.1% --duplicate 0.05%
 # The live day: seconds of open market, and some ten of quiet around them.
 LIVE ?= --seed 1 --rate 100k --seconds 2 --pack-wait 50 --loss 1% --reorder 0.5% --duplicate 0.5%
+# What the live demo's handler drives: af_xdp, or mlx5, a ConnectX made of software.
+DEVICE ?= af_xdp
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back and says what it costs.
 HUGEPAGES ?= 16
 # Frames of the soak: 100 million take some minutes on a quiet machine, and half an hour on a busy one.
@@ -28,15 +30,16 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
-run: tools ## the demo: live against the Linux kernel as root, else a replay; or a capture: make run CAPTURE=file FORMAT=iex-tops
+run: tools ## the demo: live against the Linux kernel as root, else a replay; DEVICE=mlx5; or a capture: make run CAPTURE=file FORMAT=iex-tops
 	$(if $(CAPTURE),$(if $(FORMAT),,$(error what is in $(CAPTURE)? add FORMAT=iex-tops or another that feed-handler names)))
 	$(if $(CAPTURE),,$(call want,ip,iproute2,for the network namespaces of the demo,:))
-	cargo build --profile demo -p exchange-sim -p feed-handler -p hugepage-setup
+	$(if $(filter mlx5,$(DEVICE)),$(call want,ibv_devices,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,:))
+	cargo build --profile demo -p exchange-sim -p feed-handler -p hugepage-setup $(if $(filter mlx5,$(DEVICE)),-p softhca -p softhca-preload)
 	@if [ "$$(id -u)" = 0 ]; then $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES) || true; \
 	elif ! $(DEMO)/hugepage-setup check --pages $(HUGEPAGES) >/dev/null 2>&1; then \
 		echo "wirepath: no hugepages for the demo, and only root reserves them: sudo $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES)" >&2; fi
 ifeq ($(CAPTURE),)
-	@scripts/demo-live $(DEMO) $(LIVE); status=$$?; [ $$status = 77 ] || exit $$status; \
+	@DEVICE=$(DEVICE) scripts/demo-live $(DEMO) $(LIVE); status=$$?; [ $$status = 77 ] || exit $$status; \
 	$(DEMO)/exchange-sim generate --out $(DEMO)/day.pcap $(DAY) && \
 	$(DEMO)/feed-handler replay $(DEMO)/day.pcap --format mold-itch50 --truth $(DEMO)/day.pcap.truth.json
 else

@@ -11,7 +11,7 @@ use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, SendToError, Udp
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::icmpv4::Unreachable;
-use wirepath::worker::live::{IgmpBy, LiveConfig, LivePort, LiveWorker, OwnHost, Takes, Want};
+use wirepath::worker::live::{IgmpBy, LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig, Takes, Want};
 use wirepath::worker::{Post, StopFlag};
 use wirepath_tests::netns::Namespace;
 
@@ -79,7 +79,8 @@ struct Live {
 
 impl Live {
     fn open(config: LiveConfig) -> Result<Self, String> {
-        let config = LiveConfig { port: AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, ..config.port }, ..config };
+        let port = AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, ..AfXdpConfig::new(config.port.interface()) };
+        let config = config.on(PortConfig::AfXdp(port));
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).map_err(|error| error.to_string())?;
         let queue = port.take_queue().map_err(|error| error.to_string())?.unwrap();

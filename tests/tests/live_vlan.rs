@@ -25,7 +25,7 @@ use wirepath::proto::{
 };
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::{ArpFields, ArpOperation, ArpPacket, EtherType, MacAddr, VlanTag, VlanTags};
-use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, OwnHost};
+use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig};
 use wirepath::worker::{Parts, Post, StopFlag, Worker};
 use wirepath_tests::packet::{PacketSocket, Received, Tag};
 use wirepath_tests::port::{PATIENCE, Wire, config, open, pool, wire};
@@ -406,7 +406,7 @@ fn tagged_port(mode: Mode) -> (Tagged, Block) {
     let (block, stop) = (Block::heap(), StopFlag::new());
     let addresses = vec![Ipv4Prefix::new(ours(5), 24).unwrap()];
     let port = AfXdpConfig { mode, ..config("veth0") };
-    let live = LiveConfig { port, vlan: vlan_tags(LEGS[2].0), ..LiveConfig::new("veth0") };
+    let live = LiveConfig { port: PortConfig::AfXdp(port), vlan: vlan_tags(LEGS[2].0), ..LiveConfig::new("veth0") };
     let live = live.owned(OwnHost { addresses, ..OwnHost::default() });
     let mut port = LivePort::open(&live, &block.scope("port"), &stop).unwrap();
     let queue = port.take_queue().unwrap().unwrap();

@@ -229,7 +229,7 @@ impl RunArgs {
             return Err(Error::Usage("--truth is about days of exchange-sim, which are mold-itch50".into()));
         }
         if let Some(interface) = &self.interface {
-            live.port.interface.clone_from(interface);
+            live.port.set_interface(interface);
         }
         Ok(RunPlan { feed: feed_plan(format, &config, &self.worker, &self.output), live, duration: self.seconds })
     }

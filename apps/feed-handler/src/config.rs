@@ -471,6 +471,9 @@ mod tests {
         refused("[port]\ninterface = \"a/b\"\n", 2, 13, "no name of an interface");
         let port = |rest: &str| format!("[port]\ninterface = \"eth1\"\n{rest}\n");
         refused(&port("rx_ring = 100"), 3, 11, "power of two");
+        refused(&port("rx_ring = 32"), 3, 11, "64 to 65536");
+        refused(&port("device = \"mlx5\"\ntx_ring = 16384"), 4, 11, "8 to 8192");
+        refused(&port("device = \"mlx5\"\nmode = \"native\""), 4, 8, "of device = \"af_xdp\"");
         refused(&port("mode = \"fast\""), 3, 8, "generic");
         refused(&port("igmp = \"v3\""), 3, 8, "kernel");
         refused(&port("queues = [1, 1]"), 3, 10, "each queue once");

@@ -18,7 +18,7 @@ use crate::worker::{self, Event, Ground, Job, Nodes};
 /// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When this returns nothing of
 /// ours is on the interface any more.
 pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
-    let interface = plan.live.port.interface.clone();
+    let interface = plan.live.port.interface().to_owned();
     let block = worker::counters(&mut tell);
     let mut port = LivePort::open(&plan.live, &block.scope("port"), stop).map_err(Error::failed)?;
     let mut queues = Vec::new();

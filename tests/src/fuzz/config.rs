@@ -44,7 +44,7 @@ fn check_live(live: &LiveConfig) {
     let queues: BTreeSet<_> = live.queues.iter().collect();
     assert!(!live.queues.is_empty() && queues.len() == live.queues.len(), "{:?}", live.queues);
     assert!(live.vlan.as_slice().iter().all(|tag| (1..4_095).contains(&tag.vid())));
-    for len in [live.port.rx_ring_len, live.port.tx_ring_len] {
+    for len in <[u32; 2]>::from(live.port.ring_lens()) {
         assert!(len.is_power_of_two() && len <= 65_536);
     }
     assert!(live.queues.len() == 1 || live.igmp != IgmpBy::Own, "queries come on one queue");

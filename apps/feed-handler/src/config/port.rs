@@ -4,10 +4,11 @@ use std::net::Ipv4Addr;
 
 use serde::Deserialize;
 use toml::Spanned;
-use wirepath::device::af_xdp::{Copying, Mode};
+use wirepath::device::af_xdp::{AfXdpConfig, Copying, Mode};
+use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::proto::Ipv4Prefix;
 use wirepath::wire::{EtherType, MacAddr, VlanTag, VlanTags};
-use wirepath::worker::live::{IgmpBy, LiveConfig, OwnHost, Owner, StaticRoute, Takes};
+use wirepath::worker::live::{IgmpBy, LiveConfig, OwnHost, Owner, PortConfig, StaticRoute, Takes};
 
 use super::{Fault, parse_sender, within};
 
@@ -17,13 +18,13 @@ use super::{Fault, parse_sender, within};
 pub(super) struct PortSection {
     interface: Spanned<String>,
     #[serde(default)]
+    device: DeviceWord,
+    #[serde(default)]
     queues: Option<Spanned<Vec<QueueIdx>>>,
-    #[serde(default)]
-    mode: ModeWord,
-    #[serde(default)]
-    copying: CopyingWord,
-    rx_ring: Option<RingLen>,
-    tx_ring: Option<RingLen>,
+    mode: Option<Spanned<ModeWord>>,
+    copying: Option<Spanned<CopyingWord>>,
+    rx_ring: Option<Spanned<RingLen>>,
+    tx_ring: Option<Spanned<RingLen>>,
     /// Whether the NIC is asked when each frame arrived.
     #[serde(default)]
     timestamps: bool,
@@ -60,6 +61,16 @@ struct RouteSection {
 struct NeighbourSection {
     address: Address,
     mac: Mac,
+}
+
+/// What drives the interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+enum DeviceWord {
+    #[default]
+    #[serde(rename = "af_xdp")]
+    AfXdp,
+    #[serde(rename = "mlx5")]
+    Mlx5,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -142,8 +153,10 @@ impl TagsWord {
 
 fn parse_ring_len(value: i64) -> Result<u32, String> {
     match u32::try_from(value) {
-        Ok(len) if len.is_power_of_two() && (64..=65_536).contains(&len) => Ok(len),
-        _ => Err(format!("{value} is no length of a ring: use a power of two from 64 to 65536")),
+        Ok(len) if len.is_power_of_two() && (8..=65_536).contains(&len) => Ok(len),
+        _ => Err(format!(
+            "{value} is no length of a ring: use a power of two from 64 to 65536, with mlx5 from 8 to 8192"
+        )),
     }
 }
 
@@ -155,6 +168,7 @@ impl PortSection {
                 format!("{:?} is no name of an interface; `ip link` lists those there are", self.interface.get_ref());
             return Err(Fault::new(self.interface.span(), what));
         }
+        self.check_device()?;
         let igmp = self.igmp.as_ref().map(Spanned::get_ref);
         match (self.owner, host) {
             (OwnerWord::Own, None) => {
@@ -185,6 +199,28 @@ impl PortSection {
         Ok(())
     }
 
+    /// What one kind of device has and the other has not.
+    fn check_device(&self) -> Result<(), Fault> {
+        let mode = self.mode.as_ref().map(Spanned::span).or(self.copying.as_ref().map(Spanned::span));
+        if let (DeviceWord::Mlx5, Some(span)) = (self.device, mode) {
+            return Err(Fault::new(
+                span,
+                "mode and copying are of device = \"af_xdp\": the rings of a ConnectX need neither",
+            ));
+        }
+        let lens = match self.device {
+            DeviceWord::AfXdp => 64..=65_536,
+            DeviceWord::Mlx5 => 8..=8_192,
+        };
+        for ring in self.rx_ring.iter().chain(&self.tx_ring) {
+            if !lens.contains(&ring.get_ref().0) {
+                let what = format!("this device's rings have {} to {} frames", lens.start(), lens.end());
+                return Err(Fault::new(ring.span(), what));
+            }
+        }
+        Ok(())
+    }
+
     /// The queues to take.
     pub(super) fn queues(&self) -> Vec<u16> {
         self.queues.as_ref().map_or(vec![0], |queues| queues.get_ref().iter().map(|queue| queue.0).collect())
@@ -200,26 +236,48 @@ impl PortSection {
 
     /// The port, without what is wanted of it. Call it on what [`check`](Self::check) has passed.
     pub(super) fn live(&self, host: Option<&HostSection>) -> LiveConfig {
-        let mut live = LiveConfig::new(self.interface.get_ref()).named("feed-handler");
-        live.port.mode = match self.mode {
-            ModeWord::Auto => Mode::Auto,
-            ModeWord::Native => Mode::Native,
-            ModeWord::Generic => Mode::Generic,
-        };
-        live.port.copying = match self.copying {
-            CopyingWord::Auto => Copying::Auto,
-            CopyingWord::ZeroCopy => Copying::ZeroCopy,
-            CopyingWord::Copy => Copying::Copy,
-        };
-        live.port.rx_ring_len = self.rx_ring.map_or(live.port.rx_ring_len, |len| len.0);
-        live.port.tx_ring_len = self.tx_ring.map_or(live.port.tx_ring_len, |len| len.0);
-        live.port.rx_timestamps = self.timestamps;
+        let live = LiveConfig::new(self.interface.get_ref()).named("feed-handler");
         LiveConfig {
+            port: match self.device {
+                DeviceWord::AfXdp => PortConfig::AfXdp(self.af_xdp()),
+                DeviceWord::Mlx5 => PortConfig::Mlx5(self.mlx5()),
+            },
             queues: self.queues(),
             owner: host.map_or(Owner::Shared, |host| Owner::Own(host.own())),
             igmp: self.igmp_by(),
             vlan: self.vlan.as_ref().map_or(VlanTags::NONE, |vlan| vlan.get_ref().0),
             ..live
+        }
+    }
+
+    fn af_xdp(&self) -> AfXdpConfig {
+        let usual = AfXdpConfig::new(self.interface.get_ref());
+        AfXdpConfig {
+            mode: match self.mode.as_ref().map_or(ModeWord::default(), |mode| *mode.get_ref()) {
+                ModeWord::Auto => Mode::Auto,
+                ModeWord::Native => Mode::Native,
+                ModeWord::Generic => Mode::Generic,
+            },
+            copying: match self.copying.as_ref().map_or(CopyingWord::default(), |copying| *copying.get_ref()) {
+                CopyingWord::Auto => Copying::Auto,
+                CopyingWord::ZeroCopy => Copying::ZeroCopy,
+                CopyingWord::Copy => Copying::Copy,
+            },
+            rx_ring_len: self.rx_ring.as_ref().map_or(usual.rx_ring_len, |len| len.get_ref().0),
+            tx_ring_len: self.tx_ring.as_ref().map_or(usual.tx_ring_len, |len| len.get_ref().0),
+            rx_timestamps: self.timestamps,
+            ..usual
+        }
+    }
+
+    fn mlx5(&self) -> Mlx5Config {
+        let usual = Mlx5Config::new(self.interface.get_ref());
+        Mlx5Config {
+            queues: self.queues().into_iter().max().map_or(1, |last| last + 1),
+            rx_ring_len: self.rx_ring.as_ref().map_or(usual.rx_ring_len, |len| len.get_ref().0),
+            tx_ring_len: self.tx_ring.as_ref().map_or(usual.tx_ring_len, |len| len.get_ref().0),
+            timestamps: if self.timestamps { Feature::WherePossible } else { Feature::Off },
+            ..usual
         }
     }
 }

@@ -41,7 +41,7 @@ fn causes(plan: &RunPlan, summary: &Summary) -> String {
             IgmpBy::Nobody => "igmp = \"off\" asks no switch for the groups",
             IgmpBy::Own | IgmpBy::Kernel => "a switch on the way does not forward the groups",
         };
-        let interface = &plan.live.port.interface;
+        let interface = plan.live.port.interface();
         causes
             .push(format!("nobody sends now, or {igmp}: `wirepath doctor` looks at {interface} and what is before it"));
     }

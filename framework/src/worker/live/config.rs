@@ -2,6 +2,7 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use super::device::PortConfig;
 use super::error::LiveError;
 use crate::device::af_xdp::AfXdpConfig;
 use crate::pipeline::ChecksumPolicy;
@@ -14,8 +15,8 @@ pub struct LiveConfig {
     /// The application's name, as in [`Block::create`](crate::counters::Block::create): `wirepath capture` finds the queues
     /// by it.
     pub app: String,
-    /// The interface, the mode, and the lengths of the rings.
-    pub port: AfXdpConfig,
+    /// The interface, what drives it, and the lengths of the rings.
+    pub port: PortConfig,
     /// The queues to take, one for each worker. The NIC decides which frames come on which queue.
     pub queues: Vec<u16>,
     /// Whose the interface is.
@@ -102,11 +103,11 @@ pub struct Want {
 }
 
 impl LiveConfig {
-    /// Queue 0 of an interface that is the kernel's, who also keeps the memberships; the best mode there is.
+    /// Queue 0 of an interface that is the kernel's, who also keeps the memberships; AF_XDP in the best mode there is.
     pub fn new(interface: &str) -> Self {
         Self {
             app: "wirepath".into(),
-            port: AfXdpConfig::new(interface),
+            port: PortConfig::AfXdp(AfXdpConfig::new(interface)),
             queues: vec![0],
             owner: Owner::Shared,
             igmp: IgmpBy::Kernel,
@@ -114,6 +115,12 @@ impl LiveConfig {
             vlan: VlanTags::NONE,
             checksum: None,
         }
+    }
+
+    /// The same, driven by another device.
+    #[must_use]
+    pub fn on(self, port: PortConfig) -> Self {
+        Self { port, ..self }
     }
 
     /// The same, under the application's name.

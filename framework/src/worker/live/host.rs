@@ -19,8 +19,6 @@ const ROUTES_MAX: usize = 256;
 const NEIGHBOURS_MAX: usize = 256;
 /// What the mirror may tell before the worker has looked: a dump of full tables and some more.
 const TIDINGS_MAX: usize = 1_024;
-/// Bytes of an Ethernet header with two tags.
-const LINK_HEADER_LEN: usize = 14 + 2 * 4;
 /// Bytes of the IPv4 header of an IGMP report, router alert included.
 const IGMP_HEADER_LEN: usize = 24;
 
@@ -35,7 +33,7 @@ pub struct LiveHost {
     pub egress: EgressConfig,
     /// The nodes, for [`host_stack`](crate::pipeline::host_stack) or a tree of one's own.
     pub stack: HostStackConfig,
-    /// How the pool is cut: as a umem, in chunks that hold a frame of the interface where any can.
+    /// How the pool is cut: in buffers that hold a frame of the interface where any can.
     pub layout: Layout,
     /// Buffers of the pool, without what the application holds.
     pub buffers: Sizing,
@@ -52,12 +50,12 @@ impl LiveHost {
         let seed = random_seed();
         let host_config = host_config(config, link);
         let mut host = Host::new(host_config, seed)?;
-        let mut follower = mirror.follow(&config.port.interface, host_config, TIDINGS_MAX)?;
+        let mut follower = mirror.follow(config.port.interface(), host_config, TIDINGS_MAX)?;
         while follower.catch_up(&mut host) > 0 {}
         let is_own = match &config.owner {
             Owner::Shared => false,
             Owner::Own(own) => {
-                settle(&mut host, own, &config.port.interface)?;
+                settle(&mut host, own, config.port.interface())?;
                 true
             }
         };
@@ -83,7 +81,7 @@ impl LiveHost {
                 ..EgressConfig::quiet(seed)
             },
             stack,
-            layout: layout(link.mtu),
+            layout: config.port.layout(link.mtu),
         })
     }
 }
@@ -137,17 +135,11 @@ fn igmp(seed: HashSeed, mtu: usize) -> IgmpConfig {
     IgmpConfig { reporter, ..IgmpConfig::new(seed) }
 }
 
-/// Chunks that hold a frame of the interface in one piece, where one of the two sizes does. A longer frame takes several, or
-/// is refused where kernel and driver cannot do that.
-fn layout(mtu: usize) -> Layout {
-    let small = Layout::umem(2_048);
-    if mtu + LINK_HEADER_LEN <= small.data_room() { small } else { Layout::umem(4_096) }
-}
-
 fn buffers(config: &LiveConfig, neighbours: &NeighbourConfig, ipv4: &Ipv4Config) -> Sizing {
+    let (rx_ring_len, tx_ring_len) = config.port.ring_lens();
     Sizing::new()
-        .part("receiving", config.port.rx_ring_len as usize, "lent to the kernel, for frames to come")
-        .part("sending", config.port.tx_ring_len as usize, "posted, and not on the wire yet")
+        .part("receiving", rx_ring_len as usize, "lent to the kernel or the NIC, for frames to come")
+        .part("sending", tx_ring_len as usize, "posted, and not on the wire yet")
         .part("burst", BURST_MAX, "in the hands of the pipeline")
         .part("reassembly", ipv4.reassembly.pieces, "fragments that wait for the rest")
         .part("neighbours", neighbours.pending_max, "datagrams that wait for a MAC address")
@@ -226,11 +218,6 @@ mod tests {
         assert_eq!(vlans(&config.clone().want(want(None))), Vlans::Untagged);
         assert_eq!(vlans(&config.clone().want(want(Some(4))).want(want(Some(4)))), Vlans::Only(4));
         assert_eq!(vlans(&config.want(want(Some(4))).want(want(None))), Vlans::Any);
-    }
-
-    #[test]
-    fn chunk_holds_a_frame_where_one_can() {
-        assert_eq!([layout(1500), layout(9000)].map(|layout| layout.stride()), [2_048, 4_096]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Going live: from a small configuration to everything that a worker needs on a queue of a real interface, over AF_XDP.
+//! Going live: from a small configuration to everything that a worker needs on a queue of a real interface, over AF_XDP or as a
+//! queue of a ConnectX.
 //!
 //! ```text
 //!  main thread                                                worker thread
@@ -14,6 +15,7 @@
 //! everything back. When the port and its queues are dropped, or the process dies, nothing is left on the interface.
 
 mod config;
+mod device;
 mod error;
 mod host;
 mod membership;
@@ -24,6 +26,7 @@ mod rules;
 mod sys;
 
 pub use config::{IgmpBy, LiveConfig, OwnHost, Owner, StaticRoute, Takes, Want};
+pub use device::{LiveDevice, PortConfig};
 pub use error::LiveError;
 pub use host::LiveHost;
 pub use port::LivePort;

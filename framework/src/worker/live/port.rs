@@ -1,6 +1,7 @@
 //! A live port: an interface with our rules on it, on the main thread. Workers get its queues.
 
 use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
+use super::device::{LiveDevice, describe, is_virtual};
 use super::error::LiveError;
 use super::host::LiveHost;
 use super::membership::Memberships;
@@ -9,7 +10,6 @@ use super::rules::{more, rules};
 use super::sys;
 use crate::counters::Scope;
 use crate::device::Device;
-use crate::device::af_xdp::{AfXdpDevice, Mode};
 use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
 use crate::worker::StopFlag;
@@ -17,7 +17,7 @@ use crate::worker::kernel::{EarThread, Link, Mirror, MirrorThread};
 
 /// An interface that is live for as long as this or one of its queues exists. Keep it on the main thread.
 pub struct LivePort {
-    device: TapDevice<AfXdpDevice>,
+    device: TapDevice<LiveDevice>,
     config: LiveConfig,
     /// For the queues that are not taken yet, in the order of the configuration.
     hosts: Vec<(u16, LiveHost)>,
@@ -43,12 +43,12 @@ impl LivePort {
     /// One sentence with the next step in it; everything is given back.
     pub fn open(config: &LiveConfig, scope: &Scope, stop: &StopFlag) -> Result<Self, LiveError> {
         config.check()?;
-        let interface = &config.port.interface;
+        let interface = config.port.interface();
         let mut mirror = Mirror::open(scope)?;
         let Some(link) = mirror.link(interface).cloned() else {
-            return Err(crate::worker::kernel::MirrorError::NoSuchInterface(interface.clone()).into());
+            return Err(crate::worker::kernel::MirrorError::NoSuchInterface(interface.into()).into());
         };
-        if link.one_leg && config.port.mode != Mode::Generic {
+        if link.one_leg && !config.port.is_behind_the_driver() {
             return Err(bond(&link, &mirror));
         }
         if !link.mac.is_unicast() {
@@ -61,12 +61,15 @@ impl LivePort {
             IgmpBy::Kernel => Memberships::join(&config.wants, interface, link.idx)?,
             IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
         };
-        let mut device = TapDevice::new(AfXdpDevice::open(&config.port)?, TapConfig::new(&*config.app));
+        let mut device = TapDevice::new(config.port.open()?, TapConfig::new(&*config.app));
         let mut hosts = Vec::new();
         let mut steered = Vec::new();
         for &idx in &config.queues {
-            let live = LiveHost::new(config, &link, device.inner().is_virtual(), &mut mirror)?;
+            let live = LiveHost::new(config, &link, is_virtual(device.inner()), &mut mirror)?;
             for rule in rules(config, &live.host, idx) {
+                if steered.contains(&rule) && !config.port.steers_each_queue() {
+                    continue;
+                }
                 device.steer(&rule, idx).map_err(|error| LiveError::Steering { rule, error })?;
                 steered.push(rule);
             }
@@ -109,14 +112,15 @@ impl LivePort {
         if want.destination.ip().is_unspecified() {
             return Err(LiveError::Config("name the address that is wanted: only at start all are known".into()));
         }
-        let interface = &self.config.port.interface;
+        let interface = self.config.port.interface();
         let memberships = match self.config.igmp {
             IgmpBy::Kernel => Memberships::join(core::slice::from_ref(&want), interface, self.idx)?,
             IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
         };
         let mut steered = Vec::new();
         for rule in more(&self.config, &want) {
-            for &idx in self.config.queues.iter().filter(|idx| want.is_on(**idx)) {
+            let queues = self.config.queues.iter().filter(|idx| want.is_on(**idx));
+            for &idx in queues.take(self.config.port.queues_a_rule()) {
                 match self.device.steer(&rule, idx) {
                     Ok(id) => steered.push(id),
                     Err(error) => {
@@ -134,14 +138,14 @@ impl LivePort {
         Ok(())
     }
 
-    /// Asks for any more frames while it runs: all taken queues of the interface get them.
+    /// Asks for any more frames while it runs: all taken queues of the interface get them, of a ConnectX the first.
     pub fn steer(&mut self, rule: Rule) -> Result<Vec<RuleId>, LiveError> {
         let steer = |idx: &u16| self.device.steer(&rule, *idx).map_err(|error| LiveError::Steering { rule, error });
-        self.config.queues.iter().map(steer).collect()
+        self.config.queues.iter().take(self.config.port.queues_a_rule()).map(steer).collect()
     }
 
     /// The device: to take rules back, or to ask what it can do.
-    pub fn device(&mut self) -> &mut AfXdpDevice {
+    pub fn device(&mut self) -> &mut LiveDevice {
         self.device.inner_mut()
     }
 
@@ -159,7 +163,7 @@ impl LivePort {
             IgmpBy::Kernel => "memberships kept by the kernel",
             IgmpBy::Nobody => "no IGMP",
         };
-        format!("{}; {owner}, {igmp}", self.device.inner().describe())
+        format!("{}; {owner}, {igmp}", describe(self.device.inner()))
     }
 
     /// The rules in place, each as an operator would say it.
@@ -172,7 +176,7 @@ impl LivePort {
         let interface = self.device.name();
         let mut notices: Vec<_> = self.device.problems().map(ToString::to_string).collect();
         let taken = self.config.queues.len();
-        if taken < usize::from(self.queues) {
+        if self.config.port.steers_each_queue() && taken < usize::from(self.queues) {
             notices.push(format!(
                 "{interface} spreads frames over {} queues and {taken} of them is ours: the kernel gets what comes on the others. \
                  `ethtool -L {interface} combined {taken}`, or steer the groups with `ethtool -N`",

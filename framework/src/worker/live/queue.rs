@@ -1,18 +1,21 @@
 //! A live queue on its way to a worker, and the worker that the usual pipeline makes of it.
 
+use super::device::LiveDevice;
 use super::error::LiveError;
 use super::host::LiveHost;
 use crate::counters::Scope;
-use crate::device::Queue;
-use crate::device::af_xdp::{AfXdpQueue, AfXdpRx, AfXdpTx};
 use crate::device::tap::{TapQueue, TapRx, TapTx};
+use crate::device::{Device, Queue};
 use crate::mem::Pool;
 use crate::pipeline::{App, HostStack, IcmpApp, UdpApp, host_stack};
 use crate::proto::{SocketCapacity, UdpSockets};
 use crate::worker::{Parts, Post, Worker, random_seed};
 
+/// The queue of either kind of device.
+type DeviceQueue = <LiveDevice as Device>::Queue;
+
 /// A worker on a live queue with the usual pipeline.
-pub type LiveWorker<A> = Worker<TapRx<AfXdpRx>, TapTx<AfXdpTx>, HostStack, A>;
+pub type LiveWorker<A> = Worker<TapRx<<DeviceQueue as Queue>::Rx>, TapTx<<DeviceQueue as Queue>::Tx>, HostStack, A>;
 
 /// Frames in one turn.
 const BURST_LEN: usize = 32;
@@ -23,7 +26,7 @@ pub struct LiveQueue {
     /// Its number.
     pub idx: u16,
     /// To be opened on the worker's thread, with the worker's pool. `wirepath capture` may listen to it.
-    pub queue: TapQueue<AfXdpQueue>,
+    pub queue: TapQueue<DeviceQueue>,
     /// Addresses, routes, neighbours, and what nodes have to know.
     pub live: LiveHost,
 }
