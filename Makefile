@@ -82,6 +82,14 @@ soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, 
 	SOAK_FRAMES=$(SOAK_FRAMES) target/release/soak
 	cargo test -p wirepath-tests --test live_udp --test live_captures -- --ignored --nocapture
 
+.PHONY: metal
+metal: tools ## as root: conformance and figures on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3
+	$(if $(DEV),,$(error which port? add DEV=mlx5_0, or a PCI address or interface that `wirepath devices` names))
+	$(if $(PEER),,$(error what is at the other end of the cable of $(DEV)? add PEER=mlx5_1, a port of this machine))
+	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the ConnectX,:)
+	cargo build --release -p wirepath-tests --bin metal
+	@target/release/metal --device $(DEV) --peer $(PEER) $(if $(CORES),--cores $(CORES))
+
 .PHONY: fuzz
 fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS=60 each
 	$(call want,c++,g++,to build libFuzzer,exit 2)

@@ -80,6 +80,11 @@ const FACTS: &[(&str, Fact)] = &[
     ("queues that are dropped give every mbuf back", dropped_queues_give_mbufs_back),
 ];
 
+/// The facts that [`run`] tries, as it names them.
+pub fn facts() -> impl Iterator<Item = &'static str> {
+    FACTS.iter().map(|&(fact, _)| fact)
+}
+
 /// Tries every fact on `rig`; the failures, none where the device conforms.
 pub fn run(rig: &mut dyn Rig) -> Vec<Failure> {
     let mut failures = Vec::new();

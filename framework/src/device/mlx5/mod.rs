@@ -34,7 +34,6 @@ mod compressed;
 mod config;
 mod cq;
 mod cqe;
-mod cyclic;
 mod departures;
 mod device;
 #[allow(unsafe_code)]
@@ -42,8 +41,6 @@ mod doorbell;
 mod error;
 mod find;
 mod kinds;
-#[allow(unsafe_code)]
-mod landing;
 #[allow(unsafe_code)]
 mod objects;
 mod parts;
@@ -53,7 +50,6 @@ pub mod plain;
 pub mod plain_tx;
 mod port;
 mod queue;
-mod reader;
 mod recover;
 #[allow(unsafe_code)]
 mod ring;
@@ -62,10 +58,8 @@ mod rx;
 mod shape;
 mod sq;
 mod steering;
-mod striding;
 mod support;
 mod table;
-mod teller;
 mod tx;
 #[allow(unsafe_code)]
 mod units;
@@ -76,8 +70,7 @@ mod wqe;
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
 pub use device::Mlx5Device;
 pub use queue::Mlx5Queue;
-pub use reader::Mlx5RxDrop;
-pub use rx::Mlx5Rx;
+pub use rx::{Mlx5Rx, Mlx5RxDrop};
 pub use sq::Warmth;
 pub use support::{Mlx5Abilities, Mlx5Port, Mlx5Support};
 pub use tx::{Mlx5Tx, Mlx5TxDrop};

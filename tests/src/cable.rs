@@ -1,0 +1,145 @@
+//! Two ports of ConnectX NICs that a cable joins, as a rig of the conformance suite: real ones (`make metal`), or two made of software
+//! in this process. What is posted at the near end arrives at the far one.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use wirepath::counters::{Block, Reading, Sample};
+use wirepath::device::conformance::{Link, Rig};
+use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device, Mlx5Rx, Mlx5Tx};
+use wirepath::device::steering::Rule;
+use wirepath::device::{Device, Queue, RxQueue, RxState};
+use wirepath::mem::{Burst, Pool};
+use wirepath::time::Instant;
+use wirepath::wire::{EtherType, MacAddr};
+
+use crate::{connectx, nic};
+
+/// Bytes of the longest frame: an MTU of 1500 and one VLAN tag.
+pub const FRAME_LEN_MAX: usize = 1518;
+
+/// Where the suite's frames go. A NIC that compares addresses is told of it by the rule.
+pub const DESTINATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+/// The suite's own EtherType, the first for experiments.
+pub const EXPERIMENT: EtherType = EtherType(0x88b5);
+
+/// The one rule of both ends.
+pub const RULE: Rule = Rule { ethertype: Some(EXPERIMENT), destination_mac: Some(DESTINATION), ..Rule::ALL };
+
+/// Frames of one step of a software ConnectX: more than a portion of the suite's.
+const STEP: usize = 256;
+
+/// Which ports, and how they are driven.
+pub struct Cable {
+    /// The near end, and the far one.
+    pub ends: [String; 2],
+    /// How both are driven. `device` is of no account.
+    pub config: Mlx5Config,
+    /// Bytes of data in a buffer to receive into: less than a frame has is a chain.
+    pub data_room: usize,
+}
+
+impl Cable {
+    /// Between two ports, with buffers that hold a frame.
+    pub fn new(near: &str, far: &str, config: Mlx5Config) -> Self {
+        let config = Mlx5Config { frame_len_max: Some(FRAME_LEN_MAX), ..config };
+        Self { ends: [near.into(), far.into()], config, data_room: FRAME_LEN_MAX }
+    }
+
+    /// How one end is driven.
+    pub fn config_of(&self, end: usize) -> Mlx5Config {
+        Mlx5Config { device: self.ends[end].clone(), ..self.config.clone() }
+    }
+
+    /// What the receive ring takes does not count for the suite.
+    fn pool(&self, buffers: usize, data_room: usize) -> Pool {
+        let segments = FRAME_LEN_MAX.div_ceil(data_room);
+        connectx::pool((buffers + 2 * self.config.rx_ring_len as usize) * segments, data_room)
+    }
+
+    fn open(&self, end: usize, pool: &Pool, block: &Block) -> (Mlx5Device, Mlx5Rx, Mlx5Tx) {
+        let mut device = Mlx5Device::open(&self.config_of(end)).unwrap_or_else(|error| panic!("{error}"));
+        device.steer(&RULE, 0).unwrap_or_else(|error| panic!("{error}"));
+        let queue = device.take_queue(0).unwrap();
+        let (rx, tx) = queue.open(pool, &block.scope(["near", "far"][end])).unwrap_or_else(|error| panic!("{error}"));
+        (device, rx, tx)
+    }
+}
+
+impl Rig for Cable {
+    fn link(&mut self, buffers: usize) -> Link {
+        let block = Block::heap();
+        let (tx_pool, rx_pool) = (self.pool(buffers, FRAME_LEN_MAX), self.pool(buffers, self.data_room));
+        let (near, near_rx, tx) = self.open(0, &tx_pool, &block);
+        // Its ring has buffers from the start; one half can go while the other stays.
+        drop(near_rx);
+        let (far, rx, far_tx) = self.open(1, &rx_pool, &block);
+        block.check().unwrap();
+        let open = Rc::new((near, far, far_tx));
+        let dropped = Box::new(move || {
+            let _open = &open;
+            drops(&block)
+        });
+        Link { tx: Box::new(tx), tx_pool, rx: Box::new(PatientRx { rx, dry: 0 }), rx_pool, dropped }
+    }
+
+    fn frame_len_max(&self) -> usize {
+        FRAME_LEN_MAX
+    }
+
+    fn frame_len_min(&self) -> usize {
+        60
+    }
+
+    /// Four frames in a block where a descriptor has several.
+    fn ring_len(&self) -> Option<usize> {
+        let blocks = self.config.tx_ring_len as usize;
+        Some(if self.config.multi_packet_send == Feature::Off { blocks } else { 4 * blocks })
+    }
+
+    fn tx_segments_max(&self) -> usize {
+        8
+    }
+
+    fn inserts_vlan(&self) -> bool {
+        true
+    }
+}
+
+/// Frames that both ends dropped, by whatever name.
+pub fn drops(block: &Block) -> u64 {
+    let count = |sample: &Sample| match sample.reading {
+        Reading::Counter(count) if sample.name.contains("/drop/") => count,
+        _ => 0,
+    };
+    block.snapshot().samples.iter().map(count).sum()
+}
+
+/// A frame takes its time, and the suite gives up after a thousand dry polls. A software ConnectX moves when we poll, so that nothing
+/// depends on who runs when; a hostile one delays by the clock, as a real one does.
+struct PatientRx {
+    rx: Mlx5Rx,
+    dry: u32,
+}
+
+impl RxQueue for PatientRx {
+    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
+        nic::step(STEP);
+        let count = self.rx.receive(burst, limit, pool, now);
+        self.dry = if count == 0 { self.dry + 1 } else { 0 };
+        if self.dry.is_multiple_of(50) && count == 0 {
+            self.rx.refresh_counters();
+            std::thread::sleep(Duration::from_micros(5));
+        }
+        count
+    }
+
+    fn state(&self) -> RxState {
+        self.rx.state()
+    }
+
+    fn refresh_counters(&mut self) {
+        self.rx.refresh_counters();
+    }
+}
