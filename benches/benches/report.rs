@@ -176,7 +176,8 @@ impl Report {
     /// The mlx5 device against libmlx5, on software NICs.
     fn connectx(&mut self) {
         let (samples, directory) = (self.samples, &target_directory().join("bench"));
-        connectx::Lines { add: &mut |line| self.add(line), connectx: CONNECTX, directory, samples }.measure();
+        let add = &mut |line| self.add(line);
+        connectx::Lines { add, connectx: CONNECTX, packets: PACKETS, directory, samples }.measure();
     }
 
     /// AF_XDP against DPDK and the kernel's sockets.

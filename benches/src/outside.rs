@@ -14,18 +14,25 @@ pub struct Subject {
     /// What starts it, and whoever looks at it.
     launcher: Vec<OsString>,
     binary: OsString,
+    /// A system call of somebody else's in the same process.
+    uncounted: Option<&'static str>,
 }
 
 impl Subject {
     /// A binary that is started as it is.
     pub fn new(binary: impl AsRef<OsStr>) -> Self {
-        Self { launcher: Vec::new(), binary: binary.as_ref().to_owned() }
+        Self { launcher: Vec::new(), binary: binary.as_ref().to_owned(), uncounted: None }
     }
 
     /// The same, started by `launcher`, which gets a command line as its last arguments.
     pub fn started_by(self, launcher: &Command) -> Self {
         let words = [launcher.get_program()].into_iter().chain(launcher.get_args());
         Self { launcher: words.map(OsStr::to_owned).collect(), ..self }
+    }
+
+    /// The same, when `call` is what something else in its process does now and then.
+    pub fn without_counting(self, call: &'static str) -> Self {
+        Self { uncounted: Some(call), ..self }
     }
 
     /// Instructions a packet in its measured functions, counted by callgrind. The same on every run, whatever else the machine
@@ -44,16 +51,19 @@ impl Subject {
         Ok(instructions / numbers(&output, "packets")?[0])
     }
 
-    /// System calls a packet: those of a long run minus those of an empty one, so that the set-up does not count.
+    /// System calls a packet: those of a long run minus those of a short one, so that the set-up does not count.
     pub fn system_calls(&self, path: &str) -> Result<f64, Missing> {
         let long = self.traced(path, "4000")?;
-        let empty = self.traced(path, "0")?;
-        Ok((long.0 - empty.0) / (long.1 - empty.1))
+        let short = self.traced(path, "4")?;
+        Ok((long.0 - short.0) / (long.1 - short.1))
     }
 
-    /// System calls and packets of one run.
+    /// System calls and packets of one run. What is not counted is not stopped at either.
     fn traced(&self, path: &str, rounds: &str) -> Result<(f64, f64), Missing> {
-        let output = self.run(&["strace", "-f", "-c", "-U", "calls,name"], path, rounds)?;
+        let filter = self.uncounted.map(|call| format!("trace=!{call}"));
+        let mut strace = vec!["strace", "-f", "-c", "-U", "calls,name"];
+        strace.extend(filter.iter().flat_map(|filter| ["--seccomp-bpf", "-e", filter]));
+        let output = self.run(&strace, path, rounds)?;
         let total = output.lines().find(|line| line.trim_end().ends_with("total"));
         let calls = parse(total.and_then(|line| line.split_whitespace().next()), "strace printed no total")?;
         Ok((calls, numbers(&output, "packets")?[0]))

@@ -4,11 +4,17 @@
 
 use std::process::ExitCode;
 
-use wirepath_benches::connectx::{Error, Model, Receive, Rig, Send, VerbsReceiver, VerbsSender};
+use wirepath_benches::allocations;
+use wirepath_benches::connectx::{
+    Error, Model, OurReceiver, OurSender, Receive, Rig, Send, VerbsReceiver, VerbsSender, Wish,
+};
 use wirepath_benches::frames::group;
 use wirepath_benches::receiver::ROUND;
 
-const PATHS: &str = "libmlx5-rx, libmlx5-tx, times";
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
+
+const PATHS: &str = "libmlx5-rx, libmlx5-tx, rx, rx-compressed, tx, tx-single, times";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -18,7 +24,8 @@ fn main() -> ExitCode {
     };
     match run(&path, rounds) {
         Ok(()) => {
-            println!("packets {}", rounds * ROUND);
+            // As long a line for any number: with the lengths of commands, the preload library looks where they are written to.
+            println!("packets {:<9}", rounds * ROUND);
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -32,6 +39,10 @@ fn run(path: &str, rounds: usize) -> Result<(), Error> {
     match path {
         "libmlx5-rx" => receive(libmlx5()?, rounds),
         "libmlx5-tx" => send(libmlx5()?, rounds),
+        "rx" => receive(ours(Wish::Usual)?, rounds),
+        "rx-compressed" => receive(ours(Wish::Compressed)?, rounds),
+        "tx" => send(ours(Wish::Usual)?, rounds),
+        "tx-single" => send(ours(Wish::SinglePacket)?, rounds),
         "times" => times(rounds)?,
         _ => return Err(format!("no path {path}: choose one of {PATHS}").into()),
     }
@@ -47,28 +58,46 @@ fn libmlx5() -> Result<Rig<VerbsSender, VerbsReceiver>, Error> {
     Ok(Rig::new(model()?, sender, receiver))
 }
 
-/// Samples of each half, in turns.
+fn ours(wish: Wish) -> Result<Rig<OurSender, OurReceiver>, Error> {
+    let (sender, receiver) = (OurSender::open("mlx5_0", group(1), wish)?, OurReceiver::open("mlx5_1", group(1), wish)?);
+    Ok(Rig::new(model()?, sender, receiver))
+}
+
+fn receive<S: Send, R: Receive>(rig: Rig<S, R>, rounds: usize) {
+    play(rig, rounds, |rig| rig.round(S::send, measured_reception));
+}
+
+fn send<S: Send, R: Receive>(rig: Rig<S, R>, rounds: usize) {
+    play(rig, rounds, |rig| rig.round(measured_sending, R::receive));
+}
+
+/// Says how often something was allocated behind the first round.
+fn play<S: Send, R: Receive>(mut rig: Rig<S, R>, rounds: usize, round: impl Fn(&mut Rig<S, R>)) {
+    let mut before = allocations::count();
+    for idx in 0..rounds {
+        round(&mut rig);
+        if idx == 0 {
+            before = allocations::count();
+        }
+    }
+    println!("allocations {}", allocations::count() - before);
+}
+
+/// Samples of both drivers in turns, each on rings of its own in the same NICs.
 fn times(rounds: usize) -> Result<(), Error> {
-    let mut libmlx5 = libmlx5()?;
-    let mut samples = [Vec::new(), Vec::new()];
+    let (mut libmlx5, mut ours) = (libmlx5()?, ours(Wish::Usual)?);
+    let mut samples = ["libmlx5-rx", "libmlx5-tx", "rx", "tx"].map(|path| (path, Vec::new()));
     for round in 0..=rounds {
-        for (samples, sample) in samples.iter_mut().zip(libmlx5.time()) {
+        let [libmlx5, ours] = [libmlx5.time(), ours.time()];
+        for ((_, samples), sample) in samples.iter_mut().zip(libmlx5.into_iter().chain(ours)) {
             // The first turn does not count.
             samples.extend((round > 0).then(|| sample.to_string()));
         }
     }
-    for (path, samples) in ["libmlx5-rx", "libmlx5-tx"].iter().zip(samples) {
+    for (path, samples) in samples {
         println!("{path} {}", samples.join(" "));
     }
     Ok(())
-}
-
-fn receive<S: Send, R: Receive>(mut rig: Rig<S, R>, rounds: usize) {
-    (0..rounds).for_each(|_| rig.round(S::send, measured_reception));
-}
-
-fn send<S: Send, R: Receive>(mut rig: Rig<S, R>, rounds: usize) {
-    (0..rounds).for_each(|_| rig.round(measured_sending, R::receive));
 }
 
 #[inline(never)]

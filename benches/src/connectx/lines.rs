@@ -12,8 +12,10 @@ use crate::table::{Found, Line};
 pub struct Lines<'a> {
     /// Who takes the lines.
     pub add: &'a mut dyn FnMut(Line),
-    /// The binary that is looked at.
+    /// The binary that is looked at on software NICs.
     pub connectx: &'a str,
+    /// The one that has the driver over plain memory.
+    pub packets: &'a str,
     /// Where what is compiled may lie.
     pub directory: &'a Path,
     /// Pairs of timed rounds.
@@ -23,27 +25,95 @@ pub struct Lines<'a> {
 impl Lines<'_> {
     /// All lines. Where no software ConnectX can be had they are skipped, with the reason.
     pub fn measure(&mut self) {
-        let (ours, dpdk) = (subject(self.connectx), dpdk::subject(self.directory));
-        let says = ours.as_ref().map_err(Clone::clone);
-        let said = says.and_then(|subject| subject.says("times", &self.samples.to_string()));
-        let times = |path| {
-            let said = said.as_ref().map_err(Clone::clone)?;
-            numbers(said, path).map(Samples::from)
-        };
+        self.alone();
+        let (subject, dpdk) = (subject(self.connectx), dpdk::subject(self.directory));
+        let instructions = |path| count(&subject, path);
+        let times = subject.as_ref().map_err(Clone::clone);
+        let times = times.and_then(|subject| subject.says("times", &self.samples.to_string()));
 
-        let what = format!("ConnectX rings, 64 B, burst {BURST}, libmlx5's");
-        self.add(Line::new(&format!("{what} poll_cq and post_recv"), "instr", count(&ours, "libmlx5-rx")));
-        self.add(Line::new("  its time, without the NIC's", "ns", times("libmlx5-rx").map(|samples| samples.spread())));
-        self.add(Line::new("  DPDK's mlx5 driver (vector)", "instr", count(&dpdk, "rx")));
-        self.add(Line::new("  DPDK's mlx5 driver, compressed CQEs", "instr", count(&dpdk, "rx-compressed")));
-        self.add(Line::new(&format!("{what} post_send and poll_cq"), "instr", count(&ours, "libmlx5-tx")));
-        self.add(Line::new("  its time, without the NIC's", "ns", times("libmlx5-tx").map(|samples| samples.spread())));
-        self.add(Line::new("  DPDK's mlx5 driver (multi-packet WQEs)", "instr", count(&dpdk, "tx")));
+        let [ours, theirs] = ["rx", "libmlx5-rx"].map(instructions);
+        let ratio = over(&ours, &theirs);
+        self.add(Line::new(
+            &format!("mlx5 receive with refill, software ConnectX, 64 B, burst {BURST}"),
+            "instr",
+            ours,
+        ));
+        self.add(Line::new("  libmlx5's ibv_poll_cq and ibv_post_recv in the same way", "instr", theirs));
+        self.add(Line::new("  wirepath over libmlx5", "x", ratio).at_most(0.5));
+        self.add(Line::new("  DPDK's mlx5 driver in the same way (vector code)", "instr", count(&dpdk, "rx")));
+        self.add(Line::new("  with compressed CQEs", "instr", instructions("rx-compressed")));
+        self.add(Line::new("  DPDK's mlx5 driver with compressed CQEs", "instr", count(&dpdk, "rx-compressed")));
+        self.times(&times, "rx");
+
+        let [ours, theirs] = ["tx", "libmlx5-tx"].map(instructions);
+        let ratio = over(&ours, &theirs);
+        self.add(Line::new(&format!("mlx5 send with reaping, software ConnectX, 64 B, burst {BURST}"), "instr", ours));
+        self.add(Line::new("  libmlx5's ibv_post_send and ibv_poll_cq in the same way", "instr", theirs));
+        self.add(Line::new("  wirepath over libmlx5", "x", ratio).at_most(0.4));
+        self.add(Line::new("  DPDK's mlx5 driver in the same way (multi-packet WQEs)", "instr", count(&dpdk, "tx")));
+        self.add(Line::new("  with a WQE for each frame", "instr", instructions("tx-single")));
+        self.times(&times, "tx");
+
+        for (path, what) in [("rx", "received"), ("tx", "sent")] {
+            self.what_a_packet_must_not_cost(&subject, path, what);
+        }
+    }
+
+    /// The device over plain memory, where nobody plays a NIC but the bench.
+    fn alone(&mut self) {
+        let packets = Ok(Subject::new(self.packets));
+        for (what, path, limit) in [
+            ("mlx5 alone, CQE to mbuf with refill, 60 B, burst 32", "mlx5-rx", 60.0),
+            ("  with compressed CQEs", "mlx5-rx-compressed", 40.0),
+            ("  with stamps, hashes, tags and VLANs", "mlx5-rx-full", f64::INFINITY),
+            ("mlx5 alone, mbuf to doorbell, a WQE for each frame", "mlx5-tx", 60.0),
+            ("  with multi-packet WQEs", "mlx5-tx-multi", 25.0),
+            ("  with multi-packet WQEs, completion to pool", "mlx5-tx-multi-reap", f64::INFINITY),
+        ] {
+            let line = Line::new(what, "instr", count(&packets, path));
+            self.add(if limit.is_finite() { line.at_most(limit) } else { line });
+        }
+    }
+
+    /// For information: the NIC's share is left out, and nothing stands for its caches and PCIe.
+    fn times(&mut self, said: &Result<String, Missing>, path: &str) {
+        let of = |path: &str| numbers(said.as_ref().map_err(Clone::clone)?, path).map(Samples::from);
+        let (ours, theirs) = (of(path), of(&format!("libmlx5-{path}")));
+        let ratio = ours.as_ref().and_then(|ours| Ok(ours.over(theirs.as_ref()?))).map_err(Clone::clone);
+        self.add(Line::new("  time between the model's turns, which says nothing of a NIC", "ns", spread(ours)));
+        self.add(Line::new("  time of libmlx5's calls, in turns", "ns", spread(theirs)));
+        self.add(Line::new("  wirepath over libmlx5, time", "x", ratio));
+    }
+
+    fn what_a_packet_must_not_cost(&mut self, subject: &Result<Subject, Missing>, path: &str, what: &str) {
+        let subject = subject.as_ref().map_err(Clone::clone);
+        let allocations = subject.clone().and_then(|subject| {
+            let said = subject.says(path, ROUNDS_OF_A_MILLION)?;
+            Ok(Spread::exactly(numbers(&said, "allocations")?[0]))
+        });
+        let calls = subject.and_then(|subject| subject.system_calls(path).map(Spread::exactly));
+        let title = format!("allocations in a million packets {what} by mlx5");
+        self.add(Line::new(&title, "count", allocations).at_most(0.0));
+        let title = format!("system calls a packet {what} by mlx5, by strace of a million");
+        self.add(Line::new(&title, "calls", calls).at_most(0.0));
     }
 
     fn add(&mut self, line: Line) {
         (self.add)(line);
     }
+}
+
+/// Of [`ROUND`](crate::receiver::ROUND) packets each.
+const ROUNDS_OF_A_MILLION: &str = "4000";
+
+fn spread(samples: Result<Samples, Missing>) -> Found {
+    samples.map(|samples| samples.spread())
+}
+
+/// The ratio of two counts.
+fn over(ours: &Found, theirs: &Found) -> Found {
+    let (ours, theirs) = (ours.as_ref().map_err(Clone::clone)?, theirs.as_ref().map_err(Clone::clone)?);
+    Ok(Spread::exactly(ours.median / theirs.median))
 }
 
 fn count(subject: &Result<Subject, Missing>, path: &str) -> Found {
@@ -55,5 +125,6 @@ fn subject(connectx: &str) -> Result<Subject, Missing> {
     let softhca = softhca::testing::command(&["--manual", "--devices", "2"])?;
     let mut launcher = Command::new("env");
     launcher.arg("MLX5_SINGLE_THREADED=1").arg(softhca.get_program()).args(softhca.get_args());
-    Ok(Subject::new(connectx).started_by(&launcher))
+    // The model asks the kernel once a millisecond whether memory is still there.
+    Ok(Subject::new(connectx).started_by(&launcher).without_counting("madvise"))
 }

@@ -12,6 +12,7 @@ mod calls;
 mod dpdk;
 mod libmlx5;
 mod lines;
+mod mlx5;
 
 use core::net::SocketAddrV4;
 use std::time;
@@ -19,6 +20,7 @@ use std::time;
 pub use calls::Model;
 pub use libmlx5::{Error, VerbsReceiver, VerbsSender};
 pub use lines::Lines;
+pub use mlx5::{OurReceiver, OurSender, Wish};
 
 use crate::frames::{PAYLOAD_LEN, UdpChecksum, frame};
 use crate::receiver::ROUND;
