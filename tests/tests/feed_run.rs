@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -55,6 +57,15 @@ fn settings() -> Settings {
     settings
 }
 
+/// The plan of a configuration, as the command line makes it.
+fn planned(config: &Path, flags: &[&str]) -> RunPlan {
+    let arguments = ["feed-handler", "run", config.to_str().unwrap(), "--cpu", "any"];
+    match Cli::parse_from(arguments.iter().chain(flags)).command {
+        Command::Run(args) => args.plan().unwrap(),
+        Command::Replay(_) => panic!("a live run was asked for"),
+    }
+}
+
 impl Wire {
     /// The plan of `feed-handler run`, as the command line makes it.
     fn plan(&self, port: &str, flags: &[&str]) -> RunPlan {
@@ -66,11 +77,7 @@ impl Wire {
         let books = "[arbitration]\nwindow_us = 2000000\n[books]\norders = 65536\nlevels = 65536\ninstruments = 64\n";
         std::fs::write(&config, format!("{books}[port]\ninterface = \"veth0\"\nrx_ring = 4096\n{port}{channel}"))
             .unwrap();
-        let arguments = ["feed-handler", "run", config.to_str().unwrap(), "--cpu", "any"];
-        match Cli::parse_from(arguments.iter().chain(flags)).command {
-            Command::Run(args) => args.plan().unwrap(),
-            Command::Replay(_) => panic!("a live run was asked for"),
-        }
+        planned(&config, flags)
     }
 
     /// Runs `plan` and calls `meanwhile` once it receives.
@@ -182,6 +189,59 @@ fn day_is_received_on_a_port_that_is_shared() {
     let Some(wire) = wire("day_is_received_on_a_port_that_is_shared") else { return };
     wire.near.ip(&["address", "add", "10.77.0.2/24", "dev", "veth0"]).unwrap();
     let summary = wire.compare(SHARED);
+    assert_eq!(summary.failures, Vec::<String>::new());
+    assert!(summary.accounted && summary.truth.unwrap().agrees);
+}
+
+/// Where the process that publishes and the one that receives on a software ConnectX meet.
+const MEETING: &str = "WIREPATH_TEST_MEETING";
+
+#[test]
+fn day_is_received_on_the_queues_of_a_connectx() {
+    let test = "day_is_received_on_the_queues_of_a_connectx";
+    if let Some(directory) = std::env::var_os(MEETING) {
+        return receive_until_told(Path::new(&directory));
+    }
+    let Some(wire) = wire(test) else { return };
+    let mut receiver = match softhca::testing::command(&["--lossy", "--wire", "veth0"]) {
+        Ok(command) => command,
+        Err(why) => return println!("SKIPPED {test}: {why}"),
+    };
+    let meeting = wire.directory.path();
+    wire.plan(&format!("device = \"mlx5\"\n{OWN}"), &[]);
+    receiver.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(MEETING, meeting);
+    let mut receiver = wire.near.run(|| receiver.spawn()).unwrap();
+    while !meeting.join("ready").exists() {
+        assert_eq!(receiver.try_wait().unwrap(), None, "it ended before it received");
+        thread::sleep(Duration::from_millis(10));
+    }
+    wire.publish().write(&meeting.join("truth.json")).unwrap();
+    // What is still in a ring is polled within this.
+    thread::sleep(Duration::from_millis(300));
+    std::fs::write(meeting.join("done"), "").unwrap();
+    assert!(receiver.wait().unwrap().success(), "see above");
+}
+
+/// The receiving process: says `ready`, and compares what it has with the truth once the other one says `done`.
+fn receive_until_told(meeting: &Path) {
+    let plan = planned(&meeting.join("feed.toml"), &["--truth", meeting.join("truth.json").to_str().unwrap()]);
+    let (stop, ended) = (StopFlag::new(), AtomicBool::new(false));
+    let summary = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !meeting.join("done").exists() && !ended.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(10));
+            }
+            stop.stop();
+        });
+        let summary = feed_handler::run(&plan, &stop, |event| {
+            if let Event::Ready(_) = event {
+                std::fs::write(meeting.join("ready"), "").unwrap();
+            }
+        });
+        ended.store(true, Ordering::Relaxed);
+        summary
+    });
+    let summary = summary.unwrap();
     assert_eq!(summary.failures, Vec::<String>::new());
     assert!(summary.accounted && summary.truth.unwrap().agrees);
 }

@@ -32,6 +32,7 @@ const FILES: &[&str] = &[
     "framework/src/device/af_xdp/umem.rs",
     "framework/src/device/memory/ring.rs",
     "framework/src/device/mlx5/doorbell.rs",
+    "framework/src/device/mlx5/landing.rs",
     "framework/src/device/mlx5/objects.rs",
     "framework/src/device/mlx5/ring.rs",
     "framework/src/device/mlx5/units.rs",

@@ -159,6 +159,27 @@ impl Posted {
     }
 }
 
+impl Pool {
+    /// An mbuf with a copy of `frame` and all that `arrival` tells but its length. `None` where no buffer is free or the frame is
+    /// larger than one.
+    #[inline]
+    pub(crate) fn alloc_told(&self, frame: &[u8], arrival: &impl Arrival) -> Option<Mbuf> {
+        let layout = self.layout();
+        if frame.len() > layout.data_room() {
+            return None;
+        }
+        let buffer = self.inner().take()?;
+        let offset = METADATA_LEN + layout.room() - layout.data_room();
+        // SAFETY: the buffer was on the free list, so no handle names it, and the frame is inside; it overlaps no buffer that
+        // somebody else can read.
+        unsafe {
+            let place = buffer.cast::<u8>().add(offset);
+            place.copy_from_nonoverlapping(NonNull::from(frame).cast(), frame.len());
+            Some(arrived(buffer, offset, &arrival.with_len(frame.len() as u32)))
+        }
+    }
+}
+
 /// The buffers that were in `slots` go back there, and those that took their places go home.
 #[cold]
 #[inline(never)]

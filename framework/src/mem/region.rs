@@ -85,7 +85,7 @@ impl Region {
     }
 
     /// Takes the region for one pool; `false` where another pool has it.
-    pub(super) fn claim(&self) -> bool {
+    pub(crate) fn claim(&self) -> bool {
         !self.claimed.swap(true, Ordering::AcqRel)
     }
 }

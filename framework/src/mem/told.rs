@@ -7,6 +7,7 @@ use core::mem::{offset_of, transmute};
 use core::ptr::NonNull;
 
 use super::metadata::{KnownWord, Metadata};
+use super::pool::Pool;
 
 /// A frame that a device tells of.
 pub(crate) trait Arrival: Copy {
@@ -130,6 +131,16 @@ const _: () = assert!(
 );
 
 impl Mold {
+    /// One of which nothing is told, for buffers of `pool`.
+    pub(crate) fn any(pool: &Pool) -> Self {
+        Self::of(&Told::default(), pool)
+    }
+
+    /// For frames of which `told` is told, in buffers of `pool`.
+    pub(crate) fn of(told: &Told, pool: &Pool) -> Self {
+        Self::new(told, pool.layout().room() as u16)
+    }
+
     /// For frames of which `told` is told, in buffers that have `room` bytes and one handle.
     #[inline(always)]
     pub(super) fn new(told: &Told, room: u16) -> Self {

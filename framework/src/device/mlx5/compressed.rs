@@ -58,17 +58,22 @@ impl Session {
         self.count - self.next
     }
 
-    /// Reads the session of `count` frames, at most `possible`, whose title is the oldest entry of `cq` and tells `title` of all of
-    /// them, and consumes its entries.
+    /// Reads the session of `count` frames, at most `possible`, whose title is the oldest entry of `cq`, and consumes its entries.
     #[inline(always)]
-    pub(super) fn open(&mut self, cq: &mut Cq, count: u32, possible: u32, title: Mold) -> Result<(), Impossible> {
+    pub(super) fn open(&mut self, cq: &mut Cq, count: u32, possible: u32) -> Result<(), Impossible> {
         let max = possible.min(cq.count()).min(FRAMES_MAX as u32);
         if count == 0 || count > max {
             return Err(Impossible);
         }
         cq.take_minis(count, &mut self.minis);
-        (self.count, self.next, self.title) = (count as usize, 0, title);
+        (self.count, self.next) = (count as usize, 0);
         Ok(())
+    }
+
+    /// What the title tells of all frames.
+    #[inline(always)]
+    pub(super) fn entitle(&mut self, title: Mold) {
+        self.title = title;
     }
 
     /// What the `count` next frames tell, by their place from the next one on. Panics where fewer are left.
@@ -84,11 +89,22 @@ impl Session {
         self.next += count;
     }
 
+    /// What is told of the next frame, with the stride where it begins, if entries say that.
+    pub(super) fn peek(&self) -> Option<(Alike, Option<u16>)> {
+        let mini = *self.minis.as_flattened()[..self.count].get(self.next)?;
+        let first = (self.mini == Mini::ChecksumStride).then_some((u64::from_be(mini) >> 32) as u16);
+        Some((self.alike(mini), first))
+    }
+
     /// Takes what is told of the next frame.
     pub(super) fn next(&mut self) -> Option<Alike> {
-        let mini = *self.minis.as_flattened()[..self.count].get(self.next)?;
+        let (alike, _) = self.peek()?;
         self.next += 1;
-        Some(if self.has_hashes() { alike::<true>(mini, self.title) } else { alike::<false>(mini, self.title) })
+        Some(alike)
+    }
+
+    fn alike(&self, mini: u64) -> Alike {
+        if self.has_hashes() { alike::<true>(mini, self.title) } else { alike::<false>(mini, self.title) }
     }
 
     /// Forgets what is left; how many frames that were.

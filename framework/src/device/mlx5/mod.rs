@@ -34,6 +34,7 @@ mod compressed;
 mod config;
 mod cq;
 mod cqe;
+mod cyclic;
 mod departures;
 mod device;
 #[allow(unsafe_code)]
@@ -41,6 +42,8 @@ mod doorbell;
 mod error;
 mod find;
 mod kinds;
+#[allow(unsafe_code)]
+mod landing;
 #[allow(unsafe_code)]
 mod objects;
 mod parts;
@@ -50,6 +53,7 @@ pub mod plain;
 pub mod plain_tx;
 mod port;
 mod queue;
+mod reader;
 mod recover;
 #[allow(unsafe_code)]
 mod ring;
@@ -58,8 +62,10 @@ mod rx;
 mod shape;
 mod sq;
 mod steering;
+mod striding;
 mod support;
 mod table;
+mod teller;
 mod tx;
 #[allow(unsafe_code)]
 mod units;
@@ -70,7 +76,8 @@ mod wqe;
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
 pub use device::Mlx5Device;
 pub use queue::Mlx5Queue;
-pub use rx::{Mlx5Rx, Mlx5RxDrop};
+pub use reader::Mlx5RxDrop;
+pub use rx::Mlx5Rx;
 pub use sq::Warmth;
 pub use support::{Mlx5Abilities, Mlx5Port, Mlx5Support};
 pub use tx::{Mlx5Tx, Mlx5TxDrop};

@@ -13,12 +13,14 @@ use std::sync::Arc;
 use super::clock::{Relation, Stamps};
 use super::compressed::Mini;
 use super::cqe::OP_OWN_INVALID;
+use super::landing::{self, Landing};
 use super::parts::{CqParts, Keeper, RqParts};
 use super::recover::{Objects, Recovery};
 use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
+use super::striding::StridingRq;
 use crate::counters::Scope;
 use crate::device::RxState;
-use crate::mem::Pool;
+use crate::mem::{Pool, Region};
 
 /// Memory that is aligned as a page of the verbs library would be, as far as rings can tell.
 #[derive(Clone)]
@@ -146,7 +148,7 @@ pub struct PlainRq {
 }
 
 impl PlainRq {
-    fn new(count: u32, stride: u32) -> (RqParts, Self) {
+    fn new(count: u32, stride: u32, striding: Option<(u32, u32)>) -> (RqParts, Self) {
         let (wqes, record) = (Memory::new((count * stride) as usize), Memory::new(4));
         let nic = Self { wqes, record, count, stride };
         let parts = RqParts {
@@ -155,7 +157,7 @@ impl PlainRq {
             stride,
             lkey: PLAIN_LKEY,
             doorbell: nic.record.first().cast(),
-            striding: None,
+            striding,
             keeper: Keeper::of_plain(&[&nic.wqes, &nic.record]),
         };
         (parts, nic)
@@ -199,6 +201,8 @@ pub struct PlainConfig {
     pub has_hashes: bool,
     /// Compressed sessions.
     pub mini: Option<PlainMini>,
+    /// Log2 of a stride's bytes and of a WQE's strides, for a striding ring.
+    pub striding: Option<(u32, u32)>,
 }
 
 /// As `Stamps`.
@@ -236,6 +240,7 @@ impl Default for PlainConfig {
             stamps: PlainStamps::Off,
             has_hashes: false,
             mini: None,
+            striding: None,
         }
     }
 }
@@ -248,6 +253,9 @@ pub struct PlainNic {
     pub rq: PlainRq,
     /// The index of the WQE that it fills next.
     pub wqe_idx: u32,
+    /// Of a striding ring the stride that it fills next, and where frames land.
+    pub stride: u32,
+    landing: Option<(Arc<Region>, u32, u32)>,
     /// What set-up's objects were asked for, and what they answer.
     pub objects: Rc<PlainObjects>,
 }
@@ -259,8 +267,10 @@ pub struct PlainObjects {
     pub resets: Cell<u32>,
     /// Calls of `ready`.
     pub readies: Cell<u32>,
-    /// Calls that fail from now on.
+    /// Calls of `reset` that fail from now on.
     pub failing: Cell<u32>,
+    /// Calls of `ready` that do.
+    pub failing_readies: Cell<u32>,
     /// Frames that found no buffer, to be told.
     pub out_of_buffer: Cell<u64>,
     /// Fell into error without a CQE.
@@ -268,12 +278,12 @@ pub struct PlainObjects {
 }
 
 impl PlainObjects {
-    fn call(&self, calls: &Cell<u32>) -> io::Result<()> {
+    fn call(calls: &Cell<u32>, failing: &Cell<u32>) -> io::Result<()> {
         calls.set(calls.get() + 1);
-        if self.failing.get() == 0 {
+        if failing.get() == 0 {
             return Ok(());
         }
-        self.failing.set(self.failing.get() - 1);
+        failing.set(failing.get() - 1);
         Err(io::Error::from(io::ErrorKind::Other))
     }
 }
@@ -282,11 +292,11 @@ struct Told(Rc<PlainObjects>);
 
 impl Objects for Told {
     fn reset(&mut self) -> io::Result<()> {
-        self.0.call(&self.0.resets)
+        PlainObjects::call(&self.0.resets, &self.0.failing)
     }
 
     fn ready(&mut self) -> io::Result<()> {
-        self.0.call(&self.0.readies)
+        PlainObjects::call(&self.0.readies, &self.0.failing_readies)
     }
 }
 
@@ -310,11 +320,16 @@ impl Tidings for Told {
 /// A receiving half over plain memory, and the NIC's side of it.
 pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, PlainNic) {
     let (cq, nic_cq) = PlainCq::new(config.cqes, config.cqe_len);
-    let (rq, nic_rq) = PlainRq::new(config.wqes, config.stride);
+    let (rq, nic_rq) = PlainRq::new(config.wqes, config.stride, config.striding);
     let objects = Rc::new(PlainObjects::default());
+    let landing = config.striding.map(|shape| {
+        let region = Region::heap(StridingRq::landing_len(config.wqes, shape)).expect("a plain ring is small");
+        (Arc::new(region), shape.0, shape.1)
+    });
     let parts = RxParts {
         cq,
         rq,
+        landing: landing.as_ref().and_then(|(region, ..)| Landing::new(Arc::clone(region), PLAIN_LKEY)),
         recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),
         tidings: Box::new(Told(Rc::clone(&objects))),
         frame_len_max: config.frame_len_max,
@@ -331,7 +346,8 @@ pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, Pla
             PlainMini::ChecksumStride => Mini::ChecksumStride,
         }),
     };
-    (Mlx5Rx::new(parts, pool, scope), PlainNic { cq: nic_cq, rq: nic_rq, wqe_idx: 0, objects })
+    let nic = PlainNic { cq: nic_cq, rq: nic_rq, wqe_idx: 0, stride: 0, landing, objects };
+    (Mlx5Rx::new(parts, pool, scope), nic)
 }
 
 impl PlainNic {
@@ -362,6 +378,58 @@ impl PlainNic {
         });
         self.wqe_idx = idx.wrapping_add(lens.len() as u32);
     }
+
+    /// Of a striding ring: writes a frame where the next one belongs, behind a filler if it does not fit the rest of its WQE, and
+    /// returns its mini entry with its WQE and stride. Nothing is told yet but the filler.
+    fn land(&mut self, frame: &[u8]) -> (u32, u32, [u8; 8]) {
+        let (stride_len, strides) = self.shape();
+        let needed = (frame.len() as u32).div_ceil(stride_len).max(1);
+        if self.stride + needed > strides {
+            let (wqe, first, left) = (self.wqe_idx, self.stride, strides - self.stride);
+            self.cq.complete(2, 0, |cqe| strided(cqe, wqe, first, 1 << 31 | left << 16));
+            (self.wqe_idx, self.stride) = (wqe.wrapping_add(1), 0);
+        }
+        let (wqe, first) = (self.wqe_idx, self.stride);
+        let at = (wqe % self.rq.count * strides + first) * stride_len;
+        if let Some((region, ..)) = &self.landing {
+            landing::land(region, at as usize, frame);
+        }
+        self.stride += needed;
+        if self.stride == strides {
+            (self.wqe_idx, self.stride) = (wqe.wrapping_add(1), 0);
+        }
+        let byte_count = needed << 16 | frame.len() as u32;
+        (wqe, first, u64::to_be_bytes(u64::from(first) << 32 | u64::from(byte_count)))
+    }
+
+    /// Bytes of a stride, and strides of a WQE.
+    fn shape(&self) -> (u32, u32) {
+        self.landing.as_ref().map_or((1, 1), |(_, stride_log, strides_log)| (1 << stride_log, 1 << strides_log))
+    }
+
+    /// Of a striding ring: completes a frame.
+    pub fn strided(&mut self, frame: &[u8], fill: impl FnOnce(&mut [u8; 64])) {
+        let (wqe, first, mini) = self.land(frame);
+        self.cq.complete(2, 0, |cqe| {
+            strided(cqe, wqe, first, 0);
+            cqe[44..48].copy_from_slice(&mini[4..]);
+            fill(cqe);
+        });
+    }
+
+    /// Of a striding ring: completes frames in one session, which may go over the end of a WQE where that is full.
+    pub fn strided_session(&mut self, frames: &[&[u8]]) {
+        let landed: Vec<_> = frames.iter().map(|frame| self.land(frame)).collect();
+        let minis: Vec<_> = landed.iter().map(|(.., mini)| *mini).collect();
+        let Some(&(wqe, first, _)) = landed.first() else { return };
+        self.cq.compress(&minis, |cqe| strided(cqe, wqe, first, 0));
+    }
+}
+
+fn strided(cqe: &mut [u8; 64], wqe: u32, first: u32, byte_count: u32) {
+    udp(cqe, first);
+    cqe[2..4].copy_from_slice(&(wqe as u16).to_be_bytes());
+    cqe[44..48].copy_from_slice(&byte_count.to_be_bytes());
 }
 
 fn udp(cqe: &mut [u8; 64], wqe_idx: u32) {

@@ -129,6 +129,7 @@ impl Mlx5Queue {
         let parts = RxParts {
             cq: cq_parts,
             rq,
+            landing: None,
             recovery: Recovery::new(Box::new(half), &scope.scope("rx")),
             tidings: Box::new(QueueTidings { port: Arc::clone(&self.port), element: way.element() }),
             frame_len_max: facts.frame_len_max,

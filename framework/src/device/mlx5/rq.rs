@@ -8,7 +8,6 @@
 //!
 //! Owns the buffers that the NIC has. While no slot is vacant, a buffer that is taken is replaced at once.
 
-use super::cq::Cq;
 use super::parts::RqParts;
 use super::ring::{DoorbellRecord, Ring};
 use crate::mem::{Arrival, Burst, Mbuf, Mold, Pool, Posted, Told};
@@ -20,6 +19,9 @@ const AT_KEY: usize = 4;
 const AT_ADDRESS: usize = 8;
 /// The key of the segment behind the last one, where a WQE has room for more.
 const INVALID_LKEY: u32 = 0x100;
+
+/// Log2 of the bytes of a WQE, where it names one buffer.
+pub(super) const USUAL_SHIFT: u32 = SEGMENT_LEN.trailing_zeros();
 
 /// A cyclic receiving ring.
 pub(super) struct Rq {
@@ -42,6 +44,11 @@ pub(super) struct Rq {
 }
 
 impl Rq {
+    /// Frames that may come before anything is posted again.
+    pub(super) fn frames_max(&self) -> u32 {
+        self.wqe_count
+    }
+
     /// Buffers that a WQE names so that frames of `frame_len_max` fit.
     pub(super) fn segments(frame_len_max: usize, pool: &Pool) -> u32 {
         frame_len_max.div_ceil(pool.layout().data_room()).max(1) as u32
@@ -188,10 +195,9 @@ impl Rq {
         }
     }
 
-    /// Tells the NIC of what was posted, behind what was read of `cq`: it needs room there for each WQE that it has.
+    /// Tells the NIC of what was posted.
     #[inline(always)]
-    pub(super) fn publish(&mut self, cq: &mut Cq) {
-        cq.publish();
+    pub(super) fn publish(&mut self) {
         if self.unpublished > 0 {
             self.unpublished = 0;
             self.record.write(self.produced() & 0xffff);

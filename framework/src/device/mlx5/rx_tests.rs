@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use super::plain::{PLAIN_LKEY, PlainConfig, PlainNic, PlainStamps, plain_rx};
-use super::rx::{Mlx5Rx, Mlx5RxDrop};
+use proptest::prelude::*;
+
+use super::plain::{PLAIN_LKEY, PlainConfig, PlainMini, PlainNic, PlainStamps, plain_rx};
+use super::reader::Mlx5RxDrop;
+use super::rx::Mlx5Rx;
 use crate::counters::Block;
 use crate::device::RxQueue;
 use crate::mem::{BURST_MAX, Burst, Headers, L3, L4, Mbuf, Pool, RxInfo, Verdict};
@@ -374,4 +377,629 @@ fn more_cqes_than_buffers_stop_the_queue() {
     (0..6).for_each(|_| rig.nic.frame(60, |_| ()));
     assert_eq!(rig.lens(32).len(), 4);
     assert_eq!(rig.dropped(Mlx5RxDrop::IndexUnexpected), 1);
+}
+
+// Frames in several buffers.
+
+#[test]
+fn frame_over_one_buffer_is_a_chain() {
+    let config = PlainConfig { wqes: 8, cqes: 8, stride: 64, frame_len_max: 4000, ..PlainConfig::default() };
+    let mut rig = rig_of(config, 64);
+    let room = rig.pool.layout().data_room();
+    for len in [60, room, room + 1, 2 * room, 2 * room + 1, 3 * room, 61] {
+        rig.nic.frame(len as u32, |_| ());
+    }
+    for (idx, len) in (0..).zip([60, room, room + 1, 2 * room, 2 * room + 1, 3 * room, 61]) {
+        let mbuf = rig.receive(1).pop().unwrap();
+        let parts: Vec<usize> = mbuf.segments().map(<[u8]>::len).collect();
+        assert_eq!((mbuf.len(), parts.len()), (len, len.div_ceil(room)), "frame {idx}");
+        assert!(parts[..parts.len() - 1].iter().all(|&part| part == room));
+        assert_eq!(mbuf.ip_checksum(), Verdict::Good);
+        mbuf.free();
+    }
+    rig.close();
+}
+
+#[test]
+fn segments_of_a_chain_are_the_buffers_of_its_wqe_in_order() {
+    let config = PlainConfig { wqes: 4, cqes: 4, stride: 32, frame_len_max: 3000, ..PlainConfig::default() };
+    let mut rig = rig_of(config, 32);
+    let room = rig.pool.layout().data_room() as u32;
+    for idx in 0..20 {
+        let addresses = [0, 1].map(|segment| rig.nic.rq.segment(idx, segment));
+        assert!(addresses.iter().all(|(len, key, _)| (*len, *key) == (room, PLAIN_LKEY)));
+        // A short frame leaves the second buffer where it is.
+        let len = if idx % 3 == 0 { 60 } else { room + 60 };
+        rig.nic.frame(len, |_| ());
+        let mbuf = rig.receive(1).pop().unwrap();
+        let seen: Vec<u64> = mbuf.segments().map(|part| part.as_ptr().addr() as u64).collect();
+        let expected: Vec<u64> = addresses.iter().map(|(.., address)| *address).take(seen.len()).collect();
+        assert_eq!((seen.len(), seen), (if len == 60 { 1 } else { 2 }, expected), "frame {idx}");
+        mbuf.free();
+        assert_eq!(rig.lens(1), [0; 0]);
+    }
+    rig.close();
+}
+
+#[test]
+fn frame_over_all_buffers_of_its_wqe_is_dropped() {
+    let config = PlainConfig { wqes: 4, cqes: 4, stride: 32, frame_len_max: 3000, ..PlainConfig::default() };
+    let mut rig = rig_of(config, 32);
+    let room = rig.pool.layout().data_room() as u32;
+    rig.nic.frame(2 * room + 1, |_| ());
+    rig.nic.frame(2 * room, |_| ());
+    assert_eq!(rig.lens(4), [2 * room as usize]);
+    assert_eq!(rig.dropped(Mlx5RxDrop::LengthInvalid), 1);
+    rig.close();
+}
+
+// The pool.
+
+#[test]
+fn empty_pool_lets_the_ring_run_dry_and_no_frame_is_lost() {
+    let mut rig = rig_of(PlainConfig { wqes: 8, cqes: 8, ..PlainConfig::default() }, 8);
+    assert_eq!(rig.pool.available(), 0, "all are posted");
+    (1..=8).for_each(|len| rig.nic.frame(len, |_| ()));
+    let held = rig.receive(5);
+    assert_eq!(held.iter().map(Mbuf::len).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(rig.nic.room(), 0, "nothing could be posted");
+    let rest = rig.receive(5);
+    assert_eq!(rest.iter().map(Mbuf::len).collect::<Vec<_>>(), [6, 7, 8]);
+    assert_eq!(rig.lens(5), [0; 0]);
+    held.into_iter().for_each(Mbuf::free);
+    assert_eq!(rig.lens(5), [0; 0]);
+    assert_eq!(rig.nic.room(), 5, "what came home was posted");
+    rest.into_iter().for_each(Mbuf::free);
+    (1..=5).for_each(|len| rig.nic.frame(len, |_| ()));
+    assert_eq!(rig.lens(5), [1, 2, 3, 4, 5]);
+    assert!(rig.count("starved") > 0);
+    rig.close();
+}
+
+#[test]
+fn pool_that_is_short_of_buffers_for_a_burst_gives_what_it_has() {
+    let mut rig = rig_of(PlainConfig { wqes: 16, cqes: 16, ..PlainConfig::default() }, 20);
+    let mut held = Vec::new();
+    for turn in 0..200_u32 {
+        let room = rig.nic.room();
+        (0..room.min(1 + turn % 16)).for_each(|_| rig.nic.frame(60 + turn % 7, |_| ()));
+        held.extend(rig.receive(32));
+        let keep = turn as usize % 12;
+        held.drain(..held.len().saturating_sub(keep)).for_each(Mbuf::free);
+    }
+    held.into_iter().for_each(Mbuf::free);
+    assert_eq!(rig.lens(0), [0; 0]);
+    rig.close();
+}
+
+#[test]
+fn ring_needs_more_buffers_than_the_pool_has_and_lives_with_fewer() {
+    let mut rig = rig_of(PlainConfig { wqes: 64, ..PlainConfig::default() }, 10);
+    assert_eq!(rig.nic.room(), 10);
+    for _ in 0..30 {
+        (0..rig.nic.room()).for_each(|_| rig.nic.frame(60, |_| ()));
+        assert_eq!(rig.lens(32).len(), 10);
+        assert_eq!(rig.lens(32).len(), 0);
+        assert_eq!(rig.nic.room(), 10);
+    }
+    rig.close();
+}
+
+// Errors.
+
+#[test]
+fn each_syndrome_has_its_name_and_the_queue_comes_back() {
+    let named = [
+        (0x01, Mlx5RxDrop::LocalLength),
+        (0x02, Mlx5RxDrop::LocalQpOperation),
+        (0x04, Mlx5RxDrop::LocalProtection),
+        (0x11, Mlx5RxDrop::LocalAccess),
+        (0x22, Mlx5RxDrop::OtherSyndrome),
+        (0x00, Mlx5RxDrop::OtherSyndrome),
+    ];
+    for (syndrome, reason) in named {
+        let mut rig = rig(PlainConfig::default());
+        rig.nic.frame(60, |_| ());
+        rig.nic.cq.complete(14, 0, |cqe| {
+            cqe[55] = syndrome;
+            cqe[61] = 1;
+        });
+        (2..64).for_each(|idx| {
+            rig.nic.cq.complete(14, 0, |cqe| {
+                cqe[55] = 5;
+                cqe[61] = idx;
+            });
+        });
+        assert_eq!(rig.lens(32), [60]);
+        assert_eq!(rig.dropped(reason), 1, "{syndrome:#x}");
+        rig.later();
+        assert_eq!(rig.lens(32), [0; 0]);
+        assert_eq!((rig.count("flushed"), rig.dropped(Mlx5RxDrop::QueueReset)), (62, 0));
+        rig.nic.wqe_idx = 0;
+        (0..64).for_each(|_| rig.nic.frame(60, |_| ()));
+        assert_eq!(rig.lens(64).len(), 64);
+        rig.close();
+    }
+}
+
+#[test]
+fn queue_in_error_reads_nothing_until_the_kernel_has_reset_it() {
+    let mut rig = rig(PlainConfig::default());
+    rig.nic.objects.failing.set(3);
+    rig.nic.cq.complete(14, 0, |cqe| cqe[55] = 4);
+    rig.nic.frame(60, |_| ());
+    assert_eq!(rig.lens(32), [0; 0]);
+    for tries in 1..=3 {
+        rig.later();
+        assert_eq!(rig.lens(32), [0; 0]);
+        assert_eq!((rig.nic.objects.resets.get(), rig.nic.objects.readies.get()), (tries, 0));
+        assert_eq!(rig.lens(32), [0; 0], "not at once");
+        assert_eq!(rig.nic.objects.resets.get(), tries);
+    }
+    rig.nic.objects.failing.set(0);
+    rig.later();
+    assert_eq!(rig.lens(32), [0; 0]);
+    assert_eq!(rig.nic.objects.readies.get(), 1);
+    rig.nic.wqe_idx = 0;
+    rig.nic.frame(61, |_| ());
+    assert_eq!(rig.lens(32), [61]);
+    rig.close();
+}
+
+#[test]
+fn nothing_is_posted_to_a_queue_that_did_not_become_ready() {
+    let mut rig = rig(PlainConfig::default());
+    rig.nic.cq.complete(14, 0, |cqe| cqe[55] = 2);
+    rig.lens(32);
+    let objects = std::rc::Rc::clone(&rig.nic.objects);
+    objects.failing_readies.set(1);
+    rig.later();
+    assert_eq!(rig.lens(32), [0; 0]);
+    assert_eq!((objects.resets.get(), objects.readies.get(), rig.nic.rq.producer_index()), (1, 1, 0));
+    rig.later();
+    assert_eq!(rig.lens(32), [0; 0]);
+    assert_eq!((objects.resets.get(), objects.readies.get(), rig.nic.rq.producer_index()), (2, 2, 64));
+    rig.close();
+}
+
+#[test]
+fn error_without_a_cqe_is_heard_of_by_the_kernel() {
+    let mut rig = rig(PlainConfig::default());
+    rig.nic.objects.has_failed.set(true);
+    rig.nic.objects.out_of_buffer.set(7);
+    rig.rx().refresh_counters();
+    assert_eq!(rig.dropped(Mlx5RxDrop::OutOfBuffer), 7);
+    recovers(rig, 0);
+}
+
+#[test]
+fn index_that_libmlx5_wrote_into_the_record_is_put_right() {
+    let mut rig = rig(PlainConfig::default());
+    (0..40).for_each(|_| rig.nic.frame(60, |_| ()));
+    assert_eq!(rig.lens(64).len(), 40);
+    rig.nic.cq.complete(14, 0, |cqe| cqe[55] = 1);
+    rig.lens(64);
+    // `mlx5_cq_clean` counts from an index of its own.
+    rig.nic.cq.set_consumer_index(1);
+    rig.later();
+    rig.lens(64);
+    assert_eq!(rig.nic.cq.consumer_index(), 41);
+    rig.close();
+}
+
+#[test]
+fn frames_in_the_ring_of_a_queue_that_is_dropped_are_counted() {
+    let mut rig = rig(PlainConfig { mini: Some(PlainMini::Hash), ..PlainConfig::default() });
+    rig.nic.session(&[60; 9], |_| ());
+    rig.nic.frame(60, |_| ());
+    rig.nic.session(&[60; 20], |_| ());
+    assert_eq!(rig.lens(4).len(), 4, "five of the first session are left");
+    let rig = rig.close();
+    assert_eq!(rig.dropped(Mlx5RxDrop::QueueClosed), 5 + 1 + 20);
+    assert_eq!(rig.nic.objects.resets.get(), 1, "the NIC has let go of the buffers before they went home");
+}
+
+// Compressed sessions.
+
+fn compressing(mini: PlainMini) -> PlainConfig {
+    PlainConfig { wqes: 128, cqes: 128, has_hashes: true, mini: Some(mini), ..PlainConfig::default() }
+}
+
+#[test]
+fn session_of_every_length_at_every_place_of_the_ring() {
+    for cqe_len in [64, 128] {
+        for offset in 0..16 {
+            let mut rig = rig(PlainConfig { cqe_len, ..compressing(PlainMini::Hash) });
+            (0..offset * 8 + offset % 8).for_each(|_| rig.nic.frame(60, |_| ()));
+            while !rig.lens(64).is_empty() {}
+            for count in 1..=64 {
+                let lens: Vec<u32> = (0..count).map(|idx| 100 + idx).collect();
+                rig.nic.session(&lens, |cqe| cqe[59] = 9);
+                // The array of a session of one lies where the next entry goes.
+                let mut frames = if count == 1 { rig.receive(64) } else { Vec::new() };
+                rig.nic.frame(70, |_| ());
+                frames.extend(rig.receive(64));
+                frames.extend(rig.receive(64));
+                let last = frames.pop().unwrap();
+                assert_eq!((frames.len() as u32, last.len(), last.flow_tag()), (count, 70, None));
+                for (idx, mbuf) in (0..).zip(&frames) {
+                    let expected = (100 + idx as usize, Some(1 + idx), Some(8), Verdict::Good);
+                    let seen = (mbuf.len(), mbuf.rx_info().hash, mbuf.flow_tag(), mbuf.l4_checksum());
+                    assert_eq!(seen, expected, "frame {idx} of {count} at {offset}");
+                }
+                last.free();
+                frames.into_iter().for_each(Mbuf::free);
+            }
+            rig.close();
+        }
+    }
+}
+
+#[test]
+fn session_ends_in_a_later_burst() {
+    let mut rig = rig(compressing(PlainMini::Checksum));
+    let lens: Vec<u32> = (1..=50).collect();
+    rig.nic.session(&lens, |cqe| cqe[29] |= 1);
+    rig.nic.frame(99, |_| ());
+    let mut seen = Vec::new();
+    for limit in [1, 7, 8, 9, 1, 20, 3] {
+        let frames = rig.receive(limit);
+        assert_eq!(frames.len(), limit);
+        assert!(
+            frames.iter().all(|mbuf| (mbuf.rx_info().hash, mbuf.vlan()) == (None, Some(0))),
+            "checksums are no hashes"
+        );
+        seen.extend(frames.iter().map(|mbuf| mbuf.len() as u32));
+        frames.into_iter().for_each(Mbuf::free);
+    }
+    assert_eq!(rig.lens(32), [50, 99]);
+    assert_eq!(seen, lens[..49]);
+    rig.close();
+}
+
+#[test]
+fn slots_of_a_session_are_the_nics_as_soon_as_it_was_read() {
+    let mut rig = rig(compressing(PlainMini::Hash));
+    rig.nic.session(&[60; 64], |_| ());
+    assert_eq!(rig.lens(1).len(), 1);
+    assert_eq!(rig.nic.cq.consumer_index(), 64);
+    (0..64).for_each(|_| rig.nic.frame(61, |_| ()));
+    assert_eq!(rig.lens(64), [60; 63].into_iter().chain([61]).collect::<Vec<_>>());
+    rig.close();
+}
+
+#[test]
+fn garbage_in_the_holes_of_a_session_is_no_entry_of_the_next_turn() {
+    let mut rig = rig(PlainConfig { wqes: 16, cqes: 16, ..compressing(PlainMini::Hash) });
+    for turn in 0..20_u32 {
+        // The last byte of an array is that of a length: it looks like an owner and an opcode.
+        let lens: Vec<u32> = (0..16).map(|idx| 0x420 + 0x10 * (idx % 2) + turn % 2).collect();
+        rig.nic.session(&lens, |_| ());
+        assert_eq!(rig.lens(64).len(), 16, "turn {turn}");
+        assert_eq!(rig.lens(64), [0; 0]);
+    }
+    rig.close();
+}
+
+#[test]
+fn frame_of_a_session_that_is_too_long_is_dropped_alone() {
+    let mut rig = rig(compressing(PlainMini::Hash));
+    let room = rig.pool.layout().data_room() as u32;
+    rig.nic.session(&[60, room + 1, 61, u32::MAX, 62], |_| ());
+    assert_eq!(rig.lens(64), [60, 61, 62]);
+    assert_eq!(rig.dropped(Mlx5RxDrop::LengthInvalid), 2);
+    rig.close();
+}
+
+#[test]
+fn session_while_the_pool_is_empty_is_handed_on() {
+    let mut rig = rig_of(PlainConfig { wqes: 32, cqes: 32, ..compressing(PlainMini::Hash) }, 32);
+    rig.nic.session(&[60; 20], |_| ());
+    let held = rig.receive(64);
+    assert_eq!(held.len(), 20);
+    assert_eq!(rig.nic.room(), 12);
+    held.into_iter().for_each(Mbuf::free);
+    assert_eq!(rig.lens(64), [0; 0]);
+    assert_eq!(rig.nic.room(), 32);
+    rig.close();
+}
+
+#[test]
+fn session_that_cannot_be_stops_the_queue() {
+    for count in [0, 65, 127, 128, 0x8000_0000, u32::MAX] {
+        let mut rig = rig(compressing(PlainMini::Hash));
+        rig.nic.cq.complete(2, 3, |cqe| cqe[44..48].copy_from_slice(&u32::to_be_bytes(count)));
+        assert_eq!(rig.lens(64), [0; 0]);
+        assert_eq!(rig.dropped(Mlx5RxDrop::SessionInvalid), 1, "{count}");
+        rig.close();
+    }
+}
+
+#[test]
+fn session_of_more_frames_than_buffers_stops_the_queue() {
+    let mut rig = rig(PlainConfig { wqes: 8, ..compressing(PlainMini::Hash) });
+    rig.nic.frame(60, |_| ());
+    rig.nic.session(&[60; 8], |_| ());
+    assert_eq!(rig.lens(64), [60]);
+    assert_eq!(rig.dropped(Mlx5RxDrop::SessionInvalid), 1);
+    rig.close();
+}
+
+#[test]
+fn session_of_another_buffer_stops_the_queue() {
+    let mut rig = rig(compressing(PlainMini::Hash));
+    rig.nic.wqe_idx = 3;
+    rig.nic.session(&[60; 8], |_| ());
+    assert_eq!(rig.lens(64), [0; 0]);
+    assert_eq!(rig.dropped(Mlx5RxDrop::IndexUnexpected), 1);
+    rig.close();
+}
+
+// Striding rings.
+
+/// WQEs of sixteen strides of 64 bytes.
+fn striding() -> PlainConfig {
+    PlainConfig { wqes: 4, cqes: 64, stride: 32, striding: Some((6, 4)), ..PlainConfig::default() }
+}
+
+fn frame(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + seed) as u8).collect()
+}
+
+#[test]
+fn frames_are_copied_out_of_their_strides_over_many_turns() {
+    for cqe_len in [64, 128] {
+        let mut rig = rig_of(PlainConfig { cqe_len, ..striding() }, 64);
+        assert_eq!(rig.nic.rq.producer_index(), 4);
+        for idx in 0..500 {
+            let expected = frame(1 + idx * 37 % 1000, idx);
+            rig.nic.strided(&expected, |cqe| cqe[59] = 1);
+            let mbuf = rig.receive(8).pop().unwrap();
+            assert_eq!((mbuf.bytes(), mbuf.flow_tag()), (&expected[..], Some(0)), "frame {idx}");
+            assert_eq!((mbuf.ip_checksum(), mbuf.is_writable()), (Verdict::Good, true));
+            mbuf.free();
+            assert_eq!(rig.nic.rq.producer_index(), (rig.nic.wqe_idx + 4) & 0xffff, "a WQE comes back as a whole");
+        }
+        rig.close();
+    }
+}
+
+#[test]
+fn wqe_of_a_striding_ring_names_its_part_of_the_memory_for_good() {
+    let mut rig = rig_of(striding(), 64);
+    // Behind the segment that links WQEs.
+    let segments: Vec<_> = (0..4).map(|idx| rig.nic.rq.segment(idx, 1)).collect();
+    let first = segments[0].2;
+    for (idx, segment) in (0..).zip(&segments) {
+        assert_eq!(*segment, (1024, PLAIN_LKEY, first + idx * 1024));
+        assert_eq!(rig.nic.rq.segment(idx as u32, 0), (0, 0, 0));
+    }
+    (0..100).for_each(|_| {
+        rig.nic.strided(&[1; 300], |_| ());
+        assert_eq!(rig.lens(1), [300]);
+    });
+    assert_eq!(segments, (0..4).map(|idx| rig.nic.rq.segment(idx, 1)).collect::<Vec<_>>());
+    rig.close();
+}
+
+#[test]
+fn burst_goes_over_fillers_and_wqes() {
+    let mut rig = rig_of(striding(), 64);
+    // Five strides each: three a WQE, then a filler of one.
+    let frames: Vec<_> = (0..12).map(|idx| frame(300, idx)).collect();
+    frames.iter().for_each(|frame| rig.nic.strided(frame, |_| ()));
+    let received = rig.receive(32);
+    assert!(received.iter().map(Mbuf::bytes).eq(frames.iter().map(|frame| &frame[..])));
+    received.into_iter().for_each(Mbuf::free);
+    assert_eq!(rig.nic.rq.producer_index(), 3 + 4, "the filler of the last WQE has not been told of yet");
+    rig.close();
+}
+
+#[test]
+fn frame_of_a_striding_ring_over_one_buffer_is_a_chain() {
+    let config = PlainConfig { wqes: 2, cqes: 128, striding: Some((8, 6)), ..striding() };
+    let mut rig = rig_of(config, 64);
+    let expected = frame(9000, 3);
+    rig.nic.strided(&expected, |_| ());
+    let mbuf = rig.receive(1).pop().unwrap();
+    assert_eq!(mbuf.segments().collect::<Vec<_>>().concat(), expected);
+    assert_eq!((mbuf.len(), mbuf.l4_checksum()), (9000, Verdict::Good));
+    mbuf.free();
+    rig.close();
+}
+
+#[test]
+fn frames_wait_in_their_strides_while_the_pool_is_empty() {
+    let mut rig = rig_of(striding(), 3);
+    let frames: Vec<_> = (0..6).map(|idx| frame(64, idx)).collect();
+    frames.iter().for_each(|frame| rig.nic.strided(frame, |_| ()));
+    let held = rig.receive(32);
+    assert_eq!(held.len(), 3);
+    assert_eq!(rig.lens(32), [0; 0]);
+    held.into_iter().for_each(Mbuf::free);
+    let rest = rig.receive(32);
+    assert!(rest.iter().map(Mbuf::bytes).eq(frames[3..].iter().map(|frame| &frame[..])));
+    rest.into_iter().for_each(Mbuf::free);
+    assert!(rig.count("starved") > 0);
+    rig.close();
+}
+
+#[test]
+fn compressed_session_tells_of_strides() {
+    for mini in [PlainMini::ChecksumStride, PlainMini::Checksum, PlainMini::Hash] {
+        let mut rig = rig_of(PlainConfig { mini: Some(mini), ..striding() }, 64);
+        for turn in 0..40 {
+            // 1 + 2 + 1 + 4 strides, twice a WQE, so that sessions also end with it; once over its end.
+            let lens = if turn % 5 == 4 { [64, 100, 10, 200].repeat(4) } else { vec![64, 100, 10, 200] };
+            let frames: Vec<_> = lens.iter().map(|&len| frame(len, turn)).collect();
+            rig.nic.strided_session(&frames.iter().map(|frame| &frame[..]).collect::<Vec<_>>());
+            let mut received = rig.receive(3);
+            received.extend(rig.receive(32));
+            assert!(
+                received.iter().map(Mbuf::bytes).eq(frames.iter().map(|frame| &frame[..])),
+                "{mini:?}, turn {turn}"
+            );
+            received.into_iter().for_each(Mbuf::free);
+        }
+        rig.close();
+    }
+}
+
+#[test]
+fn strides_that_cannot_be_stop_the_queue() {
+    // First stride and byte count of the second frame; the first takes strides 0 and 1.
+    let cases = [
+        (2, 0),
+        (1, 1 << 16 | 64),
+        (0, 1 << 16 | 64),
+        (2, 15 << 16 | 64),
+        (15, 2 << 16 | 64),
+        (16, 1 << 16 | 64),
+        (0xffff, 0x7fff << 16 | 64),
+        (2, 1 << 31),
+        (2, 1 << 31 | 15 << 16),
+    ];
+    for (first, byte_count) in cases {
+        let mut rig = rig_of(striding(), 64);
+        rig.nic.strided(&[1; 100], |_| ());
+        rig.nic.strided(&[2; 64], |cqe| {
+            cqe[60..62].copy_from_slice(&u16::to_be_bytes(first));
+            cqe[44..48].copy_from_slice(&u32::to_be_bytes(byte_count));
+        });
+        assert_eq!(rig.lens(32), [100]);
+        assert_eq!(rig.dropped(Mlx5RxDrop::StridesInvalid), 1, "{first} {byte_count:#x}");
+        rig.later();
+        rig.lens(32);
+        (rig.nic.wqe_idx, rig.nic.stride) = (0, 0);
+        rig.nic.strided(&[3; 70], |_| ());
+        assert_eq!(rig.lens(32), [70], "it comes back");
+        rig.close();
+    }
+}
+
+#[test]
+fn frame_longer_than_its_strides_is_dropped_alone() {
+    let mut rig = rig_of(striding(), 64);
+    rig.nic.strided(&[1; 64], |cqe| cqe[47] = 65);
+    rig.nic.strided(&[1; 64], |_| ());
+    assert_eq!(rig.lens(32), [64]);
+    assert_eq!(rig.dropped(Mlx5RxDrop::LengthInvalid), 1);
+    rig.close();
+}
+
+#[test]
+fn cqe_of_another_wqe_stops_a_striding_queue() {
+    let mut rig = rig_of(striding(), 64);
+    rig.nic.strided(&[1; 64], |cqe| cqe[3] = 1);
+    assert_eq!(rig.lens(32), [0; 0]);
+    assert_eq!(rig.dropped(Mlx5RxDrop::IndexUnexpected), 1);
+    rig.close();
+}
+
+#[test]
+fn strides_that_were_told_of_as_nothing_are_skipped() {
+    let mut rig = rig_of(striding(), 64);
+    rig.nic.strided(&[1; 64], |_| ());
+    rig.nic.stride = 7;
+    rig.nic.strided(&[2; 64], |_| ());
+    assert_eq!(rig.lens(32), [64, 64]);
+    rig.close();
+}
+
+// A NIC that writes anything.
+
+/// What a hostile NIC does next.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Completes as it should: a frame, or a session, of such lengths.
+    Frames(Vec<u32>),
+    /// The same with bytes of the CQE changed.
+    Changed(Vec<(usize, u8)>),
+    /// Writes 64 bytes into a slot.
+    Write(u32, Box<[u8; 64]>),
+    /// Writes an entry that seems to be ours: opcode, format, then any bytes.
+    Ours(u8, u8, Box<[u8; 64]>),
+    /// The worker polls.
+    Poll(usize),
+    /// The worker lets go of what it holds.
+    Free(usize),
+    /// Time passes.
+    Wait,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 64).prop_map(|bytes| Box::new(bytes.try_into().unwrap()));
+    prop_oneof![
+        4 => proptest::collection::vec(0..2000_u32, 1..40).prop_map(Act::Frames),
+        2 => proptest::collection::vec((0..64_usize, any::<u8>()), 1..4).prop_map(Act::Changed),
+        1 => (0..64_u32, bytes()).prop_map(|(slot, bytes)| Act::Write(slot, bytes)),
+        2 => (prop_oneof![Just(2_u8), 0..16_u8], 0..4_u8, bytes()).prop_map(|(opcode, format, bytes)| Act::Ours(opcode, format, bytes)),
+        6 => (0..=BURST_MAX).prop_map(Act::Poll),
+        3 => (0..100_usize).prop_map(Act::Free),
+        1 => Just(Act::Wait),
+    ]
+}
+
+fn configs() -> impl Strategy<Value = PlainConfig> {
+    let minis = prop_oneof![
+        Just(None),
+        Just(Some(PlainMini::Hash)),
+        Just(Some(PlainMini::Checksum)),
+        Just(Some(PlainMini::ChecksumStride))
+    ];
+    let stamps = prop_oneof![Just(PlainStamps::Off), Just(PlainStamps::Wall), Just(PlainStamps::RealTime)];
+    let shapes = prop_oneof![Just((16, None)), Just((64, None)), Just((32, Some((6, 4))))];
+    (0..6_u32, 0..2_u32, minis, stamps, any::<bool>(), shapes).prop_map(
+        |(wqes_log, wide, mini, stamps, has_hashes, (stride, striding))| PlainConfig {
+            wqes: 1 << wqes_log,
+            cqes: if striding.is_some() { 16 << wqes_log } else { 2 << wqes_log },
+            cqe_len: 64 << wide,
+            stride,
+            frame_len_max: if stride == 64 { 4000 } else { 1500 },
+            stamps,
+            has_hashes,
+            mini,
+            striding,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+    /// No panic, no buffer in two hands, none lost, whatever the NIC does.
+    #[test]
+    fn hostile_nic_costs_no_buffer(config in configs(), acts in proptest::collection::vec(act(), 1..60), spare in 0..100_usize) {
+        let mut rig = rig_of(config, config.wqes as usize + spare);
+        let mut held: Vec<Mbuf> = Vec::new();
+        for act in acts {
+            match act {
+                Act::Frames(lens) if config.striding.is_some() => {
+                    lens.iter().filter(|&&len| len <= 1024).for_each(|&len| rig.nic.strided(&frame(len as usize, 1), |_| ()));
+                }
+                Act::Frames(lens) if config.mini.is_some() => rig.nic.session(&lens, |_| ()),
+                Act::Frames(lens) => lens.iter().for_each(|&len| rig.nic.frame(len, |_| ())),
+                Act::Changed(changes) => {
+                    let slot = rig.nic.cq.slot().wrapping_sub(1) % config.cqes;
+                    rig.nic.cq.write(slot, |cqe| changes.iter().for_each(|&(at, byte)| cqe[at] = byte));
+                }
+                Act::Write(slot, bytes) => rig.nic.cq.write(slot, |cqe| *cqe = *bytes),
+                Act::Ours(opcode, format, bytes) => rig.nic.cq.complete(opcode, format, |cqe| *cqe = *bytes),
+                Act::Poll(limit) => held.extend(rig.receive(limit)),
+                Act::Free(count) => {
+                    let keep = held.len().saturating_sub(count);
+                    held.drain(keep..).for_each(Mbuf::free);
+                }
+                Act::Wait => rig.later(),
+            }
+            let mut places: Vec<usize> =
+                held.iter().flat_map(|mbuf| mbuf.segments().map(|part| part.as_ptr().addr()).collect::<Vec<_>>()).collect();
+            let count = places.len();
+            places.sort_unstable();
+            places.dedup();
+            prop_assert_eq!(places.len(), count, "a buffer is in two hands");
+        }
+        held.into_iter().for_each(Mbuf::free);
+        rig.close();
+    }
 }

@@ -1,0 +1,198 @@
+//! From the CQEs of a cyclic ring to mbufs, without a copy: the mbuf is made of the buffer that the frame is in.
+//!
+//! Nearly all frames come in runs: CQEs of the plainest kind one after the other, or a compressed session, and each frame in one
+//! buffer. Those are taken by a loop that is made for what its CQEs tell. Everything else is taken one at a time.
+
+use super::cqe::{Cqe, Format};
+use super::reader::{Coming, Mlx5RxDrop, OTHERS_MAX, Reader, Step};
+use super::ring::ANY;
+use super::rq::Rq;
+use super::teller::voice;
+use super::{cq, rq};
+use crate::mem::{Brief, Burst, Pool, Told};
+
+/// Frames into `burst`, `limit` at most, whatever they need.
+#[inline]
+pub(super) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) {
+    let (mut left, mut others) = (limit, OTHERS_MAX);
+    while left > 0 && !reader.is_broken() {
+        // Also where nothing comes: to a ring that has run dry nothing would ever come again.
+        if !rq.is_full() {
+            refill(reader, rq, pool);
+        }
+        let Some(coming) = reader.look() else { return };
+        let taken = match coming {
+            Coming::Entry => take_run(reader, rq, burst, left, pool),
+            Coming::Session => take_session(reader, rq, burst, left, pool),
+        };
+        left -= taken;
+        if taken > 0 || reader.is_broken() {
+            continue;
+        }
+        match take_one(reader, rq, burst) {
+            Step::Frame => left -= 1,
+            Step::Other if others > 0 => others -= 1,
+            Step::Other | Step::Dry => return,
+        }
+    }
+}
+
+#[cold]
+fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool) {
+    if pool.available() > 0 {
+        rq.refill(pool);
+    }
+    if !rq.is_full() {
+        reader.count_starved();
+    }
+}
+
+/// The frames that follow each other in the plainest way, `limit` at most, each in one buffer. How many.
+#[inline]
+fn take_run(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
+    use voice::{HASHES, QUIET, REAL_TIME, TICKS};
+    const CQE: u32 = cq::USUAL_SHIFT;
+    const WQE: u32 = rq::USUAL_SHIFT;
+    match (is_usual(reader, rq), reader.teller.voice()) {
+        (true, QUIET) => take_run_of::<CQE, WQE, QUIET>(reader, rq, burst, limit, pool),
+        (true, HASHES) => take_run_of::<CQE, WQE, HASHES>(reader, rq, burst, limit, pool),
+        (true, TICKS) => take_run_of::<CQE, WQE, TICKS>(reader, rq, burst, limit, pool),
+        (true, _) => take_run_of::<CQE, WQE, REAL_TIME>(reader, rq, burst, limit, pool),
+        (false, REAL_TIME) => take_run_of::<ANY, ANY, REAL_TIME>(reader, rq, burst, limit, pool),
+        (false, _) => take_run_of::<ANY, ANY, TICKS>(reader, rq, burst, limit, pool),
+    }
+}
+
+/// Whether CQEs and WQEs lie as they nearly always do, so that a loop knows the distances.
+#[inline(always)]
+fn is_usual(reader: &Reader, rq: &Rq) -> bool {
+    reader.cq.shift() == cq::USUAL_SHIFT && rq.shift() == rq::USUAL_SHIFT
+}
+
+#[inline(never)]
+fn take_run_of<const CQE: u32, const WQE: u32, const VOICE: u8>(
+    reader: &mut Reader,
+    rq: &mut Rq,
+    burst: &mut Burst,
+    limit: u32,
+    pool: &Pool,
+) -> u32 {
+    let limit = rq.exchangeable(limit, pool);
+    let cqes = reader.cq.frames::<CQE>(limit, rq.idx(), rq.mask());
+    if cqes.count() == 0 {
+        return 0;
+    }
+    let told = || {
+        let tell = reader.teller.in_voice::<VOICE>();
+        move |idx| {
+            let cqe = Cqe(cqes.entry_of::<CQE>(idx));
+            let mut told = tell(cqe);
+            if cqe.is_tunneled() {
+                // Not for this loop: a frame that is too long ends it.
+                rare();
+                told.len = u32::MAX;
+            }
+            told
+        }
+    };
+    let brief = || {
+        let told = told();
+        move |idx| Brief(told(idx))
+    };
+    let count = cqes.count() as u32;
+    let (frames, bytes) = match VOICE {
+        voice::QUIET => rq.exchange::<WQE, _, _>(pool, count, burst, brief),
+        _ => rq.exchange::<WQE, _, _>(pool, count, burst, told),
+    };
+    reader.cq.consume_many(frames);
+    reader.count_bytes(bytes);
+    frames
+}
+
+/// Says that a branch is hardly ever taken.
+#[cold]
+#[inline(always)]
+fn rare() {}
+
+/// The frames of a compressed session, `limit` at most, each in one buffer. How many.
+#[inline]
+fn take_session(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
+    const WQE: u32 = rq::USUAL_SHIFT;
+    match (is_usual(reader, rq), reader.session.has_hashes()) {
+        (true, true) => take_session_of::<WQE, true>(reader, rq, burst, limit, pool),
+        (true, false) => take_session_of::<WQE, false>(reader, rq, burst, limit, pool),
+        (false, true) => take_session_of::<ANY, true>(reader, rq, burst, limit, pool),
+        (false, false) => take_session_of::<ANY, false>(reader, rq, burst, limit, pool),
+    }
+}
+
+#[inline(never)]
+fn take_session_of<const WQE: u32, const HASHES: bool>(
+    reader: &mut Reader,
+    rq: &mut Rq,
+    burst: &mut Burst,
+    limit: u32,
+    pool: &Pool,
+) -> u32 {
+    if reader.session.left() == 0 && !open_session(reader, rq) {
+        return 0;
+    }
+    let limit = rq.exchangeable(limit.min(reader.session.left() as u32), pool);
+    if limit == 0 {
+        return 0;
+    }
+    let told = || reader.session.told::<HASHES>(limit as usize);
+    let (frames, bytes) = rq.exchange::<WQE, _, _>(pool, limit, burst, told);
+    reader.session.advance(frames as usize);
+    reader.count_bytes(bytes);
+    frames
+}
+
+/// Reads the session whose title is the oldest entry. Where that cannot be the queue is broken.
+#[inline(always)]
+fn open_session(reader: &mut Reader, rq: &Rq) -> bool {
+    let cqe = reader.cq.oldest();
+    if !is_of_oldest(cqe, rq) {
+        reader.stop(Mlx5RxDrop::IndexUnexpected);
+        return false;
+    }
+    let title = Told { hash: 0, ..reader.teller.tell(cqe) };
+    let opened = reader.session.open(&mut reader.cq, title.len, rq.outstanding());
+    if opened.is_err() {
+        reader.stop(Mlx5RxDrop::SessionInvalid);
+        return false;
+    }
+    reader.session.entitle(rq.mold(&title));
+    true
+}
+
+/// Whether a CQE tells of the oldest WQE that the NIC has.
+#[inline]
+fn is_of_oldest(cqe: Cqe<'_>, rq: &Rq) -> bool {
+    (cqe.wqe_counter() ^ rq.idx() as u16) & rq.mask() == 0 && rq.outstanding() > 0
+}
+
+/// The oldest entry, whatever it is.
+#[inline(never)]
+fn take_one(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst) -> Step {
+    if let Some(alike) = reader.session.next() {
+        let frame = rq.take(alike).ok_or(Mlx5RxDrop::LengthInvalid);
+        return reader.deliver(frame, burst);
+    }
+    if let Some(step) = reader.take_other() {
+        return step;
+    }
+    let cqe = reader.cq.oldest();
+    if !is_of_oldest(cqe, rq) {
+        return reader.stop(Mlx5RxDrop::IndexUnexpected);
+    }
+    let frame = match cqe.format() {
+        Format::Plain => rq.take(reader.teller.tell(cqe)).ok_or(Mlx5RxDrop::LengthInvalid),
+        Format::Compressed | Format::Inline => {
+            rq.skip();
+            Err(Mlx5RxDrop::FormatUnexpected)
+        }
+    };
+    reader.cq.consume();
+    reader.deliver(frame, burst)
+}

@@ -1,0 +1,60 @@
+//! Where the frames of a striding ring land: one range of memory, a part of it for each WQE, each part cut into strides. Nobody
+//! holds on to it: a frame is copied out as soon as the NIC has told of it.
+//!
+//! `unsafe`, because the NIC writes into this memory.
+//!
+//! Invariants:
+//! 1. The range is a region that no pool was cut from, and none will be: it was claimed. It lives as long as this does, and its
+//!    bytes are initialised.
+//! 2. Nothing in the process writes there, but who plays the NIC. The NIC writes into strides that it has not told of; whoever lends bytes of others has
+//!    seen that it did, and gives them back before the NIC hears that it may write there again.
+
+use core::ptr::NonNull;
+use core::slice;
+use std::sync::Arc;
+
+use crate::mem::Region;
+
+/// Memory for the frames of one ring, registered with the device.
+pub(super) struct Landing {
+    region: Arc<Region>,
+    lkey: u32,
+}
+
+impl Landing {
+    /// All of `region`, which was registered as `lkey`. `None` where it is somebody's already.
+    pub(super) fn new(region: Arc<Region>, lkey: u32) -> Option<Self> {
+        region.claim().then_some(Self { region, lkey })
+    }
+
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        self.region.len()
+    }
+
+    /// The key that it was registered as.
+    pub(super) fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    /// The address of the byte at `at`, for a WQE.
+    pub(super) fn address(&self, at: usize) -> u64 {
+        assert!(at < self.len(), "outside the memory where frames land");
+        self.region.base().as_ptr().wrapping_add(at).expose_provenance() as u64
+    }
+
+    /// The `len` bytes at `at`, which the NIC has told of. Panics outside.
+    #[inline]
+    pub(super) fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at <= self.len() && len <= self.len() - at, "outside the memory where frames land");
+        // SAFETY: inside the region, and initialised (1); nobody writes there meanwhile (2).
+        unsafe { slice::from_raw_parts(self.region.base().add(at).as_ptr(), len) }
+    }
+}
+
+/// Writes `bytes` at `at` as a NIC would, for who plays one. Panics outside.
+pub(super) fn land(region: &Region, at: usize, bytes: &[u8]) {
+    assert!(at <= region.len() && bytes.len() <= region.len() - at, "outside the memory where frames land");
+    // SAFETY: inside the region (1), and nobody was told yet that something is there (2).
+    unsafe { region.base().add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
+}

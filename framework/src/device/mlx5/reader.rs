@@ -1,0 +1,236 @@
+//! Reading the completion queue of a receiving ring, of either kind: whose turn it is, what is no frame, and what is counted.
+//! What becomes of a frame is its ring's business: `cyclic.rs`, `striding.rs`.
+
+use super::compressed::{Mini, Session};
+use super::cq::{Cq, Next};
+use super::cqe::{Format, Opcode, Syndrome};
+use super::parts::CqParts;
+use super::teller::Teller;
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::mem::{Burst, Mbuf, Mold};
+
+crate::drop_reasons! {
+    /// Why a frame that a rule names does not reach the pipeline.
+    pub enum Mlx5RxDrop {
+        /// The NIC found no buffer in the ring: the pool was empty, or the worker too slow. The NIC's own count.
+        OutOfBuffer => "out_of_buffer",
+        /// The NIC tells of more bytes than the buffers have.
+        LengthInvalid => "length_invalid",
+        /// The CQE is not the one of the oldest buffer. The queue is reset.
+        IndexUnexpected => "index_unexpected",
+        /// The CQE tells of strides that its buffer does not have, or that were told of before. The queue is reset.
+        StridesInvalid => "strides_invalid",
+        /// The CQE tells of something that a receiving queue does not get.
+        OpcodeUnexpected => "opcode_unexpected",
+        /// The CQE carries data, or is compressed where that was not asked for.
+        FormatUnexpected => "format_unexpected",
+        /// A compressed session announces no frame, or more than there can be. The queue is reset.
+        SessionInvalid => "session_invalid",
+        /// The buffer was shorter than the frame (syndrome 01). The queue is reset.
+        LocalLength => "error_local_length",
+        /// The NIC could not read the WQE (syndrome 02). The queue is reset.
+        LocalQpOperation => "error_local_qp_operation",
+        /// The buffer is not registered (syndrome 04). The queue is reset.
+        LocalProtection => "error_local_protection",
+        /// The buffer may not be written (syndrome 11). The queue is reset.
+        LocalAccess => "error_local_access",
+        /// Any other syndrome. The queue is reset.
+        OtherSyndrome => "error_other_syndrome",
+        /// The frame was in the ring when the queue was reset after an error.
+        QueueReset => "queue_reset",
+        /// The frame was in the ring when the receiving half was dropped.
+        QueueClosed => "queue_closed",
+    }
+}
+
+/// Entries in one turn that are no frames: so a NIC that writes nothing else cannot hold the worker.
+pub(super) const OTHERS_MAX: u32 = 64;
+
+/// The reading side of a completion queue.
+pub(super) struct Reader {
+    pub(super) cq: Cq,
+    /// Frames of a compressed session that have not been handed on yet.
+    pub(super) session: Session,
+    pub(super) teller: Teller,
+    compresses: bool,
+    /// The NIC's ring is not ours any more, or in error.
+    is_broken: bool,
+    counters: Counters,
+    drops: Drops<Mlx5RxDrop>,
+}
+
+struct Counters {
+    frames: Counter,
+    bytes: Counter,
+    /// Turns that found the pool empty while WQEs were vacant, or while frames waited to be copied.
+    starved: Counter,
+    /// Buffers that came back from a queue in error.
+    flushed: Counter,
+}
+
+/// What became of an entry that is not one of a run of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// There is none, or it has to wait.
+    Dry,
+    /// A frame is in the burst.
+    Frame,
+    /// Something else: go on.
+    Other,
+}
+
+impl Reader {
+    /// Takes the queue over. `mini` is the format of compressed sessions where they were asked for, `mold` any.
+    pub(super) fn new(cq: CqParts, teller: Teller, mini: Option<Mini>, mold: Mold, scope: &Scope) -> Self {
+        let counters = Counters {
+            frames: scope.counter("frames", Unit::Frames),
+            bytes: scope.counter("bytes", Unit::Bytes),
+            starved: scope.counter("starved", Unit::Events),
+            flushed: scope.counter("flushed", Unit::Mbufs),
+        };
+        Self {
+            cq: Cq::new(cq),
+            session: Session::new(mini.unwrap_or(Mini::Checksum), mold),
+            teller,
+            compresses: mini.is_some(),
+            is_broken: false,
+            counters,
+            drops: scope.drops(),
+        }
+    }
+
+    /// What comes next; `None` where nothing does.
+    #[inline(always)]
+    pub(super) fn look(&self) -> Option<Coming> {
+        if self.session.left() > 0 {
+            return Some(Coming::Session);
+        }
+        match self.cq.look() {
+            Next::Nothing => None,
+            Next::Title if self.compresses => Some(Coming::Session),
+            Next::Title | Next::Other => Some(Coming::Entry),
+        }
+    }
+
+    /// Whether the queue has to be reset.
+    #[inline(always)]
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// The queue has to be reset, or is.
+    pub(super) fn set_broken(&mut self, is_broken: bool) {
+        self.is_broken = is_broken;
+    }
+
+    /// Counts frames that are in a burst.
+    #[inline(always)]
+    pub(super) fn count_frames(&self, frames: usize) {
+        self.counters.frames.add(frames as u64);
+    }
+
+    /// Counts the bytes of frames.
+    #[inline(always)]
+    pub(super) fn count_bytes(&self, bytes: u64) {
+        self.counters.bytes.add(bytes);
+    }
+
+    /// Counts a turn without a buffer where one was wanted.
+    pub(super) fn count_starved(&self) {
+        self.counters.starved.inc();
+    }
+
+    /// Counts frames that are lost for `reason`.
+    pub(super) fn drop_frames(&mut self, reason: Mlx5RxDrop, count: u64) {
+        self.drops.count_many(reason, count);
+    }
+
+    /// A frame, or why there is none.
+    pub(super) fn deliver(&mut self, frame: Result<Mbuf, Mlx5RxDrop>, burst: &mut Burst) -> Step {
+        match frame {
+            Ok(mbuf) => {
+                self.counters.bytes.add(mbuf.len() as u64);
+                burst.push(mbuf);
+                Step::Frame
+            }
+            Err(reason) => {
+                self.drops.count(reason);
+                Step::Other
+            }
+        }
+    }
+
+    /// The NIC's ring is not ours any more: nothing is read until it was reset.
+    pub(super) fn stop(&mut self, reason: Mlx5RxDrop) -> Step {
+        self.drops.count(reason);
+        self.is_broken = true;
+        Step::Other
+    }
+
+    /// Takes the oldest entry where it tells of no frame. `None` where it does.
+    pub(super) fn take_other(&mut self) -> Option<Step> {
+        let Some(cqe) = self.cq.next() else { return Some(Step::Dry) };
+        match cqe.opcode() {
+            Opcode::Received => None,
+            Opcode::ReceiveFailed => {
+                let syndrome = cqe.syndrome();
+                self.cq.consume();
+                Some(self.fail(syndrome))
+            }
+            Opcode::Sent | Opcode::SendFailed | Opcode::Other(_) => {
+                self.cq.consume();
+                self.drops.count(Mlx5RxDrop::OpcodeUnexpected);
+                Some(Step::Other)
+            }
+        }
+    }
+
+    /// A WQE came back in error, and with it the queue.
+    fn fail(&mut self, syndrome: Syndrome) -> Step {
+        match syndrome {
+            Syndrome::LocalLength => self.stop(Mlx5RxDrop::LocalLength),
+            Syndrome::LocalQpOperation => self.stop(Mlx5RxDrop::LocalQpOperation),
+            Syndrome::LocalProtection => self.stop(Mlx5RxDrop::LocalProtection),
+            Syndrome::LocalAccess => self.stop(Mlx5RxDrop::LocalAccess),
+            Syndrome::Other(_) => self.stop(Mlx5RxDrop::OtherSyndrome),
+            Syndrome::Flushed => {
+                self.counters.flushed.inc();
+                self.is_broken = true;
+                Step::Other
+            }
+        }
+    }
+
+    /// Reads the CQ dry; what frames there are have `reason` to be lost. The NIC writes no more.
+    pub(super) fn drain(&mut self, reason: Mlx5RxDrop) {
+        self.drops.count_many(reason, self.session.close() as u64);
+        for _ in 0..self.cq.count() {
+            let Some(cqe) = self.cq.next() else { break };
+            match (cqe.opcode(), cqe.format()) {
+                (Opcode::Received, Format::Compressed) if self.compresses => {
+                    let (count, possible) = (cqe.byte_count(), self.cq.count());
+                    if self.session.open(&mut self.cq, count, possible).is_err() {
+                        self.cq.consume();
+                    }
+                    self.drops.count_many(reason, self.session.close() as u64);
+                    continue;
+                }
+                (Opcode::Received, _) => self.drops.count(reason),
+                (Opcode::ReceiveFailed, _) => self.counters.flushed.inc(),
+                _ => self.drops.count(Mlx5RxDrop::OpcodeUnexpected),
+            }
+            self.cq.consume();
+        }
+        // libmlx5 has cleaned the CQ behind our back, and left its own idea of the index there.
+        self.cq.publish_again();
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coming {
+    /// A frame of a compressed session, or its title.
+    Session,
+    /// An entry of its own.
+    Entry,
+}
