@@ -84,3 +84,7 @@ pub use tx::{Mlx5Tx, Mlx5TxDrop};
 
 #[cfg(test)]
 mod rx_tests;
+#[cfg(test)]
+mod tx_decoder;
+#[cfg(test)]
+mod tx_tests;

@@ -1,6 +1,8 @@
 //! A sending half over plain memory, and the NIC's side of it, which does what a test, a bench or a fuzzer tells it to. Not part
 //! of the crate's interface.
 
+use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::fence;
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -71,6 +73,7 @@ pub struct PlainTxNic {
     pub sq: PlainSq,
     /// What set-up's objects were asked for, and what they answer.
     pub objects: Rc<PlainTxObjects>,
+    resets_seen: u32,
 }
 
 /// The NIC's side of a sending ring.
@@ -156,7 +159,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
         relation: Box::new(|| None),
         recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),
     };
-    Ok((Mlx5Tx::new(parts, pool, scope)?, PlainTxNic { cq: nic_cq, sq, objects }))
+    Ok((Mlx5Tx::new(parts, pool, scope)?, PlainTxNic { cq: nic_cq, sq, objects, resets_seen: 0 }))
 }
 
 impl PlainSq {
@@ -185,6 +188,11 @@ impl PlainSq {
         self.register.write(0, &vec![0; self.register_len]);
     }
 
+    /// Somebody who looks on from another thread.
+    pub fn watch(&self) -> Watch {
+        Watch { record: self.record.clone(), register: self.register.clone() }
+    }
+
     /// The block at an index.
     pub fn block(&self, idx: u16) -> [u8; BLOCK_LEN] {
         self.wqes.read((u32::from(idx) % self.blocks) as usize * BLOCK_LEN)
@@ -206,12 +214,43 @@ impl PlainSq {
     }
 }
 
+/// Looks at the doorbell of a ring while it is rung.
+pub struct Watch {
+    record: Memory,
+    register: Memory,
+}
+
+impl Watch {
+    /// The index that the first half of the register names, and the record as it stood a moment later. `None` while the register
+    /// was never written, or is being written.
+    pub fn look(&self) -> Option<(u16, u16)> {
+        let register: [u8; 8] = self.register.read(0);
+        if register[7] == 0 || self.register.read(0) != register {
+            return None;
+        }
+        fence(Acquire);
+        let record: [u8; 4] = self.record.read(0);
+        fence(Acquire);
+        if self.record.read(0) != record {
+            return None;
+        }
+        Some((u16::from_be_bytes([register[1], register[2]]), u32::from_be_bytes(record) as u16))
+    }
+}
+
 impl PlainTxNic {
     /// Does all WQEs that the record tells of, without looking at frames: writes the CQEs that were asked for, and returns how
-    /// many.
+    /// many. After a reset it begins at index 0.
     pub fn complete_all(&mut self) -> usize {
+        if self.objects.resets.get() != self.resets_seen {
+            self.resets_seen = self.objects.resets.get();
+            self.sq.done = 0;
+        }
         let mut cqes = 0;
-        while self.sq.done != self.sq.producer_index() {
+        for _ in 0..self.sq.blocks {
+            if self.sq.done == self.sq.producer_index() {
+                break;
+            }
             let idx = self.sq.done;
             let control = self.sq.block(idx);
             let blocks = u16::from(control[7] & 0x3f).div_ceil(4).max(1);

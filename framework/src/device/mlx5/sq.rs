@@ -269,6 +269,22 @@ impl Sq {
         self.post(Opcode::Send, HEAD_UNITS + 1, Load { frames: 1, mbufs: 1 }, len, stamp);
     }
 
+    /// Sees to it that everything in the ring is reported done, also what nobody waits for: the last WQE is asked to complete, or,
+    /// where the NIC has been told of it, one behind it that does nothing. Nothing happens where the ring is full.
+    #[cold]
+    pub(super) fn ask_for_rest(&mut self) {
+        self.close_multi();
+        if self.signaled == self.posted {
+            return;
+        }
+        if self.posted != self.rung {
+            self.signal_last();
+        } else if self.free_blocks() > 0 {
+            self.finish(Opcode::Nop, 1, Load::default(), 0, true);
+            self.ask(None);
+        }
+    }
+
     /// Tells the NIC of all that was posted: by BlueFlame where it is one WQE that fits, by the plain doorbell otherwise.
     #[inline]
     pub(super) fn ring_doorbell(&mut self) {

@@ -65,8 +65,11 @@ crate::drop_reasons! {
 const REAP_MAX: usize = 64;
 /// Bytes of the longest WQE that is wholly inline: the usual half of a BlueFlame register. It carries a frame of 226 bytes.
 const INLINE_WQE_LEN_MAX: usize = 256;
-/// Looks at the CQ by which a dropped half waits for its last frames: some hundred microseconds.
+/// Looks at the CQ by which a dropped half waits for its last frames, first in a row, as a NIC needs microseconds, then with pauses:
+/// tens of milliseconds in all, for a NIC that has to come to it.
 const LAST_REAPS: usize = 1_000;
+const LAST_PAUSES: usize = 200;
+const LAST_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
 
 /// The sending half of a queue. No system call, no allocation, no lock: `post` writes into the ring, `ring_doorbell` into the NIC's
 /// register, `reap` reads the CQ. After an error, and then only, `ring_doorbell` makes the system calls that bring the queue up
@@ -196,6 +199,13 @@ impl Mlx5Tx {
         self.failed
     }
 
+    /// Rings for all that was posted, so that each frame is reported done: also those that went inline, for whose buffers nobody
+    /// waits.
+    pub(super) fn ask_for_rest(&mut self) {
+        self.sq.ask_for_rest();
+        self.ring();
+    }
+
     /// Keeps the path warm that an order takes: what `send` posts and rings for is built and carried as far as `depth` says, by the
     /// same instructions into the same places, and nothing of it leaves. Its mbufs come home. What was posted before is rung for.
     /// Costs what sending costs; call it where nothing else is due, some thousand times a second if need be. Does nothing, `send`
@@ -254,7 +264,7 @@ impl Mlx5Tx {
     #[inline(always)]
     fn post_linear(&mut self, mbuf: Mbuf, wishes: Wishes, inline: bool) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
-        if inline && len <= self.limits.inline_len_max {
+        if inline && (self.limits.inline_len_min..=self.limits.inline_len_max).contains(&len) {
             let units = self.sq.write_inline(wishes.checksums(), None, mbuf.bytes());
             mbuf.free();
             let stamp = self.stamp(wishes);
@@ -479,7 +489,7 @@ impl TxQueue for Mlx5Tx {
         if before > 1 && self.is_plain(wishes) && !self.failed {
             if self.has_multi {
                 self.post_multi_burst(burst, wishes);
-            } else {
+            } else if self.limits.inline_len_min == 0 {
                 self.post_plain_burst(burst, wishes.checksums());
             }
         }
@@ -551,17 +561,21 @@ impl TxQueue for Mlx5Tx {
 }
 
 impl Drop for Mlx5Tx {
-    /// What was posted leaves, if the NIC is quick about it. Then it lets go of the queue, and all mbufs come home.
+    /// What was posted leaves, if the NIC is not too slow about it. Then it lets go of the queue, and all mbufs come home.
     fn drop(&mut self) {
         if !self.failed {
-            self.ring();
+            self.ask_for_rest();
         }
-        for _ in 0..LAST_REAPS {
+        for look in 0..LAST_REAPS + LAST_PAUSES {
             if self.sq.is_empty() || self.failed {
                 break;
             }
             self.reap();
-            core::hint::spin_loop();
+            if look < LAST_REAPS {
+                core::hint::spin_loop();
+            } else {
+                std::thread::sleep(LAST_PAUSE);
+            }
         }
         self.recovery.close();
         self.begin_anew();
