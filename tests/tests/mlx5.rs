@@ -56,6 +56,19 @@ fn compressed_completions_are_read() {
 }
 
 #[test]
+fn striding_rings_are_read() {
+    let pair = pair(|config| Mlx5Config { striding: Feature::Demanded, ..config });
+    conforms("striding_rings_are_read", &["--strict"], pair);
+}
+
+#[test]
+fn compressed_completions_of_striding_rings_are_read() {
+    let on = Feature::Demanded;
+    let pair = pair(|config| Mlx5Config { striding: on, compression: on, ..config });
+    conforms("compressed_completions_of_striding_rings_are_read", &["--strict"], pair);
+}
+
+#[test]
 fn frames_that_are_stamped_and_paced_are_the_same_frames() {
     let pace = Some(Pace { kbps: 100_000_000, ..Pace::default() });
     let pair = pair(|config| Mlx5Config { timestamps: Feature::Demanded, pace, ..config });

@@ -96,3 +96,9 @@ fn rings_of_every_length_lose_nothing_on_a_hostile_nic() {
     let options = ["--strict", "--hostile", "5,delay=12,loss=0,reorder=0,send=0,receive=0,link=0"];
     rings("rings_of_every_length_lose_nothing_on_a_hostile_nic", &options, |config| config);
 }
+
+#[test]
+fn rings_of_every_length_lose_nothing_with_strides() {
+    let test = "rings_of_every_length_lose_nothing_with_strides";
+    rings(test, &["--strict"], |config| Mlx5Config { striding: Feature::Demanded, ..config });
+}

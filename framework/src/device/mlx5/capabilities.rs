@@ -81,10 +81,7 @@ impl Abilities {
         let mut left_out = Vec::new();
         let mut pick = Pick { abilities: self, name, left_out: &mut left_out };
         let stamps = pick.feature(config.timestamps, "time stamps", || self.stamping(config.raw_timestamps))?;
-        let striding = pick.feature(config.striding, "striding receive queues", || {
-            self.striding()?;
-            Err("the device has them, and wirepath does not read them yet".into())
-        })?;
+        let striding = pick.feature(config.striding, "striding receive queues", || self.striding())?;
         let vlan_stripping = pick.feature(config.vlan_stripping, "VLAN stripping", || self.vlan_stripping())?;
         let multi_packet = pick.feature(config.multi_packet_send, "multi-packet sends", || self.multi_packet())?;
         let compression = match (config.compression, stamps) {
@@ -492,7 +489,7 @@ pub(super) mod tests {
         assert!(chosen.left_out.iter().any(|(feature, _)| *feature == "compressed completions"));
         let demanded = Mlx5Config { compression: Feature::Demanded, ..all(Feature::WherePossible) };
         let chosen = connectx5().choose("mlx5_0", &demanded).unwrap();
-        assert_eq!(chosen.compression, Some(Compression::Hash));
+        assert_eq!(chosen.compression, Some(Compression::ChecksumStride));
     }
 
     #[test]

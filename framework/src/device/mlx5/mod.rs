@@ -23,7 +23,7 @@
 //! # Ok::<(), wirepath::device::DeviceError>(())
 //! ```
 //!
-//! What it does not do: read striding receive queues yet, steer by IPv6, or see inside tunnels.
+//! What it does not do: steer by IPv6, or see inside tunnels.
 
 // What is not used yet is used as the halves of a queue grow together.
 #![allow(dead_code)]

@@ -185,6 +185,20 @@ pub(super) fn spreader(
 }
 
 impl Shape {
+    /// A striding ring for `frames` frames of `frame_len_max` bytes, and of two WQEs at least: of one the NIC has filled the last
+    /// stride only when the next frame comes.
+    pub(super) fn for_frames(frames: u32, frame_len_max: usize, striding: StridingRequest) -> Self {
+        let strides = frames as usize * frame_len_max.div_ceil(1 << striding.stride_len_log);
+        let wqes = strides.div_ceil(1 << striding.stride_count_log).next_power_of_two().max(2);
+        Self { wqe_count: wqes as u32, segments: 1, striding: Some(striding) }
+    }
+
+    /// Bytes in which the frames of a striding ring land.
+    pub(super) fn landing_len(self) -> usize {
+        let log = self.striding.map_or(0, |striding| striding.stride_len_log + striding.stride_count_log);
+        (self.wqe_count as usize) << log
+    }
+
     /// Completions that may wait at the same time: each frame's own, of which there is one a stride at most.
     pub(super) fn cqe_count(self) -> u32 {
         self.wqe_count << self.striding.map_or(0, |striding| striding.stride_count_log)

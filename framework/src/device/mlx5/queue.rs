@@ -6,12 +6,14 @@
 use std::io;
 use std::sync::Arc;
 
+use hugepages::MapRequest;
 use rdma_core_sys::verbs::{Compression, CqOptions, Element};
 
 use super::capabilities::Stamping;
 use super::clock::{Relation, Stamps};
 use super::compressed::Mini;
 use super::error::SetupError;
+use super::landing::Landing;
 use super::objects::{self, Receiver, Shape};
 use super::parts::TxAbilities;
 use super::port::{Port, Registered};
@@ -20,7 +22,7 @@ use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
 use super::tx::{Mlx5Tx, TxParts};
 use crate::counters::{Scope, Unit};
 use crate::device::{DeviceError, Queue, RxState};
-use crate::mem::Pool;
+use crate::mem::{Pool, Region};
 
 /// A queue on its way to a worker.
 pub struct Mlx5Queue {
@@ -68,7 +70,10 @@ impl Mlx5Queue {
         if pool.capacity() <= (ring_len * segments) as usize {
             return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), ring_len: ring_len * segments });
         }
-        Ok(Shape { wqe_count: ring_len, segments, striding: None })
+        Ok(match facts.chosen.striding {
+            None => Shape { wqe_count: ring_len, segments, striding: None },
+            Some(striding) => Shape::for_frames(ring_len, facts.frame_len_max, striding),
+        })
     }
 
     /// What `wirepath stats` shows of the queue, and finds the NIC's own counters by.
@@ -89,7 +94,7 @@ impl Mlx5Queue {
         let options = CqOptions { wallclock: facts.chosen.stamps == Some(Stamping::RealTime), ..CqOptions::default() };
         let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
         let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
-        let half = Half { objects: sender, from: None, _region: Arc::clone(region) };
+        let half = Half { objects: sender, from: None, _regions: [Some(Arc::clone(region)), None] };
         let clock = Arc::clone(&self.port);
         let parts = TxParts {
             sq,
@@ -118,18 +123,22 @@ impl Mlx5Queue {
             ..CqOptions::default()
         };
         let (cq, cq_parts) = objects::completion_queue(port, shape.cqe_count(), options)?;
+        let landing = shape.striding.map(|_| self.landing(shape)).transpose()?;
+        let lkey = landing.as_ref().map_or(region.lkey(), |(_, registered)| registered.lkey());
         let (receiver, rq) = if facts.config.hash().is_some() || shape.striding.is_some() {
-            objects::work_queue(port, &cq, shape, region.lkey())?
+            objects::work_queue(port, &cq, shape, lkey)?
         } else {
-            objects::receiver(port, self.idx, &cq, shape, region.lkey())?
+            objects::receiver(port, self.idx, &cq, shape, lkey)?
         };
         let way = receiver.clone();
         let from = Some((Arc::clone(&self.port), self.idx));
-        let half = Half { objects: receiver, from, _region: Arc::clone(region) };
+        let (landing, landing_region) = landing.unzip();
+        let regions = [Some(Arc::clone(region)), landing_region];
+        let half = Half { objects: receiver, from, _regions: regions };
         let parts = RxParts {
             cq: cq_parts,
             rq,
-            landing: None,
+            landing,
             recovery: Recovery::new(Box::new(half), &scope.scope("rx")),
             tidings: Box::new(QueueTidings { port: Arc::clone(&self.port), element: way.element() }),
             frame_len_max: facts.frame_len_max,
@@ -145,6 +154,17 @@ impl Mlx5Queue {
             (Receiver::Work(wq), None) => port.aim(self.idx, port.pair_for(&wq)?)?,
         }
         Ok(rx)
+    }
+
+    /// Memory for the frames of a striding ring, which are copied out of it; known to the device.
+    fn landing(&self, shape: Shape) -> Result<(Landing, Arc<Registered>), SetupError> {
+        let len = shape.landing_len();
+        let region = Region::map(&MapRequest::new(len)).or_else(|_| Region::heap(len));
+        let region = Arc::new(region.map_err(|_| SetupError::NoMemory { doing: "the strides of a receive queue" })?);
+        let registered = self.port.register(&region)?;
+        let landing =
+            Landing::new(region, registered.lkey()).ok_or_else(|| self.port.strange("making a striding queue"))?;
+        Ok((landing, registered))
     }
 
     /// What becomes of time stamps, as far as is known now.
@@ -186,7 +206,7 @@ struct Half<T> {
     /// Where rules steer frames from, which ends before the objects do: at the queue of a port.
     from: Option<(Arc<Port>, u16)>,
     // Behind the objects: they go first.
-    _region: Arc<Registered>,
+    _regions: [Option<Arc<Registered>>; 2],
 }
 
 impl<T: Objects> Objects for Half<T> {
