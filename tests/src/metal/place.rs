@@ -29,7 +29,7 @@ pub(super) fn describe(lab: &Lab, devices: &[Mlx5Device; 2], report: &mut Report
     report.item("wirepath", env!("CARGO_PKG_VERSION"))?;
     report.item("kernel", &read("/proc/sys/kernel/osrelease"))?;
     report.item("processor", &processor())?;
-    report.item("command line", &read("/proc/cmdline"))?;
+    report.item("boot", &boot(&read("/proc/cmdline")))?;
     let cores = lab.cores.map_or("left to the scheduler".into(), |(near, far)| format!("{near} and {far}"));
     report.item("cores", &cores)?;
     let supports = Mlx5Support::list().map_err(|error| error.to_string())?;
@@ -82,6 +82,15 @@ fn slot(pci: &str) -> String {
         file("current_link_width"),
         file("numa_node")
     )
+}
+
+/// Of the kernel's command line what changes latency; the rest is nobody's business.
+fn boot(line: &str) -> String {
+    let names =
+        ["isolcpus", "nohz_full", "rcu_nocbs", "mitigations", "intel_iommu", "amd_iommu", "iommu", "idle", "processor"];
+    let is_ours = |word: &&str| names.contains(&word.split(['=', '.']).next().unwrap_or(""));
+    let words: Vec<_> = line.split_whitespace().filter(is_ours).collect();
+    if words.is_empty() { "nothing that changes latency".into() } else { words.join(" ") }
 }
 
 fn processor() -> String {
