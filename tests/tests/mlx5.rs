@@ -86,3 +86,11 @@ fn hostile_nic_loses_nothing_that_has_no_name() {
     let options = ["--strict", "--hostile", "7,loss=0,reorder=0,send=0,receive=0,link=0"];
     conforms("hostile_nic_loses_nothing_that_has_no_name", &options, pair(|config| config));
 }
+
+#[test]
+fn hostile_nic_of_striding_rings_loses_nothing_that_has_no_name() {
+    let options = ["--strict", "--hostile", "11,loss=0,reorder=0,send=0,receive=0,link=0"];
+    let on = Feature::Demanded;
+    let pair = pair(|config| Mlx5Config { striding: on, compression: on, ..config });
+    conforms("hostile_nic_of_striding_rings_loses_nothing_that_has_no_name", &options, pair);
+}
