@@ -234,10 +234,10 @@ unsafe fn copy_simple<P>(
         true
     };
     let mut count = 0;
-    // Four at a time, or each is counted: the compiler does not unroll what may end anywhere.
+    // Eight at a time, or each is counted: the compiler does not unroll what may end anywhere.
     'walk: {
-        while limit - count >= 4 {
-            for _ in 0..4 {
+        while limit - count >= 8 {
+            for _ in 0..8 {
                 if !step(count) {
                     break 'walk;
                 }

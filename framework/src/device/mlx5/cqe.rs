@@ -154,12 +154,6 @@ impl Cqe<'_> {
         (self.0.be32::<56>() & 0x00ff_ffff).wrapping_sub(1)
     }
 
-    /// Of a sending CQE, also in error: the opcode of the WQE.
-    #[inline]
-    pub(super) fn sent_opcode(self) -> u8 {
-        self.0.byte::<56>()
-    }
-
     /// Of a CQE in error: why.
     #[inline]
     pub(super) fn syndrome(self) -> Syndrome {
@@ -171,11 +165,5 @@ impl Cqe<'_> {
             0x11 => Syndrome::LocalAccess,
             other => Syndrome::Other(other),
         }
-    }
-
-    /// Of a CQE in error: what the vendor's documentation explains.
-    #[inline]
-    pub(super) fn vendor_syndrome(self) -> u8 {
-        self.0.byte::<54>()
     }
 }

@@ -125,14 +125,21 @@ impl SetupError {
     pub(super) fn verbs(device: &str, doing: &'static str, len: usize, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
-            Some(libc::ENOMEM) => match memory_lock_limit() {
-                // The kernel counts what all of the user's programs have pinned, so one that is not yet reached may be the reason.
-                Some(limit) if !may_lock_all() => Self::MemoryLock { doing, len, limit },
-                _ => Self::NoMemory { doing },
-            },
+            Some(libc::ENOMEM) => Self::out_of_memory(doing, len, memory_lock_limit().filter(|_| !may_lock_all())),
             Some(libc::EIO | libc::ENODEV) => Self::Removed { device: device.into() },
             Some(libc::ENOSPC | libc::EBUSY | libc::EAGAIN) => Self::Exhausted { device: device.into(), doing },
             _ => Self::System { device: device.into(), doing, error },
+        }
+    }
+}
+
+impl SetupError {
+    /// Whether memory is short or only what may be pinned of it. The kernel counts what all of the user's programs have pinned, so a
+    /// limit that these bytes alone do not reach may be the reason.
+    fn out_of_memory(doing: &'static str, len: usize, limit: Option<u64>) -> Self {
+        match limit {
+            Some(limit) => Self::MemoryLock { doing, len, limit },
+            None => Self::NoMemory { doing },
         }
     }
 }
@@ -309,7 +316,9 @@ mod tests {
 
     #[test]
     fn limit_is_told_with_its_name_and_the_command() {
-        let said = SetupError::MemoryLock { doing: "registering the pool", len: 1 << 30, limit: 65_536 }.to_string();
+        let unlimited = SetupError::out_of_memory("registering the pool", 1 << 30, None).to_string();
+        assert!(unlimited.contains("no memory for registering the pool"), "{unlimited}");
+        let said = SetupError::out_of_memory("registering the pool", 1 << 30, Some(65_536)).to_string();
         for part in ["1073741824", "65536", "RLIMIT_MEMLOCK", "`ulimit -l unlimited`", "cap_ipc_lock"] {
             assert!(said.contains(part), "{said}");
         }

@@ -25,9 +25,6 @@
 //!
 //! What it does not do: steer by IPv6, or see inside tunnels.
 
-// What is not used yet is used as the halves of a queue grow together.
-#![allow(dead_code)]
-
 mod capabilities;
 mod clock;
 mod compressed;

@@ -120,13 +120,6 @@ impl<const LEN: usize> Ring<LEN> {
         RunMut { run: Run { first, count, shift, ring: PhantomData }, ring: PhantomData }
     }
 
-    /// The `count` entries from `idx` on, to write one after the other. Panics where they go over the end of the ring's memory.
-    #[inline(always)]
-    pub(super) fn walk_mut(&mut self, idx: u32, count: u32) -> impl ExactSizeIterator<Item = EntryMut<'_, LEN>> {
-        let run = self.run(idx, 0, count);
-        (0..run.count).map(move |idx| EntryMut { first: run.entry(idx).first, ring: PhantomData })
-    }
-
     #[inline(always)]
     fn at(&self, idx: u32) -> NonNull<u8> {
         // SAFETY: a masked index is an entry of the ring (1, 2).
@@ -192,12 +185,6 @@ impl<const LEN: usize> RunMut<'_, LEN> {
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.run.count
-    }
-
-    /// The entry at `idx`. Panics outside the run.
-    #[inline(always)]
-    pub(super) fn entry(&mut self, idx: usize) -> EntryMut<'_, LEN> {
-        EntryMut { first: self.run.entry(idx).first, ring: PhantomData }
     }
 
     /// As [`Run::entry_of`].
@@ -275,12 +262,6 @@ impl<const LEN: usize> EntryMut<'_, LEN> {
     #[inline(always)]
     pub(super) fn set_byte<const AT: usize>(&mut self, value: u8) {
         self.write::<u8, AT>(value);
-    }
-
-    /// Writes the number of two bytes at `AT`.
-    #[inline(always)]
-    pub(super) fn set_be16<const AT: usize>(&mut self, value: u16) {
-        self.write::<u16, AT>(value.to_be());
     }
 
     /// Writes the number of four bytes at `AT`.

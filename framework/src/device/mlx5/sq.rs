@@ -118,11 +118,6 @@ impl Sq {
         }
     }
 
-    /// Blocks of the ring.
-    pub(super) fn blocks(&self) -> u32 {
-        self.blocks
-    }
-
     /// Units that a WQE may have, and still finds room once everything that was asked for has completed: blocks that nobody
     /// asked a completion for stay taken.
     pub(super) fn wqe_units_max(&self) -> u32 {
@@ -285,19 +280,20 @@ impl Sq {
         }
     }
 
-    /// Tells the NIC of all that was posted: by BlueFlame where it is one WQE that fits, by the plain doorbell otherwise.
-    #[inline]
-    pub(super) fn ring_doorbell(&mut self) {
+    /// Tells the NIC of all that was posted: by BlueFlame where it is one WQE that fits, by the plain doorbell otherwise. Whether
+    /// there was anything to tell.
+    #[inline(always)]
+    pub(super) fn ring_doorbell(&mut self) -> bool {
         if let Some((units, load, bytes)) = self.take_multi() {
             self.finish(Opcode::MultiPacket, units, load, bytes, true);
             self.ask(None);
         } else if self.posted == self.rung {
-            return;
+            return false;
         } else if self.in_flight.head() != self.signaled_mbufs {
             self.signal_last();
         }
         if self.rehearsal.is_some() && !self.rehearse_doorbell() {
-            return;
+            return false;
         }
         let units = (self.posted.wrapping_sub(self.last)) * BLOCK_UNITS;
         let (ring, first, index) = (&self.units, at(self.last), self.posted as u16);
@@ -308,6 +304,7 @@ impl Sq {
             self.doorbell.ring(index, ring.read(first));
         }
         self.rung = self.posted;
+        true
     }
 }
 

@@ -372,10 +372,9 @@ impl Mlx5Tx {
 
     #[inline]
     fn ring(&mut self) {
-        if self.sq.is_rung() {
+        if !self.sq.ring_doorbell() {
             return;
         }
-        self.sq.ring_doorbell();
         self.counters.doorbells.inc();
         let sent = self.sq.take_sent();
         self.counters.frames.add(sent.frames);

@@ -391,7 +391,7 @@ fn tag_is_inserted_by_the_device_or_inline() {
 /// A TCP segment whose headers the mbuf knows.
 fn tcp(rig: &Rig, l2_len: usize, l3_len: usize, tcp_len: usize, payload_len: usize) -> (Mbuf, Vec<u8>) {
     let mut header = frame(l2_len + l3_len + tcp_len, 9);
-    header[l2_len + l3_len + 12] = (tcp_len / 4 << 4) as u8;
+    header[l2_len + l3_len + 12] = ((tcp_len / 4) << 4) as u8;
     let payload = frame(payload_len, 4);
     let mut parts: Vec<&[u8]> = vec![&header];
     parts.extend(payload.chunks(4000));

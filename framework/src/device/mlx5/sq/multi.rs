@@ -98,8 +98,11 @@ impl Sq {
     #[inline(always)]
     pub(super) fn take_multi(&mut self) -> Option<(u32, Load, u32)> {
         let Multi { used, bytes, .. } = self.multi;
+        if used == 0 {
+            return None;
+        }
         (self.multi.used, self.multi.limit) = (0, 0);
-        if used <= HEAD_UNITS {
+        if used == HEAD_UNITS {
             return None;
         }
         let count = (used - HEAD_UNITS) as u8;
