@@ -9,7 +9,7 @@
 //! | those that follow, plain | pointers, many frames in one WQE where the device has it | with their completion |
 //! | chains, tags, segmentation | header inline as far as need be, a pointer for each buffer | with their completion |
 //!
-//! Everything that the NIC writes is checked; what is wrong counts as `completions_invalid` and changes nothing. After an error
+//! Everything that the NIC writes is checked; what is wrong counts as `completions_invalid` and sends no mbuf home. After an error
 //! the queue gives mbufs back as a full ring does, until [`Recovery`] has brought it up again, a turn or some milliseconds later.
 
 use std::sync::Arc;
@@ -432,7 +432,9 @@ impl Mlx5Tx {
     #[inline(never)]
     fn fail(&mut self, counter: u16, syndrome: Syndrome) {
         let Some(Failed { before, itself }) = self.sq.fail(counter) else {
-            return self.counters.completions_invalid.inc();
+            // Whichever WQE that was, the NIC's queue stands in error now, and carries out nothing until it was reset.
+            self.counters.completions_invalid.inc();
+            return self.stop();
         };
         if self.failed {
             // The queue stood already: nothing before this WQE was sent either.
@@ -440,6 +442,12 @@ impl Mlx5Tx {
         }
         self.drops.count_many(reason(syndrome), itself.frames);
         self.counters.timestamps_lost.add((before.stamps_lost + itself.stamps_lost).into());
+        self.stop();
+    }
+
+    /// The NIC's queue stands in error: nothing is posted until it was reset.
+    #[cold]
+    fn stop(&mut self) {
         self.sq.close_multi();
         self.failed = true;
     }
