@@ -133,6 +133,28 @@ fn rules_that_make_no_sense_are_refused_before_the_device_hears_of_them() {
 }
 
 #[test]
+fn rules_that_the_nic_cannot_both_serve_are_refused_and_the_first_stays() {
+    if !is_inside("rules_that_the_nic_cannot_both_serve_are_refused_and_the_first_stays", &["--strict", "--flows", "1"])
+    {
+        return;
+    }
+    let mut device = open(&Mlx5Config { queues: 2, ..config("mlx5_0") });
+    let id = device.steer(&rule(1), 0).unwrap();
+    let opened = End::open(&mut device, 0);
+    for (other, idx) in [(rule(1).from(Ipv4Addr::new(10, 0, 0, 1)), 1), (rule(1).tagged(4), 0), (Rule::ALL, 1)] {
+        let said = device.steer(&other, idx).unwrap_err();
+        assert_eq!(said, SteerError::Overlaps { other: rule(1) });
+        assert!(said.to_string().contains("UDP to 239.1.2.3:1"), "{said}");
+    }
+    // It stands: there is room for one, and it has it.
+    assert_eq!(device.steer(&rule(2), 0), Err(SteerError::TableFull { rules_max: 1 }));
+    device.unsteer(id).unwrap();
+    device.steer(&rule(2), 0).unwrap();
+    opened.close();
+    is_clean();
+}
+
+#[test]
 fn queues_that_share_are_ready_with_the_last_of_them() {
     if !is_inside("queues_that_share_are_ready_with_the_last_of_them", &["--strict"]) {
         return;
@@ -141,7 +163,7 @@ fn queues_that_share_are_ready_with_the_last_of_them() {
         let spread = Spread::Hash(Hash::default());
         let mut device = open(&Mlx5Config { queues, spread, ..config("mlx5_0") });
         device.steer(&rule(1).tagged(3), 0).unwrap();
-        device.steer(&Rule::ALL, 0).unwrap();
+        device.steer(&Rule::ALL.tagged(3), 0).unwrap();
         let opened: Vec<_> = (0..queues).map(|idx| End::open(&mut device, idx)).collect();
         device.steer(&Rule::arp(), 1).unwrap();
         opened.into_iter().for_each(End::close);

@@ -279,6 +279,11 @@ pub enum SteerError {
         /// Rules that fit.
         rules_max: usize,
     },
+    /// The device cannot serve this rule beside another, which goes to another queue or has another flow tag.
+    Overlaps {
+        /// The other, which is in place.
+        other: Rule,
+    },
     /// The device has no such queue.
     NoQueue {
         /// The queue asked for.
@@ -314,6 +319,11 @@ impl fmt::Display for SteerError {
             Self::TableFull { rules_max } => {
                 write!(f, "the device holds {rules_max} rules and all are in use: take one back, or match on less")
             }
+            Self::Overlaps { other } => write!(
+                f,
+                "the device cannot tell its frames from those of `{other}`, which go to another queue or with another flow tag: use the \
+                 same queue and tag for both, or rules that name no frame in common"
+            ),
             Self::NoQueue { idx } => write!(f, "there is no queue {idx} to steer to"),
             Self::NoRule { id } => write!(f, "rule {} is not in place", id.0),
             Self::Refused { errno } => {

@@ -169,11 +169,13 @@ impl Device for Mlx5Device {
 
     /// Frames that the rule names come to queue `idx`; with [`Spread::Hash`](super::Spread::Hash) to all queues, whichever is named.
     /// A rule that is given before its queue is open waits for it, and the kernel gets its frames meanwhile. Where several rules
-    /// name a frame, one with ports goes before one without, and one with more fields before one with fewer; of a group's frames
-    /// each rule's queue gets its own.
+    /// name a frame, one with ports goes before one without, and one with more fields before one with fewer. The same rule for a
+    /// group, with the same tag, may be given for several queues, and each gets the frames.
     ///
-    /// Three things are the NIC's: a rule for a group takes only frames to the group's MAC address, a VLAN is one of 802.1Q, and
-    /// there is one flow tag less, as it says 0 of frames without one.
+    /// Four things are the NIC's: a rule for a group takes only frames to the group's MAC address, a VLAN is one of 802.1Q, there is
+    /// one flow tag less, as it says 0 of frames without one, and rules of groups have no order. So two rules that name the same
+    /// frames and go to different queues, or have different tags, are refused ([`SteerError::Overlaps`]) where they are the same
+    /// rule for a station, two for a group, or one for a group and one that would take its frames first.
     ///
     /// The device is told at once, by a system call that may take milliseconds; the queues run on meanwhile, and no frame of another
     /// rule is lost.

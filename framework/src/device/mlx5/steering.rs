@@ -12,7 +12,10 @@
 //! Where queues share what a rule names, a NIC hashes a flow by one kind of header only, so a rule that leaves the kind open is
 //! several flows ([`spread`]).
 //!
-//! Where several rules name a frame the one with the lowest number of priority gets it, and groups go to all of them.
+//! Where several rules name a frame the one with the lowest number of priority gets it. Groups are an exception: the kernel keeps
+//! their rules in one table of their own, behind all others, in which no priority counts and the first entry that names a frame
+//! takes it (linux drivers/infiniband/hw/mlx5/fs.c, `MLX5_IB_FLOW_MCAST_PRIO`). The very same group goes to several queues, as one
+//! entry with several destinations. What that leaves no place for is told by [`exclude`].
 
 use core::net::Ipv4Addr;
 
@@ -81,8 +84,13 @@ impl Flow {
 }
 
 fn ethernet(rule: &Rule) -> Spec {
+    Spec::Ethernet { destination: destination_mac(rule), ethertype: rule.ethertype, vlan: rule.vlan }
+}
+
+/// The destination that the NIC compares: that of a group where the rule names one.
+fn destination_mac(rule: &Rule) -> Option<MacAddr> {
     let group = rule.destination.filter(Ipv4Addr::is_multicast).map(MacAddr::multicast_ipv4);
-    Spec::Ethernet { destination: rule.destination_mac.or(group), ethertype: rule.ethertype, vlan: rule.vlan }
+    rule.destination_mac.or(group)
 }
 
 /// TCP and UDP have specifications of their own, which name the protocol by being there.
@@ -91,8 +99,8 @@ fn ipv4(rule: &Rule) -> Spec {
     Spec::Ipv4 { source: rule.source, destination: rule.destination, protocol }
 }
 
-/// The more telling a rule, the sooner: ports before addresses before link fields, and more fields before fewer.
-fn priority(rule: &Rule) -> u16 {
+/// The more telling a rule, the sooner: ports before addresses before link fields, and more fields before fewer. Lower goes first.
+pub(super) fn priority(rule: &Rule) -> u16 {
     let fields = rule.fields();
     let names = |any: &[Fields]| any.iter().any(|&field| fields.contains(field));
     let count = fields.count();
@@ -115,6 +123,44 @@ fn priority(rule: &Rule) -> u16 {
     } else {
         PRIORITIES - 1
     }
+}
+
+/// Whether the NIC cannot serve both rules, which go to different queues or give different tags.
+pub(super) fn exclude(one: &Rule, other: &Rule) -> bool {
+    let [first, second] =
+        [one, other].map(|rule| Rule { destination_mac: destination_mac(rule), flow_tag: None, ..*rule });
+    let is_group = |rule: &Rule| rule.destination_mac.is_some_and(|mac| mac.is_multicast());
+    if !overlap(&first, &second) {
+        return false;
+    }
+    match (is_group(&first), is_group(&second)) {
+        // Of two priorities one is first; the same match twice is one entry, which would copy frames, or has two tags.
+        (false, false) => first == second,
+        // One entry has one tag, and of two entries only one gets a frame.
+        (true, true) => first != second || one.flow_tag != other.flow_tag,
+        (true, false) => swallows(other, one),
+        (false, true) => swallows(one, other),
+    }
+}
+
+/// Whether some frame is named by both.
+fn overlap(one: &Rule, other: &Rule) -> bool {
+    fn meet<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+        one.is_none() || other.is_none() || one == other
+    }
+    meet(one.destination_mac, other.destination_mac)
+        && meet(one.vlan, other.vlan)
+        && meet(one.ethertype, other.ethertype)
+        && meet(one.source, other.source)
+        && meet(one.destination, other.destination)
+        && meet(one.protocol, other.protocol)
+        && meet(one.source_port, other.source_port)
+        && meet(one.destination_port, other.destination_port)
+}
+
+/// Whether `rule`, which names no group and so goes first, gets what by right is the group's: it is the less telling one.
+fn swallows(rule: &Rule, group: &Rule) -> bool {
+    priority(group) < priority(rule) || group.fields().contains(rule.fields())
 }
 
 /// What a flow's frames are spread over the queues by.
@@ -275,6 +321,42 @@ mod tests {
         check(Rule::arp(), HashBy::Ports, &[None]);
         check(Rule::ALL, HashBy::Ports, &[Tcp, Udp, Addresses, None]);
         check(Rule::ALL.on_vlan(3).tagged(1), HashBy::Addresses, &[Addresses, None]);
+    }
+
+    #[test]
+    fn rules_that_the_nic_cannot_both_serve_are_known() {
+        let group = Rule::udp(GROUP, 9000);
+        let check = |one: Rule, other: Rule, expected: bool| {
+            assert_eq!([exclude(&one, &other), exclude(&other, &one)], [expected; 2], "`{one}` and `{other}`");
+        };
+        // The same group to two queues, however it is written, with one tag.
+        check(group.tagged(3), group.tagged(3), false);
+        check(group, Rule { destination_mac: Some(MacAddr::multicast_ipv4(GROUP)), ..group }, false);
+        check(group, group.tagged(3), true);
+        // One with more fields beside one with fewer.
+        check(group, group.from(SENDER), true);
+        check(group, group.on_vlan(7), true);
+        check(group, Rule::protocol(Protocol::UDP).to(GROUP), true);
+        check(group, Rule { destination_mac: Some(MacAddr::multicast_ipv4(GROUP)), ..Rule::ALL }, true);
+        // Other groups, ports, sources, tags of VLANs: no frame of both.
+        check(group, Rule::udp(GROUP, 9001), false);
+        check(group, Rule::udp(Ipv4Addr::new(239, 1, 2, 4), 9000), false);
+        check(group.from(SENDER), group.from(Ipv4Addr::new(10, 0, 0, 2)), false);
+        check(group.on_vlan(7), group.on_vlan(8), false);
+        check(group, Rule::igmp(), false);
+        // Unicast has priorities, but no copies.
+        let station = Rule::udp(SENDER, 9000);
+        check(station, station, true);
+        check(station.tagged(1), station.tagged(2), true);
+        check(station, Rule::protocol(Protocol::UDP).to(SENDER), false);
+        check(station, Rule::ALL, false);
+        // What names no group goes before any group.
+        check(group, Rule::ALL, true);
+        check(group, Rule::protocol(Protocol::UDP), true);
+        check(group, Rule { destination_port: Some(9000), ..Rule::protocol(Protocol::UDP) }, true);
+        let by_port = Rule { source_port: Some(1), destination_port: Some(2), ..Rule::protocol(Protocol::UDP) };
+        check(by_port, Rule::protocol(Protocol::UDP).to(GROUP), false);
+        check(Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(GROUP), Rule::arp(), false);
     }
 
     /// Frames and rules of few values, so that they meet. The frames are whole: cut ones are each NIC's own to judge.

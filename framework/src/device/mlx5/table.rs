@@ -5,8 +5,10 @@
 //! the device when the queue is ready, and are taken out before it goes. Where queues share what rules steer to (a hash spreads
 //! over them), they have one *target*.
 //!
-//! The same rule given twice for a target stands once, until both are taken back.
+//! The same rule given twice for a target stands once, until both are taken back. Rules that the NIC cannot both serve are refused
+//! when the second is given, whether their queues are open or not: a feed must not fall silent on the day when they are.
 
+use super::steering::{exclude, priority};
 use crate::device::steering::{Rule, RuleId, SteerError};
 
 /// What rules steer to.
@@ -54,6 +56,9 @@ impl<T: Target> Table<T> {
         if self.entries.len() >= self.rules_max {
             return Err(SteerError::TableFull { rules_max: self.rules_max });
         }
+        if let Some(other) = self.excluded_by(rule, target) {
+            return Err(SteerError::Overlaps { other });
+        }
         self.install(rule, target)?;
         let id = RuleId(self.next_id);
         self.next_id += 1;
@@ -75,7 +80,9 @@ impl<T: Target> Table<T> {
     /// target stays closed.
     pub(super) fn open(&mut self, target: usize, opened: T) -> Result<(), (Rule, SteerError)> {
         self.targets[target] = Some(opened);
-        let waiting: Vec<Rule> = self.of(target).map(|entry| entry.rule).collect();
+        let mut waiting: Vec<Rule> = self.of(target).map(|entry| entry.rule).collect();
+        // Where no priority counts, the first entry of a kind has its kind asked first.
+        waiting.sort_by_key(priority);
         for rule in waiting {
             if let Err(error) = self.install(&rule, target) {
                 self.close(target);
@@ -89,6 +96,12 @@ impl<T: Target> Table<T> {
     pub(super) fn close(&mut self, target: usize) {
         self.standing.retain(|standing| standing.target != target);
         self.targets[target] = None;
+    }
+
+    /// A rule beside which the NIC cannot serve this one.
+    fn excluded_by(&self, rule: &Rule, target: usize) -> Option<Rule> {
+        let elsewhere = |entry: &&Entry| entry.target != target || entry.rule.flow_tag != rule.flow_tag;
+        self.entries.iter().filter(elsewhere).map(|entry| entry.rule).find(|other| exclude(rule, other))
     }
 
     fn of(&self, target: usize) -> impl Iterator<Item = &Entry> {
@@ -220,6 +233,24 @@ mod tests {
         assert_eq!(device.standing(), [(0, rule(1))]);
         device.0.fits.set(2);
         table.add(&rule(2), 0).unwrap();
+    }
+
+    #[test]
+    fn rules_that_the_device_cannot_both_serve_are_refused_though_their_queues_wait() {
+        let (mut table, device) = table();
+        let id = table.add(&rule(1), 0).unwrap();
+        let source_specific = rule(1).from(Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(table.add(&source_specific, 1), Err(SteerError::Overlaps { other: rule(1) }));
+        assert_eq!(table.add(&rule(1).tagged(5), 0), Err(SteerError::Overlaps { other: rule(1) }));
+        // On one queue and with one tag it does not matter which of them takes a frame.
+        table.add(&source_specific, 0).unwrap();
+        // The group itself goes to both.
+        table.add(&rule(2), 0).unwrap();
+        table.add(&rule(2), 1).unwrap();
+        table.open(0, device.target(0)).unwrap();
+        assert_eq!(device.standing(), [(0, source_specific), (0, rule(1)), (0, rule(2))], "not the more telling first");
+        table.remove(id).unwrap();
+        assert_eq!(table.add(&rule(1), 1), Err(SteerError::Overlaps { other: source_specific }));
     }
 
     #[test]
