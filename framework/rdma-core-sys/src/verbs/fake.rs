@@ -528,10 +528,16 @@ unsafe extern "C" fn direct_create_wq(
     new_wq("mlx5dv_create_wq", &format!(" strides {len} {count} {}", strides.two_byte_shift_en), context, request)
 }
 
-unsafe extern "C" fn modify_wq(_: *mut ibv_wq, change: *mut ibv_wq_attr) -> c_int {
+unsafe extern "C" fn modify_wq(wq: *mut ibv_wq, change: *mut ibv_wq_attr) -> c_int {
     // SAFETY: the caller's.
-    let (mask, state) = unsafe { ((*change).attr_mask, (*change).wq_state) };
-    note("modify_wq", &format!("state {state} mask {mask}"))
+    let change = unsafe { *change };
+    let from = if change.attr_mask & IBV_WQ_ATTR_CURR_STATE == 0 { "?" } else { &change.curr_wq_state.to_string() };
+    let errno = note("modify_wq", &format!("state {from} to {} mask {}", change.wq_state, change.attr_mask));
+    if errno == 0 {
+        // SAFETY: the caller's.
+        unsafe { (*wq).state = change.wq_state };
+    }
+    errno
 }
 
 unsafe extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {

@@ -249,6 +249,17 @@ impl QueuePair {
         VerbsError::check("ibv_modify_qp", answer)
     }
 
+    /// Empties it, whatever state the device has put it into. The kernel commands this step from the states of both halves that it
+    /// remembers. An error on the data path does not change those, but asking does, also where the answer is that they do not
+    /// fit together (linux drivers/infiniband/hw/mlx5/qp.c, `modify_raw_packet_qp`, `query_raw_packet_qp_state`).
+    ///
+    /// # Errors
+    /// The QP has no states (RSS), or the device is gone.
+    pub fn reset(&self) -> Result<(), VerbsError> {
+        let _ = self.state();
+        self.to_state(QpState::Reset, 0)
+    }
+
     /// Its state, as the device sees it.
     ///
     /// # Errors

@@ -328,6 +328,43 @@ fn way_up_of_a_qp_names_the_port_once() {
 }
 
 #[test]
+fn qp_is_reset_from_the_state_that_the_device_has_put_it_into() {
+    let (context, pd) = fake::open();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+    let qp = QueuePair::create(&QpRequest::new(&pd, &cq, &cq)).unwrap();
+    fake::calls();
+    qp.reset().unwrap();
+    let expected = ["ibv_query_qp mask 0x1", "ibv_modify_qp state 0 port 0 mask 0x1"];
+    assert_eq!(fake::calls(), expected);
+    // Halves in states that do not fit together have no name, and are known to the kernel all the same.
+    fake::refuse("ibv_query_qp", libc::EINVAL);
+    qp.reset().unwrap();
+    assert_eq!(fake::calls(), expected);
+}
+
+#[test]
+fn wq_is_reset_from_whichever_state_it_can_be_in() {
+    let (context, pd) = fake::open();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+    let options = WqOptions::default();
+    let wq = WorkQueue::create(&WqRequest { pd: &pd, cq: &cq, wr_max: 16, sge_max: 1, options }).unwrap();
+    fake::calls();
+    wq.reset(WqState::Err).unwrap();
+    assert!(fake::calls().is_empty(), "it is");
+    wq.to_state(WqState::Ready).unwrap();
+    fake::calls();
+    wq.reset(WqState::Err).unwrap();
+    assert_eq!(fake::calls(), ["modify_wq state 2 to 0 mask 3"]);
+    wq.to_state(WqState::Ready).unwrap();
+    fake::calls();
+    fake::refuse("modify_wq", libc::EINVAL);
+    assert_eq!(wq.reset(WqState::Err).unwrap_err().errno(), libc::EINVAL);
+    assert_eq!(wq.reset(WqState::Ready).unwrap_err().errno(), libc::EINVAL);
+    let [from_error, from_ready] = ["modify_wq state 2 to 0 mask 3", "modify_wq state 1 to 0 mask 3"];
+    assert_eq!(fake::calls(), [from_error, from_ready, from_ready, from_error]);
+}
+
+#[test]
 fn spreading_needs_a_power_of_two() {
     let (context, pd) = fake::open();
     let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
@@ -336,7 +373,7 @@ fn spreading_needs_a_power_of_two() {
     fake::calls();
     let wq = WorkQueue::create(&WqRequest { pd: &pd, cq: &cq, wr_max: 16, sge_max: 1, options }).unwrap();
     wq.to_state(WqState::Ready).unwrap();
-    assert_eq!(fake::calls(), ["mlx5dv_create_wq 16 mask 1 flags 0x1 strides 11 9 0", "modify_wq state 1 mask 1"]);
+    assert_eq!(fake::calls(), ["mlx5dv_create_wq 16 mask 1 flags 0x1 strides 11 9 0", "modify_wq state ? to 1 mask 1"]);
     for count in [0, 3] {
         let error = IndirectionTable::create(&vec![wq.clone(); count]).unwrap_err();
         assert_eq!(error, VerbsError::new("ibv_create_rwq_ind_table", libc::EINVAL));

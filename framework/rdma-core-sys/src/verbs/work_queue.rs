@@ -68,6 +68,16 @@ pub enum WqState {
     Err,
 }
 
+impl WqState {
+    fn raw(self) -> ibv_wq_state {
+        match self {
+            Self::Reset => IBV_WQS_RESET,
+            Self::Ready => IBV_WQS_RDY,
+            Self::Err => IBV_WQS_ERR,
+        }
+    }
+}
+
 /// A receiving work queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WorkQueue(Arc<WqInner>);
@@ -114,14 +124,34 @@ impl WorkQueue {
     /// # Errors
     /// There is no such way from the present one, or the device is gone.
     pub fn to_state(&self, state: WqState) -> Result<(), VerbsError> {
+        self.step(None, state)
+    }
+
+    /// Empties it, whatever state the device has put it into; `likely` is what that may be. A WQ's state cannot be asked for, the
+    /// kernel does not hear of an error on the data path, and the device takes the step only from the state that it is named as
+    /// the present one (linux drivers/infiniband/hw/mlx5/qp.c, `mlx5_ib_modify_wq`). So both states that there can be are tried.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn reset(&self, likely: WqState) -> Result<(), VerbsError> {
+        // SAFETY: a living queue. What libibverbs remembers is right of this state: nobody else leads there, or out of it.
+        if unsafe { (*self.as_ptr()).state } == IBV_WQS_RESET {
+            return Ok(());
+        }
+        let other = if likely == WqState::Err { WqState::Ready } else { WqState::Err };
+        self.step(Some(likely), WqState::Reset).or_else(|_| self.step(Some(other), WqState::Reset))
+    }
+
+    /// Moves it from a state, or from the one that the kernel remembers.
+    fn step(&self, from: Option<WqState>, to: WqState) -> Result<(), VerbsError> {
         // SAFETY: 2.
         let mut change: ibv_wq_attr = unsafe { zeroed() };
         change.attr_mask = IBV_WQ_ATTR_STATE;
-        change.wq_state = match state {
-            WqState::Reset => IBV_WQS_RESET,
-            WqState::Ready => IBV_WQS_RDY,
-            WqState::Err => IBV_WQS_ERR,
-        };
+        change.wq_state = to.raw();
+        if let Some(from) = from {
+            change.attr_mask |= IBV_WQ_ATTR_CURR_STATE;
+            change.curr_wq_state = from.raw();
+        }
         // SAFETY: a living queue.
         VerbsError::check("ibv_modify_wq", unsafe { inline::ibv_modify_wq(self.as_ptr(), &raw mut change) })
     }

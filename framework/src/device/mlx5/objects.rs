@@ -279,7 +279,7 @@ impl Sender {
 
 impl Objects for Sender {
     fn reset(&mut self) -> io::Result<()> {
-        self.qp.to_state(QpState::Reset, self.port).map_err(system)
+        self.qp.reset().map_err(system)
     }
 
     fn ready(&mut self) -> io::Result<()> {
@@ -307,8 +307,8 @@ impl Receiver {
 impl Objects for Receiver {
     fn reset(&mut self) -> io::Result<()> {
         match self {
-            Self::Pair { qp, port } => qp.to_state(QpState::Reset, *port),
-            Self::Work(wq) => wq.to_state(WqState::Reset),
+            Self::Pair { qp, .. } => qp.reset(),
+            Self::Work(wq) => wq.reset(WqState::Err),
         }
         .map_err(system)
     }
@@ -317,6 +317,15 @@ impl Objects for Receiver {
         match self {
             Self::Pair { qp, port } => up_again(qp, *port),
             Self::Work(wq) => wq.to_state(WqState::Ready),
+        }
+        .map_err(system)
+    }
+
+    /// Most queues are well when they are closed.
+    fn close(&mut self) -> io::Result<()> {
+        match self {
+            Self::Pair { qp, .. } => qp.reset(),
+            Self::Work(wq) => wq.reset(WqState::Ready),
         }
         .map_err(system)
     }
