@@ -82,7 +82,8 @@ impl Mlx5Device {
         self.port.watch.state()
     }
 
-    /// What was chosen and what the device can do, in words, for the operator.
+    /// What was chosen and what the device can do, in words, for the operator; also which rules the interface's own filter may keep
+    /// frames from, as far as they were given by now.
     pub fn describe(&self) -> String {
         let (facts, chosen) = (self.port.facts(), self.port.chosen());
         let mut words = format!("{}, firmware {}", facts.name, facts.abilities.device.firmware);
@@ -112,6 +113,9 @@ impl Mlx5Device {
         let _ = write!(words, "; used: {}", if used.is_empty() { "nothing special".into() } else { used.join(", ") });
         for (feature, why) in &chosen.left_out {
             let _ = write!(words, "; no {feature}: {why}");
+        }
+        if let Some(filter) = &self.port.filter {
+            let _ = write!(words, "{filter}");
         }
         words
     }

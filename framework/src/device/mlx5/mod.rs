@@ -37,6 +37,7 @@ mod device;
 #[allow(unsafe_code)]
 mod doorbell;
 mod error;
+mod filter;
 mod find;
 mod kinds;
 #[allow(unsafe_code)]

@@ -16,11 +16,12 @@ use super::capabilities::{Abilities, Chosen, HASH_ADDRESSES, HASH_TCP_PORTS, HAS
 use super::clock::Relation;
 use super::config::{Hash, HashBy, Mlx5Config};
 use super::error::SetupError;
+use super::filter::Filter;
 use super::objects::spreader;
 use super::steering::{Flow, Spec, Spreader, spread};
 use super::table::{Table, Target};
 use super::watch::Watch;
-use crate::device::af_xdp::filter::{NicFilter, Wanted};
+use crate::device::af_xdp::filter::NicFilter;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
 use crate::wire::MacAddr;
@@ -33,9 +34,8 @@ pub(super) struct Port {
     regions: Mutex<Vec<Weak<Registered>>>,
     pub(super) watch: Watch,
     out_of_buffer: Option<PortCounter>,
-    /// The NIC's own filter of groups, which a virtual function has before its rules. Where it cannot be told, as on a port whose
-    /// interface is in another network namespace, groups pass that the kernel has joined.
-    filter: Option<NicFilter>,
+    /// Where the port has an interface.
+    pub(super) filter: Option<Filter>,
     facts: Facts,
     pd: ProtectionDomain,
 }
@@ -86,7 +86,10 @@ impl Port {
             regions: Mutex::default(),
             watch: Watch::new(context.clone(), config.port),
             out_of_buffer: PortCounter::open(sysfs, &facts.name, config.port, "out_of_buffer"),
-            filter: facts.interface.as_ref().and_then(|interface| NicFilter::open(interface.index).ok()),
+            filter: facts
+                .interface
+                .as_ref()
+                .map(|interface| Filter::new(NicFilter::open(interface.index), interface.mac)),
             facts,
             pd,
         })
@@ -152,9 +155,8 @@ impl Port {
     /// Takes a rule for queue `idx`.
     pub(super) fn steer(&self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         let id = lock(&self.table).add(rule, self.target(idx))?;
-        if let (Some(filter), Some(wanted)) = (&self.filter, self.wanted(rule)) {
-            // Where it fails the rule is in place all the same.
-            let _ = filter.add(wanted);
+        if let Some(filter) = &self.filter {
+            filter.add(rule);
         }
         Ok(id)
     }
@@ -162,15 +164,10 @@ impl Port {
     /// Takes a rule back.
     pub(super) fn unsteer(&self, id: RuleId) -> Result<(), SteerError> {
         let rule = lock(&self.table).remove(id)?;
-        if let (Some(filter), Some(wanted)) = (&self.filter, self.wanted(&rule)) {
-            filter.remove(wanted);
+        if let Some(filter) = &self.filter {
+            filter.remove(&rule);
         }
         Ok(())
-    }
-
-    /// What a rule needs of the NIC's filter.
-    fn wanted(&self, rule: &Rule) -> Option<Wanted> {
-        Wanted::by(rule, self.facts.interface.as_ref()?.mac)
     }
 
     /// Has the rules of queue `idx` steer to `qp`, from now on.
