@@ -30,7 +30,8 @@ use crate::wire::MacAddr;
 pub(super) struct Port {
     // Rules before what they steer to, and everything before the device.
     table: Mutex<Table<Aim>>,
-    group: Mutex<Group>,
+    // Taken before the table where both are needed.
+    group: Mutex<Group<WorkQueue>>,
     regions: Mutex<Vec<Weak<Registered>>>,
     pub(super) watch: Watch,
     out_of_buffer: Option<PortCounter>,
@@ -178,8 +179,7 @@ impl Port {
     /// Adds the work queue of queue `idx` to those that share. With the last of them rules take effect.
     pub(super) fn join(&self, idx: u16, wq: WorkQueue, hash: &Hash) -> Result<(), SetupError> {
         let mut group = lock(&self.group);
-        group.members[usize::from(idx)] = Some(wq);
-        let Some(members) = group.all() else { return Ok(()) };
+        let Some(members) = group.join(idx, wq) else { return Ok(()) };
         let table = self.table_over(&members)?;
         let spread_by = |fields| spreader(self, &table, &hash.key, fields);
         let addresses = spread_by(HASH_ADDRESSES)?;
@@ -194,8 +194,7 @@ impl Port {
 
     /// Takes the rules of queue `idx` out of the device: their frames go to the kernel. Where queues share, of all.
     pub(super) fn release(&self, idx: u16) {
-        lock(&self.table).close(self.target(idx));
-        lock(&self.group).members[usize::from(idx)] = None;
+        lock(&self.group).leave(idx, || lock(&self.table).close(self.target(idx)));
     }
 
     /// How the device's clock stands to the wall now; read from a page that the kernel keeps current.
@@ -253,19 +252,28 @@ fn system(error: VerbsError) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
 }
 
-/// Queues that share what rules name.
-struct Group {
-    members: Vec<Option<WorkQueue>>,
+/// Queues that share what rules name. Who joins or leaves has the lock until the rules have followed: otherwise a last one who joins
+/// just now would have them steer to a queue that is about to end, whose frames then nobody receives.
+struct Group<M> {
+    members: Vec<Option<M>>,
 }
 
-impl Group {
+impl<M: Clone> Group<M> {
     fn new(queues: u16) -> Self {
         Self { members: (0..queues).map(|_| None).collect() }
     }
 
-    /// The members, once none is missing.
-    fn all(&self) -> Option<Vec<WorkQueue>> {
+    /// Queue `idx` is ready: all of them, if none is missing any more.
+    fn join(&mut self, idx: u16, member: M) -> Option<Vec<M>> {
+        self.members[usize::from(idx)] = Some(member);
         self.members.iter().cloned().collect()
+    }
+
+    /// Queue `idx` ends: first nobody finds it here, then `close` takes the rules out, and then it may go.
+    fn leave(&mut self, idx: u16, close: impl FnOnce()) {
+        let member = self.members[usize::from(idx)].take();
+        close();
+        drop(member);
     }
 }
 
@@ -358,6 +366,26 @@ mod tests {
     #![allow(clippy::unwrap_used)] // a panic here is the report
 
     use super::*;
+
+    #[test]
+    fn queue_that_ends_is_in_no_group_once_its_rules_are_out() {
+        let mut group = Group::new(2);
+        assert_eq!(group.join(0, "first"), None);
+        assert_eq!(group.join(1, "second"), Some(vec!["first", "second"]));
+        let closed = core::cell::Cell::new(0);
+        group.leave(0, || closed.set(closed.get() + 1));
+        assert_eq!(closed.get(), 1);
+        assert_eq!(group.join(1, "again"), None, "one is missing");
+        group.leave(0, || closed.set(closed.get() + 1));
+        assert_eq!(group.join(0, "third"), Some(vec!["third", "again"]));
+    }
+
+    #[test]
+    fn who_joins_waits_for_the_one_who_leaves() {
+        let group = Mutex::new(Group::new(1));
+        lock(&group).join(0, ());
+        lock(&group).leave(0, || assert!(group.try_lock().is_err(), "somebody could join before the rules are out"));
+    }
 
     #[test]
     fn count_of_the_kernel_is_taken_from_now_on() {
