@@ -19,7 +19,9 @@ pub struct Mlx5Config {
     /// Frames that may be on their way out: a power of two from 8 to 8192.
     pub tx_ring_len: u32,
     /// Bytes of the longest frame, Ethernet header to last payload byte; `None` for what the interface's MTU allows, with one
-    /// VLAN tag.
+    /// VLAN tag. The MTU is asked once, at [`Mlx5Device::open`](super::Mlx5Device::open). Where somebody raises it afterwards, each frame
+    /// that is longer than its buffers puts the ring into error, is counted as `rx/drop/error_local_length`, and costs the frames that
+    /// come until the ring is back.
     pub frame_len_max: Option<usize>,
     /// Rules at the same time. The kernel keeps a table for each shape of rule in the NIC; tens of thousands fit.
     pub rules_max: usize,
