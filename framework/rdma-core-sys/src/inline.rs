@@ -222,6 +222,51 @@ pub unsafe fn ibv_create_qp_ex(
     }
 }
 
+/// A thread domain.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_alloc_td(context: *mut ibv_context, request: *mut ibv_td_init_attr) -> *mut ibv_td {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!(context, alloc_td) {
+            Some(alloc_td) => alloc_td(context, request),
+            None => unsupported(),
+        }
+    }
+}
+
+/// Gives a thread domain back.
+///
+/// # Safety
+/// Invariant 1, for the last time.
+pub unsafe extern "C" fn ibv_dealloc_td(td: *mut ibv_td) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!((*td).context, dealloc_td) {
+            Some(dealloc_td) => dealloc_td(td),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+/// A protection domain together with a thread domain. `ibv_dealloc_pd` gives it back.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_alloc_parent_domain(
+    context: *mut ibv_context,
+    request: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    // SAFETY: 1.
+    unsafe {
+        match extended_op!(context, alloc_parent_domain) {
+            Some(alloc_parent_domain) => alloc_parent_domain(context, request),
+            None => unsupported(),
+        }
+    }
+}
+
 /// Sets how fast a QP sends.
 ///
 /// # Safety

@@ -194,6 +194,9 @@ unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
         extended.create_cq_ex = Some(create_cq_ex);
         extended.modify_cq = Some(modify_cq);
         extended.create_qp_ex = Some(create_qp_ex);
+        extended.alloc_td = Some(alloc_td);
+        extended.dealloc_td = Some(dealloc_td);
+        extended.alloc_parent_domain = Some(alloc_parent_domain);
         extended.modify_qp_rate_limit = Some(modify_qp_rate_limit);
         extended.create_wq = Some(create_wq);
         extended.modify_wq = Some(modify_wq);
@@ -313,9 +316,34 @@ unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     make("ibv_alloc_pd", "", |pd: &mut ibv_pd| pd.context = context)
 }
 
+unsafe extern "C" fn alloc_td(context: *mut ibv_context, request: *mut ibv_td_init_attr) -> *mut ibv_td {
+    // SAFETY: the caller's.
+    let mask = unsafe { (*request).comp_mask };
+    make("alloc_td", &format!("mask {mask}"), |td: &mut ibv_td| td.context = context)
+}
+
+unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    // SAFETY: 1.
+    unsafe { destroy("dealloc_td", td) }
+}
+
+/// Tells from others by its handle.
+const PARENT: u32 = 1;
+
+unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    request: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    // SAFETY: the caller's.
+    let (mask, has_thread) = unsafe { ((*request).comp_mask, !(*request).td.is_null()) };
+    make("alloc_parent_domain", &format!("mask {mask} thread {has_thread}"), |pd: &mut ibv_pd| {
+        (pd.context, pd.handle) = (context, PARENT);
+    })
+}
+
 unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: 1.
-    unsafe { destroy("ibv_dealloc_pd", pd) }
+    unsafe { destroy(if (*pd).handle == PARENT { "ibv_dealloc_pd parent" } else { "ibv_dealloc_pd" }, pd) }
 }
 
 unsafe extern "C" fn reg_mr(_: *mut ibv_pd, _: *mut c_void, len: usize, access: c_int) -> *mut ibv_mr {

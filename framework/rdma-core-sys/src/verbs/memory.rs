@@ -4,10 +4,13 @@
 //! range is unmapped under it; no access from afar is granted, so bytes move only when a WQE names them. Writing WQEs is where `unsafe` is due.
 //!
 //! Invariants:
-//! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's before its context.
+//! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's before the domains that it is of, and
+//!    those before its context.
 //! 2. The range is never read or written here.
+//! 3. Requests are plain C data, and what they point at lives until the call returns.
 
 use core::any::Any;
+use core::mem::zeroed;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
@@ -15,6 +18,7 @@ use super::context::Context;
 use super::error::VerbsError;
 use super::handle::Handle;
 use crate::bindings::*;
+use crate::inline;
 
 /// Who owns memory: it stays as it is until the keeper is dropped.
 pub type Keeper = Arc<dyn Any + Send + Sync>;
@@ -26,6 +30,7 @@ pub struct ProtectionDomain(Arc<PdInner>);
 #[derive(Debug)]
 struct PdInner {
     handle: Handle<ibv_pd>,
+    _parents: Option<(ProtectionDomain, ThreadDomain)>,
     context: Context,
 }
 
@@ -41,7 +46,26 @@ impl ProtectionDomain {
         let raw = VerbsError::check_object("ibv_alloc_pd", raw)?;
         // SAFETY: new, 1.
         let handle = unsafe { Handle::new(raw, verbs.ibv_dealloc_pd) };
-        Ok(Self(Arc::new(PdInner { handle, context: context.clone() })))
+        Ok(Self(Arc::new(PdInner { handle, _parents: None, context: context.clone() })))
+    }
+
+    /// The same domain for the queues of one thread: they reach the memory of `pd`, and ring on the register of `thread`.
+    ///
+    /// # Errors
+    /// The library or the provider is too old for it (`is_unsupported`).
+    pub fn for_thread(pd: &ProtectionDomain, thread: &ThreadDomain) -> Result<Self, VerbsError> {
+        let context = pd.context();
+        // SAFETY: the context is open, both domains live; 3.
+        let raw = unsafe {
+            let mut wanted: ibv_parent_domain_init_attr = zeroed();
+            (wanted.pd, wanted.td) = (pd.as_ptr(), thread.as_ptr());
+            inline::ibv_alloc_parent_domain(context.as_ptr(), &raw mut wanted)
+        };
+        let raw = VerbsError::check_object("ibv_alloc_parent_domain", raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::new(raw, context.core().verbs().ibv_dealloc_pd) };
+        let parents = Some((pd.clone(), thread.clone()));
+        Ok(Self(Arc::new(PdInner { handle, _parents: parents, context: context.clone() })))
     }
 
     /// The device that it is of.
@@ -51,6 +75,40 @@ impl ProtectionDomain {
 
     /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_pd {
+        self.0.handle.as_ptr()
+    }
+}
+
+/// A promise that one thread at a time uses what is made of it; libmlx5 gives it a doorbell register that nobody else rings on. Queues
+/// outside share registers as soon as there are some more of them, and only libmlx5 knows the locks. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ThreadDomain(Arc<TdInner>);
+
+#[derive(Debug)]
+struct TdInner {
+    handle: Handle<ibv_td>,
+    _context: Context,
+}
+
+impl ThreadDomain {
+    /// A new domain, with a register of its own.
+    ///
+    /// # Errors
+    /// All registers are taken, or the library or the provider is too old for it (`is_unsupported`).
+    pub fn allocate(context: &Context) -> Result<Self, VerbsError> {
+        // SAFETY: the context is open; 3.
+        let raw = unsafe {
+            let mut wanted: ibv_td_init_attr = zeroed();
+            inline::ibv_alloc_td(context.as_ptr(), &raw mut wanted)
+        };
+        let raw = VerbsError::check_object("ibv_alloc_td", raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::new(raw, inline::ibv_dealloc_td) };
+        Ok(Self(Arc::new(TdInner { handle, _context: context.clone() })))
+    }
+
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    pub fn as_ptr(&self) -> *mut ibv_td {
         self.0.handle.as_ptr()
     }
 }

@@ -57,7 +57,7 @@ pub use device::{Device, DeviceList};
 pub use error::VerbsError;
 pub use flow::Flow;
 pub use handle::failed_destructions;
-pub use memory::{Access, Keeper, MemoryRegion, ProtectionDomain};
+pub use memory::{Access, Keeper, MemoryRegion, ProtectionDomain, ThreadDomain};
 pub use queue_pair::{QpCaps, QpOptions, QpRequest, QpRings, QpState, QueuePair, RateLimit, Ring, RssRequest};
 pub use rule::{EthernetMatch, FlowKind, FlowRule, Ipv4Match, PortsMatch};
 pub use work_queue::{IndirectionTable, StridingRequest, WorkQueue, WqOptions, WqRequest, WqRing, WqState};

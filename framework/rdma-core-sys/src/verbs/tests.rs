@@ -110,6 +110,42 @@ fn chain_of_a_spreading_qp_goes_flow_qp_table_queue_cq_domain_context() {
 }
 
 #[test]
+fn queue_of_a_thread_goes_before_its_domains() {
+    let (context, pd) = fake::open();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+    fake::calls();
+    let thread = ThreadDomain::allocate(&context).unwrap();
+    let own = ProtectionDomain::for_thread(&pd, &thread).unwrap();
+    assert_eq!(fake::calls(), ["alloc_td mask 0", "alloc_parent_domain mask 0 thread true"]);
+    assert_eq!(own.context().device().name(), "mlx5_0");
+    let qp = QueuePair::create(&QpRequest::new(&own, &cq, &cq)).unwrap();
+    drop((context, pd, cq, own, thread));
+    fake::calls();
+    drop(qp);
+    assert_eq!(
+        fake::calls()[..5],
+        ["ibv_destroy_qp", "ibv_destroy_cq", "ibv_dealloc_pd parent", "ibv_dealloc_pd", "dealloc_td"]
+    );
+}
+
+#[test]
+fn thread_domain_that_is_refused_leaves_nothing() {
+    let (context, pd) = fake::open();
+    fake::refuse("alloc_parent_domain", libc::EOPNOTSUPP);
+    let thread = ThreadDomain::allocate(&context).unwrap();
+    assert!(ProtectionDomain::for_thread(&pd, &thread).unwrap_err().is_unsupported());
+    fake::refuse("alloc_td", libc::ENOENT);
+    assert_eq!(ThreadDomain::allocate(&context).unwrap_err(), VerbsError::new("ibv_alloc_td", libc::ENOENT));
+    fake::calls();
+    drop(thread);
+    assert_eq!(fake::calls(), ["dealloc_td"]);
+    // All up to pacing is there; domains of threads came later.
+    fake::shorten(&context, offset_of!(verbs_context, modify_cq));
+    assert!(ThreadDomain::allocate(&context).unwrap_err().is_unsupported());
+    fake::shorten(&context, 0);
+}
+
+#[test]
 fn memory_is_kept_until_its_region_is_gone() {
     let (_context, pd) = fake::open();
     let memory: Keeper = Arc::new([0_u8; 64]);
@@ -427,6 +463,7 @@ fn handles_may_be_used_and_dropped_on_any_thread() {
     check::<Device>();
     check::<Context>();
     check::<ProtectionDomain>();
+    check::<ThreadDomain>();
     check::<MemoryRegion>();
     check::<CompletionChannel>();
     check::<CompletionQueue>();
