@@ -120,13 +120,14 @@ impl Settings {
 impl fmt::Display for DeviceSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Config { name, mac, mtu, strict, lossy, hostility, .. } = &self.config;
-        let Config { multi_packet_send, cqe_compression, striding_rq, tso_len_max, flows_max, .. } = &self.config;
+        let Config { multi_packet_send, cqe_compression, striding_rq, tso_len_max, flows_max, uars_max, .. } =
+            &self.config;
         write!(f, "name={name} mac={} mtu={mtu} strict={strict} lossy={lossy} ", Mac(*mac))?;
         if let Some(hostility) = hostility {
             write!(f, "hostile={} ", HostileSettings(hostility.clone()))?;
         }
         write!(f, "multi_packet_send={multi_packet_send} cqe_compression={cqe_compression} ")?;
-        write!(f, "striding_rq={striding_rq} tso={tso_len_max} flows={flows_max} ")?;
+        write!(f, "striding_rq={striding_rq} tso={tso_len_max} flows={flows_max} uars={uars_max} ")?;
         match self.config.pacing {
             Some((min, max)) => write!(f, "pacing={min}-{max} ")?,
             None => write!(f, "pacing=none ")?,
@@ -168,6 +169,7 @@ impl DeviceSettings {
             "striding_rq" => config.striding_rq = value.parse().ok()?,
             "tso" => config.tso_len_max = value.parse().ok()?,
             "flows" => config.flows_max = value.parse().ok()?,
+            "uars" => config.uars_max = value.parse().ok()?,
             "pacing" if value == "none" => config.pacing = None,
             "pacing" => {
                 let (min, max) = value.split_once('-')?;
@@ -319,6 +321,7 @@ mod tests {
             striding_rq: false,
             tso_len_max: 0,
             flows_max: 3,
+            uars_max: 9,
             pacing: None,
             inline_len_min: 18,
         };

@@ -26,6 +26,8 @@ pub struct Config {
     pub tso_len_max: u32,
     /// Flow rules at the same time: one more is refused with ENOSPC.
     pub flows_max: usize,
+    /// Pages of doorbell registers: one more is refused with ENOSPC.
+    pub uars_max: u32,
     /// Packet pacing, kbit/s: lowest and highest rate. `None` where there is none.
     pub pacing: Option<(u32, u32)>,
     /// Bytes of header that each WQE must carry inline: 0, or 18 as a ConnectX-4 Lx wants it.
@@ -46,6 +48,8 @@ impl Default for Config {
             striding_rq: true,
             tso_len_max: 262_144,
             flows_max: 4096,
+            // Of a BAR of 32 MiB.
+            uars_max: 8192,
             pacing: Some((1_000, 100_000_000)),
             inline_len_min: 0,
         }

@@ -43,6 +43,9 @@ pub(crate) struct Options {
     /// Flow rules that there is room for
     #[arg(long, value_name = "N")]
     flows: Option<usize>,
+    /// Pages of doorbell registers that there are
+    #[arg(long, value_name = "N")]
+    uars: Option<u32>,
     /// Bytes of header that each WQE must carry inline: 18 as a ConnectX-4 Lx wants it
     #[arg(long, value_name = "BYTES")]
     inline: Option<u8>,
@@ -139,6 +142,7 @@ impl Options {
         (config.strict, config.lossy) = (self.strict, self.lossy);
         config.hostility = self.hostile.as_ref().map(|hostile| hostile.0.clone());
         config.flows_max = self.flows.unwrap_or(config.flows_max);
+        config.uars_max = self.uars.unwrap_or(config.uars_max);
         config.inline_len_min = self.inline.unwrap_or(config.inline_len_min);
         for feature in &self.without {
             match feature {

@@ -74,6 +74,16 @@ fn older_protocol_brings_doorbell_pages_and_an_async_descriptor() {
 }
 
 #[test]
+fn nic_has_so_many_doorbell_pages() {
+    for (uars_max, expected) in [(9, 0), (8, libc::ENOSPC)] {
+        let mut client = Client::new(Protocol::Write, Config { uars_max, ..Config::default() });
+        client.open().unwrap();
+        assert_eq!(wrong(client.mmap(0x600, true)), expected);
+        assert_eq!(wrong(client.mmap(0x601, true)), libc::ENOSPC);
+    }
+}
+
+#[test]
 fn newer_protocol_brings_doorbell_pages_one_by_one() {
     let mut client = client(Protocol::Ioctl);
     let driver = words(&[16, 4, 0, 0, 1, 0, 3, 0]);

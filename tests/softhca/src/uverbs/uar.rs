@@ -108,7 +108,7 @@ impl Uars {
 
 fn allocate(hca: &mut Hca) -> Result<u32, Errno> {
     let index = hca.alloc_uar();
-    if index >= PAGES_MAX {
+    if index >= hca.config().uars_max.min(PAGES_MAX) {
         hca.free_uar(index);
         return refuse(libc::ENOSPC);
     }
