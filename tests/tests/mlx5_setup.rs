@@ -2,17 +2,24 @@
 //! words, which rules it takes. Each test starts itself anew under `softhca run`.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use rdma_core_sys::RdmaCore;
+use rdma_core_sys::verbs::{CompletionQueue, CqRequest, ProtectionDomain, QpCaps, QpRequest, QueuePair, ThreadDomain};
 use softhca::testing::is_inside;
 use wirepath::counters::Block;
 use wirepath::device::mlx5::{Feature, Hash, Mlx5Config, Mlx5Device, Mlx5Support, Pace, Spread};
 use wirepath::device::steering::{Fields, Rule, SteerError};
-use wirepath::device::{Device, Queue, RxState};
+use wirepath::device::{Device, Offload, Queue, RxState, TxQueue};
+use wirepath::mem::Mbuf;
 use wirepath_tests::connectx::{End, config, open, pool};
 use wirepath_tests::nic;
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+
+/// More queues than libmlx5 has registers for that it does not share.
+const MANY: u16 = 40;
 
 fn refused(config: &Mlx5Config) -> String {
     match Mlx5Device::open(config) {
@@ -206,6 +213,80 @@ fn rings_of_all_lengths_and_frames_of_all_lengths_are_made() {
             is_clean();
         }
     }
+}
+
+/// Where queue pairs that send ring: `MANY` of them, each with a thread domain of its own or all without.
+fn registers(has_threads: bool) -> BTreeSet<usize> {
+    let context = RdmaCore::load().unwrap().devices().unwrap().by_name("mlx5_0").unwrap().open().unwrap();
+    let pd = ProtectionDomain::allocate(&context).unwrap();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(63)).unwrap();
+    let create = |_| {
+        let thread = has_threads.then(|| ThreadDomain::allocate(&context).unwrap());
+        let own = thread.map(|thread| ProtectionDomain::for_thread(&pd, &thread).unwrap());
+        let caps = QpCaps { send_wr_max: 8, send_sge_max: 1, ..QpCaps::default() };
+        QueuePair::create(&QpRequest { caps, ..QpRequest::new(own.as_ref().unwrap_or(&pd), &cq, &cq) }).unwrap()
+    };
+    let pairs: Vec<_> = (0..MANY).map(create).collect();
+    pairs.iter().map(|qp| qp.rings().unwrap().uar.unwrap().addr().get()).collect()
+}
+
+/// Why the device asks for thread domains.
+#[test]
+fn libmlx5_shares_registers_between_queues_without_a_thread_domain() {
+    for abi in ["ioctl", "write"] {
+        let test = "libmlx5_shares_registers_between_queues_without_a_thread_domain";
+        if is_inside(test, &["--abi", abi]) {
+            assert_eq!(registers(true).len(), usize::from(MANY));
+            assert!(registers(false).len() < usize::from(MANY));
+            return;
+        }
+    }
+}
+
+/// Queues of a device, and how each of them rings.
+fn doorbells(device: &mut Mlx5Device, queues: u16) -> Vec<(End, String)> {
+    let ring = |idx| {
+        let end = End::with_pool(device, idx, pool(128, 1518)).unwrap();
+        let doorbell = end.block.snapshot().text("port/tx/doorbell").unwrap().to_owned();
+        (end, doorbell)
+    };
+    (0..queues).map(ring).collect()
+}
+
+/// Urgent frames of all queues, a turn each, on a NIC that compares what registers carry with the rings.
+fn all_send(test: &str, abi: &str, options: &[&str], doorbell: &str) {
+    if !is_inside(test, &[&["--strict", "--manual", "--abi", abi], options].concat()) {
+        return;
+    }
+    let mut device = open(&Mlx5Config { queues: MANY, ..config("mlx5_0") });
+    let mut ends = doorbells(&mut device, MANY);
+    for (end, found) in &mut ends {
+        assert_eq!(found, doorbell);
+        for _ in 0..3 {
+            let urgent = Offload { urgent: true, ..Offload::default() };
+            end.tx.post(end.pool.alloc_copy(&[7; 60]).unwrap(), urgent).map_err(Mbuf::free).unwrap();
+            end.burst().drain(..).for_each(Mbuf::free);
+        }
+    }
+    assert_eq!(nic::counter("tx_frames"), Some(3 * u64::from(MANY)));
+    ends.into_iter().for_each(|(end, _)| end.close());
+    is_clean();
+}
+
+#[test]
+fn each_of_many_queues_rings_on_a_register_of_its_own() {
+    all_send("each_of_many_queues_rings_on_a_register_of_its_own", "ioctl", &[], "BlueFlame");
+}
+
+#[test]
+fn each_of_many_queues_of_an_old_kernel_rings_on_a_register_of_its_own() {
+    all_send("each_of_many_queues_of_an_old_kernel_rings_on_a_register_of_its_own", "write", &[], "BlueFlame");
+}
+
+#[test]
+fn queues_that_share_registers_ring_plain_doorbells() {
+    // The eight that come with a context.
+    all_send("queues_that_share_registers_ring_plain_doorbells", "write", &["--uars", "8"], "plain");
 }
 
 #[test]

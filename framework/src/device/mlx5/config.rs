@@ -38,7 +38,8 @@ pub struct Mlx5Config {
     pub striding: Feature,
     /// Several frames in a send descriptor.
     pub multi_packet_send: Feature,
-    /// Descriptors of urgent frames are written into the NIC's register itself (BlueFlame).
+    /// Descriptors of urgent frames are written into the NIC's register itself (BlueFlame). Not where the device has no register left that
+    /// is a queue's own, nor where the environment says `MLX5_SHUT_UP_BF=1`, as libmlx5 has it: `tx/doorbell` of the queue tells.
     pub blueflame: bool,
     /// How fast each queue sends at most; `None` for as fast as it can.
     pub pace: Option<Pace>,

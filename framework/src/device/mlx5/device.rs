@@ -1,5 +1,6 @@
 //! The port: a ConnectX that is open, and the queues that workers take.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
@@ -23,6 +24,8 @@ use crate::wire::MacAddr;
 
 /// Ethernet's header and one VLAN tag.
 const LINK_HEADER_LEN: usize = 14 + 4;
+/// The variable of libmlx5 that has it ring plain doorbells only: for slots and hypervisors that do not combine writes (mlx5.md 4).
+const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
 /// Bytes of a packet where no interface says more: Ethernet's.
 const MTU_DEFAULT: usize = 1500;
 
@@ -58,10 +61,11 @@ impl Mlx5Device {
             mac: find::mac(sysfs, name).unwrap_or(MacAddr::ZERO),
         });
         let mtu = interface.as_ref().and_then(|interface| find::mtu(sysfs, &interface.name)).unwrap_or(MTU_DEFAULT);
+        let blueflame = config.blueflame && !is_blueflame_forbidden(std::env::var_os(SHUT_UP_BLUEFLAME).as_deref());
         let facts = Facts {
             name: name.into(),
             interface,
-            config: config.clone(),
+            config: Mlx5Config { blueflame, ..config.clone() },
             abilities,
             chosen,
             frame_len_max: config.frame_len_max.unwrap_or(mtu + LINK_HEADER_LEN),
@@ -202,6 +206,11 @@ impl Device for Mlx5Device {
     }
 }
 
+/// Whether libmlx5 would ring plain doorbells only: its variable is set, and not to 0.
+fn is_blueflame_forbidden(variable: Option<&OsStr>) -> bool {
+    variable.is_some_and(|value| value != "0")
+}
+
 /// Opens the device that `wanted` names.
 fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, Listed), SetupError> {
     let core = RdmaCore::load().map_err(|error| SetupError::NoRdmaCore { reason: error.to_string() })?;
@@ -244,4 +253,16 @@ fn try_a_queue_pair(port: &Port) -> Result<(), SetupError> {
 
 fn verbs(device: &str, doing: &'static str, error: VerbsError) -> SetupError {
     SetupError::verbs(device, doing, 0, io::Error::from_raw_os_error(error.errno()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blueflame_is_forbidden_by_the_variable_of_libmlx5() {
+        for (value, expected) in [(None, false), (Some("0"), false), (Some("1"), true), (Some(""), true)] {
+            assert_eq!(is_blueflame_forbidden(value.map(OsStr::new)), expected, "{value:?}");
+        }
+    }
 }

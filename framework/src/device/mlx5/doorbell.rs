@@ -15,7 +15,9 @@
 //! 1. The parts of a queue tell the truth ([`Keeper`](super::parts::Keeper)): at `register` there are twice `blueflame_len`
 //!    bytes to be written in aligned words of eight, or eight bytes where `blueflame_len` is zero, as long as the keeper lives.
 //! 2. `offset` is zero or `blueflame_len`, a multiple of 64, and at most `blueflame_len` bytes are written behind it.
-//! 3. One queue writes to a register: set-up gives each a register of its own.
+//! 3. Where `blueflame_len` is not zero, one queue writes to the register: set-up got it one of its own. A plain doorbell may be rung on
+//!    a register that others ring on too: each of them writes eight bytes, always the same ones, in one store that nothing
+//!    divides, so the NIC sees one doorbell after the other.
 
 use core::ptr::NonNull;
 
@@ -96,8 +98,8 @@ impl Doorbell {
     /// Writes a word of the present half in one piece, as the NIC wants it.
     #[inline(always)]
     fn write(&mut self, idx: usize, word: u64) {
-        // SAFETY: inside the half (1, 2): a plain doorbell writes word 0, BlueFlame at most `blueflame_len` bytes. Nobody else
-        // in the process writes there (3).
+        // SAFETY: inside the half (1, 2): a plain doorbell writes word 0, BlueFlame at most `blueflame_len` bytes. Who else
+        // in the process writes there does so by whole doorbells (3).
         unsafe { self.register.byte_add(self.offset).add(idx).write_volatile(word) }
     }
 

@@ -22,8 +22,9 @@ use std::io;
 use std::sync::Arc;
 
 use rdma_core_sys::verbs::{
-    CompletionQueue, CqOptions, CqRequest, Element, IndirectionTable, QpCaps, QpOptions, QpRequest, QpState, QueuePair,
-    RateLimit, RssRequest, StridingRequest, VerbsError, WorkQueue, WqOptions, WqRequest, WqState,
+    CompletionQueue, CqOptions, CqRequest, Element, IndirectionTable, ProtectionDomain, QpCaps, QpOptions, QpRequest,
+    QpState, QueuePair, RateLimit, RssRequest, StridingRequest, ThreadDomain, VerbsError, WorkQueue, WqOptions,
+    WqRequest, WqState,
 };
 
 use super::config::Pace;
@@ -73,7 +74,8 @@ pub(super) fn sender(
     const DOING: &str = "making a queue pair to send";
     // One piece and no inline bytes of libmlx5's: a request is then a block (mlx5.md 2.1).
     let caps = QpCaps { send_wr_max: block_count, send_sge_max: 1, ..QpCaps::default() };
-    let request = QpRequest { caps, ..QpRequest::new(port.pd(), cq, cq) };
+    let own = own_register(port);
+    let request = QpRequest { caps, ..QpRequest::new(own.as_ref().unwrap_or(port.pd()), cq, cq) };
     let qp =
         QueuePair::create(&request).map_err(|error| port.error(DOING, (block_count * BLOCK_LEN) as usize, error))?;
     let sender = Sender { qp: qp.clone(), port: port.number(), pace: port.chosen().pace };
@@ -84,8 +86,8 @@ pub(super) fn sender(
     if !is_ring(ring.start, ring.count, ring.stride) || ring.stride != BLOCK_LEN || ring.count < block_count {
         return Err(port.strange(DOING));
     }
-    let blueflame =
-        port.config().blueflame && rings.blueflame_len.is_power_of_two() && rings.blueflame_len >= BLOCK_LEN;
+    let is_possible = rings.blueflame_len.is_power_of_two() && rings.blueflame_len >= BLOCK_LEN;
+    let blueflame = port.config().blueflame && own.is_some() && is_possible;
     // SAFETY: 1, 2, 3.
     let keeper = unsafe { Keeper::new(Arc::new((qp.clone(), cq.clone()))) };
     let [_, doorbell] = words(rings.doorbell);
@@ -100,6 +102,14 @@ pub(super) fn sender(
         keeper,
     };
     Ok((sender, parts))
+}
+
+/// The port's domain with a doorbell register that nobody else rings on. libmlx5 has some registers for the queue pairs of a context:
+/// from about the 17th on two share one, and only libmlx5 knows the lock. Bytes of two WQEs would mix there, and the halves that are
+/// used in turn would be used at the same time. `None` where the device has no register left or libmlx5 is too old.
+fn own_register(port: &Port) -> Option<ProtectionDomain> {
+    let thread = ThreadDomain::allocate(port.context()).ok()?;
+    ProtectionDomain::for_thread(port.pd(), &thread).ok()
 }
 
 /// How a receiving ring is made.

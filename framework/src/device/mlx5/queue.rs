@@ -94,6 +94,7 @@ impl Mlx5Queue {
         let options = CqOptions { wallclock: facts.chosen.stamps == Some(Stamping::RealTime), ..CqOptions::default() };
         let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
         let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
+        scope.scope("tx").text("doorbell", if sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
         let half = Half { objects: sender, from: None, _regions: [Some(Arc::clone(region)), None] };
         let clock = Arc::clone(&self.port);
         let parts = TxParts {
