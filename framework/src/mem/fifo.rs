@@ -113,6 +113,14 @@ impl Fifo {
         (count, bytes)
     }
 
+    /// Leaves all mbufs where they are for ever, as their bytes may still be read; returns how many. Their pool's memory stays.
+    #[cold]
+    pub(crate) fn strand(&mut self) -> u32 {
+        let count = self.len();
+        self.tail = self.head;
+        count
+    }
+
     /// Takes the mbuf that came last out again.
     pub(crate) fn pop_back(&mut self) -> Option<Mbuf> {
         if self.len() == 0 {

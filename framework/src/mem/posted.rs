@@ -48,6 +48,11 @@ impl Posted {
         }
     }
 
+    /// Buffers in slots.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len() - self.vacant
+    }
+
     /// Bytes that fit a buffer.
     #[inline(always)]
     pub(crate) fn room(&self) -> u32 {

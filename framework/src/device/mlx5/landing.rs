@@ -10,7 +10,7 @@
 //!    seen that it did, and gives them back before the NIC hears that it may write there again.
 
 use core::ptr::NonNull;
-use core::slice;
+use core::{mem, slice};
 use std::sync::Arc;
 
 use crate::mem::Region;
@@ -35,6 +35,12 @@ impl Landing {
     /// The key that it was registered as.
     pub(super) fn lkey(&self) -> u32 {
         self.lkey
+    }
+
+    /// Leaves the memory for ever, as the NIC may still write there.
+    #[cold]
+    pub(super) fn strand(&self) {
+        mem::forget(Arc::clone(&self.region));
     }
 
     /// The address of the byte at `at`, for a WQE.

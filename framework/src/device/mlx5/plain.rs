@@ -356,6 +356,11 @@ impl PlainNic {
         self.rq.producer_index().wrapping_sub(self.wqe_idx) & 0xffff
     }
 
+    /// Of a striding ring: who keeps the memory where frames land.
+    pub fn landing_keepers(&self) -> usize {
+        self.landing.as_ref().map_or(0, |(region, ..)| Arc::strong_count(region))
+    }
+
     /// Completes the next WQE with a frame of `len` bytes, UDP over IPv4 with good checksums; `fill` changes its CQE.
     pub fn frame(&mut self, len: u32, fill: impl FnOnce(&mut [u8; 64])) {
         let idx = self.wqe_idx;

@@ -23,7 +23,7 @@ pub(super) trait Objects {
     /// Gives the ring back to the NIC, which takes it up empty, at index 0.
     fn ready(&mut self) -> io::Result<()>;
 
-    /// The end: as [`reset`](Self::reset), and nothing comes after it.
+    /// The end: as [`reset`](Self::reset), and nothing comes after it. With an error the NIC may still touch the buffers.
     fn close(&mut self) -> io::Result<()> {
         self.reset()
     }
@@ -37,6 +37,8 @@ pub(super) struct Recovery {
     pause: Duration,
     resets: Counter,
     failed_resets: Counter,
+    /// Buffers that never go home, as the NIC could not be made to let go of them.
+    stranded: Counter,
 }
 
 /// From one reset to the next, doubled with each until it is the longest, and anew after a quiet time. A frame that the NIC cannot
@@ -47,7 +49,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(1);
 
 impl Recovery {
-    /// For objects that are ready. Counts `resets` and `failed_resets` in `scope`.
+    /// For objects that are ready. Counts `resets`, `failed_resets` and `stranded` buffers in `scope`.
     pub(super) fn new(objects: Box<dyn Objects>, scope: &Scope) -> Self {
         Self {
             objects,
@@ -55,6 +57,7 @@ impl Recovery {
             pause: PAUSE_MIN,
             resets: scope.counter("resets", Unit::Events),
             failed_resets: scope.counter("failed_resets", Unit::Events),
+            stranded: scope.counter("stranded", Unit::Mbufs),
         }
     }
 
@@ -78,11 +81,24 @@ impl Recovery {
         self.counted(|objects| objects.ready())
     }
 
-    /// At the end: when it returns, the NIC touches neither ring nor buffers, and mbufs may go home. A device that does not even do
-    /// that any more was removed, and touches nothing either.
+    /// At the end: whether the NIC touches neither ring nor buffers any more, and mbufs may go home. A device that was removed
+    /// touches nothing either. Where it is `false` the NIC may write into buffers, or send them, at any time: their owner leaves
+    /// them where they are for ever, and counts them as [`strand`](Self::strand)ed. So the pool's memory stays too, until the process
+    /// ends.
     #[cold]
-    pub(super) fn close(&mut self) {
-        self.counted(|objects| objects.close());
+    #[must_use]
+    pub(super) fn close(&mut self) -> bool {
+        let closed = self.objects.close();
+        if closed.is_err() {
+            self.failed_resets.inc();
+        }
+        closed.or_else(|error| if is_removed(&error) { Ok(()) } else { Err(error) }).is_ok()
+    }
+
+    /// Counts buffers that never go home.
+    #[cold]
+    pub(super) fn strand(&mut self, count: u64) {
+        self.stranded.add(count);
     }
 
     fn counted(&mut self, call: impl FnOnce(&mut dyn Objects) -> io::Result<()>) -> bool {
@@ -92,6 +108,11 @@ impl Recovery {
         }
         done
     }
+}
+
+/// What calls answer once the kernel has taken the device away (linux drivers/infiniband/core/uverbs_main.c).
+fn is_removed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::ENODEV))
 }
 
 #[cfg(test)]
@@ -110,6 +131,7 @@ pub(super) mod tests {
         pub(in crate::device::mlx5) resets: Cell<u32>,
         pub(in crate::device::mlx5) readies: Cell<u32>,
         pub(in crate::device::mlx5) failing: Cell<u32>,
+        pub(in crate::device::mlx5) errno: Cell<i32>,
     }
 
     impl Counted {
@@ -119,7 +141,7 @@ pub(super) mod tests {
                 0 => Ok(()),
                 failing => {
                     self.failing.set(failing - 1);
-                    Err(io::Error::from_raw_os_error(libc::EIO))
+                    Err(io::Error::from_raw_os_error(self.errno.get()))
                 }
             }
         }
@@ -179,7 +201,19 @@ pub(super) mod tests {
     fn close_resets_whenever_it_is() {
         let (mut recovery, counted, _block) = recovery();
         recovery.reset(at(0));
-        recovery.close();
+        assert!(recovery.close());
         assert_eq!(counted.resets.get(), 2);
+    }
+
+    #[test]
+    fn close_that_fails_is_as_good_only_where_the_device_was_removed() {
+        for (errno, is_safe) in [(libc::EIO, true), (libc::ENODEV, true), (libc::EINVAL, false), (libc::ENOMEM, false)]
+        {
+            let (mut recovery, counted, block) = recovery();
+            counted.failing.set(1);
+            counted.errno.set(errno);
+            assert_eq!(recovery.close(), is_safe, "errno {errno}");
+            assert_eq!(block.snapshot().count("q/failed_resets"), Some(1));
+        }
     }
 }

@@ -204,6 +204,11 @@ impl Rq {
         }
     }
 
+    /// Buffers that are in the ring. When it is dropped they stay where they are.
+    pub(super) fn buffers(&self) -> usize {
+        self.posted.count()
+    }
+
     /// Starts anew at index 0 without a buffer. The caller knows that the NIC has let go of the ring.
     #[cold]
     pub(super) fn reset(&mut self) {

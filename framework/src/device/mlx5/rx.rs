@@ -207,9 +207,16 @@ impl RxQueue for Mlx5Rx {
 }
 
 impl Drop for Mlx5Rx {
+    /// What waits is counted, and all buffers come home; where the NIC does not let go of them they stay with it for ever.
     fn drop(&mut self) {
-        self.recovery.close();
+        let is_closed = self.recovery.close();
         self.refresh_counters();
-        self.clear(Mlx5RxDrop::QueueClosed);
+        if is_closed {
+            return self.clear(Mlx5RxDrop::QueueClosed);
+        }
+        match &self.ring {
+            RxRing::Cyclic(rq) => self.recovery.strand(rq.buffers() as u64),
+            RxRing::Striding(rq) => rq.strand(),
+        }
     }
 }

@@ -599,6 +599,22 @@ fn frames_in_the_ring_of_a_queue_that_is_dropped_are_counted() {
     assert_eq!(rig.nic.objects.resets.get(), 1, "the NIC has let go of the buffers before they went home");
 }
 
+#[test]
+fn buffers_that_the_nic_does_not_let_go_of_stay_with_it() {
+    let mut rig = rig(PlainConfig { wqes: 8, ..PlainConfig::default() });
+    rig.nic.frame(60, |_| ());
+    assert_eq!(rig.lens(1).len(), 1);
+    rig.nic.objects.failing.set(1);
+    drop(rig.rx.take());
+    assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("stranded")), (8, 0, 8));
+    // Of a striding ring it is the memory where frames land.
+    let mut rig = self::rig(striding());
+    let before = rig.nic.landing_keepers();
+    rig.nic.objects.failing.set(1);
+    drop(rig.rx.take());
+    assert_eq!((rig.nic.landing_keepers(), rig.pool.in_use(), rig.count("stranded")), (before, 0, 0));
+}
+
 // Compressed sessions.
 
 fn compressing(mini: PlainMini) -> PlainConfig {

@@ -330,6 +330,14 @@ impl Sq {
         count
     }
 
+    /// Ends where the NIC does not let go of the ring: its mbufs stay where they are for ever. Returns what did not complete, and how
+    /// many mbufs those are.
+    #[cold]
+    pub(super) fn strand(&mut self) -> (Flushed, u32) {
+        self.close_multi();
+        (self.ledger.reset(self.posted), self.in_flight.strand())
+    }
+
     /// Begins anew, as the NIC does with a queue that was reset: nothing is in flight any more, and all mbufs are home. Returns
     /// what did not complete.
     #[cold]

@@ -108,6 +108,11 @@ impl StridingRq {
         }
     }
 
+    /// Leaves the memory in which frames land for ever. Buffers it has none.
+    pub(super) fn strand(&self) {
+        self.landing.strand();
+    }
+
     /// Starts anew at index 0. The caller knows that the NIC has let go of the ring.
     pub(super) fn reset(&mut self) {
         (self.consumed, self.stride, self.unpublished) = (0, 0, 0);

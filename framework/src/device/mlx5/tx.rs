@@ -568,7 +568,8 @@ impl TxQueue for Mlx5Tx {
 }
 
 impl Drop for Mlx5Tx {
-    /// What was posted leaves, if the NIC is not too slow about it. Then it lets go of the queue, and all mbufs come home.
+    /// What was posted leaves, if the NIC is not too slow about it. Then it lets go of the queue, and all mbufs come home; where it
+    /// does not, those that it has stay with it for ever.
     fn drop(&mut self) {
         if !self.failed {
             self.ask_for_rest();
@@ -584,8 +585,14 @@ impl Drop for Mlx5Tx {
                 std::thread::sleep(LAST_PAUSE);
             }
         }
-        self.recovery.close();
-        self.begin_anew();
+        if self.recovery.close() {
+            return self.begin_anew();
+        }
+        // It may still read, and send, what did not complete.
+        while self.reap() > 0 {}
+        let (flushed, mbufs) = self.sq.strand();
+        self.drops.count_many(Mlx5TxDrop::Flushed, flushed.frames);
+        self.recovery.strand(mbufs.into());
     }
 }
 

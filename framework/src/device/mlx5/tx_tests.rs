@@ -1068,6 +1068,21 @@ fn dropped_queue_rings_for_what_waits_and_gives_every_mbuf_back() {
 }
 
 #[test]
+fn mbufs_that_the_nic_does_not_let_go_of_stay_with_it() {
+    let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(64) });
+    for seed in 0..5 {
+        assert!(rig.post(&frame(300, seed), PLAIN));
+        rig.ring();
+    }
+    rig.fetch();
+    assert_eq!(rig.complete(2), 2);
+    rig.nic.objects.failing.set(1);
+    drop(rig.tx.take());
+    assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("stranded")), (3, 0, 3));
+    assert_eq!(rig.dropped(Mlx5TxDrop::Flushed), 3);
+}
+
+#[test]
 fn dropped_queue_counts_no_frame_as_lost_that_the_nic_has_sent() {
     for (before, waiting) in [(0, 0), (3, 0), (3, 1), (5, 4)] {
         let mut rig = rig(ring_of(64));
