@@ -48,6 +48,28 @@ pub fn step(budget: usize) -> usize {
     }
 }
 
+/// Objects that the program has in its devices, open descriptors included: 0 where nothing is left behind, and outside.
+pub fn objects() -> usize {
+    let Some(function) = symbol(c"softhca_objects") else { return 0 };
+    // SAFETY: 1.
+    unsafe {
+        let function: extern "C" fn() -> usize = core::mem::transmute(function);
+        function()
+    }
+}
+
+/// Has the kernel refuse the command of this number (mlx5.md 3.4; `None`: any but those that destroy) that comes after `skip` of them,
+/// by one errno; 0 takes that back. Whether an earlier such wish had not come true. Needs `--abi write`.
+pub fn refuse(command: Option<u32>, skip: u32, errno: i32) -> bool {
+    let Some(function) = symbol(c"softhca_refuse") else { return false };
+    // SAFETY: 1.
+    let answer = unsafe {
+        let function: extern "C" fn(u32, u32, c_int) -> c_int = core::mem::transmute(function);
+        function(command.unwrap_or(u32::MAX), skip, errno)
+    };
+    answer == 1
+}
+
 /// Pulls a device out, as a hot unplug does: whether there was one.
 pub fn remove(name: &str) -> bool {
     let (Some(function), Ok(name)) = (symbol(c"softhca_remove"), CString::new(name)) else { return false };

@@ -132,7 +132,7 @@ impl fmt::Display for DeviceSettings {
             Some((min, max)) => write!(f, "pacing={min}-{max} ")?,
             None => write!(f, "pacing=none ")?,
         }
-        write!(f, "inline={} ", self.config.inline_len_min)?;
+        write!(f, "inline={} infiniband={} ", self.config.inline_len_min, self.config.infiniband)?;
         if let Some(netdev) = &self.netdev {
             write!(f, "netdev={netdev} ")?;
         }
@@ -176,6 +176,7 @@ impl DeviceSettings {
                 config.pacing = Some((min.parse().ok()?, max.parse().ok()?));
             }
             "inline" => config.inline_len_min = value.parse().ok()?,
+            "infiniband" => config.infiniband = value.parse().ok()?,
             "netdev" => self.netdev = Some(value.into()),
             _ => return None,
         }
@@ -324,6 +325,7 @@ mod tests {
             uars_max: 9,
             pacing: None,
             inline_len_min: 18,
+            infiniband: true,
         };
         DeviceSettings { config, wire: wire.parse().unwrap(), netdev: Some("soft0".into()) }
     }

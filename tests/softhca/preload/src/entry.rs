@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use softhca::hca::Errno;
 
 use crate::pages::Wish;
+use crate::refusal::Refusal;
 use crate::sys::{self, Known};
 use crate::world;
 
@@ -162,6 +163,22 @@ pub unsafe extern "C" fn softhca_remove(name: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     world::lock().as_mut().is_some_and(|world| world.remove(&name)).into()
+}
+
+/// Objects that the program has in its devices: descriptors, protection domains, regions, queues, tables, rules. 0 where it has given
+/// everything back.
+#[unsafe(no_mangle)]
+pub extern "C" fn softhca_objects() -> usize {
+    world::lock().as_ref().map_or(0, world::World::objects)
+}
+
+/// Refuses with `errno` the command of this number (of `write`, for which SOFTHCA_ABI is to be `write`; 0xffffffff: any but those that
+/// destroy) that comes after `skip` of them; it is the only one. With `errno` 0 none. 1 where an earlier one had not come yet, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn softhca_refuse(command: u32, skip: u32, errno: c_int) -> c_int {
+    let command = (command != u32::MAX).then_some(command);
+    let refusal = (errno != 0).then_some(Refusal { command, skip, errno: Errno(errno) });
+    world::with(|world| Ok(world.refuse(refusal))).unwrap_or(false).into()
 }
 
 /// Whether a descriptor is an open device. Never asked under the mutex's protection about descriptors of our own.

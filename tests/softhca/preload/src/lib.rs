@@ -29,6 +29,7 @@ pub mod entry;
 mod memory;
 #[allow(unsafe_code)]
 mod pages;
+mod refusal;
 mod sheet;
 #[allow(unsafe_code)]
 mod sys;

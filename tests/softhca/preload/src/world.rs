@@ -15,6 +15,7 @@ use crate::clock::{HostClock, Now};
 use crate::device::{self, Device};
 use crate::memory::HostMemory;
 use crate::pages::{Page, Wish};
+use crate::refusal::Refusal;
 use crate::{engine, sys};
 
 /// See the module.
@@ -29,6 +30,8 @@ pub(crate) struct World {
     clock_info: Page,
     /// Sentences about the program's mistakes, for who asks.
     diagnoses: VecDeque<String>,
+    /// What is refused next.
+    refusal: Option<Refusal>,
     shown: Now,
     /// When mappings were tried last.
     tried_ns: u64,
@@ -122,6 +125,7 @@ impl World {
             core_clock,
             clock_info,
             diagnoses: VecDeque::new(),
+            refusal: None,
             shown,
             tried_ns: 0,
             has_engine: false,
@@ -130,11 +134,12 @@ impl World {
 
     /// A command by `write`.
     pub(crate) fn write(&mut self, fd: i32, frame: &[u8]) -> Result<usize, Errno> {
-        let answer = self.call(fd, |session, kernel| session.write(frame, kernel));
-        self.tell_refusal(&answer, || {
-            let number = frame.first_chunk().map_or(0, |number| u32::from_ne_bytes(*number));
-            format!("command {number:#x} of {} bytes", frame.len())
-        });
+        let number = frame.first_chunk().map_or(0, |number| u32::from_ne_bytes(*number));
+        let answer = match Refusal::of(&mut self.refusal, number) {
+            Some(errno) => Err(errno),
+            None => self.call(fd, |session, kernel| session.write(frame, kernel)),
+        };
+        self.tell_refusal(&answer, || format!("command {number:#x} of {} bytes", frame.len()));
         answer
     }
 
@@ -364,6 +369,16 @@ impl World {
             device.port.tend(now.cycles);
         }
         self.show_counters();
+    }
+
+    /// Refuses a command that comes, once; `None`: none any more. Whether one was still waiting.
+    pub(crate) fn refuse(&mut self, refusal: Option<Refusal>) -> bool {
+        std::mem::replace(&mut self.refusal, refusal).is_some()
+    }
+
+    /// Objects that the program made in its devices and has not destroyed, and descriptors that it has open.
+    pub(crate) fn objects(&self) -> usize {
+        self.open.values().map(|open| 1 + open.session.objects()).sum()
     }
 
     /// The value of a counter: of `mlx5_1.NAME` one device's, of `NAME` the sum over all.

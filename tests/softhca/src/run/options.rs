@@ -49,6 +49,9 @@ pub(crate) struct Options {
     /// Bytes of header that each WQE must carry inline: 18 as a ConnectX-4 Lx wants it
     #[arg(long, value_name = "BYTES")]
     inline: Option<u8>,
+    /// Ports of InfiniBand, for who wants to see them refused
+    #[arg(long)]
+    infiniband: bool,
     /// The model moves only when the program calls `softhca_step`
     #[arg(long)]
     manual: bool,
@@ -144,6 +147,7 @@ impl Options {
         config.flows_max = self.flows.unwrap_or(config.flows_max);
         config.uars_max = self.uars.unwrap_or(config.uars_max);
         config.inline_len_min = self.inline.unwrap_or(config.inline_len_min);
+        config.infiniband = self.infiniband;
         for feature in &self.without {
             match feature {
                 Feature::MultiPacketSend => config.multi_packet_send = false,

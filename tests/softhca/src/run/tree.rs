@@ -114,7 +114,7 @@ impl Tree {
             ("board_id", "SOFT_HCA00000001"),
             ("ports/1/state", "4: ACTIVE"),
             ("ports/1/phys_state", "5: LinkUp"),
-            ("ports/1/link_layer", "Ethernet"),
+            ("ports/1/link_layer", if device.config.infiniband { "InfiniBand" } else { "Ethernet" }),
             ("ports/1/rate", "100 Gb/sec (4X EDR)"),
             ("ports/1/lid", "0x0"),
             ("ports/1/lid_mask_count", "0"),

@@ -197,7 +197,8 @@ fn port(hca: &Hca) -> QueryPortResp {
         active_width: 2,
         active_speed: 32,
         phys_state: if is_up { 5 } else { 3 },
-        link_layer: 2,
+        // IBV_LINK_LAYER_INFINIBAND and _ETHERNET.
+        link_layer: if hca.config().infiniband { 1 } else { 2 },
         ..QueryPortResp::default()
     }
 }
