@@ -193,6 +193,21 @@ fn each_queue_is_taken_once_and_the_pool_must_be_large_enough() {
 }
 
 #[test]
+fn striding_ring_needs_no_buffer_of_the_pool() {
+    if !is_inside("striding_ring_needs_no_buffer_of_the_pool", &["--strict"]) {
+        return;
+    }
+    let striding = Mlx5Config { striding: Feature::Demanded, ..config("mlx5_0") };
+    let mut device = open(&striding);
+    End::with_pool(&mut device, 0, pool(16, 1518)).unwrap().close();
+    is_clean();
+    // One frame has more buffers than the pool.
+    let mut device = open(&Mlx5Config { frame_len_max: Some(9018), ..striding });
+    let Err(error) = End::with_pool(&mut device, 0, pool(4, 1518)) else { panic!("four buffers hold a frame of six") };
+    assert!(error.to_string().contains("frames of mlx5_0 have up to 9018 bytes, more than 4 buffers"), "{error}");
+}
+
+#[test]
 fn rings_of_all_lengths_and_frames_of_all_lengths_are_made() {
     if !is_inside("rings_of_all_lengths_and_frames_of_all_lengths_are_made", &["--strict"]) {
         return;

@@ -5,6 +5,7 @@ use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attribute
 
 use super::config::{Feature, HashBy, Mlx5Config, Pace};
 use super::error::SetupError;
+use super::objects::Shape;
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -54,12 +55,29 @@ const INLINE_LEN: u8 = 18;
 /// less behind short frames, and make more completions of long ones' buffers.
 const STRIDE_LEN_LOG: u8 = 8;
 const STRIDE_COUNT_LOG: u8 = 9;
+/// Neither a stride's bytes nor a WQE's strides are more than a CQE tells apart, as log2: it has 15 bits for each (mlx5.md 2.9).
+const STRIDES_LOG_MAX: u8 = 15;
+/// Buffers of a ring: positions have 16 bits, and a full ring is not an empty one.
+const WQES_MAX: u32 = 1 << 15;
+/// Bytes of memory for a striding ring. One of 8192 frames of 16 KiB has 256 MiB; who is told of more has a device with strides that are
+/// too large for it.
+const LANDING_LEN_MAX: u64 = 1 << 30;
+/// Bytes of the longest frame where nobody says more: Ethernet's, with a VLAN tag.
+const FRAME_LEN_USUAL: usize = 1518;
 /// Frames of the longest compressed session that we read (mlx5.md 1.4).
 const SESSION_FRAMES_MAX: u32 = 64;
 /// Bits of `IBV_RX_HASH_*`: source and destination address of IPv4, both ports of TCP, both of UDP (mlx5.md 3.6).
 pub(super) const HASH_ADDRESSES: u64 = 0x03;
 pub(super) const HASH_TCP_PORTS: u64 = 0x30;
 pub(super) const HASH_UDP_PORTS: u64 = 0xc0;
+
+/// What a striding ring may need at most.
+struct Limits {
+    wqes_max: u32,
+    cqes_max: u32,
+    /// Bytes.
+    len_max: u64,
+}
 
 impl Abilities {
     /// Asks the device.
@@ -68,7 +86,7 @@ impl Abilities {
         Ok(Self { device: context.attributes()?, mlx5: context.mlx5_attributes()?, clock_is_related })
     }
 
-    /// What of `config` can be had on the device called `name`.
+    /// What of `config` can be had on the device called `name`; `config` says how long frames are.
     ///
     /// # Errors
     /// It demands what is not there.
@@ -81,7 +99,7 @@ impl Abilities {
         let mut left_out = Vec::new();
         let mut pick = Pick { abilities: self, name, left_out: &mut left_out };
         let stamps = pick.feature(config.timestamps, "time stamps", || self.stamping(config.raw_timestamps))?;
-        let striding = pick.feature(config.striding, "striding receive queues", || self.striding())?;
+        let striding = pick.feature(config.striding, "striding receive queues", || self.striding_for(config))?;
         let vlan_stripping = pick.feature(config.vlan_stripping, "VLAN stripping", || self.vlan_stripping())?;
         let multi_packet = pick.feature(config.multi_packet_send, "multi-packet sends", || self.multi_packet())?;
         let compression = match (config.compression, stamps) {
@@ -184,7 +202,7 @@ impl Abilities {
         let bounds = self.mlx5.striding.ok_or("the firmware does not offer them to raw packets")?;
         let within = |wanted: u8, min: u8, max: u8| {
             // A device says anything.
-            if min <= max && max < 32 {
+            if min <= max && min <= STRIDES_LOG_MAX {
                 Ok(wanted.clamp(min, max))
             } else {
                 Err(format!("its bounds are 2^{min} to 2^{max}"))
@@ -195,6 +213,33 @@ impl Abilities {
             stride_count_log: within(STRIDE_COUNT_LOG, bounds.stride_count_log_min, bounds.stride_count_log_max)?,
             two_byte_shift: false,
         })
+    }
+
+    /// The same, where the rings that `config` wants can be made of it.
+    fn striding_for(&self, config: &Mlx5Config) -> Can<StridingRequest> {
+        let striding = self.striding()?;
+        let frame_len_max = config.frame_len_max.unwrap_or(FRAME_LEN_USUAL);
+        let shape = Shape::for_frames(config.rx_ring_len, frame_len_max, striding)
+            .ok_or_else(|| format!("a frame of {frame_len_max} bytes is longer than its buffers"))?;
+        let (wqes, cqes, len) = (shape.wqe_count, shape.cqe_count(), shape.landing_len());
+        let Limits { wqes_max, cqes_max, len_max } = self.striding_limits();
+        if wqes > wqes_max || cqes > cqes_max || len as u64 > len_max {
+            return Err(format!(
+                "{} frames of {frame_len_max} bytes need {wqes} buffers, {cqes} completions and {len} bytes, and there are {wqes_max}, \
+                 {cqes_max} and {len_max} at most",
+                config.rx_ring_len
+            ));
+        }
+        Ok(striding)
+    }
+
+    fn striding_limits(&self) -> Limits {
+        let device = &self.device;
+        Limits {
+            wqes_max: device.qp_wr_max.min(WQES_MAX),
+            cqes_max: device.cqe_max,
+            len_max: device.mr_len_max.min(LANDING_LEN_MAX),
+        }
     }
 
     /// Which format there is that keeps what is needed: where a frame lies in a striding queue's buffer, else the hash where
@@ -528,10 +573,44 @@ pub(super) mod tests {
         };
         abilities.mlx5.striding = bounds(6, 7, 11, 16);
         assert_eq!(shape(&abilities), Ok((7, 11)));
-        for nonsense in [bounds(9, 6, 9, 16), bounds(6, 13, 0, 255)] {
+        abilities.mlx5.striding = bounds(6, 13, 0, 255);
+        assert_eq!(shape(&abilities), Ok((8, 9)));
+        for nonsense in [bounds(9, 6, 9, 16), bounds(6, 13, 16, 255), bounds(16, 31, 9, 16)] {
             abilities.mlx5.striding = nonsense;
             assert!(shape(&abilities).is_err());
         }
+    }
+
+    #[test]
+    fn striding_ring_that_the_device_has_no_room_for_is_not_asked_for() {
+        let on = Mlx5Config { striding: Feature::Demanded, frame_len_max: Some(1518), ..config() };
+        let check = |change: fn(&mut Abilities), says: &str| {
+            let mut abilities = connectx5();
+            abilities.choose("mlx5_0", &on).unwrap();
+            change(&mut abilities);
+            refused(&abilities, &on, says);
+            let wish = Mlx5Config { striding: Feature::WherePossible, ..on.clone() };
+            let chosen = abilities.choose("mlx5_0", &wish).unwrap();
+            assert_eq!(chosen.striding, None);
+            assert!(chosen.left_out[0].1.contains(says), "{:?}", chosen.left_out);
+        };
+        // 32 WQEs of 512 strides of 256 bytes for 2048 frames of 6 strides.
+        check(
+            |abilities| abilities.device.cqe_max = 16_383,
+            "2048 frames of 1518 bytes need 32 buffers, 16384 completions",
+        );
+        check(|abilities| abilities.device.mr_len_max = (4 << 20) - 1, "4194304 bytes, and there are");
+        check(
+            |abilities| {
+                abilities.mlx5.striding = abilities.mlx5.striding.map(|bounds| Striding {
+                    stride_len_log_max: 6,
+                    stride_count_log_min: 3,
+                    stride_count_log_max: 4,
+                    ..bounds
+                });
+            },
+            "a frame of 1518 bytes is longer than its buffers",
+        );
     }
 
     #[test]

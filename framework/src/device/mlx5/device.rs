@@ -54,13 +54,14 @@ impl Mlx5Device {
         let name = listed.name.as_str();
         let abilities = Abilities::read(&context).map_err(|error| verbs(name, "asking what it can do", error))?;
         check_port(&context, &listed, config.port, &abilities)?;
-        let chosen = abilities.choose(name, config)?;
         let interface = listed.interface(&config.device).map(|name| Interface {
             name: name.into(),
             index: find::index(sysfs, name).unwrap_or(0),
             mac: find::mac(sysfs, name).unwrap_or(MacAddr::ZERO),
         });
         let mtu = interface.as_ref().and_then(|interface| find::mtu(sysfs, &interface.name)).unwrap_or(MTU_DEFAULT);
+        let frame_len_max = config.frame_len_max.unwrap_or(mtu + LINK_HEADER_LEN);
+        let chosen = abilities.choose(name, &Mlx5Config { frame_len_max: Some(frame_len_max), ..config.clone() })?;
         let blueflame = config.blueflame && !is_blueflame_forbidden(std::env::var_os(SHUT_UP_BLUEFLAME).as_deref());
         let facts = Facts {
             name: name.into(),
@@ -68,7 +69,7 @@ impl Mlx5Device {
             config: Mlx5Config { blueflame, ..config.clone() },
             abilities,
             chosen,
-            frame_len_max: config.frame_len_max.unwrap_or(mtu + LINK_HEADER_LEN),
+            frame_len_max,
         };
         let port = Port::new(&context, facts, sysfs)?;
         try_a_queue_pair(&port)?;

@@ -195,12 +195,16 @@ pub(super) fn spreader(
 }
 
 impl Shape {
-    /// A striding ring for `frames` frames of `frame_len_max` bytes, and of two WQEs at least: of one the NIC has filled the last
-    /// stride only when the next frame comes.
-    pub(super) fn for_frames(frames: u32, frame_len_max: usize, striding: StridingRequest) -> Self {
-        let strides = frames as usize * frame_len_max.div_ceil(1 << striding.stride_len_log);
-        let wqes = strides.div_ceil(1 << striding.stride_count_log).next_power_of_two().max(2);
-        Self { wqe_count: wqes as u32, segments: 1, striding: Some(striding) }
+    /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which lies in two WQEs; and of two WQEs at least: of one the
+    /// NIC has filled the last stride only when the next frame comes. `None` where a WQE has less room than a frame.
+    pub(super) fn for_frames(frames: u32, frame_len_max: usize, striding: StridingRequest) -> Option<Self> {
+        let strides = frame_len_max.div_ceil(1 << striding.stride_len_log).max(1);
+        let frames_of_wqe = (1 << striding.stride_count_log) / strides;
+        if frames_of_wqe == 0 {
+            return None;
+        }
+        let wqes = (frames as usize).div_ceil(frames_of_wqe).next_power_of_two().max(2);
+        Some(Self { wqe_count: wqes as u32, segments: 1, striding: Some(striding) })
     }
 
     /// Bytes in which the frames of a striding ring land.
@@ -219,11 +223,11 @@ impl Shape {
         (self.wqe_count * self.segments * 16) as usize
     }
 
-    /// Whether libmlx5 gave what was asked for. A WQE of a striding queue has a segment of 16 bytes before the pointer (mlx5.md 2.8).
+    /// Whether libmlx5 gave what was asked for: no more WQEs either, as CQ, pool and memory were measured by them. A WQE of a striding queue has a segment of 16 bytes before the pointer (mlx5.md 2.8).
     fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), SetupError> {
         let stride_min = if self.striding.is_some() { 32 } else { 16 * self.segments };
         let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);
-        if possible && parts.wqe_count >= self.wqe_count && parts.wqe_count <= 1 << 15 && parts.stride >= stride_min {
+        if possible && parts.wqe_count == self.wqe_count && parts.wqe_count <= 1 << 15 && parts.stride >= stride_min {
             return Ok(());
         }
         Err(port.strange(doing))
@@ -338,5 +342,27 @@ impl Objects for Receiver {
             Self::Work(wq) => wq.reset(WqState::Ready),
         }
         .map_err(system)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WQEs for so many frames of so many bytes, with strides of 2^`len` bytes, 2^`count` of them a WQE.
+    fn check(frames: u32, frame_len_max: usize, (len, count): (u8, u8), expected: Option<u32>) {
+        let striding = StridingRequest { stride_len_log: len, stride_count_log: count, two_byte_shift: false };
+        let shape = Shape::for_frames(frames, frame_len_max, striding);
+        assert_eq!(shape.map(|shape| shape.wqe_count), expected, "{frames} of {frame_len_max}");
+    }
+
+    #[test]
+    fn striding_ring_has_room_for_its_frames() {
+        check(2048, 1518, (8, 9), Some(32));
+        check(8, 1518, (8, 9), Some(2));
+        // A frame in a WQE: a little more than half of its strides, and none in two.
+        check(64, 1100, (8, 3), Some(64));
+        check(64, 2048, (8, 3), Some(64));
+        check(64, 2049, (8, 3), None);
     }
 }

@@ -58,7 +58,11 @@ impl Mlx5Queue {
         let facts = self.port.facts();
         let (ring_len, data_room) = (facts.config.rx_ring_len, pool.layout().data_room());
         let segments = facts.frame_len_max.div_ceil(data_room).max(1) as u32;
-        let segments_max = SEGMENTS_MAX.min(facts.abilities.device.sge_max);
+        let segments_max = match facts.chosen.striding {
+            None => SEGMENTS_MAX.min(facts.abilities.device.sge_max),
+            // Frames are copied into the pool's buffers: the ring has none of them.
+            Some(_) => SEGMENTS_MAX.min(pool.capacity().try_into().unwrap_or(u32::MAX)),
+        };
         if segments > segments_max {
             return Err(SetupError::FrameTooLong {
                 device: facts.name.clone(),
@@ -67,13 +71,14 @@ impl Mlx5Queue {
                 segments_max: segments_max as usize,
             });
         }
+        if let Some(striding) = facts.chosen.striding {
+            let shape = Shape::for_frames(ring_len, facts.frame_len_max, striding);
+            return shape.ok_or_else(|| self.port.strange("making a striding queue"));
+        }
         if pool.capacity() <= (ring_len * segments) as usize {
             return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), ring_len: ring_len * segments });
         }
-        Ok(match facts.chosen.striding {
-            None => Shape { wqe_count: ring_len, segments, striding: None },
-            Some(striding) => Shape::for_frames(ring_len, facts.frame_len_max, striding),
-        })
+        Ok(Shape { wqe_count: ring_len, segments, striding: None })
     }
 
     /// What `wirepath stats` shows of the queue, and finds the NIC's own counters by.
