@@ -29,12 +29,21 @@ const INSIDE: &str = "SOFTHCA_TEST_IS_INSIDE";
 /// # Panics
 /// When the test failed inside.
 pub fn is_inside(test: &str, options: &[&str]) -> bool {
+    is_inside_under(test, options, &[])
+}
+
+/// The same, where the test is started by another program, which may take something away from it: `["setpriv", "--bounding-set",
+/// "-net_raw"]`.
+///
+/// # Panics
+/// When the test failed inside.
+pub fn is_inside_under(test: &str, options: &[&str], launcher: &[&str]) -> bool {
     if std::env::var_os(INSIDE).is_some_and(|name| name == test) {
         return true;
     }
     match std::env::current_exe().map_err(|error| error.to_string()).and_then(|program| {
         let mut command = command(options)?;
-        command.arg(program).args(["--exact", test, "--nocapture"]).env(INSIDE, test);
+        command.args(launcher).arg(program).args(["--exact", test, "--nocapture"]).env(INSIDE, test);
         command.output().map_err(|error| error.to_string())
     }) {
         Err(why) => println!("SKIPPED {test}: {why}"),
