@@ -22,6 +22,7 @@ pub mod rate_limit;
 pub mod reassembly;
 pub mod sockets;
 pub mod source_filter;
+pub mod tcp;
 
 pub use claim::{ClaimAction, ClaimConfig, ClaimError, ClaimHeard, Claims};
 pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash, Subscriber};

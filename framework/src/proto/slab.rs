@@ -13,7 +13,7 @@ pub(super) struct Slab<T> {
 }
 
 #[derive(Debug)]
-enum Slot<T> {
+pub(super) enum Slot<T> {
     Taken(T),
     Free { next: u32 },
 }

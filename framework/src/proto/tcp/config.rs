@@ -1,0 +1,153 @@
+//! How much the machine holds. All of it is taken at the start.
+
+use core::fmt;
+
+use super::connection::Connection;
+use super::list::SlotList;
+use super::options::ConnectionOptions;
+use super::queue::Chunk;
+use super::wheel::Wheel;
+use crate::proto::PortRange;
+use crate::proto::slab::Slot;
+use crate::time::Duration;
+
+/// Limits and rates of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpConfig {
+    /// Connections at the same time, those in TIME-WAIT included.
+    pub connections_max: usize,
+    /// Listeners at the same time.
+    pub listeners_max: usize,
+    /// Pieces of data that wait in all connections together: to be acknowledged, or out of order. Each is a buffer of the pool.
+    pub chunks_max: usize,
+    /// Pieces out of order that one connection may hold.
+    pub reassembly_max: u32,
+    /// Ports that `connect` takes where none is asked for.
+    pub ports: PortRange,
+    /// How long a closed connection is remembered, so that late segments do not reach the next (RFC 9293 3.4.1 says four minutes,
+    /// Linux one).
+    pub time_wait: Duration,
+    /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up.
+    pub syn_retries: u8,
+    /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2).
+    pub retries: u8,
+    /// Challenge ACKs a second, over all connections (RFC 5961 5).
+    pub challenge_acks_per_second: u32,
+    /// Resets a second that answer segments of no connection.
+    pub resets_per_second: u32,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            connections_max: 1024,
+            listeners_max: 16,
+            chunks_max: 16 * 1024,
+            reassembly_max: 1024,
+            ports: PortRange::DYNAMIC,
+            time_wait: Duration::from_secs(60),
+            syn_retries: 6,
+            retries: 15,
+            challenge_acks_per_second: 1000,
+            resets_per_second: 1000,
+        }
+    }
+}
+
+impl TcpConfig {
+    /// Bytes that the machine takes for payloads of type `P`: the sum of its parts.
+    pub fn bytes<P>(&self) -> usize {
+        self.connections_max * Self::connection_len() + self.chunks_max * size_of::<Chunk<P>>()
+    }
+
+    /// Bytes of a connection that is established and idle, those of the way out included: the promise is 640 at most.
+    pub const fn connection_len() -> usize {
+        let variables = size_of::<Slot<Connection>>();
+        // A bucket of the flow table holds four keys of 12 bytes and four places of 4, and is a quarter full at most.
+        let flow = 64;
+        variables + flow + Wheel::ENTRY_LEN + 2 * SlotList::ENTRY_LEN + Self::PATH_LEN
+    }
+
+    /// Bytes that the way out remembers of a connection: its prepared link header, and when that was true.
+    pub const PATH_LEN: usize = 48;
+
+    /// Whether the limits add up.
+    pub fn check(&self) -> Result<(), TcpConfigError> {
+        const LIMIT: usize = 1 << 28;
+        let counts = [
+            ("connections_max", self.connections_max, LIMIT),
+            ("listeners_max", self.listeners_max, 1 << 16),
+            ("chunks_max", self.chunks_max, LIMIT),
+        ];
+        for (name, value, max) in counts {
+            if value == 0 || value > max {
+                return Err(TcpConfigError::OutOfRange { name, value, max });
+            }
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(TcpConfig::connection_len() <= 640);
+
+/// Why a configuration is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpConfigError {
+    /// A number that cannot be.
+    OutOfRange {
+        /// The field.
+        name: &'static str,
+        /// What it is.
+        value: usize,
+        /// The most that it may be; the least is 1.
+        max: usize,
+    },
+}
+
+impl fmt::Display for TcpConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange { name, value, max } => write!(f, "TcpConfig::{name} is {value}: it must be 1 to {max}"),
+        }
+    }
+}
+
+impl std::error::Error for TcpConfigError {}
+
+impl ConnectionOptions {
+    /// Whether each option is in its range.
+    pub fn check(&self) -> Result<(), super::event::OptionError> {
+        let error = |option, range| Err(super::event::OptionError { option, range });
+        let buffers = 1..=Self::BUFFER_LEN_MAX;
+        if !buffers.contains(&self.send_buffer) {
+            return error("send_buffer", "1 byte to 1 GiB");
+        }
+        if !buffers.contains(&self.receive_buffer) {
+            return error("receive_buffer", "1 byte to 1 GiB");
+        }
+        if self.mss_max.is_some_and(|mss| mss < 64) {
+            return error("mss_max", "64 bytes at least");
+        }
+        if self.rto_min < Self::TIMER_MIN || self.rto_min > Duration::from_secs(60) {
+            return error("rto_min", "1 ms to 60 s");
+        }
+        if self.ack_delay >= Duration::from_millis(500) {
+            return error("ack_delay", "less than 500 ms (RFC 9293 3.8.6.3)");
+        }
+        if self.pacing_rate == Some(0) {
+            return error("pacing_rate", "more than no byte a second");
+        }
+        if self.ttl == 0 {
+            return error("ttl", "1 to 255");
+        }
+        if self.keepalive.is_some_and(|keepalive| {
+            keepalive.count == 0 || keepalive.idle < Self::TIMER_MIN || keepalive.interval < Self::TIMER_MIN
+        }) {
+            return error("keepalive", "1 ms at least, and one probe");
+        }
+        if self.user_timeout.is_some_and(|timeout| timeout < Self::TIMER_MIN) {
+            return error("user_timeout", "1 ms at least");
+        }
+        Ok(())
+    }
+}

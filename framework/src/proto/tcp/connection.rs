@@ -1,0 +1,521 @@
+//! What is remembered of a connection: the variables of RFC 9293 3.3.1 under their names, and those of the RFCs around it. What a
+//! segment of an established connection needs stands first, so that it is in the first cache lines.
+
+use super::event::CloseReason;
+use super::options::{Congestion, ConnectionOptions};
+use super::queue::Queue;
+use super::segment::Range;
+use super::seq::Seq;
+use crate::proto::slab::NIL;
+use crate::proto::{ConsumerId, Flow};
+use crate::time::{Duration, Instant};
+
+/// RFC 9293 3.3.2. LISTEN is a listener, and CLOSED is no connection at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the RFC's names")]
+pub enum State {
+    SynSent,
+    SynReceived,
+    #[default]
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    /// Gone: the app has still to hear of it.
+    Closed,
+}
+
+impl State {
+    /// Whether the handshake is done: SND and RCV variables are those of both sides.
+    #[inline]
+    pub fn is_synchronized(self) -> bool {
+        self >= Self::Established
+    }
+
+    /// Whether the app may still send.
+    #[inline]
+    pub fn may_send(self) -> bool {
+        matches!(self, Self::Established | Self::CloseWait)
+    }
+
+    /// Whether the peer may still send.
+    #[inline]
+    pub fn may_receive(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+}
+
+/// What waits to be told to the app.
+pub(super) mod pending {
+    pub(crate) const CONNECTED: u8 = 1 << 0;
+    /// Data in order waits in `in_order`.
+    pub(crate) const READABLE: u8 = 1 << 1;
+    pub(crate) const WRITABLE: u8 = 1 << 2;
+    pub(crate) const PEER_CLOSED: u8 = 1 << 3;
+    pub(crate) const CLOSED: u8 = 1 << 4;
+}
+
+/// When we owe an acknowledgment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum AckOwed {
+    #[default]
+    No,
+    /// By `ack_at`, or with whatever is sent before.
+    Delayed,
+    /// At the end of this burst.
+    Now,
+}
+
+/// What the retransmission timer is for now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RetransmitTimer {
+    #[default]
+    Off,
+    /// RFC 6298.
+    Timeout,
+    /// A tail loss probe (RFC 8985 7).
+    Probe,
+    /// Reordering may have ended: segments are lost by then (RFC 8985 6.2 step 5).
+    Reordering,
+    /// The peer's window is closed (RFC 9293 3.8.6.1).
+    Persist,
+}
+
+/// How far the sender has come out of a loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Recovery {
+    /// Nothing is lost as far as we know.
+    #[default]
+    Open,
+    /// Lost segments are sent again, until `recovery_point` is acknowledged (RFC 6675, RFC 8985).
+    Fast,
+    /// The timer ran out; F-RTO is finding out whether for nothing (RFC 5682).
+    Probing,
+    /// The timer ran out: slow start from one segment (RFC 5681 3.1).
+    Loss,
+    /// ECN told of congestion: the window was reduced, until `recovery_point` (RFC 3168 6.1.2).
+    Reduced,
+}
+
+/// Booleans of a connection, one bit each.
+pub(super) mod flag {
+    pub(crate) const TIMESTAMPS: u32 = 1 << 0;
+    pub(crate) const SACK: u32 = 1 << 1;
+    pub(crate) const ECN: u32 = 1 << 2;
+    /// ECE is set in what we send until the peer's CWR (RFC 3168 6.1.3).
+    pub(crate) const ECE_OWED: u32 = 1 << 3;
+    /// CWR is to be set in the next new data (RFC 3168 6.1.2).
+    pub(crate) const CWR_OWED: u32 = 1 << 4;
+    /// The app has closed its side: a FIN is queued or sent.
+    pub(crate) const FIN_QUEUED: u32 = 1 << 5;
+    /// The app wants no data now.
+    pub(crate) const PAUSED: u32 = 1 << 6;
+    /// A send was refused for lack of room.
+    pub(crate) const WANTS_ROOM: u32 = 1 << 7;
+    /// The last tail loss probe was a retransmission (RFC 8985 7.3).
+    pub(crate) const PROBE_IS_RESENT: u32 = 1 << 8;
+    /// A tail loss probe is out.
+    pub(crate) const PROBE_OUT: u32 = 1 << 9;
+    /// In the list of connections that have something to send.
+    pub(crate) const IN_FLUSH: u32 = 1 << 10;
+    /// In the list of connections with events.
+    pub(crate) const IN_READY: u32 = 1 << 11;
+    /// The app does not know it yet: a listener's, in its handshake.
+    pub(crate) const EMBRYONIC: u32 = 1 << 12;
+    /// The app let go of it: it is told nothing more.
+    pub(crate) const ORPHANED: u32 = 1 << 13;
+    /// Something was sent since the last time that nothing was on its way: cwnd limits it.
+    pub(crate) const CWND_LIMITED: u32 = 1 << 14;
+    /// Segments were seen out of order (RFC 8985 6.2 step 3).
+    pub(crate) const REORDERING_SEEN: u32 = 1 << 15;
+    /// A duplicate was reported in this round (RFC 8985 6.2 step 4).
+    pub(crate) const DSACK_ROUND: u32 = 1 << 16;
+    /// What the recovery took can be given back.
+    pub(crate) const UNDO: u32 = 1 << 17;
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    // What each segment looks at.
+    pub(super) flow: Flow,
+    pub(super) generation: u32,
+    pub(super) state: State,
+    pub(super) recovery: Recovery,
+    pub(super) ack_owed: AckOwed,
+    pub(super) timer: RetransmitTimer,
+    pub(super) flags: u32,
+    pub(super) pending: u8,
+    pub(super) snd_wscale: u8,
+    pub(super) rcv_wscale: u8,
+
+    // Send sequence space (RFC 9293 3.3.1).
+    pub(super) snd_una: Seq,
+    /// What was sent, up to here; never taken back.
+    pub(super) snd_nxt: Seq,
+    /// Scaled.
+    pub(super) snd_wnd: u32,
+    pub(super) snd_wl1: Seq,
+    pub(super) snd_wl2: Seq,
+    /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
+    pub(super) snd_wnd_max: u32,
+    pub(super) iss: Seq,
+
+    // Receive sequence space.
+    pub(super) rcv_nxt: Seq,
+    /// The right edge that was shown last: it never moves left (RFC 9293 3.8.6).
+    pub(super) rcv_adv: Seq,
+    pub(super) irs: Seq,
+    /// What was acknowledged last.
+    pub(super) last_ack_sent: Seq,
+    /// Bytes since the last acknowledgment.
+    pub(super) unacked_len: u32,
+
+    // Timestamps (RFC 7323): TS.Recent and when it was taken; what is added to our clock.
+    pub(super) ts_recent: u32,
+    pub(super) ts_offset: u32,
+    /// In seconds: PAWS asks for days (RFC 7323 5.5).
+    pub(super) ts_recent_at_s: u32,
+
+    // What waits.
+    /// To be acknowledged, and behind that to be sent.
+    pub(super) send: Queue,
+    /// The first chunk that was never sent.
+    pub(super) next_unsent: u32,
+    /// Bytes in `send`.
+    pub(super) send_len: u32,
+    /// Bytes in `in_order`.
+    pub(super) in_order_len: u32,
+    pub(super) in_order: Queue,
+    pub(super) out_of_order: Queue,
+
+    // What is on its way, in bytes (RFC 6675 2: pipe).
+    pub(super) cwnd: u32,
+    pub(super) ssthresh: u32,
+    pub(super) sacked_len: u32,
+    pub(super) lost_len: u32,
+    pub(super) resent_len: u32,
+    /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
+    pub(super) snd_mss: u16,
+    /// What the peer may send us, by our SYN.
+    pub(super) rcv_mss: u16,
+
+    // Round trip (RFC 6298, RFC 8985).
+    /// Zero before the first sample.
+    pub(super) srtt: Micros,
+    pub(super) rttvar: Micros,
+    pub(super) rto: Micros,
+    /// The least of late, and when it was measured.
+    pub(super) rtt_min: Micros,
+    pub(super) rtt_min_at_ms: u32,
+
+    // When.
+    pub(super) timer_at: Instant,
+    pub(super) ack_at: Instant,
+    /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
+    pub(super) idle_at: Instant,
+    pub(super) pace_at: Instant,
+    pub(super) last_received_at: Instant,
+    /// When the oldest data that is not acknowledged was sent first, for the user timeout.
+    pub(super) unacked_since: Instant,
+
+    // Losses.
+    pub(super) recovery_point: Seq,
+    pub(super) high_rxt: Seq,
+    pub(super) dupacks: u8,
+    pub(super) backoff: u8,
+    pub(super) probes: u8,
+    pub(super) reo_wnd_mult: u8,
+    pub(super) reo_wnd_persist: u8,
+    pub(super) rack: Rack,
+    pub(super) undo: Undo,
+    pub(super) prr: Prr,
+    pub(super) congestion: CongestionState,
+
+    // What SACK tells the peer: ranges that came, the latest first (RFC 2018 4), and a duplicate (RFC 2883).
+    pub(super) sacks: [Range; 4],
+    pub(super) dsack: Range,
+
+    pub(super) options: StoredOptions,
+    /// The listener that it came by, or `NIL`.
+    pub(super) listener: u32,
+    pub(super) consumer: ConsumerId,
+    pub(super) close_reason: CloseReason,
+    pub(super) tally: ConnectionTally,
+}
+
+/// A span of time in half the room: microseconds, 71 minutes at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Micros(pub(super) u32);
+
+impl Micros {
+    pub(super) const ZERO: Self = Self(0);
+
+    /// The span, rounded up, and the longest where it is longer.
+    #[inline]
+    pub(super) fn of(span: Duration) -> Self {
+        Self(span.as_nanos().div_ceil(1_000).min(u64::from(u32::MAX)) as u32)
+    }
+
+    #[inline]
+    pub(super) fn span(self) -> Duration {
+        Duration::from_micros(self.0.into())
+    }
+}
+
+/// RFC 8985 5.2.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rack {
+    pub(super) xmit_ts: Instant,
+    pub(super) end_seq: Seq,
+    pub(super) rtt: Micros,
+    pub(super) fack: Seq,
+    /// RACK.dsack_round where `flag::DSACK_ROUND` is set.
+    pub(super) dsack_round: Seq,
+    /// RFC 8985 7.2: TLP.end_seq.
+    pub(super) probe_end: Seq,
+}
+
+/// What a recovery that was for nothing gives back (RFC 4015, RFC 3708).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Undo {
+    pub(super) cwnd: u32,
+    pub(super) ssthresh: u32,
+    /// SND.UNA when the recovery began, where `flag::UNDO` is set.
+    pub(super) marker: Seq,
+    /// Retransmissions of which no duplicate was reported yet.
+    pub(super) resent: u32,
+    /// When the first retransmission left, as timestamps have it (Eifel, RFC 3522).
+    pub(super) resent_ts: u32,
+}
+
+/// Proportional rate reduction (RFC 6937).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Prr {
+    pub(super) delivered: u32,
+    pub(super) out: u32,
+    pub(super) recover_fs: u32,
+}
+
+/// RFC 9438's variables, in bytes and nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CongestionState {
+    pub(super) kind: Congestion,
+    pub(super) w_max: u32,
+    pub(super) w_est: u32,
+    pub(super) cwnd_epoch: u32,
+    pub(super) k_ms: u32,
+    pub(super) acked: u32,
+    pub(super) epoch_start: Instant,
+}
+
+/// Counts of a connection, as TCP_INFO has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ConnectionTally {
+    pub(super) bytes_sent: u64,
+    pub(super) bytes_acked: u64,
+    pub(super) bytes_received: u64,
+    pub(super) segments_out: u32,
+    pub(super) segments_in: u32,
+    pub(super) resent_segments: u32,
+    pub(super) dsacks: u32,
+    pub(super) timeouts: u32,
+}
+
+/// [`ConnectionOptions`] in the size that a million connections can afford.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredOptions {
+    pub(super) send_buffer: u32,
+    pub(super) receive_buffer: u32,
+    pub(super) rto_min_us: u32,
+    pub(super) ack_delay_us: u32,
+    /// 0 is none.
+    pub(super) user_timeout_ms: u32,
+    /// `u32::MAX` is in the background.
+    pub(super) linger_ms: u32,
+    pub(super) keepalive_idle_ms: u32,
+    pub(super) keepalive_interval_ms: u32,
+    /// 0 is no keepalive.
+    pub(super) keepalive_count: u8,
+    pub(super) ttl: u8,
+    pub(super) tos: u8,
+    pub(super) switches: u8,
+    /// 0 is what the path allows.
+    pub(super) mss_max: u16,
+    pub(super) pacing_rate: u64,
+}
+
+/// Switches of [`StoredOptions`].
+pub(super) mod switch {
+    pub(crate) const NODELAY: u8 = 1 << 0;
+    pub(crate) const QUICKACK: u8 = 1 << 1;
+    pub(crate) const TIMESTAMPS: u8 = 1 << 2;
+    pub(crate) const SACK: u8 = 1 << 3;
+    pub(crate) const ECN: u8 = 1 << 4;
+}
+
+impl Connection {
+    /// A connection of `flow` before its handshake.
+    pub(super) fn new(
+        flow: Flow,
+        state: State,
+        options: &ConnectionOptions,
+        consumer: ConsumerId,
+        now: Instant,
+    ) -> Self {
+        Self {
+            flow,
+            generation: 0,
+            state,
+            recovery: Recovery::Open,
+            ack_owed: AckOwed::No,
+            timer: RetransmitTimer::Off,
+            flags: 0,
+            pending: 0,
+            snd_wscale: 0,
+            rcv_wscale: 0,
+            snd_una: Seq(0),
+            snd_nxt: Seq(0),
+            snd_wnd: 0,
+            snd_wl1: Seq(0),
+            snd_wl2: Seq(0),
+            snd_wnd_max: 0,
+            iss: Seq(0),
+            rcv_nxt: Seq(0),
+            rcv_adv: Seq(0),
+            irs: Seq(0),
+            last_ack_sent: Seq(0),
+            unacked_len: 0,
+            ts_recent: 0,
+            ts_offset: 0,
+            ts_recent_at_s: (now.as_nanos() / 1_000_000_000) as u32,
+            send: Queue::default(),
+            next_unsent: NIL,
+            send_len: 0,
+            in_order_len: 0,
+            in_order: Queue::default(),
+            out_of_order: Queue::default(),
+            cwnd: 0,
+            ssthresh: u32::MAX,
+            sacked_len: 0,
+            lost_len: 0,
+            resent_len: 0,
+            snd_mss: 536,
+            rcv_mss: 536,
+            srtt: Micros::ZERO,
+            rttvar: Micros::ZERO,
+            // RFC 6298 2.1.
+            rto: Micros::of(Duration::from_secs(1)),
+            rtt_min: Micros::ZERO,
+            rtt_min_at_ms: (now.as_nanos() / 1_000_000) as u32,
+            timer_at: Instant::MAX,
+            ack_at: Instant::MAX,
+            idle_at: Instant::MAX,
+            pace_at: Instant::ZERO,
+            last_received_at: now,
+            unacked_since: Instant::MAX,
+            recovery_point: Seq(0),
+            high_rxt: Seq(0),
+            dupacks: 0,
+            backoff: 0,
+            probes: 0,
+            reo_wnd_mult: 1,
+            reo_wnd_persist: 0,
+            rack: Rack::default(),
+            undo: Undo::default(),
+            prr: Prr::default(),
+            congestion: CongestionState { kind: options.congestion, ..CongestionState::default() },
+            sacks: [Range::default(); 4],
+            dsack: Range::default(),
+            options: StoredOptions::new(options),
+            listener: NIL,
+            consumer,
+            close_reason: CloseReason::Finished,
+            tally: ConnectionTally::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, flag: u32) {
+        self.flags |= flag;
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self, flag: u32) {
+        self.flags &= !flag;
+    }
+
+    #[inline]
+    pub(super) fn is_on(&self, switch: u8) -> bool {
+        self.options.switches & switch != 0
+    }
+
+    /// FlightSize: numbers sent and not acknowledged (RFC 5681 2).
+    #[inline]
+    pub(super) fn flight(&self) -> u32 {
+        self.snd_nxt - self.snd_una
+    }
+
+    /// RFC 6675 2, pipe: what is still in the network, as far as we know.
+    #[inline]
+    pub(super) fn pipe(&self) -> u32 {
+        (self.flight() + self.resent_len).saturating_sub(self.sacked_len + self.lost_len)
+    }
+
+    /// RCV.WND: what we would show now, and never less than was shown.
+    #[inline]
+    pub(super) fn rcv_wnd(&self) -> u32 {
+        let room = self.options.receive_buffer.saturating_sub(self.in_order_len);
+        room.max(if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv - self.rcv_nxt } else { 0 })
+    }
+
+    /// TSval: our clock in milliseconds, from where nobody knows (RFC 7323 5.4, 7.1).
+    #[inline]
+    pub(super) fn ts_now(&self, now: Instant) -> u32 {
+        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
+    }
+}
+
+impl StoredOptions {
+    pub(super) fn new(options: &ConnectionOptions) -> Self {
+        let ms = |span: Duration| (span.as_nanos() / 1_000_000).clamp(1, u64::from(u32::MAX) - 1) as u32;
+        let keepalive = options.keepalive.unwrap_or_default();
+        let switches = [
+            (options.nodelay, switch::NODELAY),
+            (options.quickack, switch::QUICKACK),
+            (options.timestamps, switch::TIMESTAMPS),
+            (options.sack, switch::SACK),
+            (options.ecn, switch::ECN),
+        ];
+        Self {
+            send_buffer: options.send_buffer,
+            receive_buffer: options.receive_buffer,
+            rto_min_us: (options.rto_min.as_nanos() / 1_000) as u32,
+            ack_delay_us: (options.ack_delay.as_nanos() / 1_000) as u32,
+            user_timeout_ms: options.user_timeout.map_or(0, ms),
+            linger_ms: match options.linger {
+                super::options::Linger::Background => u32::MAX,
+                super::options::Linger::For(Duration::ZERO) => 0,
+                super::options::Linger::For(span) => ms(span),
+            },
+            keepalive_idle_ms: ms(keepalive.idle),
+            keepalive_interval_ms: ms(keepalive.interval),
+            keepalive_count: options.keepalive.map_or(0, |keepalive| keepalive.count),
+            ttl: options.ttl,
+            tos: options.tos,
+            switches: switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch).sum(),
+            mss_max: options.mss_max.unwrap_or(0),
+            pacing_rate: options.pacing_rate.unwrap_or(0),
+        }
+    }
+}
+
+/// [`TcpConfig::connection_len`](super::TcpConfig::connection_len) has the sum that this is a part of.
+const _: () = assert!(size_of::<Connection>() <= 488);

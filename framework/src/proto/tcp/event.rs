@@ -1,0 +1,201 @@
+//! What a connection tells its app, and what it answers to calls.
+
+use core::fmt;
+use core::net::SocketAddrV4;
+
+/// Names a connection until its [`Closed`](TcpEvent::Closed) was taken; the same place then has another generation, so that
+/// a name that was kept too long finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+impl ConnectionId {
+    /// The place in the table, below `TcpConfig::connections_max`: for tables of the app's own. Used again by later
+    /// connections.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// Names a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub(super) u32);
+
+/// What happened to a connection. Data comes beside these, in order with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpEvent {
+    /// The handshake is done: of one that we asked for, or that a listener accepted.
+    Connected {
+        /// The listener that accepted it.
+        listener: Option<ListenerId>,
+    },
+    /// Data waits that was not handed over when it came: take it with `next_data`.
+    Readable,
+    /// A send was refused for lack of room, and there is room again.
+    Writable,
+    /// The peer sends no more; all that it sent was delivered.
+    PeerClosed,
+    /// The connection is gone, and so is its name after this.
+    Closed(CloseReason),
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// Both sides sent all they had, and it was acknowledged.
+    Finished,
+    /// We aborted it.
+    Aborted,
+    /// The peer reset it.
+    Reset,
+    /// Nobody listens there: the first segment was answered by a reset.
+    Refused,
+    /// The peer did not acknowledge for too long: retransmissions, or the user timeout, ran out.
+    TimedOut,
+    /// The peer did not answer keepalive probes.
+    KeepaliveTimedOut,
+    /// A router said that there is no way, while the handshake was open (RFC 5461 4.1).
+    Unreachable,
+    /// The data of a closed connection was not acknowledged within the time to linger.
+    LingerTimedOut,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Finished => "both sides finished",
+            Self::Aborted => "aborted by us",
+            Self::Reset => "reset by the peer",
+            Self::Refused => "refused: nobody listens there",
+            Self::TimedOut => "the peer stopped acknowledging",
+            Self::KeepaliveTimedOut => "the peer answered no keepalive probe",
+            Self::Unreachable => "no way to the peer",
+            Self::LingerTimedOut => "unacknowledged data at the end of the time to linger",
+        })
+    }
+}
+
+/// Why a listener cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenError {
+    /// Somebody listens at the address already.
+    AddressInUse(SocketAddrV4),
+    /// As many listeners as the configuration allows.
+    TooMany {
+        /// `TcpConfig::listeners_max`.
+        limit: usize,
+    },
+    /// Port 0, a backlog of none, or an option out of range.
+    Option(OptionError),
+}
+
+/// Why a connection cannot be begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// There is such a connection already, perhaps in TIME-WAIT.
+    AddressInUse {
+        /// Our end.
+        local: SocketAddrV4,
+        /// The peer's.
+        remote: SocketAddrV4,
+    },
+    /// All ports of the range are taken for this peer.
+    NoPort {
+        /// The peer.
+        remote: SocketAddrV4,
+    },
+    /// As many connections as the configuration allows.
+    TooMany {
+        /// `TcpConfig::connections_max`.
+        limit: usize,
+    },
+    /// The peer's port is 0, or its address is no host's.
+    BadAddress(SocketAddrV4),
+    /// An option out of range.
+    Option(OptionError),
+}
+
+/// Which option is out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    /// Its name.
+    pub option: &'static str,
+    /// What it may be.
+    pub range: &'static str,
+}
+
+/// Why data is not taken. It comes back to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// There is no such connection any more.
+    NotFound,
+    /// The handshake is not done.
+    NotConnected,
+    /// We have closed our side, or the connection ended.
+    Closed,
+    /// The send buffer is full: `Writable` tells when there is room.
+    Full,
+    /// More bytes than the send buffer ever takes.
+    TooLong {
+        /// The most.
+        limit: usize,
+    },
+    /// No buffer of the pool is free.
+    PoolEmpty,
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressInUse(local) => {
+                write!(f, "{local} is listened at already: close that listener, or take another port")
+            }
+            Self::TooMany { limit } => write!(f, "all {limit} listeners are taken: raise TcpConfig::listeners_max"),
+            Self::Option(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressInUse { local, remote } => {
+                write!(f, "there is a connection from {local} to {remote} already: take local port 0 for a free one")
+            }
+            Self::NoPort { remote } => {
+                write!(f, "all ports are taken by connections to {remote}: widen TcpConfig::ports")
+            }
+            Self::TooMany { limit } => write!(f, "all {limit} connections are taken: raise TcpConfig::connections_max"),
+            Self::BadAddress(remote) => write!(f, "{remote} is no host's address and port"),
+            Self::Option(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} must be {}", self.option, self.range)
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("there is no such connection any more"),
+            Self::NotConnected => f.write_str("the handshake is not done: wait for Connected"),
+            Self::Closed => f.write_str("the connection is closed for sending"),
+            Self::Full => {
+                f.write_str("the send buffer is full: wait for Writable, or raise ConnectionOptions::send_buffer")
+            }
+            Self::TooLong { limit } => write!(f, "more than the {limit} bytes of the send buffer: send in parts"),
+            Self::PoolEmpty => f.write_str("no buffer is free: make the pool larger"),
+        }
+    }
+}
+
+impl std::error::Error for ListenError {}
+impl std::error::Error for ConnectError {}
+impl std::error::Error for OptionError {}
+impl std::error::Error for SendError {}

@@ -1,0 +1,292 @@
+//! The machine: all connections of a worker, and what they share.
+//!
+//! ```text
+//!  segments ──receive──▶ ┌────────────────────────────┐ ──▶ data in order, returned or by `next_data`
+//!  time     ──tick─────▶ │ connections, listeners     │ ──▶ events, by `next_event`
+//!  app      ──connect,──▶ │ chunks, wheel, flush list  │ ──▶ segments, through the `Output` that each call brings
+//!             send, …    └────────────────────────────┘
+//! ```
+//!
+//! Nothing is sent behind the caller's back: a call sends what it must send at once (data that the app hands over, what is out of order, a
+//! handshake), and what may wait for the end of the burst (acknowledgments above all) waits for [`Tcp::tick`].
+
+use super::config::{TcpConfig, TcpConfigError};
+use super::connection::{Connection, State, flag, pending};
+use super::event::{ConnectionId, ListenerId, TcpEvent};
+use super::list::SlotList;
+use super::listener::Listeners;
+use super::payload::{Output, Payload};
+use super::queue::Chunks;
+use super::secret::Secret;
+use super::wheel::Wheel;
+use crate::proto::slab::{NIL, Slab};
+use crate::proto::table::{Key, Table};
+use crate::proto::{ConsumerId, Flow, HashSeed, TokenBucket};
+use crate::time::Instant;
+
+/// TCP without I/O and without a clock. `P` is what payloads are kept as.
+pub struct Tcp<P> {
+    pub(super) connections: Slab<Connection>,
+    /// Connections that there ever were: the generation of the last.
+    pub(super) generation: u32,
+    pub(super) flows: Table<FlowKey, u32>,
+    pub(super) listeners: Listeners,
+    pub(super) shared: Shared<P>,
+}
+
+/// What is not a connection's own: a turn has it beside the connection that it works on.
+pub(super) struct Shared<P> {
+    pub(super) config: TcpConfig,
+    pub(super) chunks: Chunks<P>,
+    pub(super) wheel: Wheel,
+    /// Connections that have something to send at the end of the burst, or could not send it.
+    pub(super) flush: SlotList,
+    /// Connections with events.
+    pub(super) ready: SlotList,
+    pub(super) secret: Secret,
+    pub(super) challenges: TokenBucket,
+    pub(super) resets: TokenBucket,
+    pub(super) tally: TcpTally,
+}
+
+/// What the machine has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TcpTally {
+    pub segments_in: u64,
+    pub segments_out: u64,
+    pub segments_resent: u64,
+    pub active_opens: u64,
+    pub passive_opens: u64,
+    pub established: u64,
+    pub resets_in: u64,
+    pub resets_out: u64,
+    pub resets_suppressed: u64,
+    pub challenge_acks: u64,
+    pub challenge_acks_suppressed: u64,
+    pub syn_cookies_sent: u64,
+    pub syn_cookies_accepted: u64,
+    pub timeouts: u64,
+    pub tail_loss_probes: u64,
+    pub fast_recoveries: u64,
+    pub undone_recoveries: u64,
+    pub dsacks_in: u64,
+    pub dsacks_out: u64,
+    pub out_of_order: u64,
+    pub duplicates: u64,
+    pub zero_window_probes: u64,
+    pub keepalive_probes: u64,
+    pub output_busy: u64,
+}
+
+/// One connection in a call that works on it.
+pub(super) struct Turn<'a, P, O> {
+    pub(super) connection: &'a mut Connection,
+    pub(super) slot: u32,
+    pub(super) shared: &'a mut Shared<P>,
+    pub(super) output: &'a mut O,
+    pub(super) now: Instant,
+}
+
+/// Both ends in 96 bits: local address, remote address, the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FlowKey {
+    addresses: [u32; 2],
+    ports: u32,
+}
+
+impl From<Flow> for FlowKey {
+    #[inline]
+    fn from(flow: Flow) -> Self {
+        Self {
+            addresses: [flow.local.ip().to_bits(), flow.remote.ip().to_bits()],
+            ports: u32::from(flow.local.port()) << 16 | u32::from(flow.remote.port()),
+        }
+    }
+}
+
+impl Key for FlowKey {
+    // Port 0 is no flow's.
+    const EMPTY: Self = Self { addresses: [0; 2], ports: 0 };
+
+    #[inline]
+    fn hash(self, seed: &HashSeed) -> u64 {
+        seed.fold_pair(u64::from(self.addresses[0]) << 32 | u64::from(self.addresses[1]), self.ports.into())
+    }
+}
+
+impl<P: Payload> Tcp<P> {
+    /// A machine without connections. Takes all memory: [`TcpConfig::bytes`]. `seed` must be secret, or sequence numbers, ports and
+    /// cookies can be guessed.
+    pub fn new(config: TcpConfig, seed: HashSeed) -> Result<Self, TcpConfigError> {
+        config.check()?;
+        let capacity = config.connections_max;
+        Ok(Self {
+            connections: Slab::new(capacity),
+            generation: 0,
+            flows: Table::new(capacity, seed),
+            listeners: Listeners::new(config.listeners_max, seed),
+            shared: Shared {
+                chunks: Chunks::new(config.chunks_max),
+                wheel: Wheel::new(capacity),
+                flush: SlotList::new(capacity),
+                ready: SlotList::new(capacity),
+                secret: Secret::new(seed),
+                challenges: TokenBucket::new(config.challenge_acks_per_second, config.challenge_acks_per_second),
+                resets: TokenBucket::new(config.resets_per_second, config.resets_per_second),
+                tally: TcpTally::default(),
+                config,
+            },
+        })
+    }
+
+    /// What the machine has done.
+    pub fn tally(&self) -> &TcpTally {
+        &self.shared.tally
+    }
+
+    /// Connections, those in TIME-WAIT included.
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pieces of data that wait in all connections together.
+    pub fn chunks(&self) -> usize {
+        self.shared.chunks.len()
+    }
+
+    /// The next event of any connection: which, whose, and what. After `Closed` the name is void.
+    pub fn next_event(&mut self) -> Option<(ConnectionId, ConsumerId, TcpEvent)> {
+        loop {
+            let slot = self.shared.ready.first()?;
+            let Some(event) = self.take_event(slot) else {
+                self.shared.ready.remove(slot);
+                self.connections[slot].clear(flag::IN_READY);
+                continue;
+            };
+            let connection = &self.connections[slot];
+            let (id, consumer) = (ConnectionId { slot, generation: connection.generation }, connection.consumer);
+            if let TcpEvent::Closed(_) = event {
+                self.told_closed(slot);
+            }
+            return Some((id, consumer, event));
+        }
+    }
+
+    /// The next data in order of a connection that [`next_event`](Self::next_event) or a resumed app asks for.
+    pub fn next_data(&mut self, id: ConnectionId) -> Option<P> {
+        let connection =
+            self.connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
+        if connection.has(flag::PAUSED) {
+            return None;
+        }
+        let chunk = connection.in_order.pop_front(&mut self.shared.chunks)?;
+        connection.in_order_len -= chunk.len;
+        if connection.in_order.is_empty() && connection.pending != 0 {
+            connection.set(flag::IN_READY);
+            self.shared.ready.push(id.slot);
+        }
+        chunk.payload
+    }
+
+    fn take_event(&mut self, slot: u32) -> Option<TcpEvent> {
+        let connection = &mut self.connections[slot];
+        let readable = !connection.in_order.is_empty();
+        let mut take = |bit: u8| {
+            let is_set = connection.pending & bit != 0;
+            connection.pending &= !bit;
+            is_set
+        };
+        if take(pending::CONNECTED) {
+            let listener = (connection.listener != NIL).then_some(ListenerId(connection.listener));
+            return Some(TcpEvent::Connected { listener });
+        }
+        if readable {
+            // The app's turn: what comes after the data waits until it is taken.
+            return (take(pending::READABLE)).then_some(TcpEvent::Readable);
+        }
+        if take(pending::PEER_CLOSED) {
+            return Some(TcpEvent::PeerClosed);
+        }
+        if take(pending::CLOSED) {
+            return Some(TcpEvent::Closed(connection.close_reason));
+        }
+        take(pending::WRITABLE).then_some(TcpEvent::Writable)
+    }
+
+    /// The app knows that a connection is gone: so is its place, but for one in TIME-WAIT.
+    fn told_closed(&mut self, slot: u32) {
+        self.connections[slot].set(flag::ORPHANED);
+        if self.connections[slot].state == State::Closed {
+            self.release(slot);
+        }
+    }
+
+    /// Forgets a connection: all that it held goes home.
+    pub(super) fn release(&mut self, slot: u32) {
+        let Some(mut connection) = self.connections.remove(slot) else { return };
+        self.flows.remove(connection.flow.into());
+        let chunks = &mut self.shared.chunks;
+        connection.send.clear(chunks);
+        connection.in_order.clear(chunks);
+        connection.out_of_order.clear(chunks);
+        self.shared.wheel.clear(slot);
+        self.shared.flush.remove(slot);
+        self.shared.ready.remove(slot);
+    }
+
+    /// Makes room for a connection and enters it; `None` where there is none, or the flow is taken.
+    pub(super) fn insert(&mut self, mut connection: Connection) -> Option<u32> {
+        let flow = connection.flow;
+        if self.connections.free_count() == 0 || self.flows.get(flow.into()).is_some() {
+            return None;
+        }
+        self.generation = self.generation.wrapping_add(1);
+        connection.generation = self.generation;
+        let slot = self.connections.insert(connection).ok()?;
+        assert!(self.flows.insert(flow.into(), slot), "the flow table has room for as many as the slab");
+        Some(slot)
+    }
+
+    /// The place of a connection that is still that of the name.
+    #[inline]
+    pub(super) fn find(&self, id: ConnectionId) -> Option<u32> {
+        let connection = self.connections.get(id.slot)?;
+        (connection.generation == id.generation && !connection.has(flag::ORPHANED)).then_some(id.slot)
+    }
+
+    /// A turn for the connection at `slot`.
+    #[inline(always)]
+    pub(super) fn turn<'a, O: Output<P>>(&'a mut self, slot: u32, output: &'a mut O, now: Instant) -> Turn<'a, P, O> {
+        Turn { connection: &mut self.connections[slot], slot, shared: &mut self.shared, output, now }
+    }
+}
+
+impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// Has the connection looked at when the burst ends.
+    #[inline]
+    pub(super) fn flush_later(&mut self) {
+        if !self.connection.has(flag::IN_FLUSH) {
+            self.connection.set(flag::IN_FLUSH);
+            self.shared.flush.push(self.slot);
+        }
+    }
+
+    /// Tells the app something.
+    #[inline]
+    pub(super) fn tell(&mut self, what: u8) {
+        if self.connection.has(flag::ORPHANED) {
+            return;
+        }
+        self.connection.pending |= what;
+        if !self.connection.has(flag::IN_READY) {
+            self.connection.set(flag::IN_READY);
+            self.shared.ready.push(self.slot);
+        }
+    }
+}

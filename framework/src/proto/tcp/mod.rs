@@ -1,0 +1,45 @@
+//! TCP (RFC 9293) as a machine without I/O and without a clock.
+//!
+//! What enters: segments, time, and calls of the app. What leaves: data in order, events, and segments through the [`Output`] that
+//! each call brings. Payloads are of the caller's type; the machine keeps them until they are acknowledged or delivered, in a store that
+//! is taken at the start.
+//!
+//! ```text
+//!   arrival ─▶ acknowledgment ─▶ recovery, congestion        calls ─▶ transmit ◀─ timers
+//!      └─────▶ assembly                                                  └─▶ Output
+//! ```
+
+#![allow(dead_code)] // while its parts are joined
+
+mod acknowledgment;
+mod arrival;
+mod assembly;
+mod calls;
+mod config;
+mod connection;
+mod event;
+mod list;
+mod listener;
+mod machine;
+mod options;
+mod payload;
+mod queue;
+mod secret;
+mod segment;
+mod seq;
+mod transmit;
+mod wheel;
+
+pub use arrival::{Arrival, Received, TcpDrop};
+pub use config::{TcpConfig, TcpConfigError};
+pub use connection::State;
+pub use event::{CloseReason, ConnectError, ConnectionId, ListenError, ListenerId, OptionError, SendError, TcpEvent};
+pub use listener::{Accept, ListenOptions};
+pub use machine::{Tcp, TcpTally};
+pub use options::{Congestion, ConnectionOptions, Keepalive, Linger};
+pub use payload::{Output, Payload, Unsent};
+pub use segment::{Outgoing, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
+pub use seq::Seq;
+
+#[cfg(test)]
+mod tests;

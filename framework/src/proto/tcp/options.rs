@@ -1,0 +1,115 @@
+//! How a connection behaves, by the names of the socket options.
+
+use crate::time::Duration;
+
+/// What decides how much may be on its way (the congestion control).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 9438: what Linux does by default.
+    #[default]
+    Cubic,
+    /// RFC 5681 with NewReno's window.
+    Reno,
+    /// Nothing but the peer's window: a private line that is ours alone.
+    None,
+}
+
+/// Probes of a peer that says nothing (`SO_KEEPALIVE`, RFC 9293 3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe (`TCP_KEEPIDLE`).
+    pub idle: Duration,
+    /// From one probe to the next (`TCP_KEEPINTVL`).
+    pub interval: Duration,
+    /// Probes without an answer until the connection is given up (`TCP_KEEPCNT`).
+    pub count: u8,
+}
+
+impl Default for Keepalive {
+    /// After 15 s, every 5 s, three times: a dead peer is known after half a minute. Linux waits for two hours.
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(15), interval: Duration::from_secs(5), count: 3 }
+    }
+}
+
+/// What closing a connection does with data that is not acknowledged (`SO_LINGER`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Linger {
+    /// It is sent, in the background.
+    #[default]
+    Background,
+    /// It is sent, for so long; then the connection is reset. Zero resets at once.
+    For(Duration),
+}
+
+/// The options of a connection; those of a listener are inherited by what it accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionOptions {
+    /// Send small segments at once (`TCP_NODELAY`). Off is Nagle's algorithm (RFC 9293 3.7.4).
+    pub nodelay: bool,
+    /// Acknowledge at the end of each burst (`TCP_QUICKACK`, but it stays).
+    pub quickack: bool,
+    /// How long an acknowledgment may wait for company (RFC 9293 3.8.6.3 forbids 500 ms).
+    pub ack_delay: Duration,
+    /// Probes of a silent peer.
+    pub keepalive: Option<Keepalive>,
+    /// How long data may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). None: as long as retransmissions are tried.
+    pub user_timeout: Option<Duration>,
+    /// What closing does.
+    pub linger: Linger,
+    /// The congestion control (`TCP_CONGESTION`).
+    pub congestion: Congestion,
+    /// The least retransmission timeout. RFC 6298 2.4 says 1 s, Linux 200 ms; a private line stands far less.
+    pub rto_min: Duration,
+    /// Bytes a second at most (`SO_MAX_PACING_RATE`).
+    pub pacing_rate: Option<u64>,
+    /// Bytes that wait to be sent or acknowledged, at most (`SO_SNDBUF`).
+    pub send_buffer: u32,
+    /// Bytes that the peer may have on their way, at most (`SO_RCVBUF`): what the window shows.
+    pub receive_buffer: u32,
+    /// No segment carries more payload (`TCP_MAXSEG`); what the path allows otherwise.
+    pub mss_max: Option<u16>,
+    /// Offer timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer SACK (RFC 2018).
+    pub sack: bool,
+    /// Offer ECN (RFC 3168).
+    pub ecn: bool,
+    /// Hops (`IP_TTL`).
+    pub ttl: u8,
+    /// Type of service (`IP_TOS`); the ECN bits are the connection's own.
+    pub tos: u8,
+}
+
+impl ConnectionOptions {
+    /// Windows are at most 2^16 shifted by 14 (RFC 7323 2.3).
+    pub const BUFFER_LEN_MAX: u32 = 1 << 30;
+    /// No timer is finer.
+    pub const TIMER_MIN: Duration = Duration::from_millis(1);
+}
+
+impl Default for ConnectionOptions {
+    /// A line for orders: small segments at once, acknowledgments within a millisecond, a timeout of 200 ms at least as on
+    /// Linux. 256 KiB each way.
+    fn default() -> Self {
+        Self {
+            nodelay: true,
+            quickack: false,
+            ack_delay: Duration::from_millis(1),
+            keepalive: None,
+            user_timeout: None,
+            linger: Linger::Background,
+            congestion: Congestion::Cubic,
+            rto_min: Duration::from_millis(200),
+            pacing_rate: None,
+            send_buffer: 256 << 10,
+            receive_buffer: 256 << 10,
+            mss_max: None,
+            timestamps: true,
+            sack: true,
+            ecn: false,
+            ttl: 64,
+            tos: 0,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the machine needs of the bytes that it keeps, and of the way out. Both are the caller's: the machine never sees a
+//! buffer, a header or a device.
+
+use super::segment::Outgoing;
+
+/// Bytes of a segment: a buffer of the NIC's, a held slice of one, a `Vec` in a test. Dropping one is its good end.
+pub trait Payload: Sized {
+    /// Bytes.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Drops `count` bytes from the front. Panics on more than there are.
+    fn advance(&mut self, count: usize);
+
+    /// Keeps the first `len` bytes. Panics on more than there are.
+    fn trim_to(&mut self, len: usize);
+
+    /// Parts with what is behind the first `at` bytes; `None`, and nothing changes, where that cannot be had now (no buffer
+    /// for the second handle). Panics where `at` is more than there are.
+    fn split_off(&mut self, at: usize) -> Option<Self>;
+
+    /// Appends a copy of as many of `bytes` as there is room for in the same buffer, and says how many. Only before the
+    /// payload was sent for the first time.
+    fn append(&mut self, bytes: &[u8]) -> usize;
+}
+
+/// Where segments leave.
+pub trait Output<P> {
+    /// Sends a segment. `slot` is the connection's place, below `TcpConfig::connections_max`, or `None` for a segment that
+    /// belongs to none. The payload stays with the machine until it is acknowledged, so the way out holds the bytes a second
+    /// time while the NIC reads them. Where nothing can be sent now, nothing has changed, and the machine tries again.
+    fn send(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut P>) -> Result<(), Unsent>;
+
+    /// Bytes of the longest payload that the device cuts into segments; 0 where it does not.
+    fn segmentation_len_max(&self) -> usize {
+        0
+    }
+}
+
+/// Why a segment cannot be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// The ring is full, or no buffer is free: soon.
+    Busy,
+    /// No route, the link is down, the neighbour does not answer: as if it were lost on the way.
+    Lost,
+}

@@ -1,0 +1,179 @@
+//! Pieces of a byte stream that wait: to be sent, to be acknowledged, for the bytes before them, for the app. All connections share
+//! one store of links, taken at the start; a queue is two ends and a count.
+//!
+//! ```text
+//!  sending    head ─ … sent, not acknowledged … ─▶ next_unsent ─ … not sent yet … ─▶ tail
+//!  receiving  head ─ in order for the app ─▶ tail          out of order: sorted by number, with holes
+//! ```
+
+use super::seq::Seq;
+use crate::proto::slab::{NIL, Slab};
+use crate::time::Instant;
+
+/// A piece of a stream.
+#[derive(Debug)]
+pub(super) struct Chunk<P> {
+    pub(super) seq: Seq,
+    /// Bytes of the payload.
+    pub(super) len: u32,
+    pub(super) flags: u8,
+    /// Times that it was sent again.
+    pub(super) resent: u8,
+    /// When it was sent last (RFC 8985 5.1: Segment.xmit_ts).
+    pub(super) sent_at: Instant,
+    /// `None` for a FIN that goes alone.
+    pub(super) payload: Option<P>,
+    pub(super) next: u32,
+    pub(super) prev: u32,
+}
+
+/// It ends what an app's call handed over: PSH is set with it.
+pub(super) const PUSH: u8 = 1 << 0;
+/// A FIN follows the bytes and takes a number.
+pub(super) const FIN: u8 = 1 << 1;
+/// It was sent.
+pub(super) const SENT: u8 = 1 << 2;
+/// The peer has it, says SACK.
+pub(super) const SACKED: u8 = 1 << 3;
+/// It counts as lost and is to be sent again.
+pub(super) const LOST: u8 = 1 << 4;
+/// It was sent again since it was lost last.
+pub(super) const RESENT: u8 = 1 << 5;
+
+impl<P> Chunk<P> {
+    pub(super) fn new(seq: Seq, len: u32, payload: Option<P>) -> Self {
+        Self { seq, len, flags: 0, resent: 0, sent_at: Instant::ZERO, payload, next: NIL, prev: NIL }
+    }
+
+    /// Numbers that it takes.
+    #[inline]
+    pub(super) fn seq_len(&self) -> u32 {
+        self.len + u32::from(self.has(FIN))
+    }
+
+    /// The number behind it.
+    #[inline]
+    pub(super) fn end(&self) -> Seq {
+        self.seq + self.seq_len()
+    }
+
+    #[inline]
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The chunks of all connections.
+pub(super) type Chunks<P> = Slab<Chunk<P>>;
+
+/// A list of chunks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+    pub(super) count: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { head: NIL, tail: NIL, count: 0 }
+    }
+}
+
+impl Queue {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+
+    /// Appends a chunk, and says where it stands; it comes back where the store is full.
+    #[inline]
+    pub(super) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, chunk: Chunk<P>) -> Result<u32, Chunk<P>> {
+        self.insert_after(chunks, self.tail, chunk)
+    }
+
+    /// Puts a chunk behind the one at `prev`; in front of all where that is `NIL`.
+    pub(super) fn insert_after<P>(
+        &mut self,
+        chunks: &mut Chunks<P>,
+        prev: u32,
+        mut chunk: Chunk<P>,
+    ) -> Result<u32, Chunk<P>> {
+        let next = if prev == NIL { self.head } else { chunks[prev].next };
+        (chunk.prev, chunk.next) = (prev, next);
+        let idx = chunks.insert(chunk)?;
+        match prev {
+            NIL => self.head = idx,
+            prev => chunks[prev].next = idx,
+        }
+        match next {
+            NIL => self.tail = idx,
+            next => chunks[next].prev = idx,
+        }
+        self.count += 1;
+        Ok(idx)
+    }
+
+    /// Takes the chunk at `idx` out.
+    #[inline]
+    pub(super) fn remove<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> Chunk<P> {
+        let Some(chunk) = chunks.remove(idx) else { panic!("a queue leads to a free slot") };
+        match chunk.prev {
+            NIL => self.head = chunk.next,
+            prev => chunks[prev].next = chunk.next,
+        }
+        match chunk.next {
+            NIL => self.tail = chunk.prev,
+            next => chunks[next].prev = chunk.prev,
+        }
+        self.count -= 1;
+        chunk
+    }
+
+    /// Takes the first chunk out.
+    #[inline]
+    pub(super) fn pop_front<P>(&mut self, chunks: &mut Chunks<P>) -> Option<Chunk<P>> {
+        (self.head != NIL).then(|| self.remove(chunks, self.head))
+    }
+
+    /// Lets go of all.
+    pub(super) fn clear<P>(&mut self, chunks: &mut Chunks<P>) {
+        while self.pop_front(chunks).is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+
+    fn chunk(seq: u32) -> Chunk<()> {
+        Chunk::new(Seq(seq), 1, None)
+    }
+
+    fn numbers(queue: &Queue, chunks: &Chunks<()>) -> Vec<u32> {
+        let mut idx = queue.head;
+        core::iter::from_fn(|| {
+            let chunk = chunks.get(idx)?;
+            idx = chunk.next;
+            Some(chunk.seq.0)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn chunks_stand_where_they_were_put() {
+        let (mut queue, mut chunks) = (Queue::default(), Chunks::new(4));
+        let two = queue.push_back(&mut chunks, chunk(2)).unwrap();
+        queue.push_back(&mut chunks, chunk(4)).unwrap();
+        queue.insert_after(&mut chunks, two, chunk(3)).unwrap();
+        queue.insert_after(&mut chunks, NIL, chunk(1)).unwrap();
+        assert_eq!(numbers(&queue, &chunks), [1, 2, 3, 4]);
+        assert!(queue.push_back(&mut chunks, chunk(5)).is_err(), "the store is full");
+        queue.remove(&mut chunks, two);
+        assert_eq!((numbers(&queue, &chunks), queue.count), (vec![1, 3, 4], 3));
+        queue.clear(&mut chunks);
+        assert!(queue.is_empty() && queue.tail == NIL && chunks.len() == 0);
+    }
+}

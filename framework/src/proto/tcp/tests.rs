@@ -1,0 +1,158 @@
+//! Two machines, and a wire between them that is a list.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use super::*;
+use crate::proto::{ConsumerId, Flow, HashSeed};
+use crate::time::{Duration, Instant};
+
+/// A payload of a test.
+impl Payload for Vec<u8> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.drain(..count);
+    }
+
+    fn trim_to(&mut self, len: usize) {
+        self.truncate(len);
+    }
+
+    fn split_off(&mut self, at: usize) -> Option<Self> {
+        Some(Vec::split_off(self, at))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> usize {
+        self.extend_from_slice(bytes);
+        bytes.len()
+    }
+}
+
+/// What a machine has sent and nobody has received yet.
+#[derive(Default)]
+pub(super) struct Sent(pub(super) Vec<(Outgoing, Vec<u8>)>);
+
+impl Output<Vec<u8>> for Sent {
+    fn send(&mut self, _: Option<u32>, segment: &Outgoing, payload: Option<&mut Vec<u8>>) -> Result<(), Unsent> {
+        self.0.push((*segment, payload.map_or(Vec::new(), |payload| payload.clone())));
+        Ok(())
+    }
+}
+
+/// A machine, what it sent, and what its app was told.
+pub(super) struct End {
+    pub(super) tcp: Tcp<Vec<u8>>,
+    pub(super) sent: Sent,
+    pub(super) events: Vec<TcpEvent>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) now: Instant,
+    pub(super) id: Option<ConnectionId>,
+}
+
+pub(super) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 50_000);
+pub(super) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
+
+impl End {
+    pub(super) fn new(seed: u64) -> Self {
+        let config = TcpConfig { connections_max: 8, chunks_max: 1024, ..TcpConfig::default() };
+        Self {
+            tcp: Tcp::new(config, HashSeed::new(seed, 2)).unwrap(),
+            sent: Sent::default(),
+            events: Vec::new(),
+            bytes: Vec::new(),
+            now: Instant::ZERO + Duration::from_secs(1),
+            id: None,
+        }
+    }
+
+    /// Gives the machine a segment of the other end's, as if it had come over a wire.
+    pub(super) fn hear(&mut self, (outgoing, payload): (Outgoing, Vec<u8>)) -> Option<TcpDrop> {
+        let Outgoing { flow, seq, ack, flags, wnd, timestamps, sack_count, sacks, syn, .. } = outgoing;
+        let segment = Segment {
+            seq,
+            ack,
+            wnd,
+            flags,
+            len: payload.len() as u32,
+            timestamps,
+            sack_count,
+            sacks,
+            syn: syn.unwrap_or_default(),
+            ce: false,
+        };
+        let arrival = Arrival { flow: Flow { local: flow.remote, remote: flow.local }, segment };
+        let payload = (!payload.is_empty()).then_some(payload);
+        let received = self.tcp.receive(&arrival, payload, |_| Accept::Yes, self.now, &mut self.sent);
+        let dropped = received.as_ref().err().copied();
+        if let Ok(Some((_, data))) = received {
+            self.bytes.extend(data);
+        }
+        self.listen_to_events();
+        dropped
+    }
+
+    /// The end of a burst.
+    pub(super) fn tick(&mut self) {
+        self.tcp.tick(self.now, &mut self.sent);
+        self.listen_to_events();
+    }
+
+    fn listen_to_events(&mut self) {
+        while let Some((id, _, event)) = self.tcp.next_event() {
+            self.id = Some(id);
+            self.events.push(event);
+            while let Some(data) = self.tcp.next_data(id) {
+                self.bytes.extend(data);
+            }
+        }
+    }
+}
+
+/// Carries segments both ways until nobody sends any more.
+pub(super) fn settle(a: &mut End, b: &mut End) {
+    for _ in 0..1000 {
+        a.tick();
+        b.tick();
+        let (from_a, from_b) = (core::mem::take(&mut a.sent.0), core::mem::take(&mut b.sent.0));
+        if from_a.is_empty() && from_b.is_empty() {
+            return;
+        }
+        from_a.into_iter().for_each(|segment| _ = b.hear(segment));
+        from_b.into_iter().for_each(|segment| _ = a.hear(segment));
+    }
+    panic!("two machines that never fall silent");
+}
+
+/// A connection between two machines.
+pub(super) fn connected() -> (End, End) {
+    let (mut client, mut server) = (End::new(1), End::new(2));
+    server.tcp.listen(SERVER, &ListenOptions::default()).unwrap();
+    let flow = Flow { local: CLIENT, remote: SERVER };
+    let options = ConnectionOptions::default();
+    let now = client.now;
+    client.id = Some(client.tcp.connect(flow, &options, ConsumerId(1), now, &mut client.sent).unwrap());
+    settle(&mut client, &mut server);
+    (client, server)
+}
+
+#[test]
+fn handshake_connects_both_ends() {
+    let (client, server) = connected();
+    assert_eq!(client.events, [TcpEvent::Connected { listener: None }]);
+    assert!(matches!(server.events[..], [TcpEvent::Connected { listener: Some(_) }]));
+}
+
+#[test]
+fn data_arrives_in_order() {
+    let (mut client, mut server) = connected();
+    for part in ["new ", "order ", "single"] {
+        let (id, now) = (client.id.unwrap(), client.now);
+        client.tcp.send(id, part.as_bytes().to_vec(), now, &mut client.sent).unwrap();
+    }
+    settle(&mut client, &mut server);
+    assert_eq!(server.bytes, b"new order single");
+    assert_eq!(client.tcp.chunks(), 0, "all is acknowledged");
+}

@@ -1,0 +1,275 @@
+//! When which connection is to be looked at: a hierarchical wheel (Varghese and Lauck 1987). Setting, moving and taking back cost the same
+//! whatever the number of connections, and so does time that passes with nothing due.
+//!
+//! ```text
+//!  level 0   256 slots of a tick, 262 µs        the next 67 ms
+//!  level 1   256 slots of 256 ticks             the next 17 s
+//!  level 2   …                                  the next 73 min
+//!  level 3   …                                  6 days, of the 12 that it could
+//! ```
+//!
+//! An entry is a number below the capacity, with one deadline. A deadline is rounded up to a tick, so an entry is late by a tick at most,
+//! and by what the caller's polls are apart. It is early only where the deadline is more than six days away: who has such ones looks at
+//! the clock and sets it again.
+
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+
+/// Nanoseconds of a tick, as a power of two: 262 µs. A quarter of the millisecond that is promised; finer ones would cascade more often.
+const TICK_SHIFT: u32 = 18;
+/// Ticks that a deadline may be away.
+const AHEAD_MAX: u64 = 1 << 31;
+const LEVELS: usize = 4;
+const SLOT_BITS: u32 = 8;
+const SLOTS: usize = 1 << SLOT_BITS;
+
+/// Deadlines of numbered entries.
+#[derive(Debug)]
+pub(super) struct Wheel {
+    /// First entry of each slot.
+    heads: Box<[u32]>,
+    /// Slots that are not empty, a bit each.
+    occupied: [[u64; SLOTS / 64]; LEVELS],
+    links: Box<[Link]>,
+    /// The tick that is looked at next: what was due before has been taken.
+    tick: u64,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    next: u32,
+    prev: u32,
+    /// Level and slot, or `NIL`.
+    place: u32,
+    /// When: the low half of the tick. 2^31 of them are six days and a half.
+    due: u32,
+}
+
+impl Wheel {
+    /// For entries below `capacity`; memory is taken here.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            heads: vec![NIL; LEVELS * SLOTS].into_boxed_slice(),
+            occupied: [[0; SLOTS / 64]; LEVELS],
+            links: vec![Link { next: NIL, prev: NIL, place: NIL, due: 0 }; capacity].into_boxed_slice(),
+            tick: 0,
+            len: 0,
+        }
+    }
+
+    /// Bytes of an entry.
+    pub(super) const ENTRY_LEN: usize = size_of::<Link>();
+
+    /// Whether the entry has a deadline.
+    pub(super) fn is_set(&self, entry: u32) -> bool {
+        self.links[entry as usize].place != NIL
+    }
+
+    /// Sets or moves the deadline of an entry.
+    pub(super) fn set(&mut self, entry: u32, deadline: Instant) {
+        let due = deadline.as_nanos().div_ceil(1 << TICK_SHIFT).clamp(self.tick, self.tick + AHEAD_MAX);
+        self.clear(entry);
+        self.links[entry as usize].due = due as u32;
+        self.place(entry);
+        self.len += 1;
+    }
+
+    /// Takes a deadline back.
+    pub(super) fn clear(&mut self, entry: u32) {
+        if self.is_set(entry) {
+            self.unlink(entry);
+            self.len -= 1;
+        }
+    }
+
+    /// An entry whose deadline has passed, which it then has no more. A look at up to `budget` slots: with `None` all that was due is
+    /// taken, or the budget is used up and the next call goes on.
+    #[inline]
+    pub(super) fn take_due(&mut self, now: Instant, budget: &mut u32) -> Option<u32> {
+        let now = now.as_nanos() >> TICK_SHIFT;
+        if self.tick > now {
+            return None;
+        }
+        self.advance(now, budget)
+    }
+
+    #[inline(never)]
+    fn advance(&mut self, now: u64, budget: &mut u32) -> Option<u32> {
+        while self.tick <= now {
+            if self.len == 0 {
+                self.tick = now + 1;
+                return None;
+            }
+            let slot = (self.tick % SLOTS as u64) as usize;
+            let entry = self.heads[slot];
+            if entry != NIL {
+                self.clear(entry);
+                return Some(entry);
+            }
+            if *budget == 0 {
+                return None;
+            }
+            *budget -= 1;
+            // To the next tick with an entry, or to the end of this turn of the level, where the next level is sorted in.
+            let end = (self.tick / SLOTS as u64 + 1) * SLOTS as u64;
+            let next = self.next_occupied(slot + 1).map_or(end, |slot| end - SLOTS as u64 + slot as u64);
+            self.tick = next.min(now + 1);
+            if self.tick == end {
+                self.cascade();
+            }
+        }
+        None
+    }
+
+    /// Sorts the slots of the levels above in, whose time has come.
+    #[cold]
+    fn cascade(&mut self) {
+        for level in 1..LEVELS {
+            let slot = (self.tick >> (SLOT_BITS * level as u32)) as usize % SLOTS;
+            let mut entry = self.heads[level * SLOTS + slot];
+            while entry != NIL {
+                let next = self.links[entry as usize].next;
+                self.unlink(entry);
+                self.place(entry);
+                entry = next;
+            }
+            if slot != 0 {
+                return;
+            }
+        }
+    }
+
+    fn next_occupied(&self, from: usize) -> Option<usize> {
+        let words = &self.occupied[0];
+        let mut idx = from / 64;
+        let mut word = *words.get(idx)? & (u64::MAX << (from % 64));
+        loop {
+            if word != 0 {
+                return Some(idx * 64 + word.trailing_zeros() as usize);
+            }
+            idx += 1;
+            word = *words.get(idx)?;
+        }
+    }
+
+    /// Puts an entry where its deadline belongs.
+    fn place(&mut self, entry: u32) {
+        let due = self.tick + u64::from(self.links[entry as usize].due.wrapping_sub(self.tick as u32));
+        // The level on which the two ticks differ, so that the slot's time comes when the level below begins anew.
+        let apart = (due ^ self.tick) >> SLOT_BITS;
+        let level = if apart == 0 { 0 } else { ((63 - apart.leading_zeros()) / SLOT_BITS + 1) as usize };
+        // Around the end of the top level the two differ above it: the slot is still one that comes.
+        let level = level.min(LEVELS - 1);
+        let slot = (due >> (SLOT_BITS * level as u32)) as usize % SLOTS;
+        let place = level * SLOTS + slot;
+        let head = core::mem::replace(&mut self.heads[place], entry);
+        let link = &mut self.links[entry as usize];
+        (link.next, link.prev, link.place) = (head, NIL, place as u32);
+        if head != NIL {
+            self.links[head as usize].prev = entry;
+        }
+        self.occupied[level][slot / 64] |= 1 << (slot % 64);
+    }
+
+    fn unlink(&mut self, entry: u32) {
+        let Link { next, prev, place, .. } = self.links[entry as usize];
+        self.links[entry as usize].place = NIL;
+        match prev {
+            NIL => self.heads[place as usize] = next,
+            prev => self.links[prev as usize].next = next,
+        }
+        if next != NIL {
+            self.links[next as usize].prev = prev;
+        }
+        if self.heads[place as usize] == NIL {
+            let (level, slot) = (place as usize / SLOTS, place as usize % SLOTS);
+            self.occupied[level][slot / 64] &= !(1 << (slot % 64));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time::Duration;
+
+    const TICK: u64 = 1 << TICK_SHIFT;
+
+    fn drain(wheel: &mut Wheel, now: Instant) -> Vec<u32> {
+        let mut budget = u32::MAX;
+        core::iter::from_fn(|| wheel.take_due(now, &mut budget)).collect()
+    }
+
+    #[test]
+    fn entry_is_due_at_its_deadline_and_not_before() {
+        let mut wheel = Wheel::new(1);
+        for (ms, from) in [(1, 0), (50, 1), (100, 60), (20_000, 200), (5_000_000, 30_000)] {
+            let deadline = Instant::ZERO + Duration::from_millis(ms);
+            drain(&mut wheel, Instant::ZERO + Duration::from_millis(from));
+            wheel.set(0, deadline);
+            assert!(drain(&mut wheel, Instant::from_nanos(deadline.as_nanos() - 1)).is_empty(), "{ms} ms early");
+            assert_eq!(drain(&mut wheel, deadline + Duration::from_nanos(TICK)), [0], "{ms} ms");
+        }
+    }
+
+    #[test]
+    fn deadline_beyond_six_days_comes_early_and_is_set_again() {
+        let mut wheel = Wheel::new(1);
+        let deadline = Instant::ZERO + Duration::from_secs(8 * 86_400);
+        let mut now = Instant::ZERO;
+        let mut looks = 0;
+        while now < deadline {
+            wheel.set(0, deadline);
+            while drain(&mut wheel, now).is_empty() {
+                now += Duration::from_secs(3_600);
+            }
+            looks += 1;
+        }
+        assert!((2..4).contains(&looks), "{looks}");
+    }
+
+    #[test]
+    fn work_of_a_call_is_bounded_by_its_budget() {
+        let mut wheel = Wheel::new(1);
+        wheel.set(0, Instant::from_nanos(3_000 * TICK));
+        let now = Instant::from_nanos(4_000 * TICK);
+        assert_eq!(wheel.take_due(now, &mut 2), None);
+        assert_eq!(
+            core::iter::from_fn(|| Some(wheel.take_due(now, &mut 2))).take(20).flatten().collect::<Vec<_>>(),
+            [0]
+        );
+    }
+
+    proptest! {
+        /// Against a list that is looked through.
+        #[test]
+        fn due_entries_are_those_whose_deadline_passed(
+            steps in prop::collection::vec((0u32..32, 0u64..400_000, 0u64..3_000, any::<bool>()), 1..200)
+        ) {
+            let (mut wheel, mut model, mut now) = (Wheel::new(32), [None::<u64>; 32], 0u64);
+            for (entry, span, step, clear) in steps {
+                now += step * TICK / 3;
+                let mut due = drain(&mut wheel, Instant::from_nanos(now));
+                due.sort_unstable();
+                let passed = |at: &Option<u64>| at.is_some_and(|at| at.div_ceil(TICK) <= now / TICK);
+                let wanted: Vec<u32> = (0..32).filter(|&idx| passed(&model[idx as usize])).collect();
+                prop_assert_eq!(&due, &wanted);
+                due.iter().for_each(|&idx| model[idx as usize] = None);
+                if clear {
+                    wheel.clear(entry);
+                    model[entry as usize] = None;
+                } else {
+                    let at = now + span * TICK / 5;
+                    wheel.set(entry, Instant::from_nanos(at));
+                    // What is due now is taken with the next look, also where its tick was looked at.
+                    model[entry as usize] = Some(at.max((now / TICK + 1) * TICK));
+                }
+            }
+        }
+    }
+}
