@@ -11,8 +11,13 @@
 //! }
 //! ```
 //!
-//! Others start a program with [`command`]. Program and library are built by the first that asks: no test target can depend on a
+//! Others start a program with [`command`], or watch it as a [`Running`] one. Program and library are built by the first that asks: no test target can depend on a
 //! library that is only loaded.
+
+mod running;
+pub mod testpmd;
+
+pub use running::{Ended, Running};
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -96,6 +101,13 @@ pub fn missing() -> Option<String> {
         return Some("rdma-core's mlx5 provider is not installed; apt install rdma-core ibverbs-providers".into());
     }
     None
+}
+
+/// Why a foreign program cannot be started, in such words.
+pub fn not_installed(program: &str, package: &str) -> Option<String> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let is_installed = std::env::split_paths(&paths).any(|directory| directory.join(program).exists());
+    (!is_installed).then(|| format!("{program} is not installed; apt install {package}"))
 }
 
 /// The program `softhca`, with the preload library beside it. Built once a process, by the cargo and with the profile that built the test.

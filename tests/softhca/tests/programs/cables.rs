@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use softhca::testing::testpmd;
+
 use crate::stage::{MACS, Running, is_inside};
 
 /// A debug build on a busy machine takes some seconds.
@@ -46,7 +48,7 @@ fn two_ports_of_a_process_are_back_to_back() {
     }
     let eal = "--no-huge -m 256 --iova-mode=va --no-telemetry --no-shconf";
     let ports = "-a 0000:5c:00.0,dv_flow_en=0 -a 0000:5c:00.1,dv_flow_en=0";
-    let cpus = crate::testpmd::cpus();
+    let cpus = testpmd::cpus();
     let mut both = Running::start(
         "--stats --netdev --devices 2",
         &format!(
@@ -54,7 +56,7 @@ fn two_ports_of_a_process_are_back_to_back() {
         ),
     );
     let begin = Instant::now();
-    while crate::testpmd::counts(&both.said(), "RX-packets:").next_back().unwrap_or(0) < 50_000 {
+    while testpmd::counts(&both.said(), "RX-packets:").next_back().unwrap_or(0) < 50_000 {
         assert!(begin.elapsed() < PATIENCE && both.is_running(), "{}", both.said());
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -62,9 +64,8 @@ fn two_ports_of_a_process_are_back_to_back() {
     let ended = both.end(PATIENCE);
     assert_eq!(ended.code, Some(0), "{}", ended.said);
     let devices: Vec<&str> = ended.said.split("softhca: mlx5_").skip(1).collect();
-    let counter = |device: usize, name: &str| {
-        crate::testpmd::counts(devices[device], &format!("  {name} ")).next_back().unwrap_or(0)
-    };
+    let counter =
+        |device: usize, name: &str| testpmd::counts(devices[device], &format!("  {name} ")).next_back().unwrap_or(0);
     for (here, there) in [(0, 1), (1, 0)] {
         let (sent, received) = (counter(here, "tx_frames"), counter(there, "rx_frames"));
         // What is under way at the end is at most the burst of each port.
