@@ -281,6 +281,11 @@ pub(super) struct Sender {
 }
 
 impl Sender {
+    /// What events name it by.
+    pub(super) fn element(&self) -> Element {
+        Element::QueuePair(self.qp.number())
+    }
+
     fn keep_pace(&self) -> Result<(), VerbsError> {
         let Some(pace) = self.pace else { return Ok(()) };
         self.qp.set_rate_limit(RateLimit {

@@ -18,6 +18,7 @@ use super::parts::{CqParts, Keeper, RqParts};
 use super::recover::{Objects, Recovery};
 use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
 use super::striding::StridingRq;
+use super::watch::Fault;
 use crate::counters::Scope;
 use crate::device::RxState;
 use crate::mem::{Pool, Region};
@@ -275,6 +276,8 @@ pub struct PlainObjects {
     pub out_of_buffer: Cell<u64>,
     /// Fell into error without a CQE.
     pub has_failed: Cell<bool>,
+    /// Lost its completion queue.
+    pub has_lost_cq: Cell<bool>,
 }
 
 impl PlainObjects {
@@ -313,7 +316,11 @@ impl Tidings for Told {
     }
 
     fn refresh(&mut self) -> Refreshed {
-        Refreshed { out_of_buffer: self.0.out_of_buffer.take(), has_failed: self.0.has_failed.take() }
+        let fault = match (self.0.has_lost_cq.take(), self.0.has_failed.take()) {
+            (true, _) => Some(Fault::Completions),
+            (false, has_failed) => has_failed.then_some(Fault::Ring),
+        };
+        Refreshed { out_of_buffer: self.0.out_of_buffer.take(), fault }
     }
 }
 

@@ -12,6 +12,7 @@ use super::parts::{Keeper, SqParts, TxAbilities};
 use super::plain::{Memory, PlainCq};
 use super::recover::{Objects, Recovery};
 use super::tx::{Mlx5Tx, TxParts};
+use super::watch::Fault;
 use crate::counters::Scope;
 use crate::device::DeviceError;
 use crate::mem::Pool;
@@ -96,6 +97,10 @@ pub struct PlainTxObjects {
     pub readies: Cell<u32>,
     /// Calls that fail from now on.
     pub failing: Cell<u32>,
+    /// Fell into error without a CQE.
+    pub has_failed: Cell<bool>,
+    /// Lost its completion queue.
+    pub has_lost_cq: Cell<bool>,
 }
 
 impl PlainTxObjects {
@@ -106,6 +111,13 @@ impl PlainTxObjects {
         }
         self.failing.set(self.failing.get() - 1);
         Err(io::Error::from(io::ErrorKind::Other))
+    }
+
+    fn take_fault(&self) -> Option<Fault> {
+        match (self.has_lost_cq.take(), self.has_failed.take()) {
+            (true, _) => Some(Fault::Completions),
+            (false, has_failed) => has_failed.then_some(Fault::Ring),
+        }
     }
 }
 
@@ -134,6 +146,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
         done: 0,
     };
     let objects = Rc::new(PlainTxObjects::default());
+    let told = Rc::clone(&objects);
     let parts = TxParts {
         sq: SqParts {
             ring: sq.wqes.first(),
@@ -157,6 +170,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
         lkey: PLAIN_TX_LKEY,
         stamps: if config.timestamps { Stamps::Ticks } else { Stamps::Off },
         relation: Box::new(|| None),
+        fault: Box::new(move || told.take_fault()),
         recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),
     };
     Ok((Mlx5Tx::new(parts, pool, scope)?, PlainTxNic { cq: nic_cq, sq, objects, resets_seen: 0 }))

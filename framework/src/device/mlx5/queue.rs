@@ -3,11 +3,12 @@
 //! The order is what keeps frames from being lost: memory is registered, rings are made and filled, and only then rules put into
 //! the device. Until that moment the kernel gets what they name.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
 use std::sync::Arc;
 
 use hugepages::MapRequest;
-use rdma_core_sys::verbs::{Compression, CqOptions, Element};
+use rdma_core_sys::verbs::{CompletionQueue, Compression, CqOptions, Element};
 
 use super::capabilities::Stamping;
 use super::clock::{Relation, Stamps};
@@ -20,6 +21,7 @@ use super::port::{Port, Registered};
 use super::recover::{Objects, Recovery};
 use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
 use super::tx::{Mlx5Tx, TxParts};
+use super::watch::Fault;
 use crate::counters::{Scope, Unit};
 use crate::device::{DeviceError, Queue, RxState};
 use crate::mem::{Pool, Region};
@@ -46,8 +48,9 @@ impl Queue for Mlx5Queue {
         let shape = self.shape(pool)?;
         let region = port.register(pool.region())?;
         self.tell(scope);
-        let tx = self.open_tx(&region, pool, scope)?;
-        let rx = self.open_rx(shape, &region, pool, scope)?;
+        let has_ended = Arc::default();
+        let tx = self.open_tx(&region, pool, scope, &has_ended)?;
+        let rx = self.open_rx(shape, &region, pool, scope, &has_ended)?;
         Ok((rx, tx))
     }
 }
@@ -92,7 +95,13 @@ impl Mlx5Queue {
         }
     }
 
-    fn open_tx(&self, region: &Arc<Registered>, pool: &Pool, scope: &Scope) -> Result<Mlx5Tx, DeviceError> {
+    fn open_tx(
+        &self,
+        region: &Arc<Registered>,
+        pool: &Pool,
+        scope: &Scope,
+        has_ended: &Arc<AtomicBool>,
+    ) -> Result<Mlx5Tx, DeviceError> {
         let (port, facts) = (&*self.port, self.port.facts());
         let blocks = facts.config.tx_ring_len;
         // Each block may come back with a CQE of its own when a ring in error is flushed.
@@ -100,7 +109,9 @@ impl Mlx5Queue {
         let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
         let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
         scope.scope("tx").text("doorbell", if sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
-        let half = Half { objects: sender, from: None, _regions: [Some(Arc::clone(region)), None] };
+        let ears = Ears::new(&self.port, sender.element(), &cq, has_ended);
+        let regions = [Some(Arc::clone(region)), None];
+        let half = Half { objects: sender, from: None, ears: ears.clone(), _regions: regions };
         let clock = Arc::clone(&self.port);
         let parts = TxParts {
             sq,
@@ -109,6 +120,7 @@ impl Mlx5Queue {
             lkey: region.lkey(),
             stamps: self.stamps(),
             relation: Box::new(move || clock.relation()),
+            fault: Box::new(move || ears.take_fault()),
             recovery: Recovery::new(Box::new(half), &scope.scope("tx")),
         };
         Mlx5Tx::new(parts, pool, scope)
@@ -120,6 +132,7 @@ impl Mlx5Queue {
         region: &Arc<Registered>,
         pool: &Pool,
         scope: &Scope,
+        has_ended: &Arc<AtomicBool>,
     ) -> Result<Mlx5Rx, DeviceError> {
         let (port, facts) = (&*self.port, self.port.facts());
         let chosen = &facts.chosen;
@@ -140,13 +153,14 @@ impl Mlx5Queue {
         let from = Some((Arc::clone(&self.port), self.idx));
         let (landing, landing_region) = landing.unzip();
         let regions = [Some(Arc::clone(region)), landing_region];
-        let half = Half { objects: receiver, from, _regions: regions };
+        let ears = Ears::new(&self.port, receiver.element(), &cq, has_ended);
+        let half = Half { objects: receiver, from, ears: ears.clone(), _regions: regions };
         let parts = RxParts {
             cq: cq_parts,
             rq,
             landing,
             recovery: Recovery::new(Box::new(half), &scope.scope("rx")),
-            tidings: Box::new(QueueTidings { port: Arc::clone(&self.port), element: way.element() }),
+            tidings: Box::new(QueueTidings { ears }),
             frame_len_max: facts.frame_len_max,
             stamps: self.stamps(),
             has_hashes: facts.config.hash().is_some(),
@@ -211,13 +225,16 @@ struct Half<T> {
     objects: T,
     /// Where rules steer frames from, which ends before the objects do: at the queue of a port.
     from: Option<(Arc<Port>, u16)>,
+    ears: Ears,
     // Behind the objects: they go first.
     _regions: [Option<Arc<Registered>>; 2],
 }
 
 impl<T: Objects> Objects for Half<T> {
     fn reset(&mut self) -> io::Result<()> {
-        self.objects.reset()
+        self.objects.reset()?;
+        self.ears.forget_ring();
+        Ok(())
     }
 
     fn ready(&mut self) -> io::Result<()> {
@@ -228,31 +245,64 @@ impl<T: Objects> Objects for Half<T> {
         if let Some((port, idx)) = self.from.take() {
             port.release(idx);
         }
-        self.objects.close()
+        self.objects.close()?;
+        self.ears.forget_ring();
+        Ok(())
+    }
+}
+
+/// Hears what the kernel tells of the objects of one half.
+#[derive(Clone)]
+struct Ears {
+    port: Arc<Port>,
+    ring: Element,
+    cq: Element,
+    /// Of the queue: one of its halves has lost its completions.
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Ears {
+    /// For objects that are new: what is known of others with their numbers is forgotten.
+    fn new(port: &Arc<Port>, ring: Element, cq: &CompletionQueue, has_ended: &Arc<AtomicBool>) -> Self {
+        let cq = Element::CompletionQueue(cq.handle());
+        port.watch.forget(ring);
+        port.watch.forget(cq);
+        Self { port: Arc::clone(port), ring, cq, has_ended: Arc::clone(has_ended) }
+    }
+
+    /// What became of them since this was last asked, as far as events have been read.
+    fn take_fault(&self) -> Option<Fault> {
+        let fault = self.port.watch.take_fault(self.ring, self.cq);
+        if fault == Some(Fault::Completions) {
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
+        fault
+    }
+
+    /// The ring was reset: what the kernel has told of it before, or what waits to be told, is of no interest.
+    fn forget_ring(&self) {
+        self.port.watch.look();
+        self.port.watch.forget(self.ring);
     }
 }
 
 /// What the receiving half is told about its port and its objects.
 struct QueueTidings {
-    port: Arc<Port>,
-    element: Element,
+    ears: Ears,
 }
 
 impl Tidings for QueueTidings {
     fn state(&self) -> RxState {
-        self.port.watch.state()
+        if self.ears.has_ended.load(Ordering::Relaxed) { RxState::Ended } else { self.ears.port.watch.state() }
     }
 
     fn relation(&mut self) -> Option<Relation> {
-        self.port.relation()
+        self.ears.port.relation()
     }
 
     /// Three system calls, more after an event.
     fn refresh(&mut self) -> Refreshed {
-        self.port.watch.look();
-        Refreshed {
-            out_of_buffer: self.port.take_out_of_buffer(),
-            has_failed: self.port.watch.take_fault(self.element),
-        }
+        self.ears.port.watch.look();
+        Refreshed { out_of_buffer: self.ears.port.take_out_of_buffer(), fault: self.ears.take_fault() }
     }
 }

@@ -35,8 +35,11 @@ pub(super) struct Recovery {
     /// No sooner.
     due: Instant,
     pause: Duration,
+    /// The completion queue is lost: no reset helps.
+    has_ended: bool,
     resets: Counter,
     failed_resets: Counter,
+    cq_errors: Counter,
     /// Buffers that never go home, as the NIC could not be made to let go of them.
     stranded: Counter,
 }
@@ -49,14 +52,16 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(1);
 
 impl Recovery {
-    /// For objects that are ready. Counts `resets`, `failed_resets` and `stranded` buffers in `scope`.
+    /// For objects that are ready. Counts `resets`, `failed_resets`, `cq_errors` and `stranded` buffers in `scope`.
     pub(super) fn new(objects: Box<dyn Objects>, scope: &Scope) -> Self {
         Self {
             objects,
             due: Instant::ZERO,
             pause: PAUSE_MIN,
+            has_ended: false,
             resets: scope.counter("resets", Unit::Events),
             failed_resets: scope.counter("failed_resets", Unit::Events),
+            cq_errors: scope.counter("cq_errors", Unit::Events),
             stranded: scope.counter("stranded", Unit::Mbufs),
         }
     }
@@ -65,7 +70,7 @@ impl Recovery {
     /// index 0 and calls [`ready`](Self::ready); with `false` it tries again on a later turn.
     #[cold]
     pub(super) fn reset(&mut self, now: Instant) -> bool {
-        if now < self.due {
+        if now < self.due || self.has_ended {
             return false;
         }
         let quiet = now.since(self.due) > QUIET;
@@ -79,6 +84,13 @@ impl Recovery {
     #[cold]
     pub(super) fn ready(&mut self) -> bool {
         self.counted(|objects| objects.ready())
+    }
+
+    /// The completion queue is lost, and the ring comes back no more: only a new queue would. Buffers stay until this one is closed.
+    #[cold]
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+        self.cq_errors.inc();
     }
 
     /// At the end: whether the NIC touches neither ring nor buffers any more, and mbufs may go home. A device that was removed
@@ -195,6 +207,15 @@ pub(super) mod tests {
         counted.failing.set(1);
         assert!(!recovery.ready());
         assert_eq!(block.snapshot().count("q/failed_resets"), Some(2));
+    }
+
+    #[test]
+    fn ring_whose_completions_are_lost_is_not_reset_but_closed() {
+        let (mut recovery, counted, block) = recovery();
+        recovery.end();
+        assert!(!recovery.reset(at(0)) && !recovery.reset(at(10_000)));
+        assert_eq!((counted.resets.get(), block.snapshot().count("q/cq_errors")), (0, Some(1)));
+        assert!(recovery.close());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::recover::Recovery;
 use super::rq::Rq;
 use super::striding::{self, StridingRq};
 use super::teller::Teller;
+use super::watch::Fault;
 use crate::counters::Scope;
 use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, Mold, Pool};
@@ -46,8 +47,8 @@ pub(super) trait Tidings {
 pub(super) struct Refreshed {
     /// Frames for this queue that found no buffer, since the last time.
     pub(super) out_of_buffer: u64,
-    /// The queue fell into error and could not say so by a CQE.
-    pub(super) has_failed: bool,
+    /// What the queue could not say by a CQE.
+    pub(super) fault: Option<Fault>,
 }
 
 /// What the receiving half of a queue is made of.
@@ -197,9 +198,12 @@ impl RxQueue for Mlx5Rx {
 
     /// Some system calls: for the link, for errors that no CQE tells of, and for the NIC's count of frames that found no buffer.
     fn refresh_counters(&mut self) {
-        let Refreshed { out_of_buffer, has_failed } = self.tidings.refresh();
+        let Refreshed { out_of_buffer, fault } = self.tidings.refresh();
         self.reader.drop_frames(Mlx5RxDrop::OutOfBuffer, out_of_buffer);
-        if has_failed {
+        if fault == Some(Fault::Completions) {
+            self.recovery.end();
+        }
+        if fault.is_some() {
             self.reader.set_broken(true);
             self.next_look = Instant::ZERO;
         }

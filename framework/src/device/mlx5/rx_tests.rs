@@ -573,6 +573,20 @@ fn error_without_a_cqe_is_heard_of_by_the_kernel() {
 }
 
 #[test]
+fn queue_that_has_lost_its_completions_reads_nothing_more_and_gives_every_buffer_back() {
+    let mut rig = rig(PlainConfig::default());
+    rig.nic.objects.has_lost_cq.set(true);
+    rig.rx().refresh_counters();
+    rig.nic.frame(60, |_| ());
+    for _ in 0..3 {
+        rig.later();
+        assert_eq!(rig.lens(32), [0; 0]);
+    }
+    assert_eq!((rig.nic.objects.resets.get(), rig.count("cq_errors")), (0, 1));
+    rig.close();
+}
+
+#[test]
 fn index_that_libmlx5_wrote_into_the_record_is_put_right() {
     let mut rig = rig(PlainConfig::default());
     (0..40).for_each(|_| rig.nic.frame(60, |_| ()));

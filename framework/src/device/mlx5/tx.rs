@@ -22,6 +22,7 @@ use super::parts::{CqParts, SqParts, TxAbilities};
 use super::recover::Recovery;
 use super::shape::{self, HEADER_LEN_MAX, Limits, Shape, TAG_LEN, Tag};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, Lens, Load, Sq, Warmth};
+use super::watch::Fault;
 use super::wishes::Wishes;
 use super::wqe::{self, BLOCK_LEN, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
@@ -91,6 +92,7 @@ pub struct Mlx5Tx {
     recovery: Recovery,
     stamps: Stamps,
     relation: Box<dyn FnMut() -> Option<Relation>>,
+    fault: Box<dyn FnMut() -> Option<Fault>>,
     departures: Departures,
     counters: Counters,
     drops: Drops<Mlx5TxDrop>,
@@ -124,6 +126,8 @@ pub(super) struct TxParts {
     pub(super) stamps: Stamps,
     /// How the clock relates to the wall now, where `stamps` are by the wall. Asked now and then, never for a frame.
     pub(super) relation: Box<dyn FnMut() -> Option<Relation>>,
+    /// What no CQE can tell, since this was last asked. Asked now and then.
+    pub(super) fault: Box<dyn FnMut() -> Option<Fault>>,
     pub(super) recovery: Recovery,
 }
 
@@ -177,6 +181,7 @@ impl Mlx5Tx {
             recovery: parts.recovery,
             stamps: parts.stamps,
             relation: parts.relation,
+            fault: parts.fault,
             departures: Departures::new(),
             counters,
             drops: scope.drops(),
@@ -557,8 +562,16 @@ impl TxQueue for Mlx5Tx {
         Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
     }
 
-    /// The NIC keeps no counters of a sending queue that verbs could read; but its clock is compared with the wall again.
+    /// The NIC keeps no counters of a sending queue that verbs could read; but its clock is compared with the wall again, and errors
+    /// are heard of that no CQE tells of. Events of the port are read by whoever refreshes a receiving half.
     fn refresh_counters(&mut self) {
+        let fault = (self.fault)();
+        if fault == Some(Fault::Completions) {
+            self.recovery.end();
+        }
+        if fault.is_some() {
+            self.stop();
+        }
         if let Stamps::Wall(relation) = &mut self.stamps
             && let Some(now) = (self.relation)()
         {

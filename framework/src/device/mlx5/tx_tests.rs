@@ -942,6 +942,37 @@ fn reset_that_fails_is_tried_again() {
 }
 
 #[test]
+fn error_without_a_completion_is_heard_of_by_the_kernel() {
+    let mut rig = rig(ring_of(64));
+    rig.post_plain(3);
+    rig.ring();
+    rig.nic.objects.has_failed.set(true);
+    rig.tx().refresh_counters();
+    assert!(rig.tx().is_failed());
+    rig.ring();
+    assert_eq!((rig.tx().is_failed(), rig.nic.objects.resets.get()), (false, 1));
+    assert_eq!(rig.dropped(Mlx5TxDrop::Flushed), 3);
+    rig.check_home();
+    rig.close();
+}
+
+#[test]
+fn queue_that_has_lost_its_completions_takes_nothing_more_and_gives_every_mbuf_back() {
+    let mut rig = rig(ring_of(64));
+    (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+    rig.ring();
+    rig.nic.objects.has_lost_cq.set(true);
+    rig.tx().refresh_counters();
+    for _ in 0..3 {
+        rig.now += Duration::from_secs(1);
+        rig.ring();
+        assert!(!rig.post(&frame(60, 1), PLAIN));
+    }
+    assert_eq!((rig.nic.objects.resets.get(), rig.count("cq_errors")), (0, 1));
+    rig.close();
+}
+
+#[test]
 fn frames_of_a_failed_wqe_of_many_are_all_counted() {
     let mut rig = rig(ring_of(64));
     rig.post_plain(20);

@@ -12,6 +12,16 @@ use rdma_core_sys::verbs::{AsyncEvent, Context, Element, EventKind, PortState, V
 
 use crate::device::RxState;
 
+/// What no CQE can tell a half of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Its ring is in error, and comes back when it is reset.
+    Ring,
+    /// Its completion queue is lost: it overran, or the NIC could not write to it. The NIC writes no more CQEs, and nothing but a
+    /// new queue brings them back.
+    Completions,
+}
+
 /// What is asked about the port.
 pub(super) trait Source {
     /// The next event, if one waits.
@@ -84,35 +94,48 @@ impl<S: Source> Watch<S> {
         }
     }
 
-    /// Whether `element` fell into error since the last time that it was asked for.
-    pub(super) fn take_fault(&self, element: Element) -> bool {
+    /// What became of a half with this ring and this completion queue since it was last asked for.
+    pub(super) fn take_fault(&self, ring: Element, cq: Element) -> Option<Fault> {
         let mut faulted = self.faulted.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = faulted.iter().position(|one| *one == element);
-        place.map(|place| faulted.swap_remove(place)).is_some()
+        let mut take = |element| {
+            let place = faulted.iter().position(|one| *one == element);
+            place.map(|place| faulted.swap_remove(place)).is_some()
+        };
+        let (ring_failed, cq_failed) = (take(ring), take(cq));
+        if cq_failed { Some(Fault::Completions) } else { ring_failed.then_some(Fault::Ring) }
+    }
+
+    /// Forgets what became of an object: it was reset, or it is a new one with the number of another.
+    pub(super) fn forget(&self, element: Element) {
+        self.faulted.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| *one != element);
     }
 
     /// Reads what waits; `REMOVED` where that is the news.
     fn read_events(&self) -> Option<u8> {
+        // Held from reading to remembering: what its object has forgotten meanwhile, as a new one may have its number, stays so.
+        let mut faulted = self.faulted.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..EVENTS_MAX {
             match self.source.next_event() {
                 Ok(Some(AsyncEvent { kind: EventKind::DeviceFatal, .. })) => return Some(REMOVED),
                 Ok(Some(AsyncEvent {
-                    kind: EventKind::QpFatal | EventKind::QpRequestError | EventKind::QpAccessError | EventKind::WqFatal,
+                    kind:
+                        EventKind::QpFatal
+                        | EventKind::QpRequestError
+                        | EventKind::QpAccessError
+                        | EventKind::WqFatal
+                        | EventKind::CqError,
                     element,
-                })) => self.remember(element),
+                })) => {
+                    if faulted.len() < FAULTED_MAX && !faulted.contains(&element) {
+                        faulted.push(element);
+                    }
+                }
                 Ok(Some(_)) => {}
                 Err(error) if is_removed(error) => return Some(REMOVED),
                 Ok(None) | Err(_) => return None,
             }
         }
         None
-    }
-
-    fn remember(&self, element: Element) {
-        let mut faulted = self.faulted.lock().unwrap_or_else(PoisonError::into_inner);
-        if faulted.len() < FAULTED_MAX && !faulted.contains(&element) {
-            faulted.push(element);
-        }
     }
 }
 
@@ -212,9 +235,29 @@ mod tests {
             event(EventKind::QpFatal, Element::QueuePair(8)),
         ]);
         watch.look();
-        assert!(!watch.take_fault(Element::WorkQueue(8)));
-        assert!(watch.take_fault(Element::WorkQueue(7)) && !watch.take_fault(Element::WorkQueue(7)));
-        assert!(watch.take_fault(Element::QueuePair(8)));
+        let cq = Element::CompletionQueue(1);
+        assert_eq!(watch.take_fault(Element::WorkQueue(8), cq), None);
+        assert_eq!(watch.take_fault(Element::WorkQueue(7), cq), Some(Fault::Ring));
+        assert_eq!(watch.take_fault(Element::WorkQueue(7), cq), None);
+        assert_eq!(watch.take_fault(Element::QueuePair(8), cq), Some(Fault::Ring));
+    }
+
+    #[test]
+    fn lost_completion_queue_is_the_news_whatever_its_ring_says() {
+        let port = port();
+        let watch = Watch::new(&port, 1);
+        let (ring, cq) = (Element::QueuePair(7), Element::CompletionQueue(7));
+        port.events.borrow_mut().extend([event(EventKind::CqError, cq), event(EventKind::QpFatal, ring)]);
+        watch.look();
+        assert_eq!(watch.take_fault(ring, Element::CompletionQueue(8)), Some(Fault::Ring));
+        port.events.borrow_mut().push(event(EventKind::QpFatal, ring));
+        watch.look();
+        assert_eq!(watch.take_fault(ring, cq), Some(Fault::Completions));
+        assert_eq!(watch.take_fault(ring, cq), None, "both were taken");
+        port.events.borrow_mut().push(event(EventKind::CqError, cq));
+        watch.look();
+        watch.forget(cq);
+        assert_eq!(watch.take_fault(ring, cq), None, "it was of another one with its number");
     }
 
     #[test]
