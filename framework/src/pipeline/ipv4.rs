@@ -236,8 +236,9 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         Ok(())
     }
 
+    /// Cold, and not `inline(never)`: that would be taken from the crate that had it first, and a compiler that sees no body must
+    /// read everything again behind it.
     #[cold]
-    #[inline(never)]
     fn check_source(&self, source: Ipv4Addr) -> Result<(), Ipv4Drop> {
         // A replay may have been recorded on a loopback interface.
         let is_loopback = self.accept == Accept::Own && source.is_loopback();
@@ -247,8 +248,8 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         Ok(())
     }
 
-    /// Out of line: it reads a list, and writes nothing that the compiler would have to read again behind it.
-    #[inline(never)]
+    /// Out of line, by the same means: it reads a list, and writes nothing that the compiler would have to read again behind it.
+    #[cold]
     fn check_destination(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Result<(), Ipv4Drop> {
         if self.accept == Accept::Any || cx.host.classify(destination) != Destination::Other {
             return Ok(());
