@@ -139,7 +139,9 @@ impl Cq {
         }
     }
 
-    /// The same whether or not it is news: after somebody else has written the record, as libmlx5 does when it resets a queue.
+    /// The same whether or not it is news: after somebody else may have written the record. libmlx5 has the record when it resets a
+    /// queue. That of rdma-core leaves a CQ alone of whose ring it told (`mlx5dv_init_obj`, `__mlx5_cq_clean` in cq.c); older ones,
+    /// of MLNX_OFED, do not: they take the queue's CQEs out from an index of their own, and write that into the record.
     #[inline]
     pub(super) fn publish_again(&mut self) {
         self.published = self.consumer_idx;

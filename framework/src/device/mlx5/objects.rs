@@ -14,8 +14,8 @@
 //! 1. Addresses, counts and lengths are what `mlx5dv_init_obj` told of objects that are kept by the [`Keeper`]; that counts and lengths
 //!    are possible is checked here.
 //! 2. Each ring is given out once: the function that makes an object takes its parts and hands the object on to one half.
-//! 3. libmlx5 touches rings only in calls that post, poll or arm, which nobody makes, and when an object is reset, which its half
-//!    does.
+//! 3. libmlx5 touches rings only in calls that post, poll or arm, which nobody makes, and when an object is reset or destroyed, which
+//!    its half does: it then clears doorbell records. A CQ of whose ring it told it leaves alone.
 
 use core::ptr::NonNull;
 use std::io;

@@ -166,7 +166,7 @@ impl Mlx5Queue {
             has_hashes: facts.config.hash().is_some(),
             mini: chosen.compression.map(mini),
         };
-        // Its ring is full of buffers when this returns, and if what follows fails it takes everything back.
+        // Its ring has all buffers that the pool could give when this returns, and if what follows fails it takes everything back.
         let rx = Mlx5Rx::new(parts, pool, scope);
         match (way, facts.config.hash()) {
             (Receiver::Pair { qp, .. }, _) => port.aim(self.idx, qp)?,

@@ -221,7 +221,6 @@ impl Reader {
             }
             self.cq.consume();
         }
-        // libmlx5 has cleaned the CQ behind our back, and left its own idea of the index there.
         self.cq.publish_again();
     }
 }

@@ -587,13 +587,13 @@ fn queue_that_has_lost_its_completions_reads_nothing_more_and_gives_every_buffer
 }
 
 #[test]
-fn index_that_libmlx5_wrote_into_the_record_is_put_right() {
+fn index_that_an_old_libmlx5_wrote_into_the_record_is_put_right() {
     let mut rig = rig(PlainConfig::default());
     (0..40).for_each(|_| rig.nic.frame(60, |_| ()));
     assert_eq!(rig.lens(64).len(), 40);
     rig.nic.cq.complete(14, 0, |cqe| cqe[55] = 1);
     rig.lens(64);
-    // `mlx5_cq_clean` counts from an index of its own.
+    // `mlx5_cq_clean` counts from an index of its own, where it does not know that the CQ is ours.
     rig.nic.cq.set_consumer_index(1);
     rig.later();
     rig.lens(64);
