@@ -5,9 +5,10 @@
 use softhca::testing::is_inside;
 use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::device::steering::Rule;
-use wirepath::device::{RxQueue, RxState, TxQueue};
+use wirepath::device::{Device, RxQueue, RxState, TxQueue};
+use wirepath::mem::Mbuf;
 use wirepath::wire::EtherType;
-use wirepath_tests::connectx::{End, config};
+use wirepath_tests::connectx::{End, config, open, pool};
 use wirepath_tests::nic;
 
 const EXPERIMENT: Rule = Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL };
@@ -165,4 +166,37 @@ fn everything_at_once_loses_no_buffer() {
         near.close();
         far.close();
     }
+}
+
+#[test]
+fn empty_ring_loses_what_the_nic_counts_and_frames_flow_again() {
+    let test = "empty_ring_loses_what_the_nic_counts_and_frames_flow_again";
+    if !is_inside(test, &["--strict", "--devices", "2", "--manual", "--lossy"]) {
+        return;
+    }
+    let mut far_device = open(&config("mlx5_1"));
+    far_device.steer(&EXPERIMENT, 0).unwrap();
+    // The ring has 64 of its 96 buffers, and whoever reads keeps them.
+    let mut far = End::with_pool(&mut far_device, 0, pool(96, 1518)).unwrap();
+    let (_near_device, mut near) = End::alone(&config("mlx5_0"), &[]);
+    let mut kept = Vec::new();
+    for portion in (0..200).map(frame).collect::<Vec<_>>().chunks(16) {
+        near.send(portion);
+        kept.extend(far.burst().drain(..));
+    }
+    let lost = nic::counter("mlx5_1.rx_out_of_buffer").unwrap();
+    assert_eq!(
+        (kept.len() as u64 + lost, kept.len()),
+        (200, 96),
+        "each buffer carried a frame, and the NIC counted the others"
+    );
+    assert!(far.count("rx/starved") > 0, "{:?}", far.counted());
+    assert_eq!((far.rx.state(), far.count("rx/resets")), (RxState::Open, 0), "to have no buffer is no error");
+    kept.into_iter().for_each(Mbuf::free);
+    far.receive();
+    let received = transfer(&mut near, &mut far, 1_000);
+    assert_eq!(received, (0..1_000).map(frame).collect::<Vec<_>>());
+    assert_eq!(nic::counter("mlx5_1.rx_out_of_buffer"), Some(lost));
+    near.close();
+    far.close();
 }

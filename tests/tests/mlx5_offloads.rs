@@ -4,10 +4,10 @@
 
 use std::net::SocketAddrV4;
 use std::num::NonZeroU16;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use softhca::testing::is_inside;
-use wirepath::device::mlx5::{Feature, Mlx5Config};
+use wirepath::device::mlx5::{Feature, Mlx5Config, Pace};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Offload, TxQueue};
 use wirepath::mem::{Mbuf, Verdict};
@@ -203,5 +203,37 @@ fn payload_is_cut_into_segments() {
     let sequence = |frame: &[u8]| u32::from_be_bytes(frame[38..42].try_into().unwrap());
     assert_eq!(received.iter().map(|frame| sequence(frame)).collect::<Vec<_>>(), [9, 509, 1_009]);
     assert_eq!(received.iter().flat_map(|frame| &frame[54..]).copied().collect::<Vec<_>>(), payload);
+    is_clean(near, far);
+}
+
+#[test]
+fn paced_queue_sends_no_faster_also_after_an_error() {
+    let test = "paced_queue_sends_no_faster_also_after_an_error";
+    let hostile = "5,delay=0,loss=0,reorder=0,send=100,receive=0,link=0";
+    if !is_inside(test, &["--strict", "--devices", "2", "--manual", "--hostile", hostile]) {
+        return;
+    }
+    const KBPS: u32 = 10_000;
+    let pace = Some(Pace { kbps: KBPS, ..Pace::default() });
+    let (mut near, mut far) = pair(|config| Mlx5Config { pace, ..config });
+    let frame = datagram(&[7; 1000]).emit();
+    let start = Instant::now();
+    let mut received = 0;
+    for _ in 0..50 {
+        assert!(near.post(&frame));
+        while near.tx.in_flight() > 0 {
+            near.receive();
+            received += far.receive().len() as u64;
+        }
+    }
+    received += far.receive_all(8).len() as u64;
+    // Bits by kilobits a second are milliseconds. The first may go at once, and the first after each reset.
+    let (elapsed, resets) = (start.elapsed(), near.count("tx/resets"));
+    let least_ns = (received - 1 - resets) * frame.len() as u64 * 8 * 1_000_000 / u64::from(KBPS);
+    assert!(resets > 0 && received > 3 * resets, "{received} frames, {resets} resets");
+    assert!(
+        elapsed.as_nanos() >= u128::from(least_ns),
+        "{received} frames in {elapsed:?}, which is faster than {KBPS} kbit/s"
+    );
     is_clean(near, far);
 }

@@ -158,6 +158,35 @@ fn rules_change_under_traffic_and_no_frame_of_another_is_lost() {
 }
 
 #[test]
+fn rule_that_the_device_cannot_match_is_told_and_the_others_go_on() {
+    let test = "rule_that_the_device_cannot_match_is_told_and_the_others_go_on";
+    if !is_inside(test, &["--strict", "--devices", "2", "--manual", "--abi", "write"]) {
+        return;
+    }
+    let lasting = Rule::udp(GROUP, 9000);
+    let (mut device, mut far) = End::alone(&config("mlx5_1"), &[lasting]);
+    let (_near_device, mut near) = End::alone(&config("mlx5_0"), &[]);
+    let (other, before) = (Rule::udp(OURS, 9001), nic::objects());
+    for (errno, expected) in [
+        (libc::EOPNOTSUPP, SteerError::Unsupported { fields: other.fields() }),
+        (libc::ENOSPC, SteerError::TableFull { rules_max: 1 }),
+        (libc::EINVAL, SteerError::Refused { errno: libc::EINVAL }),
+    ] {
+        // CREATE_FLOW (mlx5.md 3.4).
+        nic::refuse(Some(0x8000_0032), 0, errno);
+        assert_eq!(device.steer(&other, 0), Err(expected));
+        assert_eq!(nic::objects(), before);
+        let frames =
+            [udp(from(PEER), SocketAddrV4::new(GROUP, 9000), 1), udp(from(PEER), SocketAddrV4::new(OURS, 9001), 2)];
+        near.send(&frames);
+        assert_eq!(far.receive_all(DRY), frames[..1]);
+    }
+    device.steer(&other, 0).unwrap();
+    near.close();
+    far.close();
+}
+
+#[test]
 fn rule_is_for_its_queue_and_the_more_telling_one_decides() {
     if !inside("rule_is_for_its_queue_and_the_more_telling_one_decides") {
         return;
