@@ -13,7 +13,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return None;
         }
         self.connection.rcv_nxt += segment.len;
-        self.owe_ack(AckOwed::Delayed);
+        self.owe_ack(AckOwed::Now);
         Some(payload)
     }
 
