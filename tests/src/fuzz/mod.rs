@@ -13,6 +13,7 @@ mod fault;
 mod host;
 mod input;
 mod market;
+mod mlx5;
 mod pipeline;
 mod reassembly;
 mod ring;
@@ -77,6 +78,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "host_stack", run: host::host, seeds: seeds::host },
     Target { name: "host_events", run: host::host_events, seeds: seeds::host_events },
     Target { name: "trunk", run: trunk::trunk, seeds: seeds::trunk },
+    Target { name: "mlx5_rx", run: mlx5::rx, seeds: mlx5::rx_seeds },
+    Target { name: "mlx5_tx", run: mlx5::tx, seeds: mlx5::tx_seeds },
     Target { name: "uverbs", run: uverbs::uverbs, seeds: uverbs::seeds },
 ];
 
