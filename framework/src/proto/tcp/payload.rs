@@ -1,6 +1,8 @@
 //! What the machine needs of the bytes that it keeps, and of the way out. Both are the caller's: the machine never sees a
 //! buffer, a header or a device.
 
+use core::net::Ipv4Addr;
+
 use super::segment::Outgoing;
 
 /// Bytes of a segment: a buffer of the NIC's, a held slice of one, a `Vec` in a test. Dropping one is its good end.
@@ -34,6 +36,10 @@ pub trait Output<P> {
     /// belongs to none. The payload stays with the machine until it is acknowledged, so the way out holds the bytes a second
     /// time while the NIC reads them. Where nothing can be sent now, nothing has changed, and the machine tries again.
     fn send(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut P>) -> Result<(), Unsent>;
+
+    /// Bytes of the longest IPv4 packet that goes to `remote` in one piece, as far as is known: for the MSS that we tell, and the one that
+    /// we send by.
+    fn mtu(&self, remote: Ipv4Addr) -> usize;
 
     /// Bytes of the longest payload that the device cuts into segments; 0 where it does not.
     fn segmentation_len_max(&self) -> usize {

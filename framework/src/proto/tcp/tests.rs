@@ -40,6 +40,10 @@ impl Output<Vec<u8>> for Sent {
         self.0.push((*segment, payload.map_or(Vec::new(), |payload| payload.clone())));
         Ok(())
     }
+
+    fn mtu(&self, _: Ipv4Addr) -> usize {
+        1500
+    }
 }
 
 /// A machine, what it sent, and what its app was told.
