@@ -21,6 +21,9 @@ pub(super) enum Next {
     Other,
 }
 
+/// Entries in a row that a session leaves out: those between its arrays (mlx5.md 2.10).
+const HOLE_MAX: u32 = 7;
+
 /// Mini entries of eight bytes in an array, which takes the place of an entry.
 pub(super) const MINIS: usize = 8;
 
@@ -147,6 +150,62 @@ impl Cq {
         self.published = self.consumer_idx;
         consumed_barrier();
         self.consumer_record.write(self.consumer_idx & CONSUMER_INDEX_MASK);
+    }
+
+    /// The index of the oldest entry.
+    pub(super) fn idx(&self) -> u32 {
+        self.consumer_idx
+    }
+
+    /// It is not known any more where the NIC writes next: at `idx` it has been. Consumes what it has written since, as far as can be
+    /// seen, and makes all entries nobody's, so that the next one it writes can be [found](Self::find). It writes none meanwhile.
+    #[cold]
+    pub(super) fn lose(&mut self, idx: u32) {
+        let count = self.ring.count();
+        // Never more than the NIC wrote: what is left of the turn before has another owner bit, or is nobody's. Perhaps less, where a
+        // session ends in holes.
+        self.consumer_idx = idx;
+        let is_written = |ahead: &u32| {
+            let idx = idx.wrapping_add(*ahead);
+            let op_own = Cqe(self.ring.entry(idx)).op_own();
+            op_own < OP_OWN_INVALID && op_own & 1 == u8::from(idx & count != 0)
+        };
+        let written = (0..count).rev().find(is_written).map_or(0, |last| last + 1);
+        self.consume_many(written);
+        for slot in 0..count {
+            self.ring.entry_mut(slot).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+        }
+        self.publish_again();
+    }
+
+    /// The index of the first entry that the NIC has written since the place was [lost](Self::lose): the slot is where it is, and its owner
+    /// bit tells the turn. That will do, as a CQ is full by its index modulo twice its length (mlx5.md 2.9). `None` where there is none
+    /// yet, or so many that nobody can say which is the first: there are holes between those of a session.
+    #[cold]
+    pub(super) fn find(&self) -> Option<u32> {
+        let count = self.ring.count();
+        let op_own = |slot| Cqe(self.ring.entry(slot)).op_own();
+        let hole_min = (HOLE_MAX + 1).min(count - 1);
+        let mut hole = (0..count).rev().take_while(|&slot| op_own(slot) >= OP_OWN_INVALID).count() as u32;
+        for slot in 0..count {
+            let op_own = op_own(slot);
+            if op_own >= OP_OWN_INVALID {
+                hole += 1;
+            } else if hole >= hole_min {
+                let turn = if op_own & 1 != 0 { count } else { 0 };
+                let ahead = (turn + slot).wrapping_sub(self.consumer_idx) & (2 * count - 1);
+                return Some(self.consumer_idx.wrapping_add(ahead));
+            } else {
+                hole = 0;
+            }
+        }
+        None
+    }
+
+    /// Goes on at an index that was [found](Self::find).
+    #[cold]
+    pub(super) fn go_to(&mut self, idx: u32) {
+        self.consumer_idx = idx;
     }
 
     /// Copies the mini entries of the session of `count` frames out whose title is the oldest entry, and consumes its entries: they
@@ -283,6 +342,48 @@ mod tests {
         assert_eq!(nic.consumer_index(), 0, "it is no news");
         cq.publish_again();
         assert_eq!(nic.consumer_index(), 3);
+    }
+
+    #[test]
+    fn place_that_was_lost_is_found_by_what_is_written_next() {
+        for (count, entry_len) in [(2, 64), (4, 64), (16, 128), (64, 64)] {
+            for written in 0..5 * count {
+                let (parts, mut nic) = PlainCq::new(count, entry_len);
+                let mut cq = Cq::new(parts);
+                for _ in 0..written {
+                    nic.complete(2, 0, |_| ());
+                    cq.consume();
+                    cq.publish();
+                }
+                // One is not read: as long as the place is known to be no other, it is the oldest.
+                nic.complete(2, 0, |_| ());
+                let idx = cq.idx();
+                cq.lose(idx);
+                assert_eq!((cq.find(), nic.consumer_index()), (None, written + 1));
+                nic.complete(2, 0, |cqe| cqe[60] = 7);
+                assert_eq!(cq.find(), Some(written + 1), "{count} entries");
+                cq.go_to(written + 1);
+                assert_eq!(cq.next().map(|cqe| cqe.wqe_counter()), Some(0x0700));
+            }
+        }
+    }
+
+    #[test]
+    fn first_entry_of_a_session_is_found_and_not_what_follows_its_holes() {
+        let (parts, mut nic) = PlainCq::new(64, 64);
+        let mut cq = Cq::new(parts);
+        for turn in 0..20 {
+            let written = turn * 43;
+            cq.go_to(written);
+            // Sixteen entries in holes: the last one that can be seen is the second array.
+            nic.compress(&[[0; 8]; 16], |_| ());
+            cq.lose(written);
+            assert!(cq.idx().wrapping_sub(written) <= 16, "no more than was written");
+            nic.compress(&[[0; 8]; 27], |_| ());
+            assert_eq!(cq.find(), Some(written + 16));
+            cq.go_to(written + 16);
+            cq.take_minis(27, &mut [[0; MINIS]; 4]);
+        }
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub(super) struct Reader {
     compresses: bool,
     /// The NIC's ring is not ours any more, or in error.
     is_broken: bool,
+    place: Place,
     counters: Counters,
     drops: Drops<Mlx5RxDrop>,
 }
@@ -66,6 +67,17 @@ struct Counters {
     starved: Counter,
     /// Buffers that came back from a queue in error.
     flushed: Counter,
+}
+
+/// Whether it is known where in the CQ the NIC writes next. A session that cannot be read leaves open how many entries it has, and a
+/// reset of the ring leaves the NIC's place in the CQ where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Known,
+    /// The ring has to be reset, so that the NIC writes nothing.
+    Lost,
+    /// All entries are nobody's: the next one that is written tells. Where that was seen at the last look, if it was.
+    Sought(Option<u32>),
 }
 
 /// What became of an entry that is not one of a run of frames.
@@ -94,6 +106,7 @@ impl Reader {
             teller,
             compresses: mini.is_some(),
             is_broken: false,
+            place: Place::Known,
             counters,
             drops: scope.drops(),
         }
@@ -121,6 +134,41 @@ impl Reader {
     /// The queue has to be reset, or is.
     pub(super) fn set_broken(&mut self, is_broken: bool) {
         self.is_broken = is_broken;
+        if matches!(self.place, Place::Sought(_)) {
+            self.place = Place::Lost;
+        }
+    }
+
+    /// Whether it is unknown where the NIC writes next.
+    #[cold]
+    pub(super) fn is_lost(&self) -> bool {
+        self.place != Place::Known
+    }
+
+    /// Whether the ring was reset since, and the next CQE is looked for.
+    #[cold]
+    pub(super) fn is_seeking(&self) -> bool {
+        matches!(self.place, Place::Sought(_))
+    }
+
+    /// Looks for the next CQE from now on: the ring was reset, and is ready again.
+    #[cold]
+    pub(super) fn begin_to_seek(&mut self) {
+        self.place = Place::Sought(None);
+    }
+
+    /// Looks for it once; whether it was found, and entries are read again. It has to be seen at the same place twice, as the arrays of a
+    /// session are written before its title.
+    #[cold]
+    pub(super) fn seek(&mut self) -> bool {
+        let seen = self.cq.find();
+        let Some(idx) = seen.filter(|_| self.place == Place::Sought(seen)) else {
+            self.place = Place::Sought(seen);
+            return false;
+        };
+        self.cq.go_to(idx);
+        (self.place, self.is_broken) = (Place::Known, false);
+        true
     }
 
     /// Counts frames that are in a burst.
@@ -164,6 +212,9 @@ impl Reader {
     pub(super) fn stop(&mut self, reason: Mlx5RxDrop) -> Step {
         self.drops.count(reason);
         self.is_broken = true;
+        if self.compresses && matches!(reason, Mlx5RxDrop::SessionInvalid | Mlx5RxDrop::IndexUnexpected) {
+            self.place = Place::Lost;
+        }
         Step::Other
     }
 
@@ -201,16 +252,19 @@ impl Reader {
         }
     }
 
-    /// Reads the CQ dry; what frames there are have `reason` to be lost. The NIC writes no more.
+    /// Reads the CQ dry; what frames there are have `reason` to be lost. The NIC writes no more. Where the place is lost, or gets lost
+    /// here, what can be read is, and the rest has no name.
     pub(super) fn drain(&mut self, reason: Mlx5RxDrop) {
         self.drops.count_many(reason, self.session.close() as u64);
+        let first = self.cq.idx();
         for _ in 0..self.cq.count() {
             let Some(cqe) = self.cq.next() else { break };
             match (cqe.opcode(), cqe.format()) {
                 (Opcode::Received, Format::Compressed) if self.compresses => {
                     let (count, possible) = (cqe.byte_count(), self.cq.count());
                     if self.session.open(&mut self.cq, count, possible).is_err() {
-                        self.cq.consume();
+                        self.place = Place::Lost;
+                        break;
                     }
                     self.drops.count_many(reason, self.session.close() as u64);
                     continue;
@@ -220,6 +274,10 @@ impl Reader {
                 _ => self.drops.count(Mlx5RxDrop::OpcodeUnexpected),
             }
             self.cq.consume();
+        }
+        if self.is_lost() {
+            self.place = Place::Lost;
+            return self.cq.lose(first);
         }
         self.cq.publish_again();
     }

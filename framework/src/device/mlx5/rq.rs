@@ -209,6 +209,15 @@ impl Rq {
         self.posted.count()
     }
 
+    /// Tells the NIC of the first of what was posted.
+    #[cold]
+    pub(super) fn publish_first(&mut self) {
+        if self.unpublished > 0 {
+            self.unpublished -= 1;
+            self.record.write(self.produced().wrapping_sub(self.unpublished) & 0xffff);
+        }
+    }
+
     /// Starts anew at index 0 without a buffer. The caller knows that the NIC has let go of the ring.
     #[cold]
     pub(super) fn reset(&mut self) {

@@ -30,6 +30,9 @@ use crate::time::{Duration, Instant};
 /// disciplined, by some parts in a million.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Time between two looks for the first CQE where the place in the CQ was lost: each look is at the whole of it.
+const SEEK_EVERY: Duration = Duration::from_micros(100);
+
 /// What set-up's objects tell a queue that runs.
 pub(super) trait Tidings {
     /// Whether the port is up, as last seen. No system call.
@@ -108,8 +111,14 @@ impl Mlx5Rx {
     /// What is not done for every burst: starts the queue anew after an error, and relates the NIC's clock to the wall.
     #[cold]
     fn attend(&mut self, pool: &Pool, now: Instant) {
-        if self.reader.is_broken() {
+        if self.reader.is_seeking() {
+            self.seek(pool);
+        } else if self.reader.is_broken() {
             self.recover(pool, now);
+        }
+        if self.reader.is_seeking() {
+            self.next_look = now + SEEK_EVERY;
+            return;
         }
         let is_related = self.reader.teller.is_related();
         if is_related && let Some(relation) = self.tidings.relation() {
@@ -127,9 +136,32 @@ impl Mlx5Rx {
         // Buffers before frames: the other way round the first ones would find none.
         self.ring.refill(pool);
         let is_ready = self.recovery.ready();
+        if is_ready && self.reader.is_lost() {
+            self.reader.begin_to_seek();
+            return self.ring.publish_first();
+        }
         self.reader.set_broken(!is_ready);
         if is_ready {
             self.ring.publish(&mut self.reader);
+        }
+    }
+
+    /// Looks for the first CQE after the place in the CQ was lost. Until it is found the NIC has one WQE: nobody knows for how many
+    /// more there is room in the CQ.
+    fn seek(&mut self, pool: &Pool) {
+        if self.reader.seek() {
+            self.ring.publish(&mut self.reader);
+        } else if !self.ring.has_outstanding() {
+            self.ring.refill(pool);
+            self.ring.publish_first();
+        }
+    }
+
+    /// A queue that is broken is looked at on each turn, one that seeks its place as was said.
+    #[cold]
+    fn look_again(&mut self) {
+        if !self.reader.is_seeking() {
+            self.next_look = Instant::ZERO;
         }
     }
 
@@ -159,6 +191,22 @@ impl RxRing {
         }
     }
 
+    /// Whether the NIC has a WQE to fill.
+    fn has_outstanding(&self) -> bool {
+        match self {
+            Self::Cyclic(rq) => rq.outstanding() > 0,
+            Self::Striding(rq) => rq.outstanding() > 0,
+        }
+    }
+
+    /// Tells the NIC of the first WQE that was posted, and of no more.
+    fn publish_first(&mut self) {
+        match self {
+            Self::Cyclic(rq) => rq.publish_first(),
+            Self::Striding(rq) => rq.publish_first(),
+        }
+    }
+
     /// Tells the NIC what was read, and then what was posted: it needs room for a CQE for each WQE that it has.
     #[inline(always)]
     fn publish(&mut self, reader: &mut Reader) {
@@ -183,7 +231,7 @@ impl RxQueue for Mlx5Rx {
             RxRing::Striding(rq) => striding::take(&mut self.reader, rq, burst, limit, pool),
         }
         if self.reader.is_broken() {
-            self.next_look = Instant::ZERO;
+            self.look_again();
         } else {
             self.ring.publish(&mut self.reader);
         }

@@ -765,6 +765,41 @@ fn session_of_another_buffer_stops_the_queue() {
     rig.close();
 }
 
+#[test]
+fn place_in_the_cq_that_a_session_has_taken_away_is_found_again() {
+    for (before, count) in [(0, 0), (5, 65), (120, 127), (130, 3), (200, u32::MAX)] {
+        let mut rig = rig(compressing(PlainMini::Hash));
+        for _ in 0..before {
+            rig.nic.frame(60, |_| ());
+            assert_eq!(rig.lens(1), [60]);
+        }
+        let title = rig.nic.cq.slot();
+        rig.nic.session(&[60; 30], |_| ());
+        rig.nic.cq.write(title, |cqe| {
+            cqe[44..48].copy_from_slice(&count.to_be_bytes());
+            // Of a session that is of another buffer nobody knows whether its length is right.
+            cqe[61] ^= u8::from(count == 3);
+        });
+        assert_eq!(rig.lens(64), [0; 0]);
+        rig.later();
+        assert_eq!(rig.lens(64), [0; 0]);
+        assert_eq!((rig.nic.objects.readies.get(), rig.nic.rq.producer_index()), (1, 1), "one WQE, to find the place");
+        rig.nic.wqe_idx = 0;
+        rig.later();
+        assert_eq!(rig.lens(64), [0; 0], "nothing came yet");
+        rig.nic.frame(61, |_| ());
+        rig.later();
+        assert_eq!(rig.lens(64), [0; 0], "it has to be seen twice");
+        rig.later();
+        assert_eq!((rig.lens(64), rig.nic.rq.producer_index()), (vec![61], 129), "{before} {count}");
+        rig.nic.session(&[62; 30], |_| ());
+        (0..40).for_each(|_| rig.nic.frame(63, |_| ()));
+        assert_eq!([rig.lens(64), rig.lens(64)].concat(), [vec![62; 30], vec![63; 40]].concat());
+        assert_eq!(rig.nic.objects.resets.get(), 1);
+        rig.close();
+    }
+}
+
 // Striding rings.
 
 /// WQEs of sixteen strides of 64 bytes.

@@ -108,6 +108,20 @@ impl StridingRq {
         }
     }
 
+    /// WQEs that the NIC was told of and that are not consumed.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.wqe_count - self.unpublished
+    }
+
+    /// Tells the NIC of the first of what was posted.
+    #[cold]
+    pub(super) fn publish_first(&mut self) {
+        if self.unpublished > 0 {
+            self.unpublished -= 1;
+            self.record.write(self.consumed.wrapping_add(self.wqe_count - self.unpublished) & 0xffff);
+        }
+    }
+
     /// Leaves the memory in which frames land for ever. Buffers it has none.
     pub(super) fn strand(&self) {
         self.landing.strand();
