@@ -21,6 +21,8 @@ DEVICE ?= af_xdp
 HUGEPAGES ?= 16
 # Frames of the soak: 100 million take some minutes on a quiet machine, and half an hour on a busy one.
 SOAK_FRAMES ?= 100000000
+# Those over mlx5 rings from 8 to 8192, for each way to send and to receive.
+MLX5_SOAK_FRAMES ?= 10000000
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 60
 
@@ -76,10 +78,12 @@ bench: tools ## the promised figures side by side with the incumbents; QUICK=1 i
 	cargo bench -p wirepath-benches
 
 .PHONY: soak
-soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; datagrams of every size, captures at their pace
+soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace
 	$(call want,ip,iproute2,for network namespaces,exit 2)
+	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,exit 2)
 	cargo build --release -p wirepath-tests --bin soak
 	SOAK_FRAMES=$(SOAK_FRAMES) target/release/soak
+	MLX5_SOAK_FRAMES=$(MLX5_SOAK_FRAMES) cargo test --release -p wirepath-tests --test mlx5_soak -- --nocapture --test-threads 1
 	cargo test -p wirepath-tests --test live_udp --test live_captures -- --ignored --nocapture
 
 .PHONY: metal

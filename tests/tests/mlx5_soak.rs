@@ -1,6 +1,8 @@
 //! Rings of every length from 8 to 8192 under load, with each way to send and to receive: every frame arrives once and in order, and every
-//! buffer comes home. `MLX5_SOAK_FRAMES=10000000 cargo test --release --test mlx5_soak` is the long run.
+//! buffer comes home. `make soak` is the long run: 10 million frames each way.
 #![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::time::Instant;
 
 use softhca::testing::is_inside;
 use wirepath::device::mlx5::{Feature, Mlx5Config};
@@ -64,14 +66,20 @@ fn rings(test: &str, options: &[&str], change: impl Fn(Mlx5Config) -> Mlx5Config
     }
     let frames = std::env::var("MLX5_SOAK_FRAMES").ok().and_then(|count| count.parse().ok()).unwrap_or(FRAMES);
     let lens: Vec<u32> = (3..=13).map(|log| 1 << log).collect();
+    let begin = Instant::now();
     for &len in &lens {
         let config = |device| change(Mlx5Config { rx_ring_len: len, tx_ring_len: len, ..Mlx5Config::new(device) });
         let (mut near, mut far) = (end(&config("mlx5_0")), end(&config("mlx5_1")));
-        soak(&mut near, &mut far, frames / lens.len() as u64);
+        soak(&mut near, &mut far, frames.div_ceil(lens.len() as u64));
         near.close();
         far.close();
         assert_eq!(nic::diagnoses(), Vec::<String>::new(), "rings of {len}");
     }
+    let count = frames.div_ceil(lens.len() as u64) * lens.len() as u64;
+    println!(
+        "{count} frames over rings from 8 to 8192, none lost, every mbuf home: {:.1} s",
+        begin.elapsed().as_secs_f64()
+    );
 }
 
 #[test]
