@@ -11,14 +11,18 @@ use super::teller::voice;
 use super::{cq, rq};
 use crate::mem::{Brief, Burst, Pool, Told};
 
+/// WQEs that get buffers in one turn, where they were vacant: a pool that comes back to a long ring must not keep the worker from
+/// its other work. More than a burst, so that the ring fills however fast frames come; each is some 20 ns.
+const REFILL_MAX: u32 = 64;
+
 /// Frames into `burst`, `limit` at most, whatever they need.
 #[inline]
 pub(super) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) {
-    let (mut left, mut others) = (limit, OTHERS_MAX);
+    let (mut left, mut others, mut refills) = (limit, OTHERS_MAX, REFILL_MAX);
     while left > 0 && !reader.is_broken() {
         // Also where nothing comes: to a ring that has run dry nothing would ever come again.
-        if !rq.is_full() {
-            refill(reader, rq, pool);
+        if !rq.is_full() && refills > 0 {
+            refills = refill(reader, rq, pool, refills);
         }
         let Some(coming) = reader.look() else { return };
         let taken = match coming {
@@ -37,14 +41,15 @@ pub(super) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u
     }
 }
 
+/// Posts in `limit` vacant WQEs at most. Returns how many more may be tried in this turn: none after the pool was found empty.
 #[cold]
-fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool) {
-    if pool.available() > 0 {
-        rq.refill(pool);
+fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
+    let posted = if pool.available() > 0 { rq.refill(pool, limit) } else { 0 };
+    if rq.is_full() || posted == limit {
+        return limit - posted;
     }
-    if !rq.is_full() {
-        reader.count_starved();
-    }
+    reader.count_starved();
+    0
 }
 
 /// The frames that follow each other in the plainest way, `limit` at most, each in one buffer. How many.

@@ -182,17 +182,21 @@ impl Rq {
         self.vacant += 1;
     }
 
-    /// Posts buffers in all vacant slots, oldest first, as far as the pool has them.
+    /// Posts buffers in `limit` vacant WQEs at most, oldest first, as far as the pool has them. Returns in how many.
     #[cold]
-    pub(super) fn refill(&mut self, pool: &Pool) {
-        while !self.is_full() {
+    pub(super) fn refill(&mut self, pool: &Pool, limit: u32) -> u32 {
+        let wanted = limit.min(self.vacant);
+        for done in 0..wanted {
             let slot = self.slot(self.produced());
             for segment in 0..self.segments {
-                let Some(address) = self.posted.fill(pool, (segment * self.wqe_count + slot) as usize) else { return };
+                let Some(address) = self.posted.fill(pool, (segment * self.wqe_count + slot) as usize) else {
+                    return done;
+                };
                 self.ring.entry_mut((slot << self.step_log) + segment).set_be64::<AT_ADDRESS>(address);
             }
             (self.vacant, self.unpublished) = (self.vacant - 1, self.unpublished + 1);
         }
+        wanted
     }
 
     /// Tells the NIC of what was posted.

@@ -184,9 +184,10 @@ impl RxRing {
         }
     }
 
+    /// Posts all that there is room for: at the start, and after a reset, which is no turn like others.
     fn refill(&mut self, pool: &Pool) {
         match self {
-            Self::Cyclic(rq) => rq.refill(pool),
+            Self::Cyclic(rq) => _ = rq.refill(pool, u32::MAX),
             Self::Striding(rq) => rq.refill(),
         }
     }

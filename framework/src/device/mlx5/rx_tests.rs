@@ -457,6 +457,45 @@ fn empty_pool_lets_the_ring_run_dry_and_no_frame_is_lost() {
 }
 
 #[test]
+fn ring_that_ran_dry_is_refilled_over_several_turns() {
+    let mut rig = rig_of(PlainConfig { wqes: 256, cqes: 256, ..PlainConfig::default() }, 256);
+    (1..=256).for_each(|len| rig.nic.frame(len, |_| ()));
+    let mut held: Vec<Mbuf> = Vec::new();
+    while held.len() < 256 {
+        held.extend(rig.receive(BURST_MAX));
+    }
+    assert_eq!(rig.nic.room(), 0);
+    held.into_iter().for_each(Mbuf::free);
+    for posted in [64, 128, 192, 256, 256] {
+        assert_eq!(rig.lens(BURST_MAX), [0; 0]);
+        assert_eq!(rig.nic.room(), posted);
+    }
+    rig.close();
+}
+
+#[test]
+fn frames_go_on_while_a_long_ring_is_refilled() {
+    let mut rig = rig_of(PlainConfig { wqes: 256, cqes: 256, ..PlainConfig::default() }, 256);
+    (1..=256).for_each(|len| rig.nic.frame(len, |_| ()));
+    for turn in 0..8 {
+        let mut expected = turn * 32..turn * 32 + 32;
+        assert!(rig.lens(32).into_iter().all(|len| expected.next() == Some(len - 1)) && expected.is_empty());
+    }
+    assert!(rig.nic.room() >= 128, "{} WQEs are posted", rig.nic.room());
+    rig.close();
+}
+
+#[test]
+fn empty_pool_is_asked_once_a_turn() {
+    let mut rig = rig_of(PlainConfig { wqes: 8, cqes: 8, ..PlainConfig::default() }, 8);
+    (1..=8).for_each(|len| rig.nic.frame(len, |_| ()));
+    let held = rig.receive(6);
+    assert_eq!((held.len(), rig.count("starved")), (6, 1));
+    held.into_iter().for_each(Mbuf::free);
+    rig.close();
+}
+
+#[test]
 fn pool_that_is_short_of_buffers_for_a_burst_gives_what_it_has() {
     let mut rig = rig_of(PlainConfig { wqes: 16, cqes: 16, ..PlainConfig::default() }, 20);
     let mut held = Vec::new();
