@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use softhca::testing::is_inside;
-use wirepath::device::mlx5::{Feature, Mlx5Config, Pace};
+use wirepath::device::mlx5::{Feature, Hash, Mlx5Config, Pace, Spread};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Offload, TxQueue};
 use wirepath::mem::{Mbuf, Verdict};
@@ -80,16 +80,21 @@ fn tag_that_is_inserted_is_stripped_at_the_other_end() {
     assert_eq!(count, 1);
     is_clean(near, far);
 
-    let (mut near, mut far) = pair(|config| Mlx5Config { vlan_stripping: Feature::Demanded, ..config });
-    for (sent, offload) in [(&frame, offload), (&tagged, Offload::default())] {
-        let count = send(&mut near, &mut far, sent, offload, |mbuf| {
-            assert_eq!((mbuf.vlan(), mbuf.bytes()), (Some(0x123), &frame[..]));
-        });
+    let hash = Spread::Hash(Hash::default());
+    for (spread, striding) in [(Spread::Rules, Feature::Off), (hash, Feature::Off), (Spread::Rules, Feature::Demanded)]
+    {
+        let (mut near, mut far) =
+            pair(|config| Mlx5Config { vlan_stripping: Feature::Demanded, spread, striding, ..config });
+        for (sent, offload) in [(&frame, offload), (&tagged, Offload::default())] {
+            let count = send(&mut near, &mut far, sent, offload, |mbuf| {
+                assert_eq!((mbuf.vlan(), mbuf.bytes()), (Some(0x123), &frame[..]));
+            });
+            assert_eq!(count, 1);
+        }
+        let count = send(&mut near, &mut far, &frame, Offload::default(), |mbuf| assert_eq!(mbuf.vlan(), None));
         assert_eq!(count, 1);
+        is_clean(near, far);
     }
-    let count = send(&mut near, &mut far, &frame, Offload::default(), |mbuf| assert_eq!(mbuf.vlan(), None));
-    assert_eq!(count, 1);
-    is_clean(near, far);
 }
 
 #[test]

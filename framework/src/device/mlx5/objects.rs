@@ -182,15 +182,15 @@ pub(super) fn work_queue(
     Ok((Receiver::Work(wq), parts))
 }
 
-/// A queue pair that spreads what rules name over the queues of `table`.
+/// A queue pair that spreads what rules name over the queues of `table`. What it does to frames, such as VLAN stripping, its work queues
+/// do: kernels before 5.8 answer EINVAL to a flag here (`create_rss_raw_qp_tir` of drivers/infiniband/hw/mlx5/qp.c).
 pub(super) fn spreader(
     port: &Port,
     table: &IndirectionTable,
     key: &[u8],
     fields: u64,
 ) -> Result<QueuePair, SetupError> {
-    let options = QpOptions { cvlan_stripping: port.chosen().vlan_stripping, ..QpOptions::default() };
-    let request = RssRequest { pd: port.pd(), table, key, fields, options };
+    let request = RssRequest { pd: port.pd(), table, key, fields, options: QpOptions::default() };
     QueuePair::create_rss(&request).map_err(|error| port.error("making a queue pair that spreads", 0, error))
 }
 

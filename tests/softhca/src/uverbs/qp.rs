@@ -299,6 +299,10 @@ fn create_rss(
     table: u32,
     driver: &[u8],
 ) -> Result<Made, Errno> {
+    // As kernels before 5.8 have it: what rings can do beyond the usual is asked of them.
+    if wanted.create_flags != 0 {
+        return refuse(libc::EINVAL);
+    }
     if wanted.cap.max_recv_wr != 0 || wanted.cap.max_recv_sge != 0 || wanted.cap.max_send_wr != 0 {
         return refuse(libc::EINVAL);
     }
