@@ -140,6 +140,11 @@ fn raw_times_are_counts_of_the_clock() {
             last = ticks;
         });
     }
+    let asking = Offload { timestamp: true, ..Offload::default() };
+    send(&mut near, &mut far, &datagram(&[1; 40]).emit(), asking, |_| ());
+    near.burst().drain(..).for_each(Mbuf::free);
+    assert_eq!(near.tx.take_timestamp(), None);
+    assert!(near.tx.take_ticks().is_some_and(|(sequence, ticks)| sequence == 0 && ticks > last));
     is_clean(near, far);
 }
 

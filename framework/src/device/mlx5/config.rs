@@ -27,7 +27,8 @@ pub struct Mlx5Config {
     pub rules_max: usize,
     /// Frames bring when they arrived, and those that ask for it tell when they left, by the NIC's clock.
     pub timestamps: Feature,
-    /// Times are handed on as the NIC's clock counts them ([`Mbuf::ticks`](crate::mem::Mbuf::ticks)), for who relates clocks himself.
+    /// Times are handed on as the NIC's clock counts them ([`Mbuf::ticks`](crate::mem::Mbuf::ticks),
+    /// [`Mlx5Tx::take_ticks`](super::Mlx5Tx::take_ticks)), for who relates clocks himself.
     pub raw_timestamps: bool,
     /// The VLAN tag of a received frame is taken off and comes beside it.
     pub vlan_stripping: Feature,

@@ -110,6 +110,10 @@ pub(super) enum SetupError {
         rule: Rule,
         error: SteerError,
     },
+    /// The kernel related the device's clock to the time of day, and does not any more.
+    NoClock {
+        device: String,
+    },
     Removed {
         device: String,
     },
@@ -256,6 +260,11 @@ impl fmt::Display for SetupError {
             Self::Steering { device, queue, rule, error } => {
                 write!(f, "`{rule}` cannot be steered to queue {queue} of {device}: {error}")
             }
+            Self::NoClock { device } => write!(
+                f,
+                "the kernel does not relate the clock of {device} to the time of day any more, which time stamps need: see what \
+                 `dmesg | grep mlx5` says, or use Mlx5Config::raw_timestamps"
+            ),
             Self::Removed { device } => {
                 write!(
                     f,

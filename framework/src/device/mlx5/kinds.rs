@@ -2,7 +2,8 @@
 //! each queue, and looked up by the bits themselves.
 //!
 //! A checksum that the NIC found right is [`Verdict::Good`]. One that it did not is `Unknown`, not `Bad`: the bit is clear too
-//! where it did not look, and the nodes that look then name what they drop.
+//! where it did not look, and the nodes that look then name what they drop. Of a device that does not say that it checks sums, the
+//! bits say nothing at all.
 
 use core::ops::Deref;
 
@@ -21,6 +22,16 @@ const FRAGMENT: u32 = 1 << 7;
 const L3_OK: u32 = 1 << 9;
 const L4_OK: u32 = 1 << 10;
 
+/// What a queue was made to tell of its frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) stamps: Stamps,
+    /// The queue is one of several that share a port by hash.
+    pub(super) has_hashes: bool,
+    /// The device checks sums.
+    pub(super) has_checksums: bool,
+}
+
 /// What is known of a frame of each kind.
 #[derive(Clone, Copy)]
 pub(super) struct Kinds<T = Box<Table>>(T);
@@ -28,11 +39,11 @@ pub(super) struct Kinds<T = Box<Table>>(T);
 type Table = [KnownWord; TELLING as usize + 1];
 
 impl Kinds {
-    /// For a queue whose frames are stamped so.
-    pub(super) fn new(stamps: Stamps, has_hashes: bool) -> Self {
+    /// For a queue that tells so much.
+    pub(super) fn new(facts: Facts) -> Self {
         let mut kinds = Box::new([KnownWord::default(); TELLING as usize + 1]);
         for (bits, known) in (0..).zip(kinds.iter_mut()) {
-            *known = Known::of(&info(bits, stamps, has_hashes)).word();
+            *known = Known::of(&info(bits, facts)).word();
         }
         Self(kinds)
     }
@@ -59,7 +70,7 @@ impl<T: Deref<Target = Table>> Kinds<T> {
     }
 }
 
-fn info(bits: u32, stamps: Stamps, has_hashes: bool) -> RxInfo {
+fn info(bits: u32, Facts { stamps, has_hashes, has_checksums }: Facts) -> RxInfo {
     let has = |bit| bits & bit != 0;
     let (l3, l4) = (l3(bits), l4(bits));
     let mut headers = Headers::UNKNOWN;
@@ -67,7 +78,7 @@ fn info(bits: u32, stamps: Stamps, has_hashes: bool) -> RxInfo {
     headers = l4.map_or(headers, |l4| headers.with_l4(l4));
     headers = if has(FRAGMENT) { headers.with_fragment() } else { headers };
     headers = if has(IP_OPTIONS) { headers.with_ip_options() } else { headers };
-    let good = |good| if good { Verdict::Good } else { Verdict::Unknown };
+    let good = |good| if good && has_checksums { Verdict::Good } else { Verdict::Unknown };
     RxInfo {
         // Which of them there may be is what counts here. That a frame has no flow tag or no hash is said by the values.
         timestamp: matches!(stamps, Stamps::Wall(_) | Stamps::RealTime).then_some(UnixTime::default()),
@@ -103,9 +114,15 @@ fn l4(bits: u32) -> Option<L4> {
 mod tests {
     use super::*;
 
+    const FACTS: Facts = Facts { stamps: Stamps::Off, has_hashes: false, has_checksums: true };
+
     /// What is known of a frame with these bytes 28 and 29: verdicts of L3 and L4, headers.
     fn check(bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
-        let known = Kinds::new(Stamps::Off, false).of(u32::from_be_bytes([bytes[0], bytes[1], 0xff, 0xff]));
+        check_with(FACTS, bytes, verdicts, headers);
+    }
+
+    fn check_with(facts: Facts, bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
+        let known = Kinds::new(facts).of(u32::from_be_bytes([bytes[0], bytes[1], 0xff, 0xff]));
         let [ip_checksum, l4_checksum] = verdicts;
         assert_eq!(
             known,
@@ -123,6 +140,12 @@ mod tests {
         check([0b011, 0x28], [Good, Unknown], udp);
         check([0b101, 0x28], [Unknown, Good], udp);
         check([0b111, 0x28], [Good, Good], udp);
+    }
+
+    #[test]
+    fn bits_of_a_device_that_checks_no_sums_are_no_verdict() {
+        let udp = Headers::UNKNOWN.with_l3(L3::Ipv4).with_l4(L4::Udp);
+        check_with(Facts { has_checksums: false, ..FACTS }, [0b111, 0x28], [Unknown, Unknown], udp);
     }
 
     #[test]
@@ -149,7 +172,7 @@ mod tests {
 
     #[test]
     fn tunnel_tells_of_its_tag_only() {
-        let kinds = Kinds::new(Stamps::RealTime, true);
+        let kinds = Kinds::new(Facts { stamps: Stamps::RealTime, has_hashes: true, ..FACTS });
         let word = u32::from_be_bytes([0xff, 0xff, 0, 7]);
         let expected = RxInfo {
             timestamp: Some(UnixTime::default()),

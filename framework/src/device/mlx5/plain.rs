@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::clock::{Relation, Stamps};
 use super::compressed::Mini;
 use super::cqe::OP_OWN_INVALID;
+use super::kinds::Facts;
 use super::landing::{self, Landing};
 use super::parts::{CqParts, Keeper, RqParts};
 use super::recover::{Objects, Recovery};
@@ -340,13 +341,16 @@ pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, Pla
         recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),
         tidings: Box::new(Told(Rc::clone(&objects))),
         frame_len_max: config.frame_len_max,
-        stamps: match config.stamps {
-            PlainStamps::Off => Stamps::Off,
-            PlainStamps::Ticks => Stamps::Ticks,
-            PlainStamps::Wall => Stamps::Wall(RELATION),
-            PlainStamps::RealTime => Stamps::RealTime,
+        facts: Facts {
+            stamps: match config.stamps {
+                PlainStamps::Off => Stamps::Off,
+                PlainStamps::Ticks => Stamps::Ticks,
+                PlainStamps::Wall => Stamps::Wall(RELATION),
+                PlainStamps::RealTime => Stamps::RealTime,
+            },
+            has_hashes: config.has_hashes,
+            has_checksums: true,
         },
-        has_hashes: config.has_hashes,
         mini: config.mini.map(|mini| match mini {
             PlainMini::Hash => Mini::Hash,
             PlainMini::Checksum => Mini::Checksum,

@@ -45,8 +45,10 @@ pub struct PlainTxConfig {
     pub vlan_insert: bool,
     /// Bytes of the longest payload to be cut.
     pub segmentation_len_max: u32,
-    /// Departures are told, in ticks.
+    /// Departures are told, by the time of day.
     pub timestamps: bool,
+    /// Departures are told, in ticks.
+    pub raw_timestamps: bool,
 }
 
 impl Default for PlainTxConfig {
@@ -62,6 +64,7 @@ impl Default for PlainTxConfig {
             vlan_insert: true,
             segmentation_len_max: 65_536,
             timestamps: true,
+            raw_timestamps: false,
         }
     }
 }
@@ -168,7 +171,11 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
             segmentation_header_len_max: 256,
         },
         lkey: PLAIN_TX_LKEY,
-        stamps: if config.timestamps { Stamps::Ticks } else { Stamps::Off },
+        stamps: match (config.timestamps, config.raw_timestamps) {
+            (_, true) => Stamps::Ticks,
+            (true, false) => Stamps::RealTime,
+            (false, false) => Stamps::Off,
+        },
         relation: Box::new(|| None),
         fault: Box::new(move || told.take_fault()),
         recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),

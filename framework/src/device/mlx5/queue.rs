@@ -14,6 +14,7 @@ use super::capabilities::Stamping;
 use super::clock::{Relation, Stamps};
 use super::compressed::Mini;
 use super::error::SetupError;
+use super::kinds::Facts;
 use super::landing::Landing;
 use super::objects::{self, Receiver, Shape};
 use super::parts::TxAbilities;
@@ -34,6 +35,8 @@ pub struct Mlx5Queue {
 
 /// Bytes of the longest header that is repeated before each segment: what DPDK's driver uses on every device (mlx5_prm.h).
 const SEGMENTATION_HEADER_LEN_MAX: u16 = 192;
+/// Looks at the kernel's page of the clock before it is given up; libmlx5 makes ten within each.
+const CLOCK_LOOKS: usize = 100;
 /// Most buffers of a frame: what a WQE of 512 bytes could name is more than any frame needs.
 const SEGMENTS_MAX: u32 = 8;
 
@@ -118,7 +121,7 @@ impl Mlx5Queue {
             cq: cq_parts,
             abilities: abilities(port),
             lkey: region.lkey(),
-            stamps: self.stamps(),
+            stamps: self.stamps()?,
             relation: Box::new(move || clock.relation()),
             fault: Box::new(move || ears.take_fault()),
             recovery: Recovery::new(Box::new(half), &scope.scope("tx")),
@@ -162,8 +165,11 @@ impl Mlx5Queue {
             recovery: Recovery::new(Box::new(half), &scope.scope("rx")),
             tidings: Box::new(QueueTidings { ears }),
             frame_len_max: facts.frame_len_max,
-            stamps: self.stamps(),
-            has_hashes: facts.config.hash().is_some(),
+            facts: Facts {
+                stamps: self.stamps()?,
+                has_hashes: facts.config.hash().is_some(),
+                has_checksums: chosen.checksum,
+            },
             mini: chosen.compression.map(mini),
         };
         // Its ring has all buffers that the pool could give when this returns, and if what follows fails it takes everything back.
@@ -187,14 +193,20 @@ impl Mlx5Queue {
         Ok((landing, registered))
     }
 
-    /// What becomes of time stamps, as far as is known now.
-    fn stamps(&self) -> Stamps {
-        match self.port.chosen().stamps {
-            None => Stamps::Off,
-            Some(Stamping::Ticks) => Stamps::Ticks,
-            Some(Stamping::RealTime) => Stamps::RealTime,
-            Some(Stamping::Wall) => self.port.relation().map_or(Stamps::Off, Stamps::Wall),
-        }
+    /// What becomes of time stamps. The device was opened with them, so a clock that is lost now is no queue without them.
+    fn stamps(&self) -> Result<Stamps, SetupError> {
+        let stamps = stamps(self.port.chosen().stamps, || self.port.relation());
+        stamps.ok_or_else(|| SetupError::NoClock { device: self.port.name().into() })
+    }
+}
+
+/// `None` where the clock is wanted and nobody relates it. The kernel may be writing to its page, which a look or two later it is not.
+fn stamps(chosen: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> Option<Stamps> {
+    match chosen {
+        None => Some(Stamps::Off),
+        Some(Stamping::Ticks) => Some(Stamps::Ticks),
+        Some(Stamping::RealTime) => Some(Stamps::RealTime),
+        Some(Stamping::Wall) => core::iter::repeat_with(ask).take(CLOCK_LOOKS).flatten().next().map(Stamps::Wall),
     }
 }
 
@@ -304,5 +316,30 @@ impl Tidings for QueueTidings {
     fn refresh(&mut self) -> Refreshed {
         self.ears.port.watch.look();
         Refreshed { out_of_buffer: self.ears.port.take_out_of_buffer(), fault: self.ears.take_fault() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RELATION: Relation = Relation { ns: 5, ticks: 6, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
+
+    #[test]
+    fn clock_that_is_written_to_is_asked_again() {
+        let mut asked = 0;
+        let found = stamps(Some(Stamping::Wall), || {
+            asked += 1;
+            (asked == 3).then_some(RELATION)
+        });
+        assert_eq!((found, asked), (Some(Stamps::Wall(RELATION)), 3));
+    }
+
+    #[test]
+    fn clock_that_nobody_relates_is_no_queue_without_times() {
+        assert_eq!(stamps(Some(Stamping::Wall), || None), None);
+        let raw = || -> Option<Relation> { panic!("nobody asked for the wall") };
+        assert_eq!(stamps(Some(Stamping::Ticks), raw), Some(Stamps::Ticks));
+        assert_eq!(stamps(None, raw), Some(Stamps::Off));
     }
 }

@@ -10,9 +10,10 @@
 //! are handed on without a fresh buffer, so that an acknowledgement still comes through; the ring then runs empty, and the NIC
 //! counts what it cannot store.
 
-use super::clock::{Relation, Stamps};
+use super::clock::Relation;
 use super::compressed::Mini;
 use super::cyclic;
+use super::kinds::Facts;
 use super::landing::Landing;
 use super::parts::{CqParts, RqParts};
 use super::reader::{Mlx5RxDrop, Reader};
@@ -64,9 +65,8 @@ pub(super) struct RxParts {
     pub(super) tidings: Box<dyn Tidings>,
     /// Bytes of the longest frame.
     pub(super) frame_len_max: usize,
-    pub(super) stamps: Stamps,
-    /// The queue is one of several that share a port by hash.
-    pub(super) has_hashes: bool,
+    /// What its CQEs tell.
+    pub(super) facts: Facts,
     /// The format of compressed CQEs, where they were asked for.
     pub(super) mini: Option<Mini>,
 }
@@ -95,7 +95,7 @@ impl Mlx5Rx {
             Some(landing) => RxRing::Striding(StridingRq::new(parts.rq, landing)),
         };
         assert!(parts.cq.entry_count >= ring.cqes_max(), "a CQ of {} entries overruns", parts.cq.entry_count);
-        let teller = Teller::new(parts.stamps, parts.has_hashes);
+        let teller = Teller::new(parts.facts);
         let mut this = Self {
             reader: Reader::new(parts.cq, teller, parts.mini, Mold::any(pool), &scope.scope("rx")),
             ring,

@@ -2,7 +2,7 @@
 
 use super::clock::{Line, Relation, Stamps, real_time};
 use super::cqe::Cqe;
-use super::kinds::Kinds;
+use super::kinds::{Facts, Kinds};
 use crate::mem::Told;
 
 /// How the CQEs of a queue are read.
@@ -26,10 +26,11 @@ pub(super) mod voice {
 }
 
 impl Teller {
-    /// For a queue whose frames are stamped so, and have hashes or not.
-    pub(super) fn new(stamps: Stamps, has_hashes: bool) -> Self {
+    /// For a queue that tells so much.
+    pub(super) fn new(facts: Facts) -> Self {
+        let Facts { stamps, has_hashes, .. } = facts;
         Self {
-            kinds: Kinds::new(stamps, has_hashes),
+            kinds: Kinds::new(facts),
             line: match stamps {
                 Stamps::Wall(relation) => Line::through(&relation),
                 _ => Line::TICKS,

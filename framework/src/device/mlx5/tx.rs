@@ -387,6 +387,17 @@ impl Mlx5Tx {
     }
 }
 
+impl Mlx5Tx {
+    /// As [`take_timestamp`](TxQueue::take_timestamp) with [`Mlx5Config::raw_timestamps`](super::Mlx5Config::raw_timestamps): the number of
+    /// the frame, and what the NIC's clock counted when it left.
+    pub fn take_ticks(&mut self) -> Option<(u64, u64)> {
+        match self.stamps {
+            Stamps::Ticks => self.departures.pop(),
+            Stamps::Off | Stamps::Wall(_) | Stamps::RealTime => None,
+        }
+    }
+}
+
 /// Completions.
 impl Mlx5Tx {
     /// Reads one completion; `false` where there is none.
@@ -552,13 +563,15 @@ impl TxQueue for Mlx5Tx {
         self.sq.in_flight() as usize
     }
 
+    /// With [`Mlx5Config::raw_timestamps`](super::Mlx5Config::raw_timestamps) nobody knows the time: see [`take_ticks`](Self::take_ticks).
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
-        let (sequence, timestamp) = self.departures.pop()?;
-        let ns = match &self.stamps {
-            Stamps::Off | Stamps::Ticks => timestamp,
-            Stamps::Wall(relation) => Line::through(relation).at(timestamp),
-            Stamps::RealTime => real_time(timestamp),
+        let time: &dyn Fn(u64) -> u64 = match &self.stamps {
+            Stamps::Off | Stamps::Ticks => return None,
+            Stamps::Wall(relation) => &|timestamp| Line::through(relation).at(timestamp),
+            Stamps::RealTime => &real_time,
         };
+        let (sequence, timestamp) = self.departures.pop()?;
+        let ns = time(timestamp);
         Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
     }
 

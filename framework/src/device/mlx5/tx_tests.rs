@@ -819,6 +819,21 @@ fn frame_that_asks_learns_when_it_left() {
 }
 
 #[test]
+fn raw_departure_is_a_count_and_no_time_of_day() {
+    let asking = Offload { timestamp: true, ..PLAIN };
+    let mut raw = rig(PlainTxConfig { raw_timestamps: true, ..ring_of(64) });
+    let mut dated = rig(ring_of(64));
+    for rig in [&mut raw, &mut dated] {
+        assert!(rig.post(&frame(300, 1), asking));
+        rig.flush();
+    }
+    assert_eq!((raw.tx().take_timestamp(), raw.tx().take_ticks()), (None, Some((0, 1_000))));
+    assert_eq!((dated.tx().take_ticks(), dated.tx().take_timestamp().map(|stamp| stamp.sequence)), (None, Some(0)));
+    raw.close();
+    dated.close();
+}
+
+#[test]
 fn departures_that_nobody_takes_are_lost_by_name() {
     let mut rig = rig(ring_of(64));
     for _ in 0..300 {
