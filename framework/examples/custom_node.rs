@@ -98,6 +98,7 @@ fn with_cx(pool: &Pool, scope: &Scope, act: impl FnOnce(&mut Cx<'_>)) -> Result<
         now: wirepath::time::Instant::ZERO,
         pool,
         host: &mut Host::new(config, seed)?,
+        tcp: &mut wirepath::pipeline::tcp::TcpSockets::none(),
         sockets: &mut UdpSockets::new(SocketCapacity::default(), seed),
         egress: &mut Egress::new(EgressConfig::quiet(seed), scope),
         tx: &mut tx,

@@ -141,6 +141,7 @@ impl<N: Node<Recorder>> Rig<N> {
             pool: &self.pool,
             host: &mut self.host,
             sockets: &mut self.sockets,
+            tcp: &mut tcp::TcpSockets::none(),
             egress: &mut self.egress,
             tx: &mut self.outbox,
         };

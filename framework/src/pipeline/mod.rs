@@ -26,6 +26,7 @@ mod node;
 mod outline;
 mod resolver;
 mod stack;
+pub mod tcp;
 mod trunk;
 mod udp;
 mod udp_flow;

@@ -2,6 +2,7 @@
 
 use super::egress::Egress;
 use super::outline::Outline;
+use super::tcp::TcpSockets;
 use crate::counters::{DropReason, Drops};
 use crate::device::TxQueue;
 use crate::mem::{Mbuf, Pool};
@@ -18,6 +19,8 @@ pub struct Cx<'a> {
     pub host: &'a mut Host,
     /// Who receives which datagrams: apps bind, join and leave here, also while it runs.
     pub sockets: &'a mut UdpSockets,
+    /// Connections; [`Cx::tcp`] gives the calls.
+    pub tcp: &'a mut TcpSockets,
     /// The way out: what everybody who sends shares.
     pub egress: &'a mut Egress,
     /// Where frames leave. The `dyn` is paid per frame sent; the receive path has none.

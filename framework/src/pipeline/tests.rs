@@ -152,6 +152,7 @@ impl Bench {
             pool: &self.pool,
             host: &mut self.host,
             sockets: &mut self.sockets,
+            tcp: &mut tcp::TcpSockets::none(),
             egress: &mut self.egress,
             tx: &mut self.outbox,
         };

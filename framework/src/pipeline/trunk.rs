@@ -13,6 +13,7 @@
 use super::egress::Egress;
 use super::node::{App, Cx, Node, discard};
 use super::outline::Outline;
+use super::tcp::TcpSockets;
 use crate::counters::{Drops, Scope};
 use crate::mem::Mbuf;
 use crate::proto::Host;
@@ -93,7 +94,10 @@ fn vids<'a>(tags: impl Iterator<Item = &'a crate::wire::VlanTag>) -> Vids {
 impl<N> Leg<N> {
     /// What a leg's nodes may touch: its own host and way out, and everything else of the worker's.
     fn with<A>(&mut self, app: &mut A, cx: &mut Cx<'_>, act: impl FnOnce(&mut N, &mut A, &mut Cx<'_>)) {
+        // A leg's segments would need the connections of its own interface.
+        let mut tcp = TcpSockets::none();
         let mut cx = Cx {
+            tcp: &mut tcp,
             now: cx.now,
             pool: cx.pool,
             host: &mut self.host,
@@ -247,6 +251,7 @@ mod tests {
                 pool: &self.pool,
                 host: &mut self.host,
                 sockets: &mut self.sockets,
+                tcp: &mut TcpSockets::none(),
                 egress: &mut self.egress,
                 tx: &mut self.outbox,
             };
@@ -263,6 +268,7 @@ mod tests {
                     now: cx.now,
                     pool: cx.pool,
                     sockets: cx.sockets,
+                    tcp: cx.tcp,
                     egress: cx.egress,
                     tx: cx.tx,
                 };

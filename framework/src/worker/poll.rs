@@ -5,6 +5,7 @@
 use crate::counters::{Counter, Gauge, Histogram, Scope, Unit};
 use crate::device::{RxQueue, RxState, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
+use crate::pipeline::tcp::TcpSockets;
 use crate::pipeline::{App, Cx, Egress, EgressConfig, Node};
 use crate::proto::{Host, UdpSockets};
 use crate::time::{Clock, Instant};
@@ -60,6 +61,7 @@ struct Tools<Tx> {
     tx: Tx,
     host: Host,
     sockets: UdpSockets,
+    tcp: TcpSockets,
     egress: Egress,
     pool: Pool,
 }
@@ -72,6 +74,7 @@ impl<Tx: TxQueue> Tools<Tx> {
             pool: &self.pool,
             host: &mut self.host,
             sockets: &mut self.sockets,
+            tcp: &mut self.tcp,
             egress: &mut self.egress,
             tx: &mut self.tx,
         }
@@ -119,6 +122,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
                 tx: parts.tx,
                 host: parts.host,
                 sockets: parts.sockets,
+                tcp: TcpSockets::none(),
                 egress: Egress::new(parts.egress, scope),
                 pool: parts.pool,
             },
@@ -128,6 +132,18 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             publications: 0,
             counters: Counters::new(scope),
         }
+    }
+
+    /// Gives the worker TCP. Its pipeline must have the [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, or no segment reaches it.
+    #[must_use]
+    pub fn with_tcp(mut self, tcp: TcpSockets) -> Self {
+        self.tools.tcp = tcp;
+        self
+    }
+
+    /// The worker's connections.
+    pub fn tcp(&self) -> &TcpSockets {
+        &self.tools.tcp
     }
 
     /// Keeps the host as the kernel has the interface, from the next turn on: each turn applies what is new, 16 tidings

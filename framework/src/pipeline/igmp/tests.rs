@@ -67,6 +67,7 @@ impl Bench {
             pool: &self.pool,
             host: &mut self.host,
             sockets: &mut self.sockets,
+            tcp: &mut crate::pipeline::tcp::TcpSockets::none(),
             egress: &mut self.egress,
             tx: &mut self.outbox,
         };

@@ -111,6 +111,8 @@ pub enum ConnectError {
         /// `TcpConfig::connections_max`.
         limit: usize,
     },
+    /// No route leads there.
+    NoRoute(core::net::Ipv4Addr),
     /// The peer's port is 0, or its address is no host's.
     BadAddress(SocketAddrV4),
     /// An option out of range.
@@ -144,6 +146,8 @@ pub enum SendError {
     },
     /// No buffer of the pool is free.
     PoolEmpty,
+    /// An mbuf without a byte, or of several buffers: only linear ones are sent as they are.
+    NotLinear,
 }
 
 impl fmt::Display for ListenError {
@@ -168,6 +172,7 @@ impl fmt::Display for ConnectError {
                 write!(f, "all ports are taken by connections to {remote}: widen TcpConfig::ports")
             }
             Self::TooMany { limit } => write!(f, "all {limit} connections are taken: raise TcpConfig::connections_max"),
+            Self::NoRoute(remote) => write!(f, "no route leads to {remote}: add a route for its network"),
             Self::BadAddress(remote) => write!(f, "{remote} is no host's address and port"),
             Self::Option(error) => error.fmt(f),
         }
@@ -190,6 +195,7 @@ impl fmt::Display for SendError {
                 f.write_str("the send buffer is full: wait for Writable, or raise ConnectionOptions::send_buffer")
             }
             Self::TooLong { limit } => write!(f, "more than the {limit} bytes of the send buffer: send in parts"),
+            Self::NotLinear => f.write_str("an mbuf to send must have bytes, all in one buffer: copy them with send"),
             Self::PoolEmpty => f.write_str("no buffer is free: make the pool larger"),
         }
     }

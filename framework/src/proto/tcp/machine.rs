@@ -160,6 +160,19 @@ impl<P: Payload> Tcp<P> {
         self.shared.chunks.len()
     }
 
+    /// Whether [`next_event`](Self::next_event) may have one. One load.
+    #[inline(always)]
+    pub fn has_events(&self) -> bool {
+        !self.shared.ready.is_empty()
+    }
+
+    /// Whose a connection is.
+    #[inline]
+    pub fn consumer(&self, id: ConnectionId) -> ConsumerId {
+        let connection = self.connections.get(id.slot).filter(|connection| connection.generation == id.generation);
+        connection.map_or(ConsumerId::default(), |connection| connection.consumer)
+    }
+
     /// The next event of any connection: which, whose, and what. After `Closed` the name is void.
     pub fn next_event(&mut self) -> Option<(ConnectionId, ConsumerId, TcpEvent)> {
         loop {

@@ -159,6 +159,10 @@ pub struct Outgoing {
     pub syn: Option<SynOptions>,
     /// Mark the packet as one of a transport that understands ECN: ECT(0) (RFC 3168 6.1).
     pub ect: bool,
+    /// Hops.
+    pub ttl: u8,
+    /// Type of service; the ECN bits are ours.
+    pub tos: u8,
     /// Bytes of a segment where the payload is longer than one, and the device is to cut it.
     pub segment_len: u16,
 }
@@ -177,6 +181,8 @@ impl Outgoing {
             sacks: [Range::default(); SACK_BLOCKS_MAX],
             syn: None,
             ect: false,
+            ttl: 64,
+            tos: 0,
             segment_len: 0,
         }
     }

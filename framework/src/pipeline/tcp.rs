@@ -1,0 +1,25 @@
+//! TCP in the pipeline: the node that checks segments and gives them to the machine, and what an app calls.
+//!
+//! ```text
+//!  Ipv4 ─▶ Tcp ──segment──▶ machine (proto::tcp) ──data, events──▶ app.on_tcp_data, app.on_tcp_event
+//!                              │      ▲
+//!             frames ◀─ way out       └── cx.tcp().send(…), connect, listen, …: from any node's callback, in the same turn
+//! ```
+//!
+//! The machine and what it remembers belong to the worker ([`TcpSockets`], in [`Cx`](super::Cx)), so that a tick over UDP sends
+//! an order over TCP on the same stack frame. Acknowledgments leave when the burst has ended, one for all its segments.
+
+mod bytes;
+mod node;
+mod path;
+mod sockets;
+#[cfg(test)]
+mod tests;
+mod way_out;
+
+pub use crate::proto::tcp::{
+    Accept, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, Keepalive, Linger, ListenError,
+    ListenOptions, ListenerId, OptionError, SendError, State, TcpConfig, TcpConfigError, TcpEvent,
+};
+pub use node::{Tcp, TcpApp, TcpData, TcpNodeConfig, TcpNodeDrop};
+pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};

@@ -1,0 +1,348 @@
+//! The TCP node: verifies the segment, gives it to the machine, and tells the app what came of it. What enters begins with the TCP
+//! header and has the IPv4 header behind it (towards the headroom).
+
+use zerocopy::FromBytes;
+
+use super::super::node::{Cx, Node, discard};
+use super::super::outline::Outline;
+use super::super::udp::ChecksumPolicy;
+use super::bytes::{Bytes, Own};
+use super::sockets::Inner;
+use super::{Accept, ConnectionId, ListenerId, TcpEvent};
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::mem::{Held, Loan, Mbuf, Verdict};
+use crate::proto::icmp::is_single_host;
+use crate::proto::tcp::{Arrival, Received, Segment, TcpDrop};
+use crate::proto::{ConsumerId, Destination, Flow};
+use crate::time::UnixTime;
+use crate::wire::{Ipv4Header, TcpError, TcpSegment};
+use core::net::SocketAddrV4;
+
+crate::drop_reasons! {
+    /// Why the TCP node drops a segment.
+    pub enum TcpNodeDrop {
+        /// Fewer than 20 bytes.
+        TooShort => "too_short",
+        /// The data offset states fewer than 20 bytes, or more than there are.
+        BadHeader => "bad_header",
+        /// The checksum is wrong.
+        BadChecksum => "bad_checksum",
+        /// Sent to a group or to all, or by no single host (RFC 9293 3.9.2.3).
+        ToMany => "to_many",
+        /// This worker has no TCP.
+        Disabled => "disabled",
+        /// Nobody listens, and no connection is there: answered with a reset.
+        NoConnection => "no_connection",
+        /// Outside of the window: a duplicate, or a stranger's; answered with an acknowledgment.
+        NotAcceptable => "not_acceptable",
+        /// Acknowledges what was not sent, or too long ago.
+        BadAck => "bad_ack",
+        /// Flags that make no sense here.
+        BadFlags => "bad_flags",
+        /// Its timestamp is older than the last (RFC 7323 5).
+        PawsReject => "paws_reject",
+        /// A reset that does not know the next number (RFC 5961 3).
+        BlindReset => "blind_reset",
+        /// A SYN inside a connection (RFC 5961 4).
+        BlindSyn => "blind_syn",
+        /// More SYNs than the listener takes.
+        SynRateExceeded => "syn_rate_exceeded",
+        /// No place for a connection, or for data out of order.
+        NoRoom => "no_room",
+        /// The app did not accept it.
+        Refused => "refused",
+        /// For a connection that is closed.
+        AfterClose => "after_close",
+        /// For a connection in TIME-WAIT.
+        TimeWait => "time_wait",
+    }
+}
+
+impl From<TcpDrop> for TcpNodeDrop {
+    fn from(reason: TcpDrop) -> Self {
+        match reason {
+            TcpDrop::NoConnection => Self::NoConnection,
+            TcpDrop::NotAcceptable => Self::NotAcceptable,
+            TcpDrop::BadAck => Self::BadAck,
+            TcpDrop::BadFlags => Self::BadFlags,
+            TcpDrop::PawsReject => Self::PawsReject,
+            TcpDrop::BlindReset => Self::BlindReset,
+            TcpDrop::BlindSyn => Self::BlindSyn,
+            TcpDrop::SynRateExceeded => Self::SynRateExceeded,
+            TcpDrop::NoRoom => Self::NoRoom,
+            TcpDrop::Refused => Self::Refused,
+            TcpDrop::AfterClose => Self::AfterClose,
+            TcpDrop::TimeWait => Self::TimeWait,
+        }
+    }
+}
+
+/// An app that has connections.
+pub trait TcpApp {
+    /// A peer wants to connect to a listener. Asked at its SYN, before anything is remembered of it.
+    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
+        let _ = (listener, flow);
+        Accept::Yes
+    }
+
+    /// Something happened to a connection.
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>);
+
+    /// The next bytes of a connection. To keep them, [`hold`](TcpData::hold) them; what is sent in here carries the acknowledgment.
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>);
+}
+
+/// Bytes of a stream, where the NIC put them.
+#[derive(Debug)]
+pub struct TcpData<'a> {
+    /// Which of the app's connections.
+    pub connection: ConnectionId,
+    /// Whose it is, by `connect` or the listener's options.
+    pub consumer: ConsumerId,
+    /// When the segment arrived, by the NIC's clock or the capture's.
+    pub timestamp: Option<UnixTime>,
+    /// The bytes: in order, each once. A segment that came in fragments is shown in pieces.
+    pub payload: &'a [u8],
+    held: Source<'a>,
+}
+
+#[derive(Debug)]
+enum Source<'a> {
+    Mbuf(Loan<'a>),
+    Held(&'a Held),
+}
+
+impl TcpData<'_> {
+    /// Keeps the bytes without copying them, for longer than the call. The buffer stays out of the pool until the handle is dropped, so bound
+    /// how many are kept.
+    #[inline]
+    pub fn hold(&self) -> Held {
+        match &self.held {
+            Source::Mbuf(mbuf) => mbuf.hold(),
+            Source::Held(held) => held.another(),
+        }
+    }
+}
+
+/// What the TCP node does beyond the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpNodeConfig {
+    /// What to do about checksums that the NIC has not verified.
+    pub checksum: ChecksumPolicy,
+}
+
+/// Takes segments.
+pub struct Tcp {
+    config: TcpNodeConfig,
+    /// Where segments that came in fragments are put together.
+    scratch: Box<[u8]>,
+    segments: Counter,
+    bytes: Counter,
+    partial_checksums: Counter,
+    drops: Drops<TcpNodeDrop>,
+}
+
+impl Tcp {
+    /// The node, with counters in the scope `tcp` below `scope`.
+    pub fn new(config: TcpNodeConfig, scope: &Scope) -> Self {
+        let scope = scope.scope("tcp");
+        Self {
+            config,
+            scratch: vec![0; usize::from(u16::MAX)].into_boxed_slice(),
+            segments: scope.counter("segments_in", Unit::Frames),
+            bytes: scope.counter("payload_bytes_in", Unit::Bytes),
+            partial_checksums: scope.counter("partial_checksums", Unit::Frames),
+            drops: scope.drops(),
+        }
+    }
+
+    /// Checks a segment, `bytes` in one piece; says what it is and how long its header is.
+    #[inline(always)]
+    fn check(&self, mbuf: &Mbuf, bytes: &[u8], cx: &Cx<'_>) -> Result<(Arrival, usize), TcpNodeDrop> {
+        let parsed = TcpSegment::parse(bytes).map_err(|error| match error {
+            TcpError::Short => TcpNodeDrop::TooShort,
+            _ => TcpNodeDrop::BadHeader,
+        })?;
+        let ipv4 = mbuf.behind(mbuf.l3_len()).and_then(|header| Ipv4Header::ref_from_prefix(header).ok());
+        let Some((ipv4, _)) = ipv4 else { return Err(TcpNodeDrop::TooShort) };
+        if !self.is_intact(&parsed, mbuf, ipv4) {
+            return Err(TcpNodeDrop::BadChecksum);
+        }
+        let (source, destination) = (ipv4.source(), ipv4.destination());
+        if cx.host.classify(destination) != Destination::Own || !is_single_host(source, cx.host) {
+            return Err(TcpNodeDrop::ToMany);
+        }
+        let header = parsed.header;
+        let flow = Flow {
+            local: SocketAddrV4::new(destination, header.destination_port()),
+            remote: SocketAddrV4::new(source, header.source_port()),
+        };
+        // RFC 3168 5: CE is 11.
+        let segment = Segment::new(&parsed, ipv4.ecn() == 3);
+        Ok((Arrival { flow, segment }, header.header_len()))
+    }
+
+    #[inline(always)]
+    fn is_intact(&self, parsed: &TcpSegment<'_>, mbuf: &Mbuf, ipv4: &Ipv4Header) -> bool {
+        match mbuf.l4_checksum() {
+            Verdict::Unknown => self.verify(parsed, ipv4),
+            verdict => verdict == Verdict::Good,
+        }
+    }
+
+    #[inline]
+    fn verify(&self, parsed: &TcpSegment<'_>, ipv4: &Ipv4Header) -> bool {
+        let (source, destination) = (ipv4.source(), ipv4.destination());
+        if self.config.checksum == ChecksumPolicy::Ignore || parsed.verify_checksum(source, destination).is_ok() {
+            return true;
+        }
+        let accepted =
+            self.config.checksum == ChecksumPolicy::AcceptPartial && parsed.has_partial_checksum(source, destination);
+        self.partial_checksums.add(u64::from(accepted));
+        accepted
+    }
+
+    /// Gives a segment to the machine.
+    #[inline(always)]
+    fn receive<A: TcpApp>(
+        &mut self,
+        arrival: &Arrival,
+        payload: Option<Bytes>,
+        app: &mut A,
+        cx: &mut Cx<'_>,
+    ) -> Option<Received<Bytes>> {
+        let now = cx.now;
+        Inner::call(cx, |machine, output| {
+            let accept = |listener| app.on_tcp_accept(listener, arrival.flow);
+            machine.receive(arrival, payload, accept, now, output)
+        })
+    }
+
+    /// A segment that came in fragments: its payload is copied into one buffer, or where it does not fit, it counts as lost.
+    #[cold]
+    #[inline(never)]
+    fn push_chain<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let bytes = gather(&mbuf, &mut scratch);
+        match self.check(&mbuf, bytes, cx) {
+            Ok((arrival, header_len)) => {
+                let payload = &bytes[header_len..];
+                let copy = if payload.is_empty() { None } else { cx.pool.alloc_copy(payload) };
+                if copy.is_none() && !payload.is_empty() {
+                    discard(mbuf, &mut self.drops, TcpNodeDrop::NoRoom);
+                } else {
+                    mbuf.free();
+                    self.take(&arrival, copy, app, cx);
+                }
+            }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+        self.scratch = scratch;
+    }
+
+    /// A segment that passed, and its payload.
+    #[inline(always)]
+    fn take<A: TcpApp>(&mut self, arrival: &Arrival, payload: Option<Mbuf>, app: &mut A, cx: &mut Cx<'_>) {
+        self.segments.inc();
+        self.bytes.add(arrival.segment.len.into());
+        match self.receive(arrival, payload.map(Bytes::of), app, cx) {
+            Some(Ok(None)) => (),
+            Some(Ok(Some((connection, data)))) => deliver(connection, &data, app, cx),
+            Some(Err(reason)) => self.drops.count(reason.into()),
+            None => self.drops.count(TcpNodeDrop::Disabled),
+        }
+        tell_events(app, cx);
+    }
+}
+
+impl<A: TcpApp> Node<A> for Tcp {
+    #[inline]
+    fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        if !mbuf.is_plain() {
+            return self.push_chain(mbuf, app, cx);
+        }
+        match self.check(&mbuf, mbuf.bytes(), cx) {
+            Ok((arrival, header_len)) => {
+                let payload_len = arrival.segment.len as usize;
+                mbuf.narrow(header_len, payload_len);
+                let payload = if payload_len == 0 {
+                    mbuf.free();
+                    None
+                } else {
+                    Some(mbuf)
+                };
+                self.take(&arrival, payload, app, cx);
+            }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    /// The burst has ended: acknowledgments leave, and timers run out.
+    #[inline]
+    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        Inner::call(cx, |machine, output| machine.tick(now, output));
+        tell_events(app, cx);
+    }
+
+    /// What waits in connections is the machine's.
+    fn kept(&self) -> usize {
+        0
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        let says = format!("checksums {:?} where the NIC has not verified them", self.config.checksum);
+        outline.node("tcp", says, |_| ());
+    }
+}
+
+/// Gives data to the app.
+#[inline(always)]
+fn deliver<A: TcpApp>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut Cx<'_>) {
+    let consumer = cx.tcp.0.as_ref().map_or(ConsumerId::default(), |inner| inner.machine.consumer(connection));
+    match data {
+        Bytes::Mbuf(Own(Some(mbuf))) => {
+            let held = Source::Mbuf(mbuf.lend());
+            let data = TcpData { connection, consumer, timestamp: mbuf.timestamp(), payload: mbuf.bytes(), held };
+            app.on_tcp_data(&data, cx);
+        }
+        Bytes::Held(held) => {
+            for payload in held.segments() {
+                let data = TcpData { connection, consumer, timestamp: None, payload, held: Source::Held(held) };
+                app.on_tcp_data(&data, cx);
+            }
+        }
+        Bytes::Mbuf(Own(None)) => (),
+    }
+}
+
+/// Tells the app what happened, until nothing is left to tell. What the app does meanwhile may make more happen, but each event is told
+/// once, and a call makes one at most.
+#[inline(always)]
+fn tell_events<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
+    while cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.has_events()) {
+        tell_one(app, cx);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_one<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
+    let Some((connection, _, event)) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_event()) else { return };
+    if event != TcpEvent::Readable {
+        return app.on_tcp_event(connection, event, cx);
+    }
+    while let Some(data) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_data(connection)) {
+        deliver(connection, &data, app, cx);
+    }
+}
+
+fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
+    let mut len = 0;
+    for segment in mbuf.segments() {
+        let Some(room) = scratch.get_mut(len..len + segment.len()) else { break };
+        room.copy_from_slice(segment);
+        len += segment.len();
+    }
+    &scratch[..len]
+}

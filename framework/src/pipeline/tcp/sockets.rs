@@ -1,0 +1,159 @@
+//! The worker's TCP: the machine, the ways of its connections' frames, and the calls of an app.
+
+use core::net::SocketAddrV4;
+
+use super::super::node::Cx;
+use super::bytes::Bytes;
+use super::path::Path;
+use super::way_out::{OutCounters, OutOffloads, WayOut};
+use super::{
+    ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, SendError, TcpConfig,
+    TcpConfigError,
+};
+use crate::counters::Scope;
+use crate::device::Capabilities;
+use crate::mem::Mbuf;
+use crate::proto::tcp::{self as machine, TcpTally};
+use crate::proto::{ConsumerId, Flow, HashSeed, Resolution};
+
+/// What a worker's TCP is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpSocketsConfig {
+    /// How much it holds.
+    pub machine: TcpConfig,
+    /// What the device can do: checksums, segmentation, chains.
+    pub capabilities: Capabilities,
+    /// The secret of sequence numbers, ports and tables.
+    pub seed: HashSeed,
+}
+
+/// The connections and listeners of a worker; [`Cx::tcp`] gives the calls. A worker without TCP has none.
+#[derive(Default)]
+pub struct TcpSockets(pub(in crate::pipeline) Option<Box<Inner>>);
+
+pub(in crate::pipeline) struct Inner {
+    pub(super) machine: machine::Tcp<Bytes>,
+    paths: Box<[Path]>,
+    counters: OutCounters,
+    offloads: OutOffloads,
+}
+
+impl TcpSockets {
+    /// Without connections; counters in the scope `tcp` below `scope`. Takes all memory: [`TcpConfig::bytes`], and
+    /// [`TcpConfig::PATH_LEN`] for each connection.
+    pub fn new(config: &TcpSocketsConfig, scope: &Scope) -> Result<Self, TcpConfigError> {
+        let scope = scope.scope("tcp");
+        Ok(Self(Some(Box::new(Inner {
+            machine: machine::Tcp::new(config.machine, config.seed)?,
+            paths: vec![Path::NONE; config.machine.connections_max].into_boxed_slice(),
+            counters: OutCounters::new(&scope),
+            offloads: OutOffloads::new(&config.capabilities),
+        }))))
+    }
+
+    /// For a worker without TCP: nobody listens, and no connection can be had.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// What the machine has done.
+    pub fn tally(&self) -> TcpTally {
+        self.0.as_ref().map_or(TcpTally::default(), |inner| *inner.machine.tally())
+    }
+
+    /// Connections, those in TIME-WAIT included.
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |inner| inner.machine.len())
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pieces of data that wait: buffers of the pool that are not at home.
+    pub fn chunks(&self) -> usize {
+        self.0.as_ref().map_or(0, |inner| inner.machine.chunks())
+    }
+}
+
+impl Inner {
+    /// A call of the machine, with the way out. The machine is out of the context's hands meanwhile.
+    #[inline(always)]
+    pub(super) fn call<T>(
+        cx: &mut Cx<'_>,
+        call: impl FnOnce(&mut machine::Tcp<Bytes>, &mut WayOut<'_, '_>) -> T,
+    ) -> Option<T> {
+        let mut inner = cx.tcp.0.take()?;
+        let Self { machine, paths, counters, offloads } = &mut *inner;
+        let mut output = WayOut { cx, paths, counters, offloads: *offloads };
+        let result = call(machine, &mut output);
+        cx.tcp.0 = Some(inner);
+        Some(result)
+    }
+}
+
+impl<'a> Cx<'a> {
+    /// What an app may ask of TCP.
+    #[inline]
+    pub fn tcp(&mut self) -> TcpCalls<'_, 'a> {
+        TcpCalls(self)
+    }
+}
+
+/// The calls of an app, by the names of the socket calls. Each says at once what became of it; what happens later is told by
+/// [`TcpApp::on_tcp_event`](super::TcpApp::on_tcp_event).
+pub struct TcpCalls<'x, 'a>(&'x mut Cx<'a>);
+
+impl TcpCalls<'_, '_> {
+    /// Listens at `local`; the unspecified address stands for all of ours.
+    pub fn listen(&mut self, local: SocketAddrV4, options: &ListenOptions) -> Result<ListenerId, ListenError> {
+        match &mut self.0.tcp.0 {
+            Some(inner) => inner.machine.listen(local, options),
+            None => Err(ListenError::TooMany { limit: 0 }),
+        }
+    }
+
+    /// Begins a connection: the SYN leaves with this turn. An unspecified local address becomes that of the route, port 0 a free one.
+    /// `Connected` or `Closed` tells what became of it.
+    pub fn connect(
+        &mut self,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        options: &ConnectionOptions,
+        consumer: ConsumerId,
+    ) -> Result<ConnectionId, ConnectError> {
+        let source = match self.0.host.resolve(*remote.ip(), self.0.now) {
+            Resolution::Station { source, .. } | Resolution::NeighbourMissing { source, .. } => source,
+            Resolution::NoRoute => return Err(ConnectError::NoRoute(*remote.ip())),
+            Resolution::Own | Resolution::Group { .. } => return Err(ConnectError::BadAddress(remote)),
+        };
+        let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
+        let flow = Flow { local: SocketAddrV4::new(ip, local.port()), remote };
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| machine.connect(flow, options, consumer, now, output))
+            .unwrap_or(Err(ConnectError::TooMany { limit: 0 }))
+    }
+
+    /// Sends the payload that stands in `mbuf`, without a copy: headers go into its headroom. All of it is taken, or it comes back. It must be
+    /// linear, and is cut into segments where it is longer than one.
+    #[inline]
+    pub fn send_mbuf(&mut self, id: ConnectionId, payload: Mbuf) -> Result<(), (SendError, Mbuf)> {
+        if !payload.is_linear() || payload.is_empty() {
+            return Err((SendError::NotLinear, payload));
+        }
+        let now = self.0.now;
+        let mut payload = Some(Bytes::of(payload));
+        let sent = Inner::call(self.0, |machine, output| {
+            let payload = payload.take().expect("the call is made once");
+            machine.send(id, payload, now, output)
+        });
+        let (error, mut back) = match (sent, payload) {
+            (Some(Ok(())), _) => return Ok(()),
+            (Some(Err(refused)), _) => refused,
+            (None, Some(payload)) => (SendError::NotFound, payload),
+            (None, None) => unreachable!("either the call took it or it is here"),
+        };
+        Err((error, back.take_mbuf().expect("what is refused was not touched")))
+    }
+}

@@ -1,0 +1,1 @@
+//! Two workers' TCP over frames.
