@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use core::num::NonZeroU16;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use super::plain_tx::{PLAIN_SQ_NUMBER, PLAIN_TX_LKEY, PlainTxConfig, PlainTxNic, plain_tx};
 use super::sq::Warmth;
@@ -31,6 +33,8 @@ struct Rig {
     registered: VecDeque<(u64, Vec<u8>)>,
     /// WQEs that the NIC has done, and what is to leave.
     done: VecDeque<(u16, Wqe)>,
+    /// What forms they had.
+    seen: BTreeSet<Form>,
 }
 
 fn rig(config: PlainTxConfig) -> Rig {
@@ -52,7 +56,7 @@ fn rig(config: PlainTxConfig) -> Rig {
     };
     let now = Instant::ZERO + Duration::from_secs(100);
     let (registered, done) = (VecDeque::new(), VecDeque::new());
-    Rig { tx: Some(tx), nic, pool, block, accepts, config, now, registered, done }
+    Rig { tx: Some(tx), nic, pool, block, accepts, config, now, registered, done, seen: BTreeSet::new() }
 }
 
 fn ring_of(blocks: u32) -> PlainTxConfig {
@@ -126,11 +130,22 @@ impl Rig {
                 })
             };
             let wqe = decode(&self.nic.sq, idx, &self.accepts, &fetch).unwrap_or_else(|why| panic!("WQE {idx}: {why}"));
+            self.seen.extend(Form::ALL.into_iter().filter(|form| form.is_of(idx, &wqe, self.config.blocks)));
             self.nic.sq.set_done(idx.wrapping_add(wqe.blocks));
             self.done.push_back((idx, wqe.clone()));
             wqes.push(wqe);
         }
         wqes
+    }
+
+    /// Goes on near an index, as a queue does that has worked for some time. A turn is some blocks long.
+    fn work_until(&mut self, index: u16) {
+        while self.nic.sq.producer_index() < index {
+            self.post_plain(self.config.blocks.min(32) as usize / 4);
+            self.ring();
+            self.nic.complete_all();
+            while self.tx().reap() > 0 {}
+        }
     }
 
     /// The NIC completes the oldest WQEs that it has done, as many as are said and one CQE for each that asked.
@@ -1180,17 +1195,65 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn config() -> impl Strategy<Value = PlainTxConfig> {
-    let ring = (3u32..9, prop_oneof![Just(0u32), Just(64), Just(128), Just(256)]);
-    (ring, any::<(bool, bool, bool, bool)>()).prop_map(
-        |((log, blueflame_len), (multi_packet, vlan_insert, inline, segments))| PlainTxConfig {
+    let logs = prop_oneof![8 => 3u32..9, 1 => 9u32..14];
+    let ring = (logs, prop_oneof![Just(0u32), Just(64), Just(128), Just(256)]);
+    (ring, any::<(bool, bool, bool, bool)>(), prop::bool::weighted(0.8)).prop_map(
+        |((log, blueflame_len), (multi_packet, vlan_insert, inline, segments), checksums)| PlainTxConfig {
             blueflame_len,
             multi_packet,
+            checksums,
             vlan_insert,
             inline_len_min: if inline { 18 } else { 0 },
             segmentation_len_max: if segments { 65_536 } else { 0 },
             ..ring_of(1 << log)
         },
     )
+}
+
+/// What a WQE may have of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    Inline,
+    Pointer,
+    MultiPacket,
+    Segmented,
+    Checksums,
+    Tag,
+    Quiet,
+    Nop,
+    OverTheEndOfTheRing,
+    OverTheEndOfTheIndex,
+}
+
+impl Form {
+    const ALL: [Self; 10] = [
+        Self::Inline,
+        Self::Pointer,
+        Self::MultiPacket,
+        Self::Segmented,
+        Self::Checksums,
+        Self::Tag,
+        Self::Quiet,
+        Self::Nop,
+        Self::OverTheEndOfTheRing,
+        Self::OverTheEndOfTheIndex,
+    ];
+
+    fn is_of(self, idx: u16, wqe: &Wqe, ring: u32) -> bool {
+        let any = |is_so: fn(&Send) -> bool| wqe.sends.iter().any(is_so);
+        match self {
+            Self::Inline => any(|send| !send.is_fetched),
+            Self::Pointer => any(|send| send.is_fetched && send.cut.is_none()),
+            Self::MultiPacket => wqe.sends.len() > 1,
+            Self::Segmented => any(|send| send.cut.is_some()),
+            Self::Checksums => any(|send| send.checksums == (true, true)),
+            Self::Tag => any(|send| send.bytes.get(12..14) == Some(&[0x81, 0])),
+            Self::Quiet => !wqe.is_signaled,
+            Self::Nop => wqe.sends.is_empty(),
+            Self::OverTheEndOfTheRing => u32::from(idx) % ring + u32::from(wqe.blocks) > ring,
+            Self::OverTheEndOfTheIndex => idx.checked_add(wqe.blocks).is_none(),
+        }
+    }
 }
 
 /// What a queue took, and ought to have sent.
@@ -1203,6 +1266,14 @@ struct Ledger {
 }
 
 impl Ledger {
+    /// Of a queue whose index is near `start`.
+    fn new(config: PlainTxConfig, start: u16) -> Self {
+        let mut rig = rig(config);
+        rig.work_until(start);
+        let sent = rig.count("frames") as usize;
+        Self { rig, taken: VecDeque::new(), sent, held: vec![], seed: 0 }
+    }
+
     fn expect(&mut self, bytes: Vec<u8>, checksums: (bool, bool), vlan: Option<u16>, cut: Option<(Vec<u8>, usize)>) {
         let mut bytes = bytes;
         if let Some(tci) = vlan {
@@ -1310,14 +1381,37 @@ impl Ledger {
     }
 }
 
+/// Where the index stands: it has 16 bits.
+fn start() -> impl Strategy<Value = u16> {
+    prop_oneof![15 => Just(0), 1 => 65_300u16..65_450]
+}
+
+/// What the property below is worth: its steps write WQEs of all forms.
+#[test]
+fn every_form_of_a_wqe_is_tried() {
+    let mut runner = TestRunner::deterministic();
+    let (strategy, mut seen) = ((config(), start(), prop::collection::vec(step(), 1..120)), BTreeSet::new());
+    for _ in 0..48 {
+        let (config, start, steps) = strategy.new_tree(&mut runner).unwrap().current();
+        let mut ledger = Ledger::new(config, start);
+        steps.iter().for_each(|step| ledger.step(step));
+        seen.append(&mut ledger.rig.seen);
+    }
+    assert_eq!(seen, BTreeSet::from(Form::ALL));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// Whatever is posted, at any place of a ring of any size, with completions as late as may be: each WQE is one that the fact
     /// sheet knows, the frames are those that were posted, and every mbuf comes home.
     #[test]
-    fn every_wqe_is_one_that_the_fact_sheet_knows(config in config(), steps in prop::collection::vec(step(), 1..120)) {
-        let mut ledger = Ledger { rig: rig(config), taken: VecDeque::new(), sent: 0, held: vec![], seed: 0 };
+    fn every_wqe_is_one_that_the_fact_sheet_knows(
+        config in config(),
+        start in start(),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut ledger = Ledger::new(config, start);
         for step in &steps {
             ledger.step(step);
         }
