@@ -1,26 +1,321 @@
-//! Seventh phase of a segment's arrival: its data (RFC 9293 3.10.7.4), in order to the app, out of order kept with a bound.
+//! Seventh phase of a segment's arrival: its data (RFC 9293 3.10.7.4).
+//!
+//! ```text
+//!  next in order ──▶ the caller; `in_order` where the app is not ready for it
+//!  beyond a hole ──▶ `out_of_order`, sorted and without overlap, until the hole is filled
+//!  seen before   ──▶ dropped, and reported (RFC 2883)
+//! ```
+//!
+//! Out of order data is bounded three ways: by the window, by `reassembly_max`, and by a share of the store that shrinks as the store
+//! fills, so that no peer can take the room of the others. What does not fit is dropped, and comes again.
 
-use super::connection::AckOwed;
-use super::machine::Turn;
+use super::connection::{AckOwed, Connection, flag, pending, switch};
+use super::machine::{Shared, Turn};
 use super::payload::{Output, Payload};
-use super::segment::Segment;
+use super::queue::Chunk;
+use super::segment::{Range, Segment};
+use super::seq::Seq;
+use crate::proto::slab::NIL;
+use crate::time::Duration;
+
+/// So many bytes at the beginning of a connection are acknowledged at once: a sender in slow start waits for each acknowledgment. Linux
+/// acknowledges sixteen segments so.
+const QUICK_LEN: u64 = 16 * 1460;
+
+/// Data that was found to be new, and in the window.
+struct Piece<P> {
+    seq: Seq,
+    len: u32,
+    payload: P,
+}
+
+impl<P> Piece<P> {
+    fn end(&self) -> Seq {
+        self.seq + self.len
+    }
+}
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Takes the data of a segment that was found acceptable. What is next in order comes back.
     #[inline]
     pub(super) fn take_data(&mut self, segment: &Segment, payload: P) -> Option<P> {
-        if segment.seq != self.connection.rcv_nxt || payload.is_empty() {
-            return None;
+        let connection = &mut *self.connection;
+        let end = segment.seq + segment.len;
+        let is_plain = segment.seq == connection.rcv_nxt
+            && end.is_at_most(connection.rcv_adv)
+            && connection.out_of_order.head == NIL
+            && connection.in_order.head == NIL
+            && !connection.has(flag::PAUSED | flag::ECN)
+            && segment.len != 0;
+        if !is_plain {
+            return self.take_odd_data(segment, payload);
         }
-        self.connection.rcv_nxt += segment.len;
-        self.owe_ack(AckOwed::Now);
+        connection.rcv_nxt = end;
+        connection.tally.bytes_received += u64::from(segment.len);
+        self.owe_ack_of_data(segment.len);
         Some(payload)
     }
 
     /// We owe an acknowledgment, by then.
     #[inline]
     pub(super) fn owe_ack(&mut self, by: AckOwed) {
-        self.connection.ack_owed = self.connection.ack_owed.max(by);
+        let connection = &mut *self.connection;
+        if by == AckOwed::Delayed && connection.ack_owed == AckOwed::No {
+            connection.ack_at = self.now + Duration::from_nanos(u64::from(connection.options.ack_delay_us) * 1_000);
+        }
+        connection.ack_owed = connection.ack_owed.max(by);
         self.flush_later();
+    }
+
+    /// RFC 9293 3.8.6.3, RFC 5681 4.2: for every second full segment, and at the latest after the delay.
+    #[inline]
+    fn owe_ack_of_data(&mut self, len: u32) {
+        let connection = &mut *self.connection;
+        if len > u32::from(connection.rcv_full_len) {
+            connection.rcv_full_len = len.min(connection.rcv_mss.into()) as u16;
+        }
+        let is_due = connection.rcv_nxt - connection.last_ack_sent >= 2 * u32::from(connection.rcv_full_len)
+            || connection.is_on(switch::QUICKACK)
+            || connection.tally.bytes_received <= QUICK_LEN;
+        self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
+    }
+
+    /// Data that is not simply next, or that the app cannot take now.
+    #[inline(never)]
+    fn take_odd_data(&mut self, segment: &Segment, payload: P) -> Option<P> {
+        if segment.len == 0 || payload.is_empty() {
+            return None;
+        }
+        let Some(piece) = self.trim(segment, payload) else {
+            // RFC 9293 3.10.7.4: what is old or beyond the window is answered.
+            self.send_ack();
+            return None;
+        };
+        if piece.seq == self.connection.rcv_nxt {
+            return self.take_next(piece);
+        }
+        self.shared.tally.out_of_order += 1;
+        self.keep(piece);
+        // RFC 5681 4.2: at once, and each, as they are counted.
+        self.send_ack();
+        None
+    }
+
+    /// Cuts off what came before and what is beyond the window.
+    fn trim(&mut self, segment: &Segment, mut payload: P) -> Option<Piece<P>> {
+        let connection = &mut *self.connection;
+        let (mut seq, mut len) = (segment.seq, segment.len);
+        if seq.is_before(connection.rcv_nxt) {
+            let old = (connection.rcv_nxt - seq).min(len);
+            connection.note_duplicate(Range { left: seq, right: seq + old });
+            self.shared.tally.duplicates += 1;
+            if old == len {
+                return None;
+            }
+            payload.advance(old as usize);
+            (seq, len) = (seq + old, len - old);
+        }
+        let edge = connection.rcv_nxt + connection.rcv_wnd();
+        if (seq + len).is_after(edge) {
+            if seq.is_at_least(edge) {
+                return None;
+            }
+            len = edge - seq;
+            payload.trim_to(len as usize);
+        }
+        Some(Piece { seq, len, payload })
+    }
+
+    /// Data that is next in order: to the caller, or behind what waits for the app.
+    fn take_next(&mut self, piece: Piece<P>) -> Option<P> {
+        let connection = &mut *self.connection;
+        let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
+        let mut delivered = None;
+        if connection.in_order.head == NIL && !connection.has(flag::PAUSED) {
+            delivered = Some(piece.payload);
+        } else if !self.shared.has_share(connection.in_order.count)
+            || connection
+                .in_order
+                .push_back(&mut self.shared.chunks, Chunk::new(piece.seq, len, Some(piece.payload)))
+                .is_err()
+        {
+            // Not acknowledged, so it comes again.
+            return None;
+        } else {
+            connection.in_order_len += len;
+        }
+        connection.rcv_nxt = end;
+        connection.tally.bytes_received += u64::from(len);
+        if fills_gap {
+            self.join();
+        }
+        if self.connection.in_order.head != NIL {
+            self.tell(pending::READABLE);
+        }
+        if fills_gap {
+            // RFC 5681 4.2.
+            self.send_ack();
+        } else {
+            self.owe_ack_of_data(len);
+        }
+        delivered
+    }
+
+    /// Moves what is in order now to the data that waits for the app.
+    fn join(&mut self) {
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        while let Some(head) = chunks.get(connection.out_of_order.head) {
+            if head.seq.is_after(connection.rcv_nxt) {
+                break;
+            }
+            let Some(mut chunk) = connection.out_of_order.pop_front(chunks) else { break };
+            let old = (connection.rcv_nxt - chunk.seq).min(chunk.len);
+            if old > 0 {
+                connection.note_duplicate(Range { left: chunk.seq, right: chunk.seq + old });
+            }
+            let Some(payload) = chunk.payload.as_mut().filter(|_| old < chunk.len) else { continue };
+            payload.advance(old as usize);
+            (chunk.seq, chunk.len) = (chunk.seq + old, chunk.len - old);
+            let (len, end) = (chunk.len, chunk.end());
+            if connection.in_order.push_back(chunks, chunk).is_err() {
+                debug_assert!(false, "its place in the store was just given back");
+                break;
+            }
+            connection.in_order_len += len;
+            connection.rcv_nxt = end;
+            connection.tally.bytes_received += u64::from(len);
+        }
+        connection.forget_sacks();
+    }
+
+    /// Keeps data that is beyond a hole.
+    fn keep(&mut self, mut piece: Piece<P>) {
+        let before = self.find_before(piece.seq);
+        if !self.cut_front(before, &mut piece) {
+            self.shared.tally.duplicates += 1;
+            return;
+        }
+        let connection = &mut *self.connection;
+        let count = connection.out_of_order.count;
+        if count >= self.shared.config.reassembly_max || !self.shared.has_share(count) {
+            return;
+        }
+        self.cut_back(before, &mut piece);
+        let connection = &mut *self.connection;
+        let range = Range { left: piece.seq, right: piece.end() };
+        let chunk = Chunk::new(piece.seq, piece.len, Some(piece.payload));
+        if connection.out_of_order.insert_after(&mut self.shared.chunks, before, chunk).is_ok() {
+            connection.note_range(range);
+        }
+    }
+
+    /// The last chunk out of order that does not begin behind `seq`, or `NIL`. Nearly always the last of all; otherwise looked for from
+    /// the end that is nearer.
+    fn find_before(&self, seq: Seq) -> u32 {
+        let (queue, chunks) = (self.connection.out_of_order, &self.shared.chunks);
+        let Some(tail) = chunks.get(queue.tail) else { return NIL };
+        if tail.seq.is_at_most(seq) {
+            return queue.tail;
+        }
+        let head = chunks[queue.head].seq;
+        if head.is_after(seq) {
+            return NIL;
+        }
+        if seq - head < tail.seq - seq {
+            let mut idx = queue.head;
+            loop {
+                let next = chunks[idx].next;
+                if chunks[next].seq.is_after(seq) {
+                    return idx;
+                }
+                idx = next;
+            }
+        }
+        let mut idx = queue.tail;
+        while chunks[idx].seq.is_after(seq) {
+            idx = chunks[idx].prev;
+        }
+        idx
+    }
+
+    /// Cuts off what the chunk before has already. False where that is all.
+    fn cut_front(&mut self, before: u32, piece: &mut Piece<P>) -> bool {
+        let Some(end) = self.shared.chunks.get(before).map(Chunk::end).filter(|end| end.is_after(piece.seq)) else {
+            return true;
+        };
+        let old = (end - piece.seq).min(piece.len);
+        let duplicate = Range { left: piece.seq, right: piece.seq + old };
+        self.connection.note_duplicate(duplicate);
+        if old == piece.len {
+            self.connection.note_range(duplicate);
+            return false;
+        }
+        piece.payload.advance(old as usize);
+        (piece.seq, piece.len) = (piece.seq + old, piece.len - old);
+        true
+    }
+
+    /// Takes the place of chunks that the piece has whole, and ends before one that it has a part of.
+    fn cut_back(&mut self, before: u32, piece: &mut Piece<P>) {
+        loop {
+            let connection = &mut *self.connection;
+            let next = match before {
+                NIL => connection.out_of_order.head,
+                before => self.shared.chunks[before].next,
+            };
+            let Some(chunk) = self.shared.chunks.get(next) else { return };
+            let (left, right) = (chunk.seq, chunk.end());
+            if left.is_at_least(piece.end()) {
+                return;
+            }
+            connection.note_duplicate(Range { left, right: right.min(piece.end()) });
+            if right.is_after(piece.end()) {
+                piece.len = left - piece.seq;
+                return piece.payload.trim_to(piece.len as usize);
+            }
+            connection.out_of_order.remove(&mut self.shared.chunks, next);
+        }
+    }
+}
+
+impl<P> Shared<P> {
+    /// Whether a queue of `count` chunks may take one more: none has more than there are free (Choudhury and Hahne 1998), so that the
+    /// store is never empty and those who have little get something.
+    fn has_share(&self, count: u32) -> bool {
+        (count as usize) < self.chunks.free_count()
+    }
+}
+
+impl Connection {
+    /// A range that came twice: the next acknowledgment reports the first such (RFC 2883 4).
+    fn note_duplicate(&mut self, range: Range) {
+        if self.has(flag::SACK) && self.dsack.is_empty() {
+            self.dsack = range;
+        }
+    }
+
+    /// A range that came out of order stands first, with what it touches (RFC 2018 4).
+    fn note_range(&mut self, mut range: Range) {
+        let mut kept = [Range::default(); 4];
+        let mut count = 1;
+        for old in self.sacks.into_iter().filter(|old| !old.is_empty()) {
+            if old.left.is_at_most(range.right) && range.left.is_at_most(old.right) {
+                range = Range { left: old.left.min(range.left), right: old.right.max(range.right) };
+            } else if count < kept.len() {
+                kept[count] = old;
+                count += 1;
+            }
+        }
+        kept[0] = range;
+        self.sacks = kept;
+    }
+
+    /// Ranges that are in order now are acknowledged by number.
+    fn forget_sacks(&mut self) {
+        for range in &mut self.sacks {
+            if range.right.is_at_most(self.rcv_nxt) {
+                *range = Range::default();
+            }
+        }
     }
 }

@@ -135,6 +135,12 @@ pub(super) mod flag {
     pub(crate) const DSACK_ROUND: u32 = 1 << 16;
     /// What the recovery took can be given back.
     pub(crate) const UNDO: u32 = 1 << 17;
+    /// Both SYNs have a window scale: ours says it (RFC 7323 2.2).
+    pub(crate) const WINDOW_SCALE: u32 = 1 << 18;
+    /// A SYN is to be sent that the way out had no room for.
+    pub(crate) const SYN_OWED: u32 = 1 << 22;
+    /// Data waits for `pace_at`.
+    pub(crate) const PACED: u32 = 1 << 23;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +167,8 @@ pub(super) struct Connection {
     pub(super) snd_wl2: Seq,
     /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
     pub(super) snd_wnd_max: u32,
+    /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
+    pub(super) snd_small: Seq,
     pub(super) iss: Seq,
 
     // Receive sequence space.
@@ -170,8 +178,10 @@ pub(super) struct Connection {
     pub(super) irs: Seq,
     /// What was acknowledged last.
     pub(super) last_ack_sent: Seq,
-    /// Bytes since the last acknowledgment.
-    pub(super) unacked_len: u32,
+    /// The largest payload that came: two such are acknowledged at once (RFC 5681 4.2).
+    pub(super) rcv_full_len: u16,
+    /// The tick of the wheel's entry, or `NIL` where it has none.
+    pub(super) wheel_tick: u32,
 
     // Timestamps (RFC 7323): TS.Recent and when it was taken; what is added to our clock.
     pub(super) ts_recent: u32,
@@ -382,12 +392,14 @@ impl Connection {
             snd_wl1: Seq(0),
             snd_wl2: Seq(0),
             snd_wnd_max: 0,
+            snd_small: Seq(0),
             iss: Seq(0),
             rcv_nxt: Seq(0),
             rcv_adv: Seq(0),
             irs: Seq(0),
             last_ack_sent: Seq(0),
-            unacked_len: 0,
+            rcv_full_len: 536,
+            wheel_tick: NIL,
             ts_recent: 0,
             ts_offset: 0,
             ts_recent_at_s: (now.as_nanos() / 1_000_000_000) as u32,
@@ -518,4 +530,4 @@ impl StoredOptions {
 }
 
 /// [`TcpConfig::connection_len`](super::TcpConfig::connection_len) has the sum that this is a part of.
-const _: () = assert!(size_of::<Connection>() <= 488);
+const _: () = assert!(size_of::<Connection>() <= 496);

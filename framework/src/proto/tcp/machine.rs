@@ -11,7 +11,7 @@
 //! handshake), and what may wait for the end of the burst (acknowledgments above all) waits for [`Tcp::tick`].
 
 use super::config::{TcpConfig, TcpConfigError};
-use super::connection::{Connection, State, flag, pending};
+use super::connection::{AckOwed, Connection, State, flag, pending};
 use super::event::{ConnectionId, ListenerId, TcpEvent};
 use super::list::SlotList;
 use super::listener::Listeners;
@@ -200,6 +200,13 @@ impl<P: Payload> Tcp<P> {
         }
         let chunk = connection.in_order.pop_front(&mut self.shared.chunks)?;
         connection.in_order_len -= chunk.len;
+        if connection.owes_window_update() {
+            connection.ack_owed = AckOwed::Now;
+            if !connection.has(flag::IN_FLUSH) {
+                connection.set(flag::IN_FLUSH);
+                self.shared.flush.push(id.slot);
+            }
+        }
         if connection.in_order.is_empty() && connection.pending != 0 {
             connection.set(flag::IN_READY);
             self.shared.ready.push(id.slot);

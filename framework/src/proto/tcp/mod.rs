@@ -24,9 +24,11 @@ mod machine;
 mod options;
 mod payload;
 mod queue;
+mod recovery;
 mod secret;
 mod segment;
 mod seq;
+mod timers;
 mod transmit;
 mod wheel;
 

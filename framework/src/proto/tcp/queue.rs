@@ -6,6 +6,7 @@
 //!  receiving  head ─ in order for the app ─▶ tail          out of order: sorted by number, with holes
 //! ```
 
+use super::payload::Payload;
 use super::seq::Seq;
 use crate::proto::slab::{NIL, Slab};
 use crate::time::Instant;
@@ -130,6 +131,35 @@ impl Queue {
         chunk
     }
 
+    /// Cuts the chunk at `idx` behind its first `at` bytes: what is behind becomes a chunk of its own, with what is remembered of the
+    /// whole. False, and nothing has changed, where the store or the payload cannot do it now.
+    pub(super) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
+        if chunks.free_count() == 0 {
+            return false;
+        }
+        let chunk = &mut chunks[idx];
+        // Behind all bytes there is still a FIN.
+        let payload = if at == chunk.len {
+            None
+        } else {
+            match chunk.payload.as_mut().and_then(|payload| payload.split_off(at as usize)) {
+                Some(payload) => Some(payload),
+                None => return false,
+            }
+        };
+        let ends_call = chunk.flags & PUSH;
+        let mut rest = Chunk::new(chunk.seq + at, chunk.len - at, payload);
+        (rest.flags, rest.resent, rest.sent_at) = (chunk.flags, chunk.resent, chunk.sent_at);
+        chunk.flags &= !(PUSH | FIN);
+        if rest.len == 0 {
+            (chunk.flags, rest.flags) = (chunk.flags | ends_call, rest.flags & !PUSH);
+        }
+        chunk.len = at;
+        let is_in = self.insert_after(chunks, idx, rest).is_ok();
+        debug_assert!(is_in, "there was room above");
+        is_in
+    }
+
     /// Takes the first chunk out.
     #[inline]
     pub(super) fn pop_front<P>(&mut self, chunks: &mut Chunks<P>) -> Option<Chunk<P>> {
@@ -160,6 +190,27 @@ mod tests {
             Some(chunk.seq.0)
         })
         .collect()
+    }
+
+    #[test]
+    fn split_keeps_every_byte_and_leaves_the_end_at_the_end() {
+        let (mut queue, mut chunks) = (Queue::default(), Chunks::new(3));
+        let mut whole = Chunk::new(Seq(10), 5, Some(b"order".to_vec()));
+        whole.flags = PUSH | FIN | SENT;
+        let idx = queue.push_back(&mut chunks, whole).unwrap();
+        assert!(queue.split(&mut chunks, idx, 2));
+        let tail = queue.tail;
+        assert_eq!(
+            (chunks[idx].end(), chunks[idx].flags, chunks[idx].payload.as_deref()),
+            (Seq(12), SENT, Some(&b"or"[..]))
+        );
+        assert_eq!((chunks[tail].seq, chunks[tail].end(), chunks[tail].flags), (Seq(12), Seq(16), PUSH | FIN | SENT));
+        assert!(queue.split(&mut chunks, tail, 3), "the FIN alone");
+        let fin = queue.tail;
+        assert_eq!((chunks[tail].flags, chunks[fin].flags, chunks[fin].len), (PUSH | SENT, FIN | SENT, 0));
+        assert!(chunks[fin].payload.is_none() && chunks[fin].end() == Seq(16));
+        assert!(!queue.split(&mut chunks, idx, 1), "the store is full");
+        assert_eq!((chunks[idx].len, queue.count), (2, 3));
     }
 
     #[test]

@@ -1,25 +1,50 @@
 //! What leaves, and when (RFC 9293 3.8).
+//!
+//! ```text
+//!  a call of the app, or the end of a burst ─▶ transmit ─▶ data: what is lost, then what is new, as the windows allow
+//!                                                  └─────▶ control: the acknowledgment, where no data carried it
+//! ```
+//!
+//! What cannot leave now stays as it was, and its connection is looked at again with the next tick. Which data is lost, and how much the
+//! network bears, is known in `recovery`.
 
-use super::connection::{AckOwed, State};
+mod control;
+mod data;
+mod header;
+
+pub(super) use data::Sending;
+
+use super::connection::{AckOwed, State, flag};
 use super::machine::{Tcp, Turn};
-use super::payload::{Output, Payload, Unsent};
-use super::queue::{PUSH, SENT};
-use super::segment::{Outgoing, SynOptions};
+use super::payload::{Output, Payload};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
-use crate::wire::tcp::TcpFlags;
+
+/// Connections that one tick sends for: what is left waits for the next, so that no tick keeps the ring of received frames waiting.
+const FLUSH_MAX: u32 = 1024;
 
 impl<P: Payload> Tcp<P> {
     /// Time passes, and a burst has ended: what waited for it is sent, and timers run out. Bounded work.
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
-        let Some(last) = self.shared.flush.last() else { return };
-        while let Some(slot) = self.shared.flush.first() {
+        self.run_timers(now, output);
+        if !self.shared.flush.is_empty() {
+            self.flush(now, output);
+        }
+    }
+
+    /// Sends what waits, of each connection in the list once.
+    fn flush<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
+        let last = self.shared.flush.last();
+        let busy = self.shared.tally.output_busy;
+        for _ in 0..FLUSH_MAX {
+            let Some(slot) = self.shared.flush.first() else { return };
             self.shared.flush.remove(slot);
             let mut turn = self.turn(slot, output, now);
-            turn.connection.clear(super::connection::flag::IN_FLUSH);
+            turn.connection.clear(flag::IN_FLUSH);
             turn.transmit();
-            if slot == last {
+            // A full ring is full for all: who is next in the list is first the next time.
+            if last == Some(slot) || self.shared.tally.output_busy != busy {
                 return;
             }
         }
@@ -28,71 +53,43 @@ impl<P: Payload> Tcp<P> {
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Sends what may be sent now, and the acknowledgment that is due where nothing carried it.
+    #[inline]
     pub(super) fn transmit(&mut self) {
-        while self.connection.next_unsent != NIL && self.send_next().is_ok() {}
-        if self.connection.ack_owed == AckOwed::Now {
+        let connection = &*self.connection;
+        if !(State::Established..=State::LastAck).contains(&connection.state) {
+            return self.transmit_outside();
+        }
+        if connection.next_unsent != NIL || connection.lost_len != 0 {
+            self.send_data();
+        }
+        if self.is_ack_due() {
             self.send_ack();
         }
+        self.arm();
     }
 
-    /// Sends the first chunk that was never sent.
-    fn send_next(&mut self) -> Result<(), Unsent> {
-        let idx = self.connection.next_unsent;
-        let chunk = &mut self.shared.chunks[idx];
-        let mut flags = TcpFlags::ACK;
-        if chunk.has(PUSH) {
-            flags = flags | TcpFlags::PSH;
+    /// What leaves before the handshake is done, and after the end.
+    #[cold]
+    fn transmit_outside(&mut self) {
+        match self.connection.state {
+            State::SynSent | State::SynReceived if self.connection.has(flag::SYN_OWED) => self.send_syn(),
+            State::TimeWait if self.is_ack_due() => self.send_ack(),
+            _ => (),
         }
-        let outgoing = header(self.connection, chunk.seq, flags, self.now);
-        self.output.send(Some(self.slot), &outgoing, chunk.payload.as_mut())?;
-        chunk.flags |= SENT;
-        chunk.sent_at = self.now;
-        self.connection.snd_nxt = chunk.end();
-        self.connection.next_unsent = chunk.next;
-        self.sent(&outgoing);
-        Ok(())
+        self.arm();
     }
 
-    /// A segment that carries nothing but the acknowledgment.
-    pub(super) fn send_ack(&mut self) {
-        let outgoing = header(self.connection, self.connection.snd_nxt, TcpFlags::ACK, self.now);
-        if self.output.send(Some(self.slot), &outgoing, None).is_ok() {
-            self.sent(&outgoing);
-        }
+    #[inline]
+    fn is_ack_due(&self) -> bool {
+        let connection = &*self.connection;
+        connection.ack_owed == AckOwed::Now
+            || (connection.ack_owed == AckOwed::Delayed && connection.ack_at <= self.now)
     }
 
-    /// SYN, or SYN and ACK.
-    pub(super) fn send_syn(&mut self) {
-        let is_answer = self.connection.state == State::SynReceived;
-        let flags = if is_answer { TcpFlags::SYN | TcpFlags::ACK } else { TcpFlags::SYN };
-        let mut outgoing = header(self.connection, self.connection.iss, flags, self.now);
-        outgoing.syn =
-            Some(SynOptions { mss: Some(self.connection.rcv_mss), window_scale: None, sack_permitted: false });
-        if self.output.send(Some(self.slot), &outgoing, None).is_ok() {
-            self.connection.snd_nxt = self.connection.iss + 1;
-            self.sent(&outgoing);
-        }
+    /// The way out has no room: the next tick tries again.
+    #[cold]
+    pub(super) fn try_again(&mut self) {
+        self.shared.tally.output_busy += 1;
+        self.flush_later();
     }
-
-    /// What a segment that left has told the peer.
-    fn sent(&mut self, outgoing: &Outgoing) {
-        let connection = &mut *self.connection;
-        connection.ack_owed = AckOwed::No;
-        connection.last_ack_sent = outgoing.ack;
-        connection.tally.segments_out += 1;
-        self.shared.tally.segments_out += 1;
-    }
-}
-
-/// The header of a segment of the connection.
-fn header(
-    connection: &mut super::connection::Connection,
-    seq: super::seq::Seq,
-    flags: TcpFlags,
-    now: Instant,
-) -> Outgoing {
-    let _ = now;
-    let wnd = (connection.rcv_wnd() >> connection.rcv_wscale).min(65_535);
-    connection.rcv_adv = connection.rcv_nxt + (wnd << connection.rcv_wscale);
-    Outgoing { wnd: wnd as u16, ..Outgoing::bare(connection.flow, seq, connection.rcv_nxt, flags) }
 }

@@ -8,6 +8,10 @@
 //!  level 3   …                                  6 days, of the 12 that it could
 //! ```
 //!
+//! Time that passes over empty slots is skipped on the highest level that has nothing there, so a clock that jumps by hours costs no more
+//! than one that moves by a tick. Entries of a level whose time comes are sorted into the levels below one by one, within the budget of the
+//! call: many at once delay each other, and nothing else.
+//!
 //! An entry is a number below the capacity, with one deadline. A deadline is rounded up to a tick, so an entry is late by a tick at most,
 //! and by what the caller's polls are apart. It is early only where the deadline is more than six days away: who has such ones looks at
 //! the clock and sets it again.
@@ -60,6 +64,14 @@ impl Wheel {
 
     /// Bytes of an entry.
     pub(super) const ENTRY_LEN: usize = size_of::<Link>();
+    /// Nanoseconds of a tick.
+    pub(super) const TICK_NS: u64 = 1 << TICK_SHIFT;
+
+    /// The tick at which a deadline is due: its low half.
+    #[inline]
+    pub(super) const fn tick_of(deadline: Instant) -> u32 {
+        deadline.as_nanos().div_ceil(Self::TICK_NS) as u32
+    }
 
     /// Whether the entry has a deadline.
     pub(super) fn is_set(&self, entry: u32) -> bool {
@@ -83,8 +95,8 @@ impl Wheel {
         }
     }
 
-    /// An entry whose deadline has passed, which it then has no more. A look at up to `budget` slots: with `None` all that was due is
-    /// taken, or the budget is used up and the next call goes on.
+    /// An entry whose deadline has passed, which it then has no more. A look at a slot and a step of an entry take one of `budget` each:
+    /// with `None` all that was due is taken, or the budget is used up and the next call goes on.
     #[inline]
     pub(super) fn take_due(&mut self, now: Instant, budget: &mut u32) -> Option<u32> {
         let now = now.as_nanos() >> TICK_SHIFT;
@@ -101,47 +113,68 @@ impl Wheel {
                 self.tick = now + 1;
                 return None;
             }
-            let slot = (self.tick % SLOTS as u64) as usize;
-            let entry = self.heads[slot];
+            if self.tick.is_multiple_of(SLOTS as u64) && !self.cascade(budget) {
+                return None;
+            }
+            *budget = budget.checked_sub(1)?;
+            let entry = self.heads[self.tick as usize % SLOTS];
             if entry != NIL {
                 self.clear(entry);
                 return Some(entry);
             }
-            if *budget == 0 {
-                return None;
-            }
-            *budget -= 1;
-            // To the next tick with an entry, or to the end of this turn of the level, where the next level is sorted in.
-            let end = (self.tick / SLOTS as u64 + 1) * SLOTS as u64;
-            let next = self.next_occupied(slot + 1).map_or(end, |slot| end - SLOTS as u64 + slot as u64);
-            self.tick = next.min(now + 1);
-            if self.tick == end {
-                self.cascade();
-            }
+            self.tick = self.next_tick().min(now + 1);
         }
         None
     }
 
-    /// Sorts the slots of the levels above in, whose time has come.
-    #[cold]
-    fn cascade(&mut self) {
+    /// Sorts in what stands on the levels above for the turn that begins with this tick. False where the budget does not reach.
+    #[inline(never)]
+    fn cascade(&mut self, budget: &mut u32) -> bool {
         for level in 1..LEVELS {
-            let slot = (self.tick >> (SLOT_BITS * level as u32)) as usize % SLOTS;
-            let mut entry = self.heads[level * SLOTS + slot];
-            while entry != NIL {
-                let next = self.links[entry as usize].next;
+            let slot = self.slot_now(level);
+            loop {
+                let entry = self.heads[level * SLOTS + slot];
+                if entry == NIL {
+                    break;
+                }
+                let Some(left) = budget.checked_sub(1) else { return false };
+                *budget = left;
                 self.unlink(entry);
                 self.place(entry);
-                entry = next;
             }
+            // Within a turn of this level, the level above has nothing to give.
             if slot != 0 {
-                return;
+                break;
             }
         }
+        true
     }
 
-    fn next_occupied(&self, from: usize) -> Option<usize> {
-        let words = &self.occupied[0];
+    /// The slot of a level that the present is in.
+    fn slot_now(&self, level: usize) -> usize {
+        (self.tick >> (SLOT_BITS * level as u32)) as usize % SLOTS
+    }
+
+    /// The next tick at which something is due or is to be sorted in. Up to the end of a turn of one level, nothing of the levels above
+    /// is either, so what is found on the lowest level comes first.
+    fn next_tick(&self) -> u64 {
+        for level in 0..LEVELS {
+            let shift = SLOT_BITS * level as u32;
+            let turn = self.tick >> (shift + SLOT_BITS) << (shift + SLOT_BITS);
+            if let Some(slot) = self.next_occupied(level, self.slot_now(level) + 1) {
+                return turn + ((slot as u64) << shift);
+            }
+            if level == LEVELS - 1 {
+                // The highest level goes around: what stands before the present is of the next turn.
+                let slot = self.next_occupied(level, 0).unwrap_or(0);
+                return turn + (1 << (shift + SLOT_BITS)) + ((slot as u64) << shift);
+            }
+        }
+        unreachable!("the last level returns")
+    }
+
+    fn next_occupied(&self, level: usize, from: usize) -> Option<usize> {
+        let words = &self.occupied[level];
         let mut idx = from / 64;
         let mut word = *words.get(idx)? & (u64::MAX << (from % 64));
         loop {
@@ -234,6 +267,37 @@ mod tests {
     }
 
     #[test]
+    fn clock_that_jumps_by_days_costs_a_few_looks() {
+        let mut wheel = Wheel::new(2);
+        let days = |days: u64| Instant::ZERO + Duration::from_secs(days * 86_400);
+        for day in [1, 5, 9, 40, 41, 400] {
+            wheel.set(0, days(day) + Duration::from_secs(7_200));
+            wheel.set(1, days(day) + Duration::from_secs(4 * 86_400));
+            let mut budget = 16;
+            let taken: Vec<u32> = core::iter::from_fn(|| wheel.take_due(days(day + 1), &mut budget)).collect();
+            assert!(budget > 0 && taken.contains(&0), "day {day}: {taken:?}, {budget} left");
+        }
+    }
+
+    #[test]
+    fn many_entries_of_one_slot_are_sorted_in_within_the_budget() {
+        let mut wheel = Wheel::new(1000);
+        let deadline = Instant::ZERO + Duration::from_secs(30);
+        (0..1000).for_each(|entry| wheel.set(entry, deadline));
+        let (mut taken, mut calls) = (0, 0);
+        while taken < 1000 {
+            let mut budget = 64;
+            let before = taken;
+            while wheel.take_due(deadline + Duration::from_nanos(TICK), &mut budget).is_some() {
+                taken += 1;
+            }
+            assert!(taken - before <= 64);
+            calls += 1;
+        }
+        assert!((3_000 / 64..3_000 / 64 + 10).contains(&calls), "sorted in twice, and taken: {calls}");
+    }
+
+    #[test]
     fn work_of_a_call_is_bounded_by_its_budget() {
         let mut wheel = Wheel::new(1);
         wheel.set(0, Instant::from_nanos(3_000 * TICK));
@@ -245,11 +309,21 @@ mod tests {
         );
     }
 
+    /// Fifths of a tick to a deadline: mostly seconds, sometimes days.
+    fn span() -> impl Strategy<Value = u64> {
+        prop_oneof![4 => 0u64..400_000, 2 => 0u64..400_000_000, 1 => 0u64..10_000_000_000]
+    }
+
+    /// Thirds of a tick from one look to the next.
+    fn step() -> impl Strategy<Value = u64> {
+        prop_oneof![6 => 0u64..3_000, 2 => 0u64..3_000_000, 1 => 0u64..6_000_000_000]
+    }
+
     proptest! {
         /// Against a list that is looked through.
         #[test]
         fn due_entries_are_those_whose_deadline_passed(
-            steps in prop::collection::vec((0u32..32, 0u64..400_000, 0u64..3_000, any::<bool>()), 1..200)
+            steps in prop::collection::vec((0u32..32, span(), step(), any::<bool>()), 1..200)
         ) {
             let (mut wheel, mut model, mut now) = (Wheel::new(32), [None::<u64>; 32], 0u64);
             for (entry, span, step, clear) in steps {

@@ -1,0 +1,261 @@
+//! What happens because time passes: the wheel says which connection is to be looked at, the connection knows for what.
+//!
+//! ```text
+//!  timer_at   SYN again; retransmission, tail loss probe, reordering (all three done by `recovery`); closed window
+//!  ack_at     the acknowledgment that waited for company
+//!  idle_at    keepalive; linger, FIN-WAIT-2 and TIME-WAIT of who closes
+//!  pace_at    the next segment of a limited rate
+//! ```
+//!
+//! The wheel has one entry for each connection, at its earliest deadline or before: a deadline that moves away, as nearly all do, leaves it
+//! where it is, and it is set again when it comes.
+
+use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
+use super::event::CloseReason;
+use super::machine::{Tcp, Turn};
+use super::payload::{Output, Payload};
+use super::transmit::Sending;
+use super::wheel::Wheel;
+use crate::proto::slab::NIL;
+use crate::time::{Duration, Instant};
+
+/// Steps of the wheel in one tick, an entry being one: what is left is due with the next.
+const STEPS_MAX: u32 = 256;
+/// Between two retransmissions, or probes of a closed window, no more time passes than this (RFC 6298 2.5).
+const RTO_MAX: Duration = Duration::from_secs(60);
+/// The wheel is set no further ahead: a deadline beyond is looked at once more before.
+const AHEAD_MAX: Duration = Duration::from_secs(5 * 86_400);
+/// How long an orphan waits for the peer's FIN: Linux's tcp_fin_timeout.
+pub(super) const FIN_WAIT_2: Duration = Duration::from_secs(60);
+
+impl<P: Payload> Tcp<P> {
+    /// Looks at the connections whose deadline has passed.
+    #[inline]
+    pub(super) fn run_timers<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
+        let mut steps = STEPS_MAX;
+        while let Some(slot) = self.shared.wheel.take_due(now, &mut steps) {
+            let mut turn = self.turn(slot, output, now);
+            turn.connection.wheel_tick = NIL;
+            turn.on_due();
+        }
+    }
+}
+
+impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// Has the wheel come by at the earliest deadline.
+    #[inline]
+    pub(super) fn arm(&mut self) {
+        let at = self.connection.deadline();
+        if at != Instant::MAX {
+            let at = at.min(self.now + AHEAD_MAX);
+            let (tick, set) = (Wheel::tick_of(at), self.connection.wheel_tick);
+            // Half the ring of ticks is more than AHEAD_MAX.
+            if set == NIL || (tick.wrapping_sub(set) as i32) < 0 {
+                self.connection.wheel_tick = if tick == NIL { tick - 1 } else { tick };
+                self.shared.wheel.set(self.slot, at);
+            }
+        }
+    }
+
+    /// Takes the connection out of the wheel.
+    pub(super) fn disarm(&mut self) {
+        self.connection.wheel_tick = NIL;
+        self.shared.wheel.clear(self.slot);
+    }
+
+    /// One deadline or more has passed, or was there when the wheel was set.
+    #[inline(never)]
+    fn on_due(&mut self) {
+        if self.connection.user_deadline() <= self.now {
+            return self.close(CloseReason::TimedOut);
+        }
+        if self.connection.timer_at <= self.now {
+            self.on_retransmit_timer();
+        }
+        if self.connection.idle_at <= self.now && self.connection.state != State::Closed {
+            self.on_idle();
+        }
+        if self.connection.state != State::Closed {
+            // The delayed acknowledgment, and what the rate held back.
+            self.transmit();
+        }
+    }
+
+    fn on_retransmit_timer(&mut self) {
+        let (timer, at) = (self.connection.timer, self.connection.timer_at);
+        (self.connection.timer, self.connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        match timer {
+            RetransmitTimer::Off => (),
+            RetransmitTimer::Timeout if !self.connection.state.is_synchronized() => self.on_syn_timeout(),
+            RetransmitTimer::Timeout => self.on_timeout(),
+            RetransmitTimer::Probe => self.on_probe(),
+            RetransmitTimer::Reordering => self.on_reordering(),
+            RetransmitTimer::Persist => self.on_persist(at),
+        }
+    }
+
+    /// Nobody has answered our SYN (RFC 9293 3.8.3).
+    fn on_syn_timeout(&mut self) {
+        self.shared.tally.timeouts += 1;
+        if self.connection.backoff >= self.shared.config.syn_retries {
+            return self.close(CloseReason::TimedOut);
+        }
+        self.connection.backoff += 1;
+        self.connection.tally.timeouts += 1;
+        self.send_syn();
+    }
+
+    /// The peer's window is closed to what waits (RFC 9293 3.8.6.1): the first probe after a retransmission timeout, then ever less often.
+    #[cold]
+    pub(super) fn begin_persist(&mut self) {
+        let connection = &mut *self.connection;
+        (connection.backoff, connection.probes) = (0, 0);
+        connection.timer = RetransmitTimer::Persist;
+        connection.timer_at = self.now + connection.backed_off(0);
+        if connection.unacked_since == Instant::MAX {
+            // As on Linux the user timeout counts a closed window as well, also where the peer answers.
+            connection.unacked_since = self.now;
+        }
+    }
+
+    /// The window is still closed to us. A peer that answers may keep it closed for ever; one that does not is gone.
+    fn on_persist(&mut self, at: Instant) {
+        let connection = &mut *self.connection;
+        let span = connection.backed_off(connection.backoff);
+        if connection.last_received_at + span >= at {
+            connection.probes = 0;
+        } else if connection.probes >= self.shared.config.retries {
+            return self.close(CloseReason::TimedOut);
+        }
+        if connection.next_unsent == NIL {
+            return;
+        }
+        if self.connection.usable_window() > 0 && self.send_override() {
+            return;
+        }
+        let was_sent = self.send_probe();
+        let connection = &mut *self.connection;
+        if was_sent {
+            connection.probes = connection.probes.saturating_add(1);
+            connection.backoff = connection.backoff.saturating_add(1);
+            self.shared.tally.zero_window_probes += 1;
+        }
+        connection.timer = RetransmitTimer::Persist;
+        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+    }
+
+    /// The window is open by less than is worth a segment, and has been for a while: as much as fits (RFC 9293 3.8.6.2.1 (4)).
+    fn send_override(&mut self) -> bool {
+        let idx = self.connection.next_unsent;
+        let chunk = &self.shared.chunks[idx];
+        let part = chunk.len.min(self.connection.usable_window()).min(self.connection.snd_mss.into());
+        let is_whole = part == chunk.len && chunk.seq_len() <= self.connection.usable_window();
+        let sending = if is_whole { self.send_chunk(idx) } else { self.send_part(idx, part) };
+        sending == Sending::Sent
+    }
+
+    /// Keepalive begins, where it is asked for.
+    pub(super) fn begin_idle_timer(&mut self) {
+        let connection = &mut *self.connection;
+        connection.probes = 0;
+        connection.idle_at = match connection.options.keepalive_count {
+            0 => Instant::MAX,
+            _ => connection.last_received_at + ms(connection.options.keepalive_idle_ms),
+        };
+        self.arm();
+    }
+
+    /// `idle_at` has come.
+    fn on_idle(&mut self) {
+        self.connection.idle_at = Instant::MAX;
+        match self.connection.state {
+            State::TimeWait => self.close(CloseReason::Finished),
+            State::FinWait2 if self.connection.has(flag::ORPHANED) => self.close(CloseReason::Finished),
+            State::FinWait1 | State::Closing | State::LastAck if self.connection.options.linger_ms != u32::MAX => {
+                self.send_reset();
+                self.close(CloseReason::LingerTimedOut);
+            }
+            _ if self.connection.options.keepalive_count != 0 => self.on_keepalive(),
+            _ => (),
+        }
+    }
+
+    /// Whether the peer has been silent for long (RFC 9293 3.8.4). `last_received_at` is written by each segment, the deadline by none:
+    /// it is looked at here.
+    fn on_keepalive(&mut self) {
+        let connection = &mut *self.connection;
+        let idle = ms(connection.options.keepalive_idle_ms);
+        if connection.flight() > 0 || connection.next_unsent != NIL {
+            // Data finds out by itself.
+            connection.idle_at = self.now + idle;
+            return;
+        }
+        if connection.last_received_at + idle > self.now {
+            connection.probes = 0;
+            connection.idle_at = connection.last_received_at + idle;
+            return;
+        }
+        if connection.is_given_up(self.now) {
+            self.send_reset();
+            return self.close(CloseReason::KeepaliveTimedOut);
+        }
+        connection.idle_at = self.now + ms(connection.options.keepalive_interval_ms);
+        if self.send_probe() {
+            self.connection.probes = self.connection.probes.saturating_add(1);
+            self.shared.tally.keepalive_probes += 1;
+        }
+    }
+}
+
+impl Connection {
+    /// When the connection is to be looked at next.
+    #[inline]
+    pub(super) fn deadline(&self) -> Instant {
+        let mut at = self.timer_at.min(self.idle_at);
+        if self.ack_owed == AckOwed::Delayed {
+            at = at.min(self.ack_at);
+        }
+        if self.options.user_timeout_ms != 0 {
+            at = at.min(self.user_deadline());
+        }
+        if self.has(flag::PACED) {
+            at = at.min(self.pace_at);
+        }
+        at
+    }
+
+    /// When data has waited for its acknowledgment for too long (RFC 5482).
+    #[inline]
+    fn user_deadline(&self) -> Instant {
+        match self.options.user_timeout_ms {
+            0 => Instant::MAX,
+            timeout => self.unacked_since + ms(timeout),
+        }
+    }
+
+    /// A retransmission timeout after so many that went before (RFC 6298 5.5).
+    pub(super) fn backed_off(&self, backoff: u8) -> Duration {
+        let us = u64::from(self.rto.0) << backoff.min(20);
+        Duration::from_micros(us).min(RTO_MAX.max(self.rto.span()))
+    }
+
+    /// The window is open again.
+    #[cold]
+    pub(super) fn end_persist(&mut self) {
+        (self.timer, self.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        (self.backoff, self.probes) = (0, 0);
+        self.unacked_since = Instant::MAX;
+    }
+
+    /// Whether enough keepalive probes went unanswered. A user timeout takes the place of their count (tcp(7), TCP_USER_TIMEOUT).
+    fn is_given_up(&self, now: Instant) -> bool {
+        match self.options.user_timeout_ms {
+            0 => self.probes >= self.options.keepalive_count,
+            timeout => self.probes > 0 && now.since(self.last_received_at) >= ms(timeout),
+        }
+    }
+}
+
+fn ms(ms: u32) -> Duration {
+    Duration::from_millis(ms.into())
+}

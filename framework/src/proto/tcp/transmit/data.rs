@@ -1,0 +1,238 @@
+//! Data leaves: what is lost first, then what is new, as far as the peer's window, the network and the small segments on their way allow.
+
+use super::super::connection::{RetransmitTimer, flag, switch};
+use super::super::machine::Turn;
+use super::super::payload::{Output, Payload, Unsent};
+use super::super::queue::{FIN, PUSH, SENT};
+use super::super::wheel::Wheel;
+use crate::proto::slab::NIL;
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::TcpFlags;
+
+/// Segments of a connection that leave in one call; the rest goes with the next tick, after those of others.
+const SEGMENTS_MAX: u32 = 64;
+
+/// What became of an attempt to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// A segment has left.
+    Sent,
+    /// The way out has no room, and nothing has changed.
+    Busy,
+    /// There is nothing that may leave now.
+    Nothing,
+}
+
+impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// Sends all data that may leave now.
+    pub(super) fn send_data(&mut self) {
+        for _ in 0..SEGMENTS_MAX {
+            if self.connection.options.pacing_rate != 0 && self.waits_for_pace() {
+                return;
+            }
+            match self.send_one() {
+                Sending::Sent => (),
+                Sending::Busy => return self.try_again(),
+                Sending::Nothing => return self.watch_closed_window(),
+            }
+        }
+        self.flush_later();
+    }
+
+    #[inline]
+    fn send_one(&mut self) -> Sending {
+        if self.connection.lost_len != 0
+            && let Some(idx) = self.next_lost()
+        {
+            return self.resend(idx);
+        }
+        self.send_new()
+    }
+
+    /// Sends a chunk again. It may have become longer than a segment: the path's MTU has shrunk.
+    pub(crate) fn resend(&mut self, idx: u32) -> Sending {
+        let len = self.shared.chunks[idx].len;
+        if len > u32::from(self.connection.snd_mss) {
+            let longest = self.longest_segment();
+            if len > longest && !self.connection.send.split(&mut self.shared.chunks, idx, longest) {
+                return Sending::Busy;
+            }
+        }
+        // RFC 3168 6.1.5: a retransmission is not marked as ECN-capable.
+        let sending = self.emit(idx, TcpFlags::NONE, false);
+        if sending == Sending::Sent {
+            self.connection.tally.resent_segments += 1;
+            self.shared.tally.segments_resent += 1;
+            self.on_sent(idx, true);
+        }
+        sending
+    }
+
+    /// Sends what was never sent, as much of it as may leave in one segment.
+    #[inline]
+    fn send_new(&mut self) -> Sending {
+        let idx = self.connection.next_unsent;
+        let Some(chunk) = self.shared.chunks.get(idx) else { return Sending::Nothing };
+        let (len, seq_len, usable) = (chunk.len, chunk.seq_len(), self.connection.usable_window());
+        let fits = len <= u32::from(self.connection.snd_mss) && seq_len <= usable && len <= self.cwnd_room();
+        if !(fits && self.connection.is_on(switch::NODELAY)) {
+            match self.part_to_send(idx, usable) {
+                None => return Sending::Nothing,
+                // Its FIN does not fit behind it.
+                Some(part) if part == len && seq_len > usable => return self.send_part(idx, part),
+                Some(part) if part < len => return self.send_part(idx, part),
+                Some(_) => (),
+            }
+        }
+        self.send_chunk(idx)
+    }
+
+    /// Cuts the first `part` bytes off and sends them.
+    pub(crate) fn send_part(&mut self, idx: u32, part: u32) -> Sending {
+        if !self.connection.send.split(&mut self.shared.chunks, idx, part) {
+            return Sending::Busy;
+        }
+        self.send_chunk(idx)
+    }
+
+    /// Sends the first chunk that was never sent.
+    #[inline]
+    pub(crate) fn send_chunk(&mut self, idx: u32) -> Sending {
+        let mut flags = TcpFlags::NONE;
+        if self.connection.has(flag::CWR_OWED) {
+            flags = TcpFlags::CWR;
+        }
+        let is_ect = self.connection.has(flag::ECN);
+        if self.emit(idx, flags, is_ect) == Sending::Busy {
+            return Sending::Busy;
+        }
+        let chunk = &mut self.shared.chunks[idx];
+        (chunk.flags, chunk.sent_at) = (chunk.flags | SENT, self.now);
+        let (len, end, next) = (chunk.len, chunk.end(), chunk.next);
+        let connection = &mut *self.connection;
+        if connection.unacked_since == Instant::MAX {
+            connection.unacked_since = self.now;
+        }
+        if connection.timer == RetransmitTimer::Persist {
+            connection.end_persist();
+        }
+        // RFC 3168 6.1.2: in the first new data after the window was reduced.
+        connection.clear(flag::CWR_OWED);
+        connection.next_unsent = next;
+        connection.snd_nxt = end;
+        connection.tally.bytes_sent += u64::from(len);
+        if len < u32::from(connection.snd_mss) {
+            connection.snd_small = end;
+        }
+        self.on_sent(idx, false);
+        Sending::Sent
+    }
+
+    /// A chunk as a segment, with what else is due.
+    #[inline]
+    fn emit(&mut self, idx: u32, flags: TcpFlags, is_ect: bool) -> Sending {
+        let chunk = &self.shared.chunks[idx];
+        let (seq, len, mss) = (chunk.seq, chunk.len, u32::from(self.connection.snd_mss));
+        let mut flags = TcpFlags::ACK | flags;
+        // RFC 9293 3.9.1.2: also where nothing is queued behind it.
+        if chunk.has(PUSH) || chunk.next == NIL && len != 0 {
+            flags = flags | TcpFlags::PSH;
+        }
+        if chunk.has(FIN) {
+            flags = flags | TcpFlags::FIN;
+        }
+        let mut outgoing = self.header(seq, flags, mss.saturating_sub(len));
+        outgoing.ect = is_ect && len != 0;
+        outgoing.segment_len = if len > mss { mss as u16 } else { 0 };
+        let payload = self.shared.chunks[idx].payload.as_mut();
+        if self.output.send(Some(self.slot), &outgoing, payload) == Err(Unsent::Busy) {
+            return Sending::Busy;
+        }
+        self.told(&outgoing);
+        if self.connection.options.pacing_rate != 0 {
+            self.connection.pace(len, self.now);
+        }
+        Sending::Sent
+    }
+
+    /// How much of a chunk may leave now where not simply all of it may. RFC 9293 3.8.6.2.1 has the rules, 3.7.4 Nagle's.
+    #[inline(never)]
+    fn part_to_send(&mut self, idx: u32, usable: u32) -> Option<u32> {
+        let chunk = &self.shared.chunks[idx];
+        let (len, is_fin) = (chunk.len, chunk.has(FIN));
+        let mss = u32::from(self.connection.snd_mss);
+        let room = usable.min(self.cwnd_room());
+        if len == 0 {
+            // A FIN alone: the network bears it, the peer's window must (RFC 9293 3.4).
+            return (is_fin && usable > 0).then_some(0);
+        }
+        let part = len.min(room).min(self.longest_segment());
+        let small = part % mss;
+        if small == 0 {
+            return (part > 0).then_some(part);
+        }
+        let is_whole = part == len;
+        let may_be_small = if is_whole {
+            !self.nagle_holds()
+        } else {
+            // The window ends here. Half of the largest that there was, or nothing (RFC 9293 3.8.6.2.1 (3)); where it is the network that
+            // ends it, there will be room for more soon.
+            usable == part && part >= self.connection.snd_wnd_max / 2 && !self.nagle_holds()
+        };
+        let part = if may_be_small { part } else { part - small };
+        (part > 0).then_some(part)
+    }
+
+    /// Whether a segment that is not full waits. Minshall's variant of Nagle's algorithm: for a small one before it, not for full ones, so
+    /// that the end of a long message need not wait for its beginning.
+    fn nagle_holds(&self) -> bool {
+        let connection = &*self.connection;
+        if connection.is_on(switch::NODELAY) || !connection.snd_small.is_after(connection.snd_una) {
+            return false;
+        }
+        // More than a segment's worth waits, in chunks that cannot be joined, or the app is done: nothing will come to fill it.
+        let last = &self.shared.chunks[connection.send.tail];
+        !last.has(FIN) && last.end() - connection.snd_nxt < u32::from(connection.snd_mss)
+    }
+
+    /// Bytes of the longest payload that leaves at once: a segment, or several where the device cuts them.
+    fn longest_segment(&self) -> u32 {
+        let mss = u32::from(self.connection.snd_mss);
+        let device = self.output.segmentation_len_max() as u32;
+        if device > mss { device - device % mss } else { mss }
+    }
+
+    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open again.
+    fn watch_closed_window(&mut self) {
+        let connection = &*self.connection;
+        if connection.next_unsent != NIL && connection.flight() == 0 && connection.timer != RetransmitTimer::Persist {
+            self.begin_persist();
+        }
+    }
+
+    /// Whether the rate allows nothing now. A short wait is spent in the list of those that are tried with each tick, as the wheel is
+    /// coarser than the gap between two segments.
+    #[cold]
+    fn waits_for_pace(&mut self) -> bool {
+        if self.connection.pace_at <= self.now {
+            self.connection.clear(flag::PACED);
+            return false;
+        }
+        if self.connection.pace_at.since(self.now) > Duration::from_nanos(2 * Wheel::TICK_NS) {
+            self.connection.set(flag::PACED);
+        } else {
+            self.flush_later();
+        }
+        true
+    }
+}
+
+impl super::super::connection::Connection {
+    /// So many bytes have left: the next may when the rate has room for them again. What was not used of a tick of the wheel is not lost.
+    #[cold]
+    fn pace(&mut self, len: u32, now: Instant) {
+        let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(Wheel::TICK_NS));
+        let span = u64::from(len) * 1_000_000_000 / self.options.pacing_rate;
+        self.pace_at = self.pace_at.max(earliest) + Duration::from_nanos(span);
+    }
+}

@@ -1,0 +1,127 @@
+//! What each segment of a connection says beside its data: window, timestamps, SACK blocks, ECN.
+
+use super::super::connection::{AckOwed, Connection, flag};
+use super::super::machine::Turn;
+use super::super::payload::{Output, Payload};
+use super::super::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
+use super::super::seq::Seq;
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
+
+/// Bytes of the timestamps option and of the two no-operations before it (RFC 7323 appendix A).
+pub(crate) const TIMESTAMPS_LEN: u32 = 12;
+/// Bytes of a SACK option without blocks, with two no-operations before it, and of a block (RFC 2018 3).
+const SACK_LEN: u32 = 4;
+const BLOCK_LEN: u32 = 8;
+
+impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// The header of a segment of a synchronized connection. SACK blocks take part of the `spare` bytes that the payload leaves.
+    #[inline]
+    pub(super) fn header(&mut self, seq: Seq, mut flags: TcpFlags, spare: u32) -> Outgoing {
+        let connection = &mut *self.connection;
+        if connection.has(flag::ECE_OWED) {
+            // RFC 3168 6.1.3: in all acknowledgments, until the peer's CWR.
+            flags = flags | TcpFlags::ECE;
+        }
+        let mut outgoing = Outgoing {
+            wnd: connection.show_window(),
+            timestamps: connection.timestamps(self.now),
+            ..Outgoing::bare(connection.flow, seq, connection.rcv_nxt, flags)
+        };
+        if connection.out_of_order.head != NIL || !connection.dsack.is_empty() {
+            connection.add_sacks(&mut outgoing, spare);
+        }
+        outgoing
+    }
+
+    /// A segment that left has told the peer what we owed it.
+    #[inline]
+    pub(super) fn told(&mut self, outgoing: &Outgoing) {
+        let connection = &mut *self.connection;
+        connection.ack_owed = AckOwed::No;
+        connection.ack_at = Instant::MAX;
+        connection.last_ack_sent = outgoing.ack;
+        connection.tally.segments_out += 1;
+        self.shared.tally.segments_out += 1;
+        if outgoing.sack_count != 0 && !connection.dsack.is_empty() {
+            connection.dsack = Range::default();
+            self.shared.tally.dsacks_out += 1;
+        }
+    }
+}
+
+impl Connection {
+    /// SND.UNA + SND.WND - SND.NXT: what the peer's window has room for.
+    #[inline]
+    pub(crate) fn usable_window(&self) -> u32 {
+        let edge = self.snd_una + self.snd_wnd;
+        if edge.is_after(self.snd_nxt) { edge - self.snd_nxt } else { 0 }
+    }
+
+    /// RFC 7323 3.2: in all segments of a connection whose SYNs had them.
+    #[inline]
+    pub(super) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
+        self.has(flag::TIMESTAMPS).then(|| Timestamps { value: self.ts_now(now), echo_reply: self.ts_recent })
+    }
+
+    /// Room for data that the peer has been shown and has not used.
+    #[inline]
+    fn shown_window(&self) -> u32 {
+        if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv - self.rcv_nxt } else { 0 }
+    }
+
+    #[inline]
+    fn room(&self) -> u32 {
+        self.options.receive_buffer.saturating_sub(self.in_order_len)
+    }
+
+    /// The least that the right edge is moved by (RFC 9293 3.8.6.2.2).
+    #[inline]
+    fn window_step(&self) -> u32 {
+        u32::from(self.rcv_mss).min(self.options.receive_buffer / 2)
+    }
+
+    /// SEG.WND of a segment that leaves now.
+    ///
+    /// The right edge stays where it is until it can move by a full segment. It never moves left, but for what the scale rounds off
+    /// where there is no room: what was shown once is accepted nevertheless (RFC 7323 2.4).
+    #[inline]
+    pub(super) fn show_window(&mut self) -> u16 {
+        let (room, shown, scale) = (self.room(), self.shown_window(), self.rcv_wscale);
+        let wnd = if room >= shown.saturating_add(self.window_step()) {
+            room >> scale
+        } else {
+            let rounded_up = (shown + ((1 << scale) - 1)) >> scale;
+            if rounded_up << scale <= room { rounded_up } else { shown >> scale }
+        };
+        let wnd = wnd.min(u16::MAX.into());
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (wnd << scale));
+        wnd as u16
+    }
+
+    /// Whether the peer is to be told of a window that has grown: where it has grown by half the buffer, or where the peer may be
+    /// waiting for it.
+    pub(crate) fn owes_window_update(&self) -> bool {
+        let (room, shown, step) = (self.room(), self.shown_window(), self.window_step());
+        let growth = room.saturating_sub(shown);
+        growth >= (self.options.receive_buffer / 2).max(1) || (shown < 2 * step && growth >= step.max(1))
+    }
+
+    /// RFC 2018 4: the latest first, and as many as fit; before them the duplicate (RFC 2883 4).
+    #[cold]
+    fn add_sacks(&mut self, outgoing: &mut Outgoing, spare: u32) {
+        let taken = if outgoing.timestamps.is_some() { TIMESTAMPS_LEN } else { 0 };
+        let spare = spare.min(OPTIONS_LEN_MAX as u32 - taken);
+        if !self.has(flag::SACK) || spare < SACK_LEN {
+            self.dsack = Range::default();
+            return;
+        }
+        let count_max = ((spare - SACK_LEN) / BLOCK_LEN) as usize;
+        let blocks = core::iter::once(self.dsack).chain(self.sacks).filter(|range| !range.is_empty());
+        for block in blocks.take(count_max.min(SACK_BLOCKS_MAX)) {
+            outgoing.sacks[usize::from(outgoing.sack_count)] = block;
+            outgoing.sack_count += 1;
+        }
+    }
+}
