@@ -19,6 +19,7 @@ use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpMessage, IgmpQuery, IgmpSources, Igm
 use wirepath::wire::{EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol};
 use wirepath::worker::StopFlag;
 use wirepath_tests::netns::Namespace;
+use wirepath_tests::nic;
 use wirepath_tests::packet::PacketSocket;
 
 const EXCHANGE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -244,6 +245,34 @@ fn receive_until_told(meeting: &Path) {
     let summary = summary.unwrap();
     assert_eq!(summary.failures, Vec::<String>::new());
     assert!(summary.accounted && summary.truth.unwrap().agrees);
+}
+
+#[test]
+fn hugepages_that_are_not_there_are_told_and_the_connectx_is_given_back() {
+    let test = "hugepages_that_are_not_there_are_told_and_the_connectx_is_given_back";
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let reserved = meminfo.lines().find_map(|line| line.strip_prefix("HugePages_Total:")?.trim().parse().ok());
+    let reserved: usize = reserved.unwrap_or(0);
+    if reserved > 256 {
+        return println!("SKIPPED {test}: {reserved} are there, and a pool beyond them takes too much memory");
+    }
+    if !softhca::testing::is_inside(test, &["--strict", "--netns"]) {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let config = directory.path().join("feed.toml");
+    let line = format!("{{ group = \"{}\", port = 9000 }}", settings().lines[0].group);
+    let channel = format!("[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\nlines = [{line}]\n");
+    // 1024 buffers of 2 KiB and more take more than a page of 2 MiB: more pages than there are.
+    let buffers = (reserved + 1) * 1024;
+    let worker = format!("[worker]\nbuffers = {buffers}\nhugepages = \"require\"\n");
+    let port = format!("[port]\ninterface = \"soft0\"\ndevice = \"mlx5\"\nrx_ring = 64\n{OWN}");
+    std::fs::write(&config, format!("{port}{worker}{channel}")).unwrap();
+    let refused = feed_handler::run(&planned(&config, &[]), &StopFlag::new(), |_| {});
+    let said = refused.err().unwrap().to_string();
+    let parts = ["hugepages are required and not there", "hugepage-setup apply"];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    assert_eq!(nic::objects(), 0, "left behind after: {said}");
 }
 
 #[test]
