@@ -72,6 +72,7 @@ const FACTS: &[(&str, Fact)] = &[
     ("a full ring gives the mbuf back untouched, and takes it later", full_ring_gives_the_mbuf_back),
     ("every posted mbuf comes home", posted_mbufs_come_home),
     ("a held mbuf stays with its holder after it was sent", held_mbuf_stays),
+    ("a rehearsed frame stays, and those posted around it arrive", rehearsed_frames_stay),
     ("an empty pool loses no frame without a name", empty_pool_loses_nothing_unnamed),
     ("a frame that is too long is dropped by name", too_long_is_named),
     ("a chain is gathered in order", chain_is_gathered),
@@ -299,6 +300,35 @@ fn held_mbuf_stays(rig: &mut dyn Rig) -> Result<(), String> {
             if kept { link.nothing_leaks(0) } else { Err("the held bytes changed".into()) }
         }
         Err(_) => Err("the device still holds a frame that was sent".into()),
+    }
+}
+
+fn rehearsed_frames_stay(rig: &mut dyn Rig) -> Result<(), String> {
+    let (sent, ghost) = (frames(24, rig.frame_len_min().max(64)), frame(rig.frame_len_min().max(100), 99));
+    let mut link = rig.link(sent.len() + BURST_MAX);
+    let portion = rig.ring_len().map_or(sent.len(), |slots| (slots / 2).clamp(1, 4));
+    let mut received = Vec::new();
+    for (turn, portion) in sent.chunks(portion).enumerate() {
+        for (idx, frame) in portion.iter().enumerate() {
+            let offload = Offload { urgent: turn % 2 == 0, ..Offload::default() };
+            let mbuf = link.tx_pool.alloc_copy(&ghost).ok_or("the rig's pool is too small")?;
+            link.tx.rehearse(mbuf, offload);
+            let mbuf = link.tx_pool.alloc_copy(frame).ok_or("the rig's pool is too small")?;
+            link.tx.post(mbuf, offload).map_err(|mbuf| {
+                mbuf.free();
+                format!("the ring was full at frame {idx}")
+            })?;
+        }
+        let mbuf = link.tx_pool.alloc_copy(&ghost).ok_or("the rig's pool is too small")?;
+        link.tx.rehearse(mbuf, Offload::default());
+        link.tx.ring_doorbell(link.now());
+        received.extend(link.drain(32)?);
+    }
+    same(&sent, &received)?;
+    (0..DRY_POLLS).for_each(|_| _ = link.tx.reap());
+    match link.tx.in_flight() {
+        0 => link.nothing_leaks(0),
+        in_flight => Err(format!("{in_flight} frames are still in flight")),
     }
 }
 

@@ -92,6 +92,10 @@ impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
         either!(self, tx => tx.post(mbuf, offload))
     }
 
+    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+        either!(self, tx => tx.rehearse(mbuf, offload));
+    }
+
     #[inline]
     fn ring_doorbell(&mut self, now: Instant) {
         either!(self, tx => tx.ring_doorbell(now));

@@ -253,6 +253,17 @@ impl Mbuf {
         Held { buffer: self.0, data: meta.data, len: meta.len, rest_len: meta.rest_len }
     }
 
+    /// As [`hold`](Self::hold), of `len` bytes from `offset`. Panics where they are not inside the first segment.
+    #[inline]
+    pub fn hold_part(&self, offset: usize, len: usize) -> Held {
+        let meta = self.meta();
+        assert!(offset <= meta.len as usize && len <= meta.len as usize - offset, "hold past the first segment");
+        meta.add_handle();
+        // SAFETY: `offset <= meta.len`, so the start is inside the buffer or one past its data (2).
+        let data = unsafe { meta.data.add(offset) };
+        Held { buffer: self.0, data, len: len as u32, rest_len: 0 }
+    }
+
     /// Ends the packet in good order: it was delivered, sent or consumed. The buffer goes home unless somebody holds
     /// it. About 2 ns; what is *not* in good order goes through `discard` with its reason.
     #[inline]

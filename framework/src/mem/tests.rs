@@ -170,6 +170,17 @@ fn held_bytes_survive_the_mbuf() {
 }
 
 #[test]
+fn held_part_is_what_was_asked_for() {
+    let pool = Pool::heap(1).unwrap();
+    let mbuf = pool.alloc_copy(b"headertick").unwrap();
+    let (held, empty) = (mbuf.hold_part(6, 4), mbuf.hold_part(10, 0));
+    mbuf.free();
+    assert_eq!((held.bytes(), empty.len(), pool.in_use()), (Some(&b"tick"[..]), 0, 1));
+    drop((held, empty));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
 fn held_chain_survives_the_mbuf() {
     let pool = pool(2);
     let mbuf = chain(&pool, &[b"ab", b"cd"]);

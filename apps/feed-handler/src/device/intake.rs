@@ -89,6 +89,10 @@ impl TxQueue for AnyTx {
         self.0.post(mbuf, offload)
     }
 
+    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.0.rehearse(mbuf, offload);
+    }
+
     #[inline]
     fn ring_doorbell(&mut self, now: Instant) {
         self.0.ring_doorbell(now);

@@ -219,11 +219,17 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
     /// Writes the next slot. Panics where the ring is full: ask [`ProducerRing::has_room`].
     #[inline]
     pub(super) fn post(&mut self, value: T) {
+        self.write(value);
+        self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
+    }
+
+    /// Writes the next slot, which is the next one afterwards as well. Panics as [`post`](Self::post) does.
+    #[inline]
+    pub(super) fn write(&mut self, value: T) {
         assert!(self.0.cursor.free() > 0, "post into a full ring");
         let slot = self.0.slot(self.0.cursor.ours);
         // SAFETY: the slot is free (3, asserted) and inside the ring (2).
         unsafe { slot.write_volatile(value) };
-        self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
     }
 
     /// Shows the kernel all that was posted.

@@ -26,6 +26,13 @@ impl<T: TxQueue> TxQueue for BondTx<T> {
         }
     }
 
+    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+        match self.legs.get_mut(self.active.get()) {
+            Some(leg) => leg.rehearse(mbuf, offload),
+            None => mbuf.free(),
+        }
+    }
+
     fn ring_doorbell(&mut self, now: Instant) {
         self.legs.iter_mut().for_each(|leg| leg.ring_doorbell(now));
     }

@@ -44,6 +44,10 @@ impl<T: TxQueue> TxQueue for CaptureTx<T> {
         posted
     }
 
+    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.inner.rehearse(mbuf, offload);
+    }
+
     fn ring_doorbell(&mut self, now: Instant) {
         self.tap.borrow_mut().set_now(now);
         self.inner.ring_doorbell(now);

@@ -189,6 +189,10 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         Ok(())
     }
 
+    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.inner.rehearse(mbuf, offload);
+    }
+
     fn ring_doorbell(&mut self, now: Instant) {
         self.now = now;
         self.release();

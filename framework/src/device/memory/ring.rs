@@ -148,6 +148,13 @@ impl Slot<'_> {
     /// line: a few instructions, where a copy of any length is a call.
     #[inline(always)]
     pub(super) fn post_copy(mut self, frame: &[u8]) {
+        self.copy(frame);
+        self.post(frame.len());
+    }
+
+    /// Writes a copy of `frame`, which is not posted by it. Panics where the slot is shorter.
+    #[inline(always)]
+    pub(super) fn copy(&mut self, frame: &[u8]) {
         let to = &mut self.bytes_mut()[..frame.len()];
         match (to.split_first_chunk_mut::<BLOCK>(), frame.split_first_chunk::<BLOCK>()) {
             (Some((to, to_rest)), Some((line, rest))) => {
@@ -158,7 +165,6 @@ impl Slot<'_> {
             }
             _ => to.copy_from_slice(frame),
         }
-        self.post(frame.len());
     }
 
     /// Posts the slot with a frame of `len` bytes in it. Panics where the slot is shorter.

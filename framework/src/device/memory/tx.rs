@@ -109,6 +109,17 @@ impl TxQueue for MemoryTx {
         self.post_other(mbuf, offload)
     }
 
+    /// The frame is written into the slot that the next one takes.
+    fn rehearse(&mut self, mbuf: Mbuf, _offload: Offload) {
+        if mbuf.is_linear()
+            && mbuf.len() <= self.frame_len_max
+            && let Some(mut slot) = self.producer.slot()
+        {
+            slot.copy(mbuf.bytes());
+        }
+        mbuf.free();
+    }
+
     #[inline]
     fn ring_doorbell(&mut self, _now: Instant) {
         self.producer.publish();

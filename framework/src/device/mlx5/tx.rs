@@ -505,6 +505,15 @@ impl TxQueue for Mlx5Tx {
         }
     }
 
+    /// A rehearsal of the ring ([`Mlx5Tx::warm`]): the WQE is built where the next one goes.
+    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+        let mut frame = Some(mbuf);
+        self.warm(Warmth::Ring, |tx| frame = frame.take().and_then(|mbuf| tx.post(mbuf, offload).err()));
+        if let Some(mbuf) = frame {
+            mbuf.free();
+        }
+    }
+
     /// Nearly all frames of a burst are plain, and cost some 20 instructions each.
     #[inline]
     fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {

@@ -61,6 +61,10 @@ impl<T: TxQueue> TxQueue for TapTx<T> {
         self.pass(mbuf, offload)
     }
 
+    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.inner.rehearse(mbuf, offload);
+    }
+
     #[inline]
     fn ring_doorbell(&mut self, now: Instant) {
         self.inner.ring_doorbell(now);

@@ -163,7 +163,7 @@ impl WayOut<'_, '_> {
                 return self.send_copy(segment, payload, headers, offload, wish);
             }
         }
-        let held = frame.hold().slice(headers.len, payload_len).expect("a frame of its own is one buffer");
+        let held = frame.hold_part(headers.len, payload_len);
         match self.leave(frame, &headers, offload, wish) {
             Ok(()) => {
                 *payload = Bytes::Held(held);
