@@ -19,7 +19,8 @@ pub(super) fn device(data: &[u8]) {
     let config = FaultConfig { seed: input.u64(), rx: faults(&mut input), tx: faults(&mut input) };
     let block = Block::heap();
     let pool = Pool::heap(BUFFERS).expect("the heap has room");
-    let (left, right) = memory::pair("wire", MemoryConfig { slots: SLOTS, frame_len_max: 200 });
+    let (left, right) =
+        memory::pair("wire", MemoryConfig { slots: SLOTS, frame_len_max: 200, ..MemoryConfig::default() });
     let mut left = FaultDevice::new(left, config).expect("probabilities up to one");
     let mut right = FaultDevice::new(right, config).expect("probabilities up to one");
     let open = "the port has one queue";

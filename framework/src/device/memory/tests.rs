@@ -5,7 +5,7 @@ use crate::counters::Block;
 use crate::device::conformance::{Link, Rig, assert_conforms};
 use crate::device::steering::{Rule, SteerError};
 use crate::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
-use crate::mem::{Burst, Pool};
+use crate::mem::{Burst, Pool, Verdict};
 use crate::time::Instant;
 
 const SLOTS: u32 = if cfg!(miri) { 8 } else { 64 };
@@ -13,7 +13,7 @@ const SLOTS: u32 = if cfg!(miri) { 8 } else { 64 };
 /// Small under Miri, which takes a second to zero ten of the usual slots.
 fn config() -> MemoryConfig {
     let usual = MemoryConfig::default();
-    MemoryConfig { slots: SLOTS, frame_len_max: if cfg!(miri) { 256 } else { usual.frame_len_max } }
+    MemoryConfig { slots: SLOTS, frame_len_max: if cfg!(miri) { 256 } else { usual.frame_len_max }, ..usual }
 }
 
 struct MemoryRig;
@@ -152,7 +152,7 @@ fn queue_is_taken_once_and_must_exist() {
 
 #[test]
 fn pool_with_small_buffers_is_refused_at_open() {
-    let config = MemoryConfig { slots: 8, frame_len_max: 9_000 };
+    let config = MemoryConfig { slots: 8, frame_len_max: 9_000, ..MemoryConfig::default() };
     let (mut near, _far) = pair("wire", config);
     let pool = Pool::heap(8).unwrap();
     let opened = near.take_queue(0).unwrap().open(&pool, &Block::heap().scope("near"));
@@ -193,4 +193,22 @@ fn ends_on_two_threads_lose_nothing() {
     }
     sender.join().unwrap();
     assert_eq!(expected, frames);
+}
+
+#[test]
+fn checksum_that_nobody_computed_is_good_where_the_wire_skips_them() {
+    for skips_checksums in [false, true] {
+        let config = MemoryConfig { skips_checksums, ..config() };
+        let (mut left, mut right) = pair("wire", config);
+        let (pool, block) = (Pool::heap(8).unwrap(), Block::heap());
+        let (_, mut tx) = left.take_queue(0).unwrap().open(&pool, &block.scope("left")).unwrap();
+        let (mut rx, _) = right.take_queue(0).unwrap().open(&pool, &block.scope("right")).unwrap();
+        let wish = Offload { l4_checksum: true, ..Offload::default() };
+        tx.post(pool.alloc_copy(&[1; 60]).unwrap(), wish).unwrap();
+        tx.ring_doorbell(Instant::ZERO);
+        let mut burst = Burst::new();
+        rx.receive(&mut burst, 8, &pool, Instant::ZERO);
+        let verdicts: Vec<_> = burst.drain(..).map(|mbuf| (mbuf.l4_checksum(), mbuf.free()).0).collect();
+        assert_eq!(verdicts, if skips_checksums { vec![Verdict::Good] } else { vec![] });
+    }
 }

@@ -1,5 +1,6 @@
 //! The sending half: frames are copied into the ring, and the mbufs go home at once.
 
+use super::device::MemoryConfig;
 use super::ring::Producer;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
@@ -24,6 +25,7 @@ const TAG_OFFSET: usize = 12;
 pub struct MemoryTx {
     producer: Producer,
     frame_len_max: usize,
+    skips_checksums: bool,
     refusing: bool,
     frames: Counter,
     bytes: Counter,
@@ -32,11 +34,12 @@ pub struct MemoryTx {
 }
 
 impl MemoryTx {
-    pub(super) fn new(producer: Producer, frame_len_max: usize, scope: &Scope) -> Self {
+    pub(super) fn new(producer: Producer, config: &MemoryConfig, scope: &Scope) -> Self {
         let scope = scope.scope("tx");
         Self {
             producer,
-            frame_len_max,
+            frame_len_max: config.frame_len_max,
+            skips_checksums: config.skips_checksums,
             refusing: false,
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
@@ -67,7 +70,7 @@ impl MemoryTx {
             self.refuse(mbuf, MemoryTxDrop::TooLong);
             return Ok(());
         }
-        if offload.ip_checksum || offload.l4_checksum || offload.segment_len.is_some() {
+        if self.wants_work(offload) {
             self.refuse(mbuf, MemoryTxDrop::OffloadUnsupported);
             return Ok(());
         }
@@ -80,6 +83,11 @@ impl MemoryTx {
         slot.post(len);
         self.end(mbuf, len);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn wants_work(&self, offload: Offload) -> bool {
+        offload.ip_checksum || offload.segment_len.is_some() || (offload.l4_checksum && !self.skips_checksums)
     }
 
     /// Sends the buffer of a posted frame home.
@@ -96,8 +104,8 @@ impl TxQueue for MemoryTx {
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
-        let wants_work = offload.ip_checksum || offload.l4_checksum || offload.segment_len.is_some();
-        let is_usual = mbuf.is_linear() && len <= self.frame_len_max && offload.vlan.is_none() && !wants_work;
+        let is_usual =
+            mbuf.is_linear() && len <= self.frame_len_max && offload.vlan.is_none() && !self.wants_work(offload);
         if is_usual
             && !self.refusing
             && let Some(slot) = self.producer.slot()
