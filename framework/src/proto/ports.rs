@@ -53,8 +53,13 @@ impl PortRange {
         if first == 0 || first > last { None } else { Some(Self { first, last }) }
     }
 
-    fn count(self) -> u32 {
+    pub(super) fn count(self) -> u32 {
         u32::from(self.last - self.first) + 1
+    }
+
+    /// The port `step` steps into the range; behind the last comes the first.
+    pub(super) fn nth(self, step: u32) -> u16 {
+        self.first + (step % self.count()) as u16
     }
 }
 

@@ -39,6 +39,8 @@ crate::drop_reasons! {
         BadAck => "bad_ack",
         /// Flags that make no sense here.
         BadFlags => "bad_flags",
+        /// From no host's address, or from port 0.
+        BadAddress => "bad_address",
         /// Its timestamp is older than the last (RFC 7323 5).
         PawsReject => "paws_reject",
         /// A reset that does not know the next number (RFC 5961 3).
@@ -65,6 +67,7 @@ impl From<TcpDrop> for TcpNodeDrop {
             TcpDrop::NotAcceptable => Self::NotAcceptable,
             TcpDrop::BadAck => Self::BadAck,
             TcpDrop::BadFlags => Self::BadFlags,
+            TcpDrop::BadAddress => Self::BadAddress,
             TcpDrop::PawsReject => Self::PawsReject,
             TcpDrop::BlindReset => Self::BlindReset,
             TcpDrop::BlindSyn => Self::BlindSyn,

@@ -45,7 +45,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             && end.is_at_most(connection.rcv_adv)
             && connection.out_of_order.head == NIL
             && connection.in_order.head == NIL
-            && !connection.has(flag::PAUSED | flag::ECN)
+            && !connection.has(flag::HOLDS | flag::ECN)
             && segment.len != 0;
         if !is_plain {
             return self.take_odd_data(segment, payload);
@@ -131,7 +131,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let connection = &mut *self.connection;
         let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
         let mut delivered = None;
-        if connection.in_order.head == NIL && !connection.has(flag::PAUSED) {
+        if connection.in_order.head == NIL && !connection.has(flag::HOLDS) {
             delivered = Some(piece.payload);
         } else if !self.shared.has_share(connection.in_order.count)
             || connection

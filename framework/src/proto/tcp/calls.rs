@@ -2,24 +2,41 @@
 
 use core::net::SocketAddrV4;
 
-use super::connection::{Connection, State};
-use super::event::{ConnectError, ConnectionId, ListenError, ListenerId, SendError};
+use super::arrival::is_host;
+use super::connection::{Connection, State, StoredOptions, flag, pending};
+use super::event::{CallError, CloseReason, ConnectError, ConnectionId, ListenError, ListenerId, SendError};
 use super::listener::ListenOptions;
-use super::machine::Tcp;
+use super::machine::{Tcp, Turn};
 use super::options::ConnectionOptions;
 use super::payload::{Output, Payload};
-use super::queue::{Chunk, PUSH};
+use super::queue::{Chunk, FIN, PUSH};
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
+/// Opening.
 impl<P: Payload> Tcp<P> {
     /// Listens at `local`; the unspecified address stands for all of ours.
     pub fn listen(&mut self, local: SocketAddrV4, options: &ListenOptions) -> Result<ListenerId, ListenError> {
         self.listeners.open(local, options)
     }
 
-    /// Begins a connection; `Connected` or `Closed` tells what became of it.
+    /// Listens no more. Handshakes that are not done are forgotten, their peers told when they go on; connections stay. False where there is
+    /// no such listener. Walks over all connections.
+    pub fn close_listener(&mut self, id: ListenerId) -> bool {
+        if self.listeners.slots.get(id.0).is_none() {
+            return false;
+        }
+        for slot in 0..self.connections.capacity() as u32 {
+            let is_its = |connection: &Connection| connection.listener == id.0 && connection.has(flag::EMBRYONIC);
+            if self.connections.get(slot).is_some_and(is_its) {
+                self.release(slot);
+            }
+        }
+        self.listeners.close(id)
+    }
+
+    /// Begins a connection; `Connected` or `Closed` tells what became of it. Local port 0 takes a free one.
     pub fn connect<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -29,16 +46,43 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<ConnectionId, ConnectError> {
         options.check().map_err(ConnectError::Option)?;
+        if flow.local.ip().is_unspecified() || flow.local.ip().is_multicast() || flow.local.ip().is_broadcast() {
+            return Err(ConnectError::BadAddress(flow.local));
+        }
+        if !is_host(flow) {
+            return Err(ConnectError::BadAddress(flow.remote));
+        }
+        if !self.make_room() {
+            return Err(ConnectError::TooMany { limit: self.shared.config.connections_max });
+        }
+        let flow = self.claim(flow)?;
         let connection = Connection::new(flow, State::SynSent, options, consumer, now);
         let taken = ConnectError::AddressInUse { local: flow.local, remote: flow.remote };
         let slot = self.insert(connection).ok_or(taken)?;
         self.shared.tally.active_opens += 1;
         let mut turn = self.turn(slot, output, now);
-        turn.choose_secrets();
+        turn.prepare();
         turn.send_syn();
         Ok(ConnectionId { slot, generation: turn.connection.generation })
     }
 
+    /// The ends of a connection that is to be begun.
+    fn claim(&mut self, flow: Flow) -> Result<Flow, ConnectError> {
+        if flow.local.port() == 0 {
+            return self.choose_port(flow).ok_or(ConnectError::NoPort { remote: flow.remote });
+        }
+        if let Some(&slot) = self.flows.get(flow.into()) {
+            if self.connections[slot].state != State::Closed {
+                return Err(ConnectError::AddressInUse { local: flow.local, remote: flow.remote });
+            }
+            self.detach(slot);
+        }
+        Ok(flow)
+    }
+}
+
+/// Sending.
+impl<P: Payload> Tcp<P> {
     /// Sends data; it comes back where it is not taken.
     pub fn send<O: Output<P>>(
         &mut self,
@@ -48,21 +92,233 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<(), (SendError, P)> {
         let Some(slot) = self.find(id) else { return Err((SendError::NotFound, payload)) };
-        let turn = self.turn(slot, output, now);
-        if !turn.connection.state.may_send() {
-            return Err((SendError::Closed, payload));
+        let mut turn = self.turn(slot, output, now);
+        if let Err(error) = turn.check_room(payload.len()) {
+            return Err((error, payload));
         }
-        let behind = turn.shared.chunks.get(turn.connection.send.tail).map(Chunk::end);
-        let (seq, len) = (behind.unwrap_or(turn.connection.snd_nxt), payload.len() as u32);
-        let mut chunk = Chunk::new(seq, len, Some(payload));
-        chunk.flags = PUSH;
-        match turn.connection.send.push_back(&mut turn.shared.chunks, chunk) {
-            Ok(idx) if turn.connection.next_unsent == NIL => turn.connection.next_unsent = idx,
-            Ok(_) => (),
-            Err(chunk) => return Err((SendError::Full, chunk.payload.expect("it was put in above"))),
+        if !payload.is_empty() {
+            turn.queue(payload).map_err(|payload| (SendError::NoChunk, payload))?;
+            turn.transmit();
         }
-        turn.connection.send_len += len;
-        self.turn(slot, output, now).transmit();
         Ok(())
+    }
+
+    /// Sends a copy of `bytes`, or of as many from the front as there is room for, and says how many. They go into the last buffer that was
+    /// not sent yet, as far as it has room, and then into those that `make` gives: each with as many as it takes of what it is shown.
+    pub fn send_copy<O: Output<P>>(
+        &mut self,
+        id: ConnectionId,
+        bytes: &[u8],
+        mut make: impl FnMut(&[u8]) -> Option<P>,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<usize, SendError> {
+        let slot = self.find(id).ok_or(SendError::NotFound)?;
+        let mut turn = self.turn(slot, output, now);
+        turn.check_room(usize::from(!bytes.is_empty()))?;
+        let room = (turn.connection.options.send_buffer - turn.connection.send_len) as usize;
+        let wanted = &bytes[..bytes.len().min(room)];
+        let mut taken = turn.append_to_tail(wanted);
+        let mut refusal = SendError::PoolEmpty;
+        while taken < wanted.len() {
+            let Some(payload) = make(&wanted[taken..]).filter(|payload| !payload.is_empty()) else { break };
+            let len = payload.len();
+            if turn.queue(payload).is_err() {
+                refusal = SendError::NoChunk;
+                break;
+            }
+            taken += len;
+        }
+        if taken == 0 && !bytes.is_empty() {
+            return Err(refusal);
+        }
+        if taken < bytes.len() {
+            turn.connection.set(flag::WANTS_ROOM);
+        }
+        turn.transmit();
+        Ok(taken)
+    }
+}
+
+/// Closing, pausing.
+impl<P: Payload> Tcp<P> {
+    /// We send no more: a FIN follows what was handed over. What the peer sends still comes. Again is no error.
+    pub fn shutdown<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
+        let slot = self.find(id).ok_or(CallError::NotFound)?;
+        self.turn(slot, output, now).shut_down()
+    }
+
+    /// We neither send nor want more: as `shutdown`, and data that still comes is answered by a reset (RFC 9293 3.6.1), as is data that
+    /// came and was not taken (RFC 2525 2.17). `ConnectionOptions::linger` says how long ours may take. `Closed` ends it.
+    pub fn close<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
+        let slot = self.find(id).ok_or(CallError::NotFound)?;
+        let mut turn = self.turn(slot, output, now);
+        let is_unread = turn.connection.in_order_len > 0;
+        let linger_ms = turn.connection.options.linger_ms;
+        if !turn.connection.state.is_synchronized() || is_unread || linger_ms == 0 {
+            turn.abort();
+            return Ok(());
+        }
+        turn.connection.set(flag::RECEIVES_NO_MORE);
+        turn.shut_down()?;
+        match turn.connection.state {
+            State::FinWait2 => turn.limit_fin_wait(),
+            State::FinWait1 | State::Closing | State::LastAck if linger_ms != u32::MAX => {
+                turn.connection.idle_at = now + Duration::from_millis(linger_ms.into());
+                turn.arm();
+            }
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows.
+    pub fn abort<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
+        let slot = self.find(id).ok_or(CallError::NotFound)?;
+        self.turn(slot, output, now).abort();
+        Ok(())
+    }
+
+    /// The app wants no data now: it waits, and the window closes when the receive buffer is full.
+    pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
+        let slot = self.find(id).ok_or(CallError::NotFound)?;
+        self.connections[slot].set(flag::PAUSED);
+        Ok(())
+    }
+
+    /// The app wants data again: `Readable` tells of what has come meanwhile.
+    pub fn resume(&mut self, id: ConnectionId) -> Result<(), CallError> {
+        let slot = self.find(id).ok_or(CallError::NotFound)?;
+        let connection = &mut self.connections[slot];
+        connection.clear(flag::PAUSED);
+        if !connection.in_order.is_empty() {
+            connection.pending |= pending::READABLE;
+            connection.set(flag::IN_READY);
+            self.shared.ready.push(slot);
+        }
+        Ok(())
+    }
+}
+
+/// Options.
+impl<P: Payload> Tcp<P> {
+    /// The options of a connection.
+    pub fn options(&self, id: ConnectionId) -> Option<ConnectionOptions> {
+        let connection = &self.connections[self.find(id)?];
+        Some(connection.options.restore(connection.congestion.kind))
+    }
+
+    /// Sets the options of a connection. What the handshake has settled stays as it is: timestamps, SACK, ECN and the window's scale.
+    pub fn set_options<O: Output<P>>(
+        &mut self,
+        id: ConnectionId,
+        options: &ConnectionOptions,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), CallError> {
+        let slot = self.find(id).ok_or(CallError::NotFound)?;
+        options.check().map_err(CallError::Option)?;
+        let mut turn = self.turn(slot, output, now);
+        turn.connection.options = StoredOptions::new(options);
+        turn.connection.congestion.kind = options.congestion;
+        if let Some(mss_max) = options.mss_max {
+            turn.lower_mss(mss_max);
+        }
+        if matches!(turn.connection.state, State::Established | State::CloseWait) {
+            turn.begin_idle_timer();
+        }
+        // Nagle's algorithm may be off now, or a larger window due.
+        turn.flush_later();
+        Ok(())
+    }
+}
+
+impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// Whether `len` bytes may be handed over now.
+    fn check_room(&mut self, len: usize) -> Result<(), SendError> {
+        let connection = &mut *self.connection;
+        if !connection.state.is_synchronized() {
+            return Err(SendError::NotConnected);
+        }
+        if !connection.state.may_send() {
+            return Err(SendError::Closed);
+        }
+        let limit = connection.options.send_buffer as usize;
+        if len > limit {
+            return Err(SendError::TooLong { limit });
+        }
+        if connection.send_len as usize + len > limit {
+            connection.set(flag::WANTS_ROOM);
+            return Err(SendError::Full);
+        }
+        Ok(())
+    }
+
+    /// Appends to what waits.
+    fn queue(&mut self, payload: P) -> Result<(), P> {
+        let len = payload.len() as u32;
+        self.queue_chunk(len, PUSH, Some(payload)).map_err(|payload| payload.expect("it was put in above"))?;
+        self.connection.send_len += len;
+        Ok(())
+    }
+
+    fn queue_chunk(&mut self, len: u32, flags: u8, payload: Option<P>) -> Result<(), Option<P>> {
+        let connection = &mut *self.connection;
+        let behind = self.shared.chunks.get(connection.send.tail).map(Chunk::end);
+        let mut chunk = Chunk::new(behind.unwrap_or(connection.snd_nxt), len, payload);
+        chunk.flags = flags;
+        let idx = connection.send.push_back(&mut self.shared.chunks, chunk).map_err(|chunk| chunk.payload)?;
+        if connection.next_unsent == NIL {
+            connection.next_unsent = idx;
+        }
+        Ok(())
+    }
+
+    /// Copies into the last buffer where it was not sent yet, as far as its segment has room.
+    fn append_to_tail(&mut self, bytes: &[u8]) -> usize {
+        let connection = &mut *self.connection;
+        if connection.next_unsent == NIL {
+            return 0;
+        }
+        let tail = &mut self.shared.chunks[connection.send.tail];
+        let room = u32::from(connection.snd_mss).saturating_sub(tail.len) as usize;
+        let Some(payload) = tail.payload.as_mut().filter(|_| room > 0) else { return 0 };
+        let taken = payload.append(&bytes[..bytes.len().min(room)]);
+        tail.len += taken as u32;
+        connection.send_len += taken as u32;
+        taken
+    }
+
+    /// RFC 9293 3.10.4: the FIN stands behind all that waits, and the state moves with the call.
+    fn shut_down(&mut self) -> Result<(), CallError> {
+        let next = match self.connection.state {
+            State::SynSent | State::SynReceived => return Err(CallError::NotConnected),
+            State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            _ => return Ok(()),
+        };
+        match self.connection.next_unsent {
+            NIL => self.queue_chunk(0, FIN, None).map_err(|_| CallError::NoChunk)?,
+            _ => self.shared.chunks[self.connection.send.tail].flags |= FIN,
+        }
+        self.connection.set(flag::FIN_QUEUED);
+        self.connection.clear(flag::WANTS_ROOM);
+        self.connection.state = next;
+        self.transmit();
+        Ok(())
+    }
+
+    /// RFC 9293 3.10.5: a peer that knows of the connection, and has not ended it as well, hears of it.
+    pub(super) fn abort(&mut self) {
+        let state = self.connection.state;
+        if !matches!(state, State::SynSent | State::TimeWait | State::Closed) {
+            self.send_reset();
+        }
+        self.connection.in_order.clear(&mut self.shared.chunks);
+        self.connection.in_order_len = 0;
+        if state == State::TimeWait {
+            return;
+        }
+        self.close(CloseReason::Aborted);
     }
 }

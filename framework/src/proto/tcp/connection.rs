@@ -2,7 +2,7 @@
 //! segment of an established connection needs stands first, so that it is in the first cache lines.
 
 use super::event::CloseReason;
-use super::options::{Congestion, ConnectionOptions};
+use super::options::{Congestion, ConnectionOptions, Keepalive, Linger};
 use super::queue::Queue;
 use super::segment::Range;
 use super::seq::Seq;
@@ -141,6 +141,14 @@ pub(super) mod flag {
     pub(crate) const SYN_OWED: u32 = 1 << 22;
     /// Data waits for `pace_at`.
     pub(crate) const PACED: u32 = 1 << 23;
+    /// The app wants nothing more of the peer: what still comes is answered by a reset (RFC 9293 3.6.1).
+    pub(crate) const RECEIVES_NO_MORE: u32 = 1 << 19;
+    /// The app has still to hear that it is connected: until then data waits in order.
+    pub(crate) const UNTOLD: u32 = 1 << 20;
+    /// The peer's FIN came, perhaps before data that is missing: its number is `rcv_fin`.
+    pub(crate) const FIN_SEEN: u32 = 1 << 21;
+    /// What keeps data in order from being handed over as it comes.
+    pub(crate) const HOLDS: u32 = PAUSED | UNTOLD;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -182,11 +190,13 @@ pub(super) struct Connection {
     pub(super) rcv_full_len: u16,
     /// The tick of the wheel's entry, or `NIL` where it has none.
     pub(super) wheel_tick: u32,
+    /// The number of the peer's FIN, where `flag::FIN_SEEN` is set.
+    pub(super) rcv_fin: Seq,
 
     // Timestamps (RFC 7323): TS.Recent and when it was taken; what is added to our clock.
     pub(super) ts_recent: u32,
     pub(super) ts_offset: u32,
-    /// In seconds: PAWS asks for days (RFC 7323 5.5).
+    /// In [`coarse_seconds`]: PAWS asks for days (RFC 7323 5.5).
     pub(super) ts_recent_at_s: u32,
 
     // What waits.
@@ -273,6 +283,12 @@ impl Micros {
     pub(super) fn span(self) -> Duration {
         Duration::from_micros(self.0.into())
     }
+}
+
+/// Units of 2^30 ns, a little more than a second: what a shift gives.
+#[inline]
+pub(super) fn coarse_seconds(now: Instant) -> u32 {
+    (now.as_nanos() >> 30) as u32
 }
 
 /// RFC 8985 5.2.
@@ -400,9 +416,10 @@ impl Connection {
             last_ack_sent: Seq(0),
             rcv_full_len: 536,
             wheel_tick: NIL,
+            rcv_fin: Seq(0),
             ts_recent: 0,
             ts_offset: 0,
-            ts_recent_at_s: (now.as_nanos() / 1_000_000_000) as u32,
+            ts_recent_at_s: coarse_seconds(now),
             send: Queue::default(),
             next_unsent: NIL,
             send_len: 0,
@@ -449,6 +466,7 @@ impl Connection {
         }
     }
 
+    /// Whether any of `flag` is set.
     #[inline]
     pub(super) fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
@@ -513,9 +531,9 @@ impl StoredOptions {
             ack_delay_us: (options.ack_delay.as_nanos() / 1_000) as u32,
             user_timeout_ms: options.user_timeout.map_or(0, ms),
             linger_ms: match options.linger {
-                super::options::Linger::Background => u32::MAX,
-                super::options::Linger::For(Duration::ZERO) => 0,
-                super::options::Linger::For(span) => ms(span),
+                Linger::Background => u32::MAX,
+                Linger::For(Duration::ZERO) => 0,
+                Linger::For(span) => ms(span),
             },
             keepalive_idle_ms: ms(keepalive.idle),
             keepalive_interval_ms: ms(keepalive.interval),
@@ -525,6 +543,35 @@ impl StoredOptions {
             switches: switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch).sum(),
             mss_max: options.mss_max.unwrap_or(0),
             pacing_rate: options.pacing_rate.unwrap_or(0),
+        }
+    }
+
+    /// The options as the app gave them, spans in the grain that they are kept in.
+    pub(super) fn restore(&self, congestion: Congestion) -> ConnectionOptions {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let is_on = |switch: u8| self.switches & switch != 0;
+        ConnectionOptions {
+            nodelay: is_on(switch::NODELAY),
+            quickack: is_on(switch::QUICKACK),
+            ack_delay: Duration::from_micros(self.ack_delay_us.into()),
+            keepalive: (self.keepalive_count != 0).then(|| Keepalive {
+                idle: ms(self.keepalive_idle_ms),
+                interval: ms(self.keepalive_interval_ms),
+                count: self.keepalive_count,
+            }),
+            user_timeout: (self.user_timeout_ms != 0).then(|| ms(self.user_timeout_ms)),
+            linger: if self.linger_ms == u32::MAX { Linger::Background } else { Linger::For(ms(self.linger_ms)) },
+            congestion,
+            rto_min: Duration::from_micros(self.rto_min_us.into()),
+            pacing_rate: (self.pacing_rate != 0).then_some(self.pacing_rate),
+            send_buffer: self.send_buffer,
+            receive_buffer: self.receive_buffer,
+            mss_max: (self.mss_max != 0).then_some(self.mss_max),
+            timestamps: is_on(switch::TIMESTAMPS),
+            sack: is_on(switch::SACK),
+            ecn: is_on(switch::ECN),
+            ttl: self.ttl,
+            tos: self.tos,
         }
     }
 }

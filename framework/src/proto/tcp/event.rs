@@ -148,6 +148,56 @@ pub enum SendError {
     PoolEmpty,
     /// An mbuf without a byte, or of several buffers: only linear ones are sent as they are.
     NotLinear,
+    /// As many pieces of data wait in all connections as the configuration allows.
+    NoChunk,
+}
+
+/// Why a call about a connection does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// There is no such connection any more.
+    NotFound,
+    /// The handshake is not done.
+    NotConnected,
+    /// No place for the FIN: as many pieces of data wait in all connections as the configuration allows.
+    NoChunk,
+    /// An option out of range.
+    Option(OptionError),
+}
+
+/// Why an ICMP message about a connection changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IcmpRefusal {
+    /// No such connection.
+    NoConnection,
+    /// The quoted segment is not one that is on its way (RFC 5927 4.1).
+    NotOnItsWay,
+    /// Our segments are as small already.
+    NotSmaller,
+    /// The handshake is done: the route may come back (RFC 5927 5.2).
+    Soft,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => SendError::NotFound.fmt(f),
+            Self::NotConnected => f.write_str("the handshake is not done: wait for Connected, or abort"),
+            Self::NoChunk => SendError::NoChunk.fmt(f),
+            Self::Option(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for IcmpRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoConnection => "no such connection",
+            Self::NotOnItsWay => "the quoted segment is not on its way",
+            Self::NotSmaller => "our segments are as small already",
+            Self::Soft => "the connection is established",
+        })
+    }
 }
 
 impl fmt::Display for ListenError {
@@ -197,6 +247,7 @@ impl fmt::Display for SendError {
             Self::TooLong { limit } => write!(f, "more than the {limit} bytes of the send buffer: send in parts"),
             Self::NotLinear => f.write_str("an mbuf to send must have bytes, all in one buffer: copy them with send"),
             Self::PoolEmpty => f.write_str("no buffer is free: make the pool larger"),
+            Self::NoChunk => f.write_str("all chunks are taken: raise TcpConfig::chunks_max, or try again later"),
         }
     }
 }
@@ -205,3 +256,5 @@ impl std::error::Error for ListenError {}
 impl std::error::Error for ConnectError {}
 impl std::error::Error for OptionError {}
 impl std::error::Error for SendError {}
+impl std::error::Error for CallError {}
+impl std::error::Error for IcmpRefusal {}

@@ -1,12 +1,22 @@
-//! A list of connections, first in, first out, each at most once: two links a connection, taken at the start.
+//! A list of connections, first in, first out, each at most once: two links a connection, taken at the start. Beside it stands a second
+//! list of others, in the same links.
 
 use crate::proto::slab::NIL;
 
 #[derive(Debug)]
 pub(super) struct SlotList {
     links: Box<[Link]>,
+    ends: [Ends; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
     head: u32,
     tail: u32,
+}
+
+impl Ends {
+    const NONE: Self = Self { head: NIL, tail: NIL };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,49 +34,79 @@ impl SlotList {
 
     /// For slots below `capacity`.
     pub(super) fn new(capacity: usize) -> Self {
-        Self { links: vec![Link { next: NIL, prev: OUT }; capacity].into_boxed_slice(), head: NIL, tail: NIL }
+        Self { links: vec![Link { next: NIL, prev: OUT }; capacity].into_boxed_slice(), ends: [Ends::NONE; 2] }
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.head == NIL
+        self.ends[0].head == NIL
     }
 
+    #[inline]
     pub(super) fn first(&self) -> Option<u32> {
-        (self.head != NIL).then_some(self.head)
+        let head = self.ends[0].head;
+        (head != NIL).then_some(head)
     }
 
     /// The last: where a walk that must end stops.
+    #[inline]
     pub(super) fn last(&self) -> Option<u32> {
-        (self.tail != NIL).then_some(self.tail)
+        let tail = self.ends[0].tail;
+        (tail != NIL).then_some(tail)
     }
 
-    /// Appends a slot, if it is not in the list.
+    /// Appends a slot, if it is in neither list.
+    #[inline]
     pub(super) fn push(&mut self, slot: u32) {
+        self.push_to(0, slot);
+    }
+
+    /// Moves a slot to the end of the second list.
+    pub(super) fn set_aside(&mut self, slot: u32) {
+        self.remove(slot);
+        self.push_to(1, slot);
+    }
+
+    /// The first of the second list.
+    pub(super) fn first_aside(&self) -> Option<u32> {
+        let head = self.ends[1].head;
+        (head != NIL).then_some(head)
+    }
+
+    #[inline]
+    fn push_to(&mut self, list: usize, slot: u32) {
         if self.links[slot as usize].prev != OUT {
             return;
         }
-        self.links[slot as usize] = Link { next: NIL, prev: self.tail };
-        match self.tail {
-            NIL => self.head = slot,
+        let ends = &mut self.ends[list];
+        self.links[slot as usize] = Link { next: NIL, prev: ends.tail };
+        match ends.tail {
+            NIL => ends.head = slot,
             tail => self.links[tail as usize].next = slot,
         }
-        self.tail = slot;
+        ends.tail = slot;
     }
 
-    /// Takes a slot out, if it is in the list.
+    /// Takes a slot out, if it is in a list.
     pub(super) fn remove(&mut self, slot: u32) {
         let Link { next, prev } = self.links[slot as usize];
         if prev == OUT {
             return;
         }
         self.links[slot as usize].prev = OUT;
-        match prev {
-            NIL => self.head = next,
-            prev => self.links[prev as usize].next = next,
+        for ends in &mut self.ends {
+            if ends.head == slot {
+                ends.head = next;
+            }
+            if ends.tail == slot {
+                ends.tail = prev;
+            }
         }
-        match next {
-            NIL => self.tail = prev,
-            next => self.links[next as usize].prev = prev,
+        if prev != NIL {
+            self.links[prev as usize].next = next;
+        }
+        if next != NIL {
+            self.links[next as usize].prev = prev;
         }
     }
 }
@@ -89,5 +129,18 @@ mod tests {
         }
         assert_eq!(seen, [2, 3, 0]);
         assert!(list.is_empty() && list.last().is_none());
+    }
+    #[test]
+    fn slot_is_in_one_of_the_two_lists() {
+        let mut list = SlotList::new(4);
+        [0, 1, 2].into_iter().for_each(|slot| list.push(slot));
+        list.set_aside(1);
+        list.set_aside(0);
+        list.push(1);
+        assert_eq!((list.first(), list.last(), list.first_aside()), (Some(2), Some(2), Some(1)));
+        list.set_aside(1);
+        assert_eq!(list.first_aside(), Some(0));
+        [0, 1, 2].into_iter().for_each(|slot| list.remove(slot));
+        assert!(list.is_empty() && list.first_aside().is_none());
     }
 }

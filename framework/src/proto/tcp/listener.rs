@@ -7,6 +7,7 @@ use super::options::ConnectionOptions;
 use crate::proto::slab::Slab;
 use crate::proto::table::{Key, Table};
 use crate::proto::{ConsumerId, HashSeed, TokenBucket};
+use crate::time::Instant;
 
 /// How a listener takes connections.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,8 @@ pub(super) struct Listener {
     pub(super) rate: Option<TokenBucket>,
     /// Handshakes that are open.
     pub(super) embryonic: u32,
+    /// Until then a SYN cookie may come back.
+    pub(super) cookies_until: Instant,
 }
 
 pub(super) struct Listeners {
@@ -86,13 +89,19 @@ impl Listeners {
         if options.backlog == 0 {
             return out_of_range("backlog", "1 at least");
         }
+        if local.ip().is_multicast() || local.ip().is_broadcast() {
+            return out_of_range("address", "one of ours, or the unspecified one");
+        }
+        if options.syns_per_second == Some(0) {
+            return out_of_range("syns_per_second", "1 at least, or none for no limit");
+        }
         options.connection.check().map_err(ListenError::Option)?;
         if self.by_local.get(key(local)).is_some() {
             return Err(ListenError::AddressInUse(local));
         }
         let rate = options.syns_per_second.map(|rate| TokenBucket::new(rate, rate));
-        let listener = Listener { local, options: *options, rate, embryonic: 0 };
         let limit = self.slots.capacity();
+        let listener = Listener { local, options: *options, rate, embryonic: 0, cookies_until: Instant::ZERO };
         let idx = self.slots.insert(listener).map_err(|_| ListenError::TooMany { limit })?;
         assert!(self.by_local.insert(key(local), idx), "the table has room for as many as the slab");
         Ok(ListenerId(idx))

@@ -41,9 +41,11 @@ pub(super) struct Shared<P> {
     pub(super) wheel: Wheel,
     /// Connections that have something to send at the end of the burst, or could not send it.
     pub(super) flush: SlotList,
-    /// Connections with events.
+    /// Connections with events; aside of them those in TIME-WAIT that have none any more, the oldest first.
     pub(super) ready: SlotList,
     pub(super) secret: Secret,
+    /// RFC 6056 3.3.3: counts the ports given.
+    pub(super) next_ephemeral: u32,
     pub(super) challenges: TokenBucket,
     pub(super) resets: TokenBucket,
     pub(super) tally: TcpTally,
@@ -77,6 +79,8 @@ pub struct TcpTally {
     pub zero_window_probes: u64,
     pub keepalive_probes: u64,
     pub output_busy: u64,
+    pub time_waits_recycled: u64,
+    pub unreachables_ignored: u64,
 }
 
 /// One connection in a call that works on it.
@@ -132,6 +136,7 @@ impl<P: Payload> Tcp<P> {
                 flush: SlotList::new(capacity),
                 ready: SlotList::new(capacity),
                 secret: Secret::new(seed),
+                next_ephemeral: 0,
                 challenges: TokenBucket::new(config.challenge_acks_per_second, config.challenge_acks_per_second),
                 resets: TokenBucket::new(config.resets_per_second, config.resets_per_second),
                 tally: TcpTally::default(),
@@ -177,6 +182,9 @@ impl<P: Payload> Tcp<P> {
     pub fn next_event(&mut self) -> Option<(ConnectionId, ConsumerId, TcpEvent)> {
         loop {
             let slot = self.shared.ready.first()?;
+            if self.forget_untold(slot) {
+                continue;
+            }
             let Some(event) = self.take_event(slot) else {
                 self.shared.ready.remove(slot);
                 self.connections[slot].clear(flag::IN_READY);
@@ -214,43 +222,58 @@ impl<P: Payload> Tcp<P> {
         chunk.payload
     }
 
+    /// Who was never told of, or is told nothing more, is gone when it is closed.
+    fn forget_untold(&mut self, slot: u32) -> bool {
+        let connection = &self.connections[slot];
+        let is_untold = connection.has(flag::EMBRYONIC | flag::ORPHANED);
+        let is_gone = connection.state == State::Closed && is_untold;
+        if is_gone {
+            self.release(slot);
+        }
+        is_gone
+    }
+
     fn take_event(&mut self, slot: u32) -> Option<TcpEvent> {
         let connection = &mut self.connections[slot];
         let readable = !connection.in_order.is_empty();
-        let mut take = |bit: u8| {
-            let is_set = connection.pending & bit != 0;
-            connection.pending &= !bit;
-            is_set
-        };
-        if take(pending::CONNECTED) {
+        if take(connection, pending::CONNECTED) {
+            connection.clear(flag::UNTOLD);
             let listener = (connection.listener != NIL).then_some(ListenerId(connection.listener));
             return Some(TcpEvent::Connected { listener });
         }
         if readable {
             // The app's turn: what comes after the data waits until it is taken.
-            return (take(pending::READABLE)).then_some(TcpEvent::Readable);
+            return take(connection, pending::READABLE).then_some(TcpEvent::Readable);
         }
-        if take(pending::PEER_CLOSED) {
+        if take(connection, pending::PEER_CLOSED) {
             return Some(TcpEvent::PeerClosed);
         }
-        if take(pending::CLOSED) {
+        if take(connection, pending::CLOSED) {
             return Some(TcpEvent::Closed(connection.close_reason));
         }
-        take(pending::WRITABLE).then_some(TcpEvent::Writable)
+        take(connection, pending::WRITABLE).then_some(TcpEvent::Writable)
     }
 
     /// The app knows that a connection is gone: so is its place, but for one in TIME-WAIT.
     fn told_closed(&mut self, slot: u32) {
-        self.connections[slot].set(flag::ORPHANED);
-        if self.connections[slot].state == State::Closed {
+        let connection = &mut self.connections[slot];
+        connection.set(flag::ORPHANED);
+        connection.clear(flag::IN_READY);
+        connection.pending = 0;
+        if connection.state == State::Closed {
             self.release(slot);
+        } else {
+            self.shared.ready.set_aside(slot);
         }
     }
 
     /// Forgets a connection: all that it held goes home.
     pub(super) fn release(&mut self, slot: u32) {
+        self.detach(slot);
+        if self.connections.get(slot).is_some_and(|connection| connection.has(flag::EMBRYONIC)) {
+            self.count_embryonic_out(slot);
+        }
         let Some(mut connection) = self.connections.remove(slot) else { return };
-        self.flows.remove(connection.flow.into());
         let chunks = &mut self.shared.chunks;
         connection.send.clear(chunks);
         connection.in_order.clear(chunks);
@@ -260,7 +283,26 @@ impl<P: Payload> Tcp<P> {
         self.shared.ready.remove(slot);
     }
 
-    /// Makes room for a connection and enters it; `None` where there is none, or the flow is taken.
+    /// Segments of the flow find the connection no more.
+    pub(super) fn detach(&mut self, slot: u32) {
+        let Some(flow) = self.connections.get(slot).map(|connection| FlowKey::from(connection.flow)) else { return };
+        if self.flows.get(flow) == Some(&slot) {
+            self.flows.remove(flow);
+        }
+    }
+
+    /// Whether there is room for another connection: the oldest that only waits in TIME-WAIT makes way.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.connections.free_count() > 0 {
+            return true;
+        }
+        let Some(oldest) = self.shared.ready.first_aside() else { return false };
+        self.shared.tally.time_waits_recycled += 1;
+        self.release(oldest);
+        true
+    }
+
+    /// Enters a connection; `None` where there is none, or the flow is taken.
     pub(super) fn insert(&mut self, mut connection: Connection) -> Option<u32> {
         let flow = connection.flow;
         if self.connections.free_count() == 0 || self.flows.get(flow.into()).is_some() {
@@ -309,4 +351,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.shared.ready.push(self.slot);
         }
     }
+}
+
+/// Takes something that the app is to be told.
+fn take(connection: &mut Connection, what: u8) -> bool {
+    let is_set = connection.pending & what != 0;
+    connection.pending &= !what;
+    is_set
 }

@@ -18,16 +18,21 @@ mod calls;
 mod config;
 mod connection;
 mod event;
+mod icmp;
+mod info;
 mod list;
 mod listener;
 mod machine;
 mod options;
 mod payload;
+mod ports;
 mod queue;
 mod recovery;
 mod secret;
 mod segment;
 mod seq;
+mod stand_in;
+mod syn_cookie;
 mod timers;
 mod transmit;
 mod wheel;
@@ -35,7 +40,11 @@ mod wheel;
 pub use arrival::{Arrival, Received, TcpDrop};
 pub use config::{TcpConfig, TcpConfigError};
 pub use connection::State;
-pub use event::{CloseReason, ConnectError, ConnectionId, ListenError, ListenerId, OptionError, SendError, TcpEvent};
+pub use event::{
+    CallError, CloseReason, ConnectError, ConnectionId, IcmpRefusal, ListenError, ListenerId, OptionError, SendError,
+    TcpEvent,
+};
+pub use info::TcpInfo;
 pub use listener::{Accept, ListenOptions};
 pub use machine::{Tcp, TcpTally};
 pub use options::{Congestion, ConnectionOptions, Keepalive, Linger};

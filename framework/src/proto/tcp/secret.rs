@@ -12,6 +12,7 @@ pub(super) struct Secret(HashSeed);
 const ISN: u64 = 1;
 const PORT: u64 = 2;
 const TIMESTAMP: u64 = 3;
+const COOKIE: u64 = 4;
 
 impl Secret {
     pub(super) fn new(seed: HashSeed) -> Self {
@@ -31,6 +32,12 @@ impl Secret {
     /// What is added to our clock in timestamps (RFC 7323 7.1).
     pub(super) fn timestamp_offset(&self, flow: Flow) -> u32 {
         self.hash(TIMESTAMP, flow) as u32
+    }
+
+    /// What authenticates a SYN cookie: `said` is all that it stands for (RFC 4987 3.6).
+    pub(super) fn cookie(&self, flow: Flow, said: u64) -> u64 {
+        let end = |end: core::net::SocketAddrV4| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port());
+        self.0.sip(&[COOKIE, end(flow.local), end(flow.remote), said])
     }
 
     fn hash(&self, purpose: u64, flow: Flow) -> u64 {

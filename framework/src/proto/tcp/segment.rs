@@ -123,6 +123,11 @@ impl Segment {
         self.seq + self.seq_len()
     }
 
+    /// The segment without its SYN: what comes behind it, one number on.
+    pub(super) fn behind_syn(&self) -> Self {
+        Self { seq: self.seq + 1, flags: TcpFlags(self.flags.0 & !TcpFlags::SYN.0), ..*self }
+    }
+
     /// Whether all of `flags` are set.
     #[inline]
     pub fn has(&self, flags: TcpFlags) -> bool {

@@ -170,7 +170,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.connection.idle_at = Instant::MAX;
         match self.connection.state {
             State::TimeWait => self.close(CloseReason::Finished),
-            State::FinWait2 if self.connection.has(flag::ORPHANED) => self.close(CloseReason::Finished),
+            State::FinWait2 if self.connection.has(flag::RECEIVES_NO_MORE) => self.close(CloseReason::Finished),
             State::FinWait1 | State::Closing | State::LastAck if self.connection.options.linger_ms != u32::MAX => {
                 self.send_reset();
                 self.close(CloseReason::LingerTimedOut);

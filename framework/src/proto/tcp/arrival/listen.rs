@@ -1,0 +1,241 @@
+//! CLOSED and LISTEN (RFC 9293 3.10.7.1 and 3.10.7.2): a segment that belongs to no connection.
+
+use super::negotiation::{asks_for_ecn, receive_mss, window_scale};
+use super::{Arrival, Received, TcpDrop};
+use crate::proto::slab::NIL;
+use crate::proto::tcp::connection::{Connection, State, flag};
+use crate::proto::tcp::event::{ConnectionId, ListenerId};
+use crate::proto::tcp::listener::Accept;
+use crate::proto::tcp::machine::Tcp;
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::segment::{Outgoing, Segment, SynOptions};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::syn_cookie;
+use crate::time::Instant;
+use crate::wire::tcp::{TcpFlags, Timestamps};
+
+impl<P: Payload> Tcp<P> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn arrive_without_connection<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        payload: Option<P>,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        let segment = &arrival.segment;
+        if segment.has(TcpFlags::RST) {
+            return Err(TcpDrop::NoConnection);
+        }
+        if !is_host(arrival.flow) {
+            return Err(TcpDrop::BadAddress);
+        }
+        let Some(listener) = self.listeners.find(arrival.flow.local) else {
+            self.answer_with_reset(arrival, now, output);
+            return Err(TcpDrop::NoConnection);
+        };
+        if !segment.has(TcpFlags::ACK) {
+            return self.arrive_in_listen(arrival, None, accept, now, output);
+        }
+        // Second: an acknowledgment is of a cookie, or of a connection that is gone.
+        match self.check_cookie(arrival, listener, now) {
+            Some(syn) => self.open_by_cookie(arrival, payload, listener, &syn, accept, now, output),
+            None => {
+                self.answer_with_reset(arrival, now, output);
+                Err(TcpDrop::BadAck)
+            }
+        }
+    }
+
+    /// Third: a SYN. Our own numbers begin at `iss_min` at least, where an earlier connection of these ends is remembered.
+    pub(super) fn arrive_in_listen<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        iss_min: Option<Seq>,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        let Some(idx) = self.listeners.find(arrival.flow.local) else {
+            self.answer_with_reset(arrival, now, output);
+            return Err(TcpDrop::NoConnection);
+        };
+        if !arrival.segment.has(TcpFlags::SYN) || arrival.segment.has(TcpFlags::FIN) {
+            return Err(TcpDrop::BadFlags);
+        }
+        if self.listeners.slots[idx].rate.as_mut().is_some_and(|rate| !rate.take(now)) {
+            return Err(TcpDrop::SynRateExceeded);
+        }
+        self.ask(accept, arrival, idx, now, output)?;
+        let listener = &self.listeners.slots[idx];
+        if listener.embryonic >= listener.options.backlog || !self.make_room() {
+            self.answer_with_cookie(arrival, idx, now, output);
+            return Ok(None);
+        }
+        let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
+        let mut turn = self.turn(slot, output, now);
+        if let Some(iss_min) = iss_min.filter(|iss_min| turn.connection.iss.is_before(*iss_min)) {
+            turn.connection.iss = iss_min;
+            (turn.connection.snd_una, turn.connection.snd_nxt) = (iss_min, iss_min);
+            turn.connection.snd_wl2 = iss_min;
+        }
+        turn.send_syn();
+        Ok(None)
+    }
+
+    /// Whether the listener's app wants the peer.
+    fn ask<O: Output<P>>(
+        &mut self,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        arrival: &Arrival,
+        listener: u32,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), TcpDrop> {
+        match accept(ListenerId(listener)) {
+            Accept::Yes => return Ok(()),
+            Accept::Ignore => (),
+            Accept::Refuse => self.answer_with_reset(arrival, now, output),
+        }
+        Err(TcpDrop::Refused)
+    }
+
+    /// The half of a handshake: a connection that the app does not know of yet.
+    fn open_passively<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        syn: &Segment,
+        listener: u32,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<u32, TcpDrop> {
+        let options = self.listeners.slots[listener].options;
+        let mut connection =
+            Connection::new(arrival.flow, State::SynReceived, &options.connection, options.consumer, now);
+        connection.listener = listener;
+        connection.set(flag::EMBRYONIC);
+        let slot = self.insert(connection).ok_or(TcpDrop::NoRoom)?;
+        self.listeners.slots[listener].embryonic += 1;
+        self.shared.tally.passive_opens += 1;
+        let mut turn = self.turn(slot, output, now);
+        turn.prepare();
+        turn.take_syn(syn);
+        Ok(slot)
+    }
+
+    /// A handshake of a listener is done, or given up.
+    pub(in crate::proto::tcp) fn count_embryonic_out(&mut self, slot: u32) {
+        let idx = self.connections[slot].listener;
+        if idx != NIL
+            && let Some(listener) = self.listeners.slots.get_mut(idx)
+        {
+            listener.embryonic -= 1;
+        }
+    }
+
+    /// A SYN-ACK that remembers the SYN itself.
+    fn answer_with_cookie<O: Output<P>>(&mut self, arrival: &Arrival, idx: u32, now: Instant, output: &mut O) {
+        let (flow, segment) = (arrival.flow, &arrival.segment);
+        let listener = &mut self.listeners.slots[idx];
+        let options = &listener.options.connection;
+        let mss = receive_mss(output.mtu(*flow.remote.ip()), options.mss_max.unwrap_or(0));
+        let secret = &self.shared.secret;
+        let cookie = syn_cookie::bake(secret, flow, segment.seq, segment.syn.mss.unwrap_or(536).min(mss), now);
+        let mut answer = Outgoing::bare(flow, cookie, segment.seq + 1, TcpFlags::SYN | TcpFlags::ACK);
+        answer.wnd = options.receive_buffer.min(65_535) as u16;
+        let mut said = SynOptions { mss: Some(mss), ..SynOptions::default() };
+        if let Some(theirs) = segment.timestamps.filter(|_| options.timestamps) {
+            let agreed = SynOptions { sack_permitted: segment.syn.sack_permitted && options.sack, ..segment.syn };
+            said.sack_permitted = agreed.sack_permitted;
+            said.window_scale = agreed.window_scale.map(|_| window_scale(options.receive_buffer));
+            let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(secret.timestamp_offset(flow));
+            let ecn = options.ecn && asks_for_ecn(segment);
+            if ecn {
+                answer.flags = answer.flags | TcpFlags::ECE;
+            }
+            let value = syn_cookie::stamp(clock, &agreed, ecn);
+            answer.timestamps = Some(Timestamps { value, echo_reply: theirs.value });
+        }
+        answer.syn = Some(said);
+        listener.cookies_until = now + syn_cookie::LIFETIME;
+        if output.send(None, &answer, None).is_ok() {
+            self.shared.tally.syn_cookies_sent += 1;
+            self.shared.tally.segments_out += 1;
+        }
+    }
+
+    /// The SYN that an acknowledged cookie stands for.
+    fn check_cookie(&self, arrival: &Arrival, idx: u32, now: Instant) -> Option<Segment> {
+        let segment = &arrival.segment;
+        let listener = &self.listeners.slots[idx];
+        if now > listener.cookies_until || segment.has(TcpFlags::SYN) {
+            return None;
+        }
+        let (isn, cookie) = (segment.seq - 1, segment.ack - 1);
+        let mss = syn_cookie::check(&self.shared.secret, arrival.flow, isn, cookie, now)?;
+        let timestamps = segment.timestamps.filter(|_| listener.options.connection.timestamps);
+        let (options, ecn) = timestamps.map(|stamps| syn_cookie::read_stamp(stamps.echo_reply)).unwrap_or_default();
+        let syn = SynOptions { mss: Some(mss), ..options };
+        let flags = if ecn { TcpFlags::SYN | TcpFlags::ECE | TcpFlags::CWR } else { TcpFlags::SYN };
+        Some(Segment { seq: isn, flags, len: 0, sack_count: 0, syn, timestamps, ..*segment })
+    }
+
+    /// The peer that brings a cookie back has had its answer: the connection is made as if its SYN had been kept, and takes the segment.
+    #[expect(clippy::too_many_arguments, reason = "what `receive` has, and the SYN")]
+    fn open_by_cookie<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        payload: Option<P>,
+        listener: u32,
+        syn: &Segment,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        self.ask(accept, arrival, listener, now, output)?;
+        if !self.make_room() {
+            return Err(TcpDrop::NoRoom);
+        }
+        let slot = self.open_passively(arrival, syn, listener, now, output)?;
+        self.shared.tally.syn_cookies_accepted += 1;
+        let connection = &mut self.connections[slot];
+        connection.iss = arrival.segment.ack - 1;
+        (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss + 1);
+        connection.snd_wl2 = connection.iss;
+        connection.rcv_adv = connection.rcv_nxt + connection.options.receive_buffer.min(65_535);
+        // When the SYN-ACK left is not known: no round trip is measured by it.
+        connection.backoff = 1;
+        let delivered = self.arrive_in_syn_received(slot, arrival, payload, now, output)?;
+        let id = ConnectionId { slot, generation: self.connections[slot].generation };
+        Ok(delivered.map(|data| (id, data)))
+    }
+
+    /// RFC 9293 3.10.7.1: so that a peer that believes in a connection learns that there is none.
+    #[cold]
+    pub(super) fn answer_with_reset<O: Output<P>>(&mut self, arrival: &Arrival, now: Instant, output: &mut O) {
+        if !self.shared.resets.take(now) {
+            self.shared.tally.resets_suppressed += 1;
+            return;
+        }
+        let segment = &arrival.segment;
+        let reset = if segment.has(TcpFlags::ACK) {
+            Outgoing::bare(arrival.flow, segment.ack, Seq(0), TcpFlags::RST)
+        } else {
+            Outgoing::bare(arrival.flow, Seq(0), segment.end(), TcpFlags::RST | TcpFlags::ACK)
+        };
+        if output.send(None, &reset, None).is_ok() {
+            self.shared.tally.resets_out += 1;
+            self.shared.tally.segments_out += 1;
+        }
+    }
+}
+
+/// Whether a connection can be between these ends (RFC 9293 3.9.2.3, RFC 1122 3.2.1.3).
+pub(in crate::proto::tcp) fn is_host(flow: crate::proto::Flow) -> bool {
+    let remote = flow.remote.ip();
+    flow.remote.port() != 0
+        && !flow.local.ip().is_multicast()
+        && !(remote.is_unspecified() || remote.is_multicast() || remote.is_broadcast())
+}

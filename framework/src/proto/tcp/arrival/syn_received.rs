@@ -1,0 +1,84 @@
+//! SYN-RECEIVED (RFC 9293 3.10.7.4): the acknowledgment of our SYN. An app knows of the connection only where it called itself; what a
+//! listener has in hand goes back to LISTEN, which is to say that it is forgotten.
+
+use super::{Arrival, TcpDrop};
+use crate::proto::tcp::connection::{AckOwed, State, flag};
+use crate::proto::tcp::event::CloseReason;
+use crate::proto::tcp::machine::Tcp;
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::time::Instant;
+use crate::wire::tcp::TcpFlags;
+
+impl<P: Payload> Tcp<P> {
+    pub(super) fn arrive_in_syn_received<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        arrival: &Arrival,
+        payload: Option<P>,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<Option<P>, TcpDrop> {
+        let mut segment = arrival.segment;
+        let mut turn = self.turn(slot, output, now);
+        let is_first = segment.seq == turn.connection.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
+        if is_first && !segment.has(TcpFlags::ACK) {
+            // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it nothing.
+            turn.send_syn();
+            return Err(TcpDrop::NotAcceptable);
+        }
+        if is_first {
+            // The second SYN of two that crossed acknowledges ours.
+            segment = segment.behind_syn();
+            turn.owe_ack(AckOwed::Now);
+        }
+        turn.check_timestamps(&segment)?;
+        turn.check_sequence(&segment)?;
+        if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
+            return Err(self.leave_syn_received(slot, arrival, now, output));
+        }
+        if !segment.has(TcpFlags::ACK) {
+            return Err(TcpDrop::BadFlags);
+        }
+        // Fifth: SND.UNA < SEG.ACK =< SND.NXT, which is one number.
+        if segment.ack != turn.connection.snd_nxt {
+            self.answer_with_reset(arrival, now, output);
+            return Err(TcpDrop::BadAck);
+        }
+        turn.note_arrival(&segment);
+        let was_embryonic = turn.connection.has(flag::EMBRYONIC);
+        turn.process_ack(&segment)?;
+        if turn.connection.state == State::SynReceived {
+            return Err(TcpDrop::BadAck);
+        }
+        // What came with it waits in order, for the app is told of the connection first.
+        let text = turn.take_text(&segment, payload);
+        if was_embryonic {
+            self.count_embryonic_out(slot);
+        }
+        text
+    }
+
+    /// Second and fourth: a reset, or another SYN.
+    fn leave_syn_received<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        arrival: &Arrival,
+        now: Instant,
+        output: &mut O,
+    ) -> TcpDrop {
+        let mut turn = self.turn(slot, output, now);
+        let is_reset = arrival.segment.has(TcpFlags::RST);
+        if is_reset && !turn.is_exact_reset(&arrival.segment) {
+            return TcpDrop::BlindReset;
+        }
+        turn.shared.tally.resets_in += u64::from(is_reset);
+        if turn.connection.has(flag::EMBRYONIC) {
+            self.release(slot);
+        } else if is_reset {
+            turn.close(CloseReason::Refused);
+        } else {
+            turn.challenge_ack();
+        }
+        if is_reset { TcpDrop::AfterClose } else { TcpDrop::BlindSyn }
+    }
+}

@@ -1,0 +1,88 @@
+//! TIME-WAIT: late segments are answered, a FIN that comes again begins the wait anew, and a SYN that is certainly newer opens the
+//! connection again (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
+
+use super::checks::is_older;
+use super::{Arrival, Received};
+use crate::proto::tcp::connection::{AckOwed, State, flag};
+use crate::proto::tcp::event::ListenerId;
+use crate::proto::tcp::listener::Accept;
+use crate::proto::tcp::machine::{Tcp, Turn};
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::seq::Seq;
+use crate::time::Instant;
+use crate::wire::tcp::TcpFlags;
+
+/// What is to be done with a segment.
+pub(super) enum Verdict {
+    Drop,
+    /// A new connection begins; ours numbers from there on at least.
+    Reopen(Seq),
+}
+
+/// Our numbers of the next connection are so far from those of the last (Linux: `tcp_timewait_state_process`): a window without scale.
+const ISS_DISTANCE: u32 = 65_537;
+
+impl<P: Payload> Tcp<P> {
+    /// The wait ends with a new connection of the same ends.
+    pub(super) fn reopen<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        iss_min: Seq,
+        arrival: &Arrival,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        // An app that has still to hear how the last one ended does so.
+        self.turn(slot, output, now).end_time_wait();
+        self.detach(slot);
+        self.arrive_in_listen(arrival, Some(iss_min), accept, now, output)
+    }
+}
+
+impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    pub(super) fn arrive_in_time_wait(&mut self, segment: &Segment) -> Verdict {
+        // RFC 1337: a reset, perhaps an old one, must not end the wait.
+        if segment.has(TcpFlags::RST) {
+            return Verdict::Drop;
+        }
+        let is_first_syn = segment.has(TcpFlags::SYN) && !segment.flags.intersects(TcpFlags::ACK | TcpFlags::FIN);
+        if is_first_syn && self.is_newer(segment) {
+            return Verdict::Reopen(self.connection.snd_nxt + ISS_DISTANCE);
+        }
+        if segment.has(TcpFlags::FIN) && segment.end() == self.connection.rcv_nxt {
+            self.restart_time_wait();
+            self.owe_ack(AckOwed::Now);
+        } else if segment.seq_len() > 0 || segment.seq != self.connection.rcv_nxt {
+            self.challenge_ack();
+        }
+        Verdict::Drop
+    }
+
+    /// RFC 6191 2: by the timestamp, and where that does not tell by the sequence number.
+    fn is_newer(&self, segment: &Segment) -> bool {
+        let connection = &*self.connection;
+        let is_behind = segment.seq.is_after(connection.rcv_nxt);
+        match segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)) {
+            Some(timestamps) if timestamps.value == connection.ts_recent => is_behind,
+            Some(timestamps) => !is_older(timestamps.value, connection.ts_recent),
+            None => is_behind,
+        }
+    }
+
+    /// Two maximum segment lifetimes from now. The list of those that wait is in the order of their ends.
+    pub(super) fn restart_time_wait(&mut self) {
+        if self.connection.has(flag::ORPHANED) {
+            self.shared.ready.set_aside(self.slot);
+        }
+        self.connection.idle_at = self.now + self.shared.config.time_wait;
+        self.arm();
+    }
+
+    /// The wait is over.
+    pub(in crate::proto::tcp) fn end_time_wait(&mut self) {
+        debug_assert_eq!(self.connection.state, State::TimeWait);
+        self.close(crate::proto::tcp::event::CloseReason::Finished);
+    }
+}

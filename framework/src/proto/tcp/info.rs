@@ -1,0 +1,139 @@
+//! What a connection is like now: the fields of Linux's `TCP_INFO` (`struct tcp_info` in `linux/tcp.h`), by our names for them.
+
+use core::net::SocketAddrV4;
+
+use super::connection::{Recovery, State, flag};
+use super::event::ConnectionId;
+use super::machine::Tcp;
+use super::options::Congestion;
+use crate::time::{Duration, Instant};
+
+/// A connection at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Our end.
+    pub local: SocketAddrV4,
+    /// The peer's.
+    pub remote: SocketAddrV4,
+    /// RFC 9293 3.3.2 (`tcpi_state`).
+    pub state: State,
+    /// Losses are being repaired (`tcpi_ca_state` other than Open).
+    pub recovering: bool,
+    /// Timeouts in a row (`tcpi_backoff`).
+    pub backoff: u8,
+    /// Keepalive or window probes without an answer (`tcpi_probes`).
+    pub probes: u8,
+    /// What the SYNs agreed on (`tcpi_options`).
+    pub timestamps: bool,
+    /// As above.
+    pub sack: bool,
+    /// As above.
+    pub ecn: bool,
+    /// The shift of the peer's windows (`tcpi_snd_wscale`).
+    pub snd_wscale: u8,
+    /// The shift of ours (`tcpi_rcv_wscale`).
+    pub rcv_wscale: u8,
+    /// Payload of our segments at most (`tcpi_snd_mss`).
+    pub snd_mss: u16,
+    /// Payload of the peer's at most (`tcpi_advmss`).
+    pub rcv_mss: u16,
+    /// (`tcpi_rto`).
+    pub rto: Duration,
+    /// Zero before the first sample (`tcpi_rtt`).
+    pub srtt: Duration,
+    /// (`tcpi_rttvar`).
+    pub rttvar: Duration,
+    /// The least of late (`tcpi_min_rtt`).
+    pub rtt_min: Duration,
+    /// The congestion control.
+    pub congestion: Congestion,
+    /// Bytes (`tcpi_snd_cwnd`, which counts segments).
+    pub cwnd: u32,
+    /// Bytes; `u32::MAX` before the first loss (`tcpi_snd_ssthresh`).
+    pub ssthresh: u32,
+    /// The peer's window in bytes (`tcpi_snd_wnd`).
+    pub snd_wnd: u32,
+    /// Ours (`tcpi_rcv_wnd`).
+    pub rcv_wnd: u32,
+    /// Bytes sent and not acknowledged (`tcpi_unacked`).
+    pub unacked_len: u32,
+    /// Of these: the peer has them (`tcpi_sacked`).
+    pub sacked_len: u32,
+    /// Of these: taken for lost (`tcpi_lost`).
+    pub lost_len: u32,
+    /// Of these: sent again, and on their way (`tcpi_retrans`).
+    pub resent_len: u32,
+    /// Bytes handed over and never sent yet (`tcpi_notsent_bytes`).
+    pub unsent_len: u32,
+    /// Bytes in order that the app has not taken.
+    pub unread_len: u32,
+    /// Since something acceptable came (`tcpi_last_data_recv`, `tcpi_last_ack_recv`).
+    pub silence: Duration,
+    /// Bytes sent for the first time (`tcpi_bytes_sent`, less `tcpi_bytes_retrans`).
+    pub bytes_sent: u64,
+    /// (`tcpi_bytes_acked`).
+    pub bytes_acked: u64,
+    /// (`tcpi_bytes_received`).
+    pub bytes_received: u64,
+    /// (`tcpi_segs_out`).
+    pub segments_out: u32,
+    /// (`tcpi_segs_in`).
+    pub segments_in: u32,
+    /// (`tcpi_total_retrans`).
+    pub resent_segments: u32,
+    /// Segments that the peer had twice (`tcpi_dsack_dups`).
+    pub dsacks: u32,
+    /// Retransmission timeouts (`tcpi_total_rto`).
+    pub timeouts: u32,
+    /// Segments were seen out of order (`tcpi_reord_seen`).
+    pub reordering_seen: bool,
+}
+
+impl<P> Tcp<P> {
+    /// What a connection is like; `None` where the name is void.
+    pub fn info(&self, id: ConnectionId, now: Instant) -> Option<TcpInfo> {
+        let connection = self.connections.get(id.slot).filter(|connection| connection.generation == id.generation)?;
+        let flight = connection.flight();
+        Some(TcpInfo {
+            local: connection.flow.local,
+            remote: connection.flow.remote,
+            state: connection.state,
+            recovering: connection.recovery != Recovery::Open,
+            backoff: connection.backoff,
+            probes: connection.probes,
+            timestamps: connection.has(flag::TIMESTAMPS),
+            sack: connection.has(flag::SACK),
+            ecn: connection.has(flag::ECN),
+            snd_wscale: connection.snd_wscale,
+            rcv_wscale: connection.rcv_wscale,
+            snd_mss: connection.snd_mss,
+            rcv_mss: connection.rcv_mss,
+            rto: connection.rto.span(),
+            srtt: connection.srtt.span(),
+            rttvar: connection.rttvar.span(),
+            rtt_min: connection.rtt_min.span(),
+            congestion: connection.congestion.kind,
+            cwnd: connection.cwnd,
+            ssthresh: connection.ssthresh,
+            snd_wnd: connection.snd_wnd,
+            rcv_wnd: connection.rcv_wnd(),
+            unacked_len: flight,
+            sacked_len: connection.sacked_len,
+            lost_len: connection.lost_len,
+            resent_len: connection.resent_len,
+            // A FIN or SYN on its way counts as a number, but is no byte.
+            unsent_len: connection.send_len.saturating_sub(flight),
+            unread_len: connection.in_order_len,
+            silence: now.since(connection.last_received_at),
+            bytes_sent: connection.tally.bytes_sent,
+            bytes_acked: connection.tally.bytes_acked,
+            bytes_received: connection.tally.bytes_received,
+            segments_out: connection.tally.segments_out,
+            segments_in: connection.tally.segments_in,
+            resent_segments: connection.tally.resent_segments,
+            dsacks: connection.tally.dsacks,
+            timeouts: connection.tally.timeouts,
+            reordering_seen: connection.has(flag::REORDERING_SEEN),
+        })
+    }
+}
