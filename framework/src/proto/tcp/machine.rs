@@ -242,8 +242,9 @@ impl<P: Payload> Tcp<P> {
             return Some(TcpEvent::Connected { listener });
         }
         if readable {
-            // The app's turn: what comes after the data waits until it is taken.
-            return take(connection, pending::READABLE).then_some(TcpEvent::Readable);
+            // The app's turn: what comes after the data waits until it is taken, and one that is paused hears of it when it resumes.
+            let is_news = take(connection, pending::READABLE) && !connection.has(flag::PAUSED);
+            return is_news.then_some(TcpEvent::Readable);
         }
         if take(connection, pending::PEER_CLOSED) {
             return Some(TcpEvent::PeerClosed);

@@ -7,6 +7,8 @@ use super::*;
 use crate::proto::{ConsumerId, Flow, HashSeed};
 use crate::time::{Duration, Instant};
 
+mod arrival;
+
 /// A payload of a test.
 impl Payload for Vec<u8> {
     fn len(&self) -> usize {
