@@ -17,6 +17,7 @@ use super::segment::{Range, Segment};
 use super::seq::Seq;
 use crate::proto::slab::NIL;
 use crate::time::Duration;
+use crate::wire::tcp::TcpFlags;
 
 /// So many bytes at the beginning of a connection are acknowledged at once: a sender in slow start waits for each acknowledgment. Linux
 /// acknowledges sixteen segments so.
@@ -85,6 +86,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn take_odd_data(&mut self, segment: &Segment, payload: P) -> Option<P> {
         if segment.len == 0 || payload.is_empty() {
             return None;
+        }
+        if self.connection.has(flag::ECN) {
+            self.connection.note_congestion(segment);
         }
         let Some(piece) = self.trim(segment, payload) else {
             // RFC 9293 3.10.7.4: what is old or beyond the window is answered.
@@ -190,10 +194,18 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Keeps data that is beyond a hole.
     fn keep(&mut self, mut piece: Piece<P>) {
-        let before = self.find_before(piece.seq);
-        if !self.cut_front(before, &mut piece) {
-            self.shared.tally.duplicates += 1;
-            return;
+        let mut before = self.find_before(piece.seq);
+        loop {
+            if !self.cut_front(before, &mut piece) {
+                self.shared.tally.duplicates += 1;
+                return;
+            }
+            // What is left may begin where the next chunk does.
+            let next = self.shared.chunks.get(before).map_or(NIL, |chunk| chunk.next);
+            match self.shared.chunks.get(next) {
+                Some(chunk) if chunk.seq == piece.seq => before = next,
+                _ => break,
+            }
         }
         let connection = &mut *self.connection;
         let count = connection.out_of_order.count;
@@ -287,6 +299,16 @@ impl<P> Shared<P> {
 }
 
 impl Connection {
+    /// RFC 3168 6.1.3: congestion is echoed until the peer says that it has reduced its window.
+    fn note_congestion(&mut self, segment: &Segment) {
+        if segment.has(TcpFlags::CWR) {
+            self.clear(flag::ECE_OWED);
+        }
+        if segment.ce {
+            self.set(flag::ECE_OWED);
+        }
+    }
+
     /// A range that came twice: the next acknowledgment reports the first such (RFC 2883 4).
     fn note_duplicate(&mut self, range: Range) {
         if self.has(flag::SACK) && self.dsack.is_empty() {

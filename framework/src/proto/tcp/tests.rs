@@ -1,6 +1,11 @@
 //! Two machines, and a wire between them that is a list.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+mod assembly;
+mod line;
+mod timers;
+mod transmit;
+
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::*;

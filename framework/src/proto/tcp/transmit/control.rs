@@ -49,8 +49,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[cold]
     pub(crate) fn send_reset(&mut self) {
         let connection = &mut *self.connection;
-        let mut outgoing =
-            Outgoing::bare(connection.flow, connection.snd_nxt, connection.rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
+        let mut outgoing = connection.bare(connection.snd_nxt, connection.rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
         outgoing.timestamps = connection.timestamps(self.now);
         if self.output.send(Some(self.slot), &outgoing, None).is_ok() {
             self.told(&outgoing);
@@ -106,7 +105,7 @@ impl Connection {
             wnd: wnd as u16,
             timestamps: timestamps.then(|| Timestamps { value: self.ts_now(now), echo_reply }),
             syn: Some(syn),
-            ..Outgoing::bare(self.flow, self.iss, ack, flags)
+            ..self.bare(self.iss, ack, flags)
         }
     }
 }

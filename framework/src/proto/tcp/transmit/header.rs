@@ -27,7 +27,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mut outgoing = Outgoing {
             wnd: connection.show_window(),
             timestamps: connection.timestamps(self.now),
-            ..Outgoing::bare(connection.flow, seq, connection.rcv_nxt, flags)
+            ..connection.bare(seq, connection.rcv_nxt, flags)
         };
         if connection.out_of_order.head != NIL || !connection.dsack.is_empty() {
             connection.add_sacks(&mut outgoing, spare);
@@ -52,6 +52,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
+    /// A segment of the connection without options.
+    #[inline]
+    pub(super) fn bare(&self, seq: Seq, ack: Seq, flags: TcpFlags) -> Outgoing {
+        Outgoing { ttl: self.options.ttl, tos: self.options.tos, ..Outgoing::bare(self.flow, seq, ack, flags) }
+    }
+
     /// SND.UNA + SND.WND - SND.NXT: what the peer's window has room for.
     #[inline]
     pub(crate) fn usable_window(&self) -> u32 {

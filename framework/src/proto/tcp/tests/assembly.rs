@@ -1,0 +1,238 @@
+//! Data that comes: what is delivered, what is kept, and what the peer is told of it.
+
+use proptest::prelude::*;
+
+use super::super::connection::flag;
+use super::line::{Line, MSS, options};
+use super::*;
+
+/// A connection that is not at its beginning any more, where acknowledgments come at once.
+fn seasoned() -> Line {
+    let mut line = Line::new();
+    line.connection().tally.bytes_received = 1 << 20;
+    line
+}
+
+#[test]
+fn data_in_order_is_handed_over_as_it_comes() {
+    let mut line = Line::new();
+    (0..5).for_each(|idx| _ = line.data(idx * MSS, MSS));
+    line.assert_delivered(5 * MSS);
+    assert_eq!(line.tcp.chunks(), 0);
+}
+
+#[test]
+fn data_beyond_a_hole_waits_and_each_is_answered() {
+    let mut line = seasoned();
+    line.data(1000, 1000);
+    line.data(2000, 1000);
+    assert_eq!(line.sent(), ["0 ack 0 sack 1000..2000", "0 ack 0 sack 1000..3000"]);
+    line.assert_delivered(0);
+    line.data(0, 1000);
+    assert_eq!(line.sent(), ["0 ack 3000"], "filling the hole is acknowledged at once");
+    line.assert_delivered(3000);
+    assert_eq!(line.tcp.chunks(), 0);
+}
+
+#[test]
+fn latest_range_is_told_first_and_no_more_than_three_with_timestamps() {
+    let mut line = seasoned();
+    for at in [1000, 3000, 5000, 7000] {
+        line.data(at, 500);
+    }
+    line.sent();
+    line.data(9000, 500);
+    assert_eq!(line.sent(), ["0 ack 0 sack 9000..9500 sack 7000..7500 sack 5000..5500 sack 3000..3500"]);
+    line.connection().set(flag::TIMESTAMPS);
+    line.turn().send_ack();
+    assert_eq!(line.sent(), ["0 ack 0 sack 9000..9500 sack 7000..7500 sack 5000..5500"]);
+}
+
+#[test]
+fn ranges_that_touch_are_one() {
+    let mut line = seasoned();
+    line.data(1000, 1000);
+    line.data(3000, 1000);
+    line.sent();
+    line.data(2000, 1000);
+    assert_eq!(line.sent(), ["0 ack 0 sack 1000..4000"]);
+}
+
+#[test]
+fn peer_without_sack_is_told_nothing_of_ranges() {
+    let mut line = seasoned();
+    line.connection().clear(flag::SACK);
+    line.data(1000, 1000);
+    line.data(1000, 1000);
+    assert_eq!(line.sent(), ["0 ack 0", "0 ack 0"]);
+}
+
+#[test]
+fn duplicate_is_reported_once() {
+    let mut line = seasoned();
+    line.data(0, 1000);
+    line.tick();
+    line.sent();
+    line.data(0, 500);
+    line.data(500, 700);
+    line.send(1);
+    assert_eq!(line.sent(), ["0 ack 1000 sack 0..500", "0+1 ack 1200 PSH sack 500..1000"]);
+    line.send(1);
+    assert_eq!(line.sent(), ["1+1 ack 1200 PSH"]);
+    line.assert_delivered(1200);
+}
+
+#[test]
+fn duplicate_out_of_order_is_reported_before_the_range_that_has_it() {
+    let mut line = seasoned();
+    line.data(1000, 1000);
+    line.data(2000, 1000);
+    line.sent();
+    line.data(1500, 1000);
+    assert_eq!(line.sent(), ["0 ack 0 sack 1500..2000 sack 1000..3000"]);
+    line.turn().send_ack();
+    assert_eq!(line.sent(), ["0 ack 0 sack 1000..3000"]);
+}
+
+#[test]
+fn data_beyond_the_window_is_cut_off() {
+    let mut line = Line::with(&ConnectionOptions { receive_buffer: 2_000, ..options() });
+    line.data(0, 3000);
+    line.assert_delivered(2000);
+    line.data(3500, 3000);
+    line.data(2000, 1500);
+    line.assert_delivered(4000);
+}
+
+#[test]
+fn segments_out_of_order_are_bounded_by_their_number() {
+    let config = TcpConfig { connections_max: 1, chunks_max: 1000, reassembly_max: 10, ..TcpConfig::default() };
+    let mut line = Line::of(config, &options());
+    (1..100).for_each(|idx| _ = line.data(idx * 20, 10));
+    assert_eq!(line.tcp.chunks(), 10);
+    assert_eq!(line.sent().len(), 99, "each is answered");
+}
+
+#[test]
+fn no_connection_takes_more_of_the_store_than_it_leaves() {
+    let config = TcpConfig { connections_max: 1, chunks_max: 100, ..TcpConfig::default() };
+    let mut line = Line::of(config, &options());
+    (1..1000).for_each(|idx| _ = line.data(idx * 20, 10));
+    assert_eq!(line.tcp.chunks(), 50);
+    // What fills the hole needs no room.
+    line.data(0, 20);
+    line.assert_delivered(30);
+}
+
+#[test]
+fn paused_app_gets_its_data_when_it_goes_on() {
+    let mut line = seasoned();
+    line.connection().set(flag::PAUSED);
+    line.data(0, 1000);
+    line.data(1000, 1000);
+    line.tick();
+    line.assert_delivered(0);
+    assert_eq!(line.sent(), ["0 ack 2000"]);
+    line.resume();
+    line.assert_delivered(2000);
+}
+
+#[test]
+fn window_closes_as_a_paused_app_fills_it_and_its_end_stays() {
+    let mut line = Line::with(&ConnectionOptions { receive_buffer: 4_000, ..options() });
+    line.connection().set(flag::PAUSED);
+    let mut windows = Vec::new();
+    for at in [0, 1000, 2000, 3000] {
+        line.data(at, 1000);
+        line.tick();
+        windows.extend(line.windows());
+    }
+    assert_eq!(windows, [3000, 2000, 1000, 0]);
+    line.data(4000, 1);
+    line.tick();
+    assert_eq!(line.windows(), [0], "a probe is answered");
+    line.resume();
+    line.tick();
+    assert_eq!(line.windows(), [4000], "the peer is told that the window is open");
+    line.assert_delivered(4000);
+}
+
+#[test]
+fn window_does_not_open_by_less_than_a_segment() {
+    let mut line = Line::with(&ConnectionOptions { receive_buffer: 4_000, ..options() });
+    line.connection().set(flag::PAUSED);
+    (0..40).for_each(|idx| _ = line.data(idx * 100, 100));
+    line.tick();
+    line.sent();
+    let mut windows = Vec::new();
+    line.connection().clear(flag::PAUSED);
+    for _ in 0..40 {
+        let id = line.id();
+        line.tcp.next_data(id).unwrap();
+        line.tick();
+        windows.extend(line.windows());
+    }
+    // Each step is a full segment at least (RFC 9293 3.8.6.2.2).
+    assert_eq!(windows, [1000, 2000, 4000]);
+}
+
+#[test]
+fn second_full_segment_is_acknowledged_at_the_end_of_the_burst() {
+    let mut line = seasoned();
+    line.data(0, MSS);
+    line.tick();
+    assert!(line.sent().is_empty());
+    line.data(MSS, MSS);
+    line.data(2 * MSS, MSS);
+    assert!(line.sent().is_empty(), "not before the burst ends");
+    line.tick();
+    assert_eq!(line.sent(), ["0 ack 3000"]);
+}
+
+#[test]
+fn beginning_of_a_connection_is_acknowledged_at_once() {
+    let mut line = Line::new();
+    line.data(0, 10);
+    line.tick();
+    assert_eq!(line.sent(), ["0 ack 10"]);
+}
+
+#[test]
+fn quickack_acknowledges_each_burst() {
+    let mut line = Line::with(&ConnectionOptions { quickack: true, ..options() });
+    line.connection().tally.bytes_received = 1 << 20;
+    line.data(0, 10);
+    line.tick();
+    assert_eq!(line.sent(), ["0 ack 10"]);
+}
+
+/// Pieces of a stream of 4000 bytes, anywhere, of any length.
+fn pieces() -> impl Strategy<Value = Vec<(u32, u32, bool)>> {
+    prop::collection::vec((0u32..4000, 1u32..700, any::<bool>()), 1..120)
+}
+
+proptest! {
+    /// Against a map of the bytes that came: what is delivered is what is whole from the beginning, and nothing is forgotten.
+    #[test]
+    fn stream_is_delivered_as_far_as_it_is_whole(pieces in pieces()) {
+        let mut line = Line::new();
+        let (mut came, mut edge) = ([false; 4000], 0);
+        for (at, len, pauses) in pieces {
+            let len = len.min(4000 - at);
+            line.connection().flags &= !flag::PAUSED;
+            line.connection().flags |= if pauses { flag::PAUSED } else { 0 };
+            line.data(at, len);
+            came[at as usize..][..len as usize].fill(true);
+            line.resume();
+            let whole = came.iter().position(|came| !came).unwrap_or(4000) as u32;
+            line.assert_delivered(whole);
+            line.check_out_of_order(&came);
+            line.tick();
+            for (outgoing, _) in line.wire.sent.drain(..) {
+                let right = outgoing.ack.0.wrapping_add(u32::from(outgoing.wnd)).wrapping_sub(edge);
+                prop_assert!(edge == 0 || (right as i32) >= 0, "the right edge never moves left");
+                edge = edge.wrapping_add(right);
+            }
+        }
+    }
+}

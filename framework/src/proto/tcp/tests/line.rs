@@ -1,0 +1,305 @@
+//! One machine with a connection that stands, and a peer that says exactly what a test lets it say. Numbers are counted from the first
+//! byte of each side; beneath, both wrap around within the first kilobyte.
+
+use core::net::Ipv4Addr;
+
+use super::super::connection::{Connection, State, flag};
+use super::super::machine::Turn;
+use super::super::queue::{Chunk, FIN};
+use super::*;
+use crate::proto::slab::NIL;
+use crate::wire::tcp::TcpFlags;
+
+/// Payload of a full segment.
+pub(crate) const MSS: u32 = 1000;
+/// The numbers of the first bytes.
+const OURS: Seq = Seq(u32::MAX - 500);
+const THEIRS: Seq = Seq(u32::MAX - 700);
+
+/// The way out of a test.
+pub(crate) struct Wire {
+    pub(crate) sent: Vec<(Outgoing, Vec<u8>)>,
+    /// Segments that still find room.
+    pub(crate) room: usize,
+    /// All is lost on the way.
+    pub(crate) is_cut: bool,
+    pub(crate) segmentation_len_max: usize,
+}
+
+impl Output<Vec<u8>> for Wire {
+    fn send(&mut self, _: Option<u32>, segment: &Outgoing, payload: Option<&mut Vec<u8>>) -> Result<(), Unsent> {
+        if self.is_cut {
+            return Err(Unsent::Lost);
+        }
+        self.room = self.room.checked_sub(1).ok_or(Unsent::Busy)?;
+        self.sent.push((*segment, payload.map_or(Vec::new(), |payload| payload.clone())));
+        Ok(())
+    }
+
+    fn mtu(&self, _: Ipv4Addr) -> usize {
+        1500
+    }
+
+    fn segmentation_len_max(&self) -> usize {
+        self.segmentation_len_max
+    }
+}
+
+pub(crate) struct Line {
+    pub(crate) tcp: Tcp<Vec<u8>>,
+    pub(crate) wire: Wire,
+    pub(crate) slot: u32,
+    pub(crate) now: Instant,
+    /// What the app got.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) events: Vec<TcpEvent>,
+    /// What the peer acknowledges and shows with each segment.
+    pub(crate) ack: u32,
+    pub(crate) wnd: u16,
+    /// Bytes that our app has sent.
+    pub(crate) written: u32,
+}
+
+/// The byte at a position of either stream.
+fn byte(at: u32) -> u8 {
+    (at % 251) as u8
+}
+
+pub(crate) fn stream(at: u32, len: u32) -> Vec<u8> {
+    (at..at + len).map(byte).collect()
+}
+
+/// Options without a limit of the network's, so that what is tested is what limits.
+pub(crate) fn options() -> ConnectionOptions {
+    ConnectionOptions { congestion: Congestion::None, ..ConnectionOptions::default() }
+}
+
+impl Line {
+    pub(crate) fn new() -> Self {
+        Self::with(&options())
+    }
+
+    pub(crate) fn with(options: &ConnectionOptions) -> Self {
+        Self::of(TcpConfig { connections_max: 4, chunks_max: 1024, ..TcpConfig::default() }, options)
+    }
+
+    pub(crate) fn of(config: TcpConfig, options: &ConnectionOptions) -> Self {
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let mut tcp = Tcp::new(config, HashSeed::new(1, 2)).unwrap();
+        let flow = Flow { local: CLIENT, remote: SERVER };
+        let mut connection = Connection::new(flow, State::SynSent, options, ConsumerId(1), now);
+        (connection.iss, connection.irs) = (OURS - 1, THEIRS - 1);
+        (connection.snd_una, connection.snd_nxt, connection.rcv_nxt) = (OURS, OURS, THEIRS);
+        (connection.last_ack_sent, connection.snd_small) = (THEIRS, OURS);
+        connection.rcv_adv = THEIRS + options.receive_buffer.min(65_535);
+        (connection.snd_wnd, connection.snd_wnd_max) = (60_000, 60_000);
+        (connection.snd_wl1, connection.snd_wl2) = (THEIRS - 1, OURS);
+        (connection.snd_mss, connection.rcv_mss) = (MSS as u16, MSS as u16);
+        connection.set(flag::SACK);
+        let slot = tcp.insert(connection).unwrap();
+        let wire = Wire { sent: Vec::new(), room: usize::MAX, is_cut: false, segmentation_len_max: 0 };
+        let (bytes, events) = (Vec::new(), Vec::new());
+        let mut line = Self { tcp, wire, slot, now, bytes, events, ack: 0, wnd: 60_000, written: 0 };
+        line.turn().establish();
+        line.turn().begin_idle_timer();
+        line.listen();
+        line.events.clear();
+        line
+    }
+
+    pub(crate) fn turn(&mut self) -> Turn<'_, Vec<u8>, Wire> {
+        self.tcp.turn(self.slot, &mut self.wire, self.now)
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        &mut self.tcp.connections[self.slot]
+    }
+
+    /// Whether the place is free again.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.tcp.is_empty()
+    }
+
+    pub(crate) fn id(&self) -> ConnectionId {
+        ConnectionId { slot: self.slot, generation: self.tcp.connections[self.slot].generation }
+    }
+
+    /// The peer sends bytes.
+    pub(crate) fn data(&mut self, at: u32, len: u32) -> Option<TcpDrop> {
+        self.hear(at, stream(at, len), TcpFlags::ACK, |_| ())
+    }
+
+    /// The peer acknowledges all before `upto`.
+    pub(crate) fn ack(&mut self, upto: u32) -> Option<TcpDrop> {
+        self.ack = upto;
+        let at = self.tcp.connections[self.slot].rcv_nxt - THEIRS;
+        let dropped = self.hear(at, Vec::new(), TcpFlags::ACK, |_| ());
+        self.turn().flush_later();
+        dropped
+    }
+
+    pub(crate) fn hear(
+        &mut self,
+        at: u32,
+        payload: Vec<u8>,
+        flags: TcpFlags,
+        change: impl FnOnce(&mut Segment),
+    ) -> Option<TcpDrop> {
+        let mut segment = Segment {
+            seq: THEIRS + at,
+            ack: OURS + self.ack,
+            wnd: self.wnd,
+            flags,
+            len: payload.len() as u32,
+            timestamps: None,
+            sack_count: 0,
+            sacks: [Range::default(); SACK_BLOCKS_MAX],
+            syn: SynOptions::default(),
+            ce: false,
+        };
+        change(&mut segment);
+        let arrival = Arrival { flow: Flow { local: CLIENT, remote: SERVER }, segment };
+        let payload = (!payload.is_empty()).then_some(payload);
+        let received = self.tcp.receive(&arrival, payload, |_| Accept::Yes, self.now, &mut self.wire);
+        let dropped = received.as_ref().err().copied();
+        if let Ok(Some((_, data))) = received {
+            self.bytes.extend(data);
+        }
+        self.listen();
+        dropped
+    }
+
+    /// Our app sends so many bytes more.
+    pub(crate) fn send(&mut self, len: u32) {
+        let (id, payload) = (self.id(), stream(self.written, len));
+        self.written += len;
+        self.tcp.send(id, payload, self.now, &mut self.wire).unwrap();
+    }
+
+    /// Our app closes its side.
+    pub(crate) fn finish(&mut self) {
+        let Turn { connection, shared, .. } = &mut self.turn();
+        connection.set(flag::FIN_QUEUED);
+        connection.state = State::FinWait1;
+        let end = shared.chunks.get(connection.send.tail).map_or(connection.snd_nxt, Chunk::end);
+        if connection.next_unsent == NIL {
+            let mut fin = Chunk::new(end, 0, None);
+            fin.flags = FIN;
+            connection.next_unsent = connection.send.push_back(&mut shared.chunks, fin).unwrap();
+        } else {
+            shared.chunks[connection.send.tail].flags |= FIN;
+        }
+        self.turn().transmit();
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.tcp.tick(self.now, &mut self.wire);
+        self.listen();
+    }
+
+    /// Time passes, a tick each millisecond.
+    pub(crate) fn after_ms(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now += Duration::from_millis(1);
+            self.tick();
+        }
+    }
+
+    /// Time passes, a tick each hundredth of a second.
+    pub(crate) fn after_s(&mut self, s: u64) {
+        for _ in 0..s * 100 {
+            self.now += Duration::from_millis(10);
+            self.tick();
+        }
+    }
+
+    /// The app goes on, and takes what waits.
+    pub(crate) fn resume(&mut self) {
+        self.connection().clear(flag::PAUSED);
+        let id = self.id();
+        while let Some(data) = self.tcp.next_data(id) {
+            self.bytes.extend(data);
+        }
+        self.listen();
+    }
+
+    /// What waits out of order is sorted, without overlap, and has nothing that did not come. No more of it is told than there is.
+    pub(crate) fn check_out_of_order(&self, came: &[bool]) {
+        let (connection, chunks) = (&self.tcp.connections[self.slot], &self.tcp.shared.chunks);
+        let (mut idx, mut right, mut count) = (connection.out_of_order.head, connection.rcv_nxt, 0);
+        let mut waits = vec![false; came.len()];
+        while let Some(chunk) = chunks.get(idx) {
+            assert!(chunk.seq.is_at_least(right) && chunk.seq != connection.rcv_nxt && chunk.len > 0);
+            let at = chunk.seq - THEIRS;
+            assert!(chunk.payload.as_deref() == Some(&stream(at, chunk.len)[..]));
+            waits[at as usize..][..chunk.len as usize].fill(true);
+            (right, idx, count) = (chunk.end(), chunk.next, count + 1);
+        }
+        assert_eq!(count, connection.out_of_order.count);
+        let whole = (connection.rcv_nxt - THEIRS) as usize;
+        assert!(came[whole..] == waits[whole..], "what came is kept");
+        for range in connection.sacks.iter().filter(|range| !range.is_empty()) {
+            let (left, right) = ((range.left - THEIRS) as usize, (range.right - THEIRS) as usize);
+            assert!(waits[left..right].iter().all(|&waits| waits), "what is told is there");
+        }
+    }
+
+    fn listen(&mut self) {
+        while let Some((id, _, event)) = self.tcp.next_event() {
+            self.events.push(event);
+            while let Some(data) = self.tcp.next_data(id) {
+                self.bytes.extend(data);
+            }
+        }
+    }
+
+    /// What was sent since the last call, one line each: numbers, acknowledgment, bits, SACK blocks.
+    pub(crate) fn sent(&mut self) -> Vec<String> {
+        let sent = core::mem::take(&mut self.wire.sent);
+        sent.iter().map(|(outgoing, payload)| describe(outgoing, payload)).collect()
+    }
+
+    /// Windows of what was sent since the last call.
+    pub(crate) fn windows(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.wire.sent).iter().map(|(outgoing, _)| outgoing.wnd.into()).collect()
+    }
+
+    /// What was delivered is the beginning of the peer's stream.
+    pub(crate) fn assert_delivered(&self, len: u32) {
+        assert_eq!(self.bytes.len(), len as usize, "bytes delivered");
+        assert!(self.bytes == stream(0, len), "bytes are those that were sent");
+    }
+}
+
+fn describe(outgoing: &Outgoing, payload: &[u8]) -> String {
+    let at = outgoing.seq.0.wrapping_sub(OURS.0) as i32;
+    let mut line = format!("{at}");
+    if !payload.is_empty() {
+        assert!(payload == stream(at as u32, payload.len() as u32), "bytes leave under their own numbers");
+        line += &format!("+{}", payload.len());
+    }
+    line += &format!(" ack {}", outgoing.ack.0.wrapping_sub(THEIRS.0) as i32);
+    for (bit, name) in [
+        (TcpFlags::SYN, " SYN"),
+        (TcpFlags::RST, " RST"),
+        (TcpFlags::PSH, " PSH"),
+        (TcpFlags::FIN, " FIN"),
+        (TcpFlags::ECE, " ECE"),
+        (TcpFlags::CWR, " CWR"),
+    ] {
+        if outgoing.flags.contains(bit) {
+            line += name;
+        }
+    }
+    if outgoing.ect {
+        line += " ect";
+    }
+    if outgoing.segment_len != 0 {
+        line += &format!(" by {}", outgoing.segment_len);
+    }
+    for block in outgoing.sacks() {
+        let number = |seq: Seq| seq.0.wrapping_sub(THEIRS.0) as i32;
+        line += &format!(" sack {}..{}", number(block.left), number(block.right));
+    }
+    line
+}

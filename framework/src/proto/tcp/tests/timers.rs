@@ -1,0 +1,254 @@
+//! What happens because time passes.
+
+use super::super::connection::{RetransmitTimer, State};
+use super::line::{Line, options};
+use super::*;
+
+const HOUR: u64 = 3_600;
+
+#[test]
+fn acknowledgment_waits_for_its_delay_and_no_longer() {
+    let mut line = Line::with(&ConnectionOptions { ack_delay: Duration::from_millis(5), ..options() });
+    line.connection().tally.bytes_received = 1 << 20;
+    line.data(0, 10);
+    line.tick();
+    line.after_ms(4);
+    assert!(line.sent().is_empty());
+    line.after_ms(2);
+    assert_eq!(line.sent(), ["0 ack 10"]);
+    line.after_ms(100);
+    assert!(line.sent().is_empty());
+}
+
+#[test]
+fn data_takes_the_delayed_acknowledgment_along() {
+    let mut line = Line::with(&ConnectionOptions { ack_delay: Duration::from_millis(5), ..options() });
+    line.connection().tally.bytes_received = 1 << 20;
+    line.data(0, 10);
+    line.after_ms(1);
+    line.send(1);
+    line.ack(1);
+    line.after_ms(100);
+    assert_eq!(line.sent(), ["0+1 ack 10 PSH"]);
+}
+
+/// A connection whose window is closed to 1000 bytes that wait.
+fn stuffed(options: &ConnectionOptions) -> Line {
+    let mut line = Line::with(options);
+    line.wnd = 0;
+    line.ack(0);
+    line.connection().snd_wnd = 0;
+    line.send(1000);
+    assert!(line.sent().is_empty());
+    line
+}
+
+#[test]
+fn closed_window_is_probed_ever_less_often() {
+    let mut line = stuffed(&options());
+    let rto_ms = line.connection().rto.span().as_nanos() / 1_000_000;
+    line.after_ms(rto_ms - 1);
+    assert!(line.sent().is_empty());
+    line.after_ms(2);
+    assert_eq!(line.sent(), ["-1 ack 0"], "after a retransmission timeout (RFC 9293 3.8.6.1)");
+    line.after_ms(2 * rto_ms + 1);
+    assert_eq!(line.sent().len(), 1);
+    line.after_ms(3 * rto_ms);
+    assert!(line.sent().is_empty());
+    line.after_ms(rto_ms + 1);
+    assert_eq!(line.sent().len(), 1);
+}
+
+#[test]
+fn peer_that_answers_may_keep_its_window_closed_for_ever() {
+    let mut line = stuffed(&options());
+    for _ in 0..2 * HOUR {
+        line.after_s(1);
+        if !line.sent().is_empty() {
+            line.ack(0);
+        }
+    }
+    assert!(line.events.is_empty());
+    // Once a minute, so it is not long after it opens that we know it, also where its update was lost.
+    assert!((118..150).contains(&line.tcp.tally().zero_window_probes), "{}", line.tcp.tally().zero_window_probes);
+    line.wnd = 60_000;
+    line.ack(0);
+    line.tick();
+    assert_eq!(line.sent(), ["0+1000 ack 0 PSH"]);
+    assert_eq!(line.connection().backoff, 0);
+}
+
+#[test]
+fn peer_that_answers_no_probe_is_given_up() {
+    let mut line = stuffed(&options());
+    line.after_s(HOUR);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::TimedOut)]);
+    assert_eq!(line.sent().len(), usize::from(TcpConfig::default().retries));
+}
+
+#[test]
+fn window_smaller_than_a_segment_is_used_in_the_end() {
+    let mut line = stuffed(&options());
+    line.wnd = 100;
+    line.ack(0);
+    line.connection().snd_wnd = 100;
+    line.tick();
+    assert!(line.sent().is_empty(), "silly");
+    line.after_s(2);
+    assert_eq!(line.sent()[0], "0+100 ack 0");
+}
+
+#[test]
+fn probe_without_room_is_sent_later() {
+    let mut line = stuffed(&options());
+    line.wire.room = 0;
+    line.after_s(3);
+    assert_eq!(line.tcp.tally().zero_window_probes, 0);
+    line.wire.room = usize::MAX;
+    line.after_s(2);
+    assert_eq!(line.sent(), ["-1 ack 0"]);
+}
+
+fn kept_alive() -> ConnectionOptions {
+    let keepalive = Keepalive { idle: Duration::from_secs(10), interval: Duration::from_secs(2), count: 3 };
+    ConnectionOptions { keepalive: Some(keepalive), ..options() }
+}
+
+#[test]
+fn silent_peer_is_probed_and_given_up() {
+    let mut line = Line::with(&kept_alive());
+    line.after_s(9);
+    assert!(line.sent().is_empty());
+    line.after_s(2);
+    assert_eq!(line.sent(), ["-1 ack 0"]);
+    line.after_s(4);
+    assert_eq!(line.sent(), ["-1 ack 0", "-1 ack 0"]);
+    assert!(line.events.is_empty());
+    line.after_s(2);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::KeepaliveTimedOut)]);
+    assert_eq!(line.sent(), ["0 ack 0 RST"]);
+}
+
+#[test]
+fn answer_to_a_probe_begins_the_silence_anew() {
+    let mut line = Line::with(&kept_alive());
+    line.after_s(13);
+    assert_eq!(line.sent().len(), 2);
+    line.ack(0);
+    line.after_s(9);
+    assert!(line.sent().is_empty());
+    line.after_s(5);
+    assert_eq!(line.sent().len(), 2, "counted from the beginning");
+}
+
+#[test]
+fn segments_of_the_peer_put_the_probe_off() {
+    let mut line = Line::with(&kept_alive());
+    for at in 0..50 {
+        line.data(at, 1);
+        line.after_s(1);
+    }
+    assert_eq!(line.tcp.tally().keepalive_probes, 0);
+}
+
+#[test]
+fn user_timeout_takes_the_place_of_the_count_of_probes() {
+    // tcp(7): "when used with the TCP keepalive option, TCP_USER_TIMEOUT will override keepalive".
+    let mut line = Line::with(&ConnectionOptions { user_timeout: Some(Duration::from_secs(30)), ..kept_alive() });
+    line.after_s(29);
+    assert!(line.events.is_empty());
+    line.after_s(3);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::KeepaliveTimedOut)]);
+}
+
+#[test]
+fn user_timeout_ends_a_connection_whose_data_is_not_acknowledged() {
+    let mut line = Line::with(&ConnectionOptions { user_timeout: Some(Duration::from_millis(700)), ..options() });
+    line.after_s(5);
+    line.send(10);
+    line.after_ms(699);
+    assert!(line.events.is_empty());
+    line.after_ms(2);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::TimedOut)]);
+}
+
+#[test]
+fn user_timeout_ends_a_connection_whose_window_stays_closed() {
+    let mut line = stuffed(&ConnectionOptions { user_timeout: Some(Duration::from_secs(20)), ..options() });
+    for _ in 0..19 {
+        line.after_s(1);
+        line.ack(0);
+    }
+    assert!(line.events.is_empty());
+    line.after_s(2);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::TimedOut)]);
+}
+
+#[test]
+fn syn_is_sent_again_and_given_up() {
+    let mut end = End::new(1);
+    let flow = Flow { local: CLIENT, remote: SERVER };
+    end.tcp.connect(flow, &options(), ConsumerId(1), end.now, &mut end.sent).unwrap();
+    let begin = end.now;
+    let mut sent_at = Vec::new();
+    for _ in 0..200 {
+        end.sent.0.drain(..).for_each(|(outgoing, _)| {
+            assert!(outgoing.syn.is_some());
+            sent_at.push(end.now.since(begin).as_nanos() / 1_000_000_000);
+        });
+        end.now += Duration::from_secs(1);
+        end.tick();
+    }
+    // RFC 6298: 1 s, doubled each time, 60 s at most. The tick of the wheel rounds up, and this clock moves by seconds.
+    assert_eq!(sent_at.len(), 1 + usize::from(TcpConfig::default().syn_retries));
+    let gaps: Vec<u64> = sent_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().zip([1, 2, 4, 8, 16, 32]).all(|(gap, wanted)| gap.abs_diff(wanted) <= 1), "{gaps:?}");
+    assert_eq!(end.events, [TcpEvent::Closed(CloseReason::TimedOut)]);
+}
+
+#[test]
+fn syn_that_found_no_room_leaves_with_the_next_tick() {
+    let mut line = Line::new();
+    line.connection().state = State::SynSent;
+    line.wire.room = 0;
+    line.turn().send_syn();
+    line.wire.room = 1;
+    line.tick();
+    assert!(line.sent()[0].ends_with("SYN"));
+}
+
+#[test]
+fn syn_asks_for_ecn_once() {
+    let mut line = Line::with(&ConnectionOptions { ecn: true, ..options() });
+    line.connection().state = State::SynSent;
+    line.turn().send_syn();
+    assert!(line.sent()[0].ends_with("SYN ECE CWR"));
+    line.connection().backoff = 1;
+    line.turn().send_syn();
+    assert!(line.sent()[0].ends_with("SYN"), "RFC 3168 6.1.1.1");
+}
+
+#[test]
+fn time_to_linger_ends_in_a_reset() {
+    let mut line = Line::with(&ConnectionOptions { linger: Linger::For(Duration::from_secs(2)), ..options() });
+    line.wire.is_cut = true;
+    line.send(100);
+    line.finish();
+    line.wire.is_cut = false;
+    line.connection().timer = RetransmitTimer::Off;
+    line.connection().timer_at = Instant::MAX;
+    line.connection().idle_at = line.now + Duration::from_secs(2);
+    line.turn().arm();
+    line.after_ms(2_001);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::LingerTimedOut)]);
+    assert_eq!(line.sent(), ["101 ack 0 RST"]);
+}
+
+#[test]
+fn clock_that_jumps_makes_each_timer_run_once() {
+    let mut line = Line::with(&kept_alive());
+    line.now += Duration::from_secs(1000 * HOUR);
+    line.tick();
+    line.tick();
+    assert_eq!(line.sent(), ["-1 ack 0"]);
+}

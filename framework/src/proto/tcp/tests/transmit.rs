@@ -1,0 +1,266 @@
+//! What leaves, and when.
+
+use super::super::connection::{AckOwed, flag};
+use super::line::{Line, MSS, options, stream};
+use super::*;
+use crate::proto::tcp::transmit::Sending;
+use crate::wire::tcp::TcpFlags;
+
+#[test]
+fn data_leaves_at_once_and_carries_the_acknowledgment() {
+    let mut line = Line::new();
+    line.data(0, 10);
+    line.send(20);
+    assert_eq!(line.sent(), ["0+20 ack 10 PSH"]);
+    line.tick();
+    assert!(line.sent().is_empty(), "nothing is owed any more");
+}
+
+#[test]
+fn long_chunk_leaves_in_segments_and_is_pushed_at_its_end() {
+    let mut line = Line::new();
+    line.send(2500);
+    assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0", "2000+500 ack 0 PSH"]);
+}
+
+#[test]
+fn nothing_leaves_beyond_the_window() {
+    let mut line = Line::new();
+    (line.wnd, line.connection().snd_wnd) = (2_000, 2_000);
+    line.send(3000);
+    assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0"]);
+    line.ack(1000);
+    line.tick();
+    assert_eq!(line.sent(), ["2000+1000 ack 0 PSH"]);
+}
+
+#[test]
+fn window_smaller_than_a_segment_is_not_used_where_it_was_larger() {
+    // RFC 9293 3.8.6.2.1: neither a full segment nor half of the largest window.
+    let mut line = Line::new();
+    line.connection().snd_wnd = 1_500;
+    line.wnd = 1_500;
+    line.send(3000);
+    assert_eq!(line.sent(), ["0+1000 ack 0"]);
+    line.ack(1000);
+    line.wnd = 900;
+    line.ack(1000);
+    line.tick();
+    line.sent();
+    line.ack(2000);
+    line.tick();
+    assert!(line.sent().is_empty());
+}
+
+#[test]
+fn half_of_the_largest_window_is_worth_a_segment() {
+    let mut line = Line::new();
+    (line.connection().snd_wnd, line.connection().snd_wnd_max) = (600, 1_000);
+    line.send(3000);
+    assert_eq!(line.sent(), ["0+600 ack 0"]);
+}
+
+#[test]
+fn nagle_holds_the_second_small_segment_until_the_first_is_acknowledged() {
+    let mut line = Line::with(&ConnectionOptions { nodelay: false, ..options() });
+    line.send(10);
+    line.send(20);
+    assert_eq!(line.sent(), ["0+10 ack 0 PSH"]);
+    line.ack(10);
+    line.tick();
+    assert_eq!(line.sent(), ["10+20 ack 0 PSH"]);
+}
+
+#[test]
+fn nodelay_sends_each_small_segment() {
+    let mut line = Line::new();
+    line.send(10);
+    line.send(20);
+    assert_eq!(line.sent(), ["0+10 ack 0 PSH", "10+20 ack 0 PSH"]);
+}
+
+#[test]
+fn end_of_a_long_message_does_not_wait_for_its_beginning() {
+    let mut line = Line::with(&ConnectionOptions { nodelay: false, ..options() });
+    line.send(2010);
+    assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0", "2000+10 ack 0 PSH"]);
+    line.send(2010);
+    assert_eq!(line.sent(), ["2010+1000 ack 0", "3010+1000 ack 0"], "a small one is on its way already");
+}
+
+#[test]
+fn close_does_not_wait_for_nagle() {
+    let mut line = Line::with(&ConnectionOptions { nodelay: false, ..options() });
+    line.send(10);
+    line.send(20);
+    line.sent();
+    line.finish();
+    assert_eq!(line.sent(), ["10+20 ack 0 PSH FIN"]);
+}
+
+#[test]
+fn fin_leaves_alone_where_the_window_ends_before_it() {
+    let mut line = Line::new();
+    line.wire.room = 0;
+    line.send(1000);
+    line.finish();
+    (line.wire.room, line.wnd) = (usize::MAX, 1_000);
+    line.ack(0);
+    line.connection().snd_wnd = 1_000;
+    line.tick();
+    assert_eq!(line.sent(), ["0+1000 ack 0 PSH"]);
+    line.ack(1000);
+    line.tick();
+    assert_eq!(line.sent(), ["1000 ack 0 FIN"]);
+}
+
+#[test]
+fn busy_way_out_changes_nothing_and_is_tried_with_the_next_tick() {
+    let mut line = Line::new();
+    line.wire.room = 1;
+    line.send(3000);
+    assert_eq!(line.sent(), ["0+1000 ack 0"]);
+    line.tick();
+    assert!(line.sent().is_empty());
+    line.wire.room = usize::MAX;
+    line.tick();
+    assert_eq!(line.sent(), ["1000+1000 ack 0", "2000+1000 ack 0 PSH"]);
+    assert_eq!(line.tcp.tally().output_busy, 2);
+}
+
+#[test]
+fn acknowledgment_that_found_no_room_is_owed() {
+    let mut line = Line::new();
+    line.wire.room = 0;
+    line.data(1000, 1000);
+    assert_eq!(line.connection().ack_owed, AckOwed::Now);
+    line.wire.room = 1;
+    line.tick();
+    assert_eq!(line.sent(), ["0 ack 0 sack 1000..2000"]);
+}
+
+#[test]
+fn data_that_is_lost_on_the_way_out_counts_as_sent() {
+    let mut line = Line::new();
+    line.wire.is_cut = true;
+    line.send(1000);
+    assert_eq!(line.connection().flight(), 1000);
+}
+
+#[test]
+fn call_sends_so_much_and_leaves_the_rest_to_the_next_tick() {
+    let mut line = Line::new();
+    line.connection().snd_mss = 100;
+    line.send(10_000);
+    assert_eq!(line.sent().len(), 64);
+    line.tick();
+    assert_eq!(line.sent().len(), 36);
+}
+
+#[test]
+fn device_that_segments_gets_whole_segments_at_once() {
+    let mut line = Line::new();
+    line.wire.segmentation_len_max = 4_500;
+    line.send(10_300);
+    assert_eq!(line.sent(), ["0+4000 ack 0 by 1000", "4000+4000 ack 0 by 1000", "8000+2300 ack 0 PSH by 1000"]);
+}
+
+#[test]
+fn device_that_segments_does_not_lead_beyond_the_window() {
+    let mut line = Line::new();
+    line.wire.segmentation_len_max = 64_000;
+    line.connection().snd_wnd = 5_500;
+    line.send(10_000);
+    assert_eq!(line.sent(), ["0+5000 ack 0 by 1000"]);
+}
+
+#[test]
+fn chunk_is_cut_again_where_the_path_has_become_narrower() {
+    let mut line = Line::new();
+    line.send(1000);
+    line.sent();
+    line.connection().snd_mss = 400;
+    let head = line.connection().send.head;
+    assert_eq!(line.turn().resend(head), Sending::Sent);
+    let next = line.tcp.shared.chunks[head].next;
+    assert_eq!(line.turn().resend(next), Sending::Sent);
+    assert_eq!(line.sent(), ["0+400 ack 0", "400+400 ack 0"]);
+    assert_eq!(line.connection().send.count, 3);
+}
+
+#[test]
+fn rate_is_kept_over_time_and_bursts_are_short() {
+    let mut line = Line::with(&ConnectionOptions { pacing_rate: Some(1_000_000), ..options() });
+    line.send(50_000);
+    let mut counts = vec![line.sent().len()];
+    for _ in 0..5 {
+        line.after_ms(10);
+        counts.push(line.sent().len());
+        let acknowledged = line.connection().snd_nxt - line.connection().iss - 1;
+        line.ack(acknowledged);
+    }
+    // A segment a millisecond.
+    assert!(counts[0] <= 2 && counts[1..5].iter().all(|count| (9..=11).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn only_new_data_is_marked_as_ecn_capable() {
+    let mut line = Line::new();
+    line.connection().set(flag::ECN | flag::CWR_OWED);
+    line.send(1000);
+    line.send(1000);
+    let head = line.connection().send.head;
+    line.turn().resend(head);
+    line.turn().send_ack();
+    assert_eq!(line.sent(), ["0+1000 ack 0 PSH CWR ect", "1000+1000 ack 0 PSH ect", "0+1000 ack 0 PSH", "2000 ack 0"]);
+}
+
+#[test]
+fn congestion_is_echoed_until_the_peer_has_reduced_its_window() {
+    let mut line = Line::new();
+    line.connection().set(flag::ECN);
+    line.hear(0, stream(0, 10), TcpFlags::ACK, |segment| segment.ce = true);
+    line.send(10);
+    line.turn().send_ack();
+    assert_eq!(line.sent(), ["0+10 ack 10 PSH ECE ect", "10 ack 10 ECE"]);
+    line.hear(10, stream(10, 10), TcpFlags::ACK | TcpFlags::CWR, |_| ());
+    line.tick();
+    assert_eq!(line.sent(), ["10 ack 20"]);
+}
+
+#[test]
+fn sack_blocks_take_only_what_the_data_leaves() {
+    let mut line = Line::new();
+    line.data(1000, 1000);
+    line.sent();
+    line.send(MSS);
+    line.send(MSS - 12);
+    assert_eq!(line.sent(), ["0+1000 ack 0 PSH", "1000+988 ack 0 PSH sack 1000..2000"]);
+}
+
+#[test]
+fn acknowledgment_stays_within_a_window_that_was_taken_back() {
+    let mut line = Line::new();
+    line.send(2000);
+    line.sent();
+    line.connection().snd_wnd = 500;
+    line.turn().send_ack();
+    assert_eq!(line.sent(), ["500 ack 0"]);
+}
+
+#[test]
+fn challenge_acks_are_limited() {
+    let config = TcpConfig { connections_max: 1, challenge_acks_per_second: 3, ..TcpConfig::default() };
+    let mut line = Line::of(config, &options());
+    (0..10).for_each(|_| line.turn().challenge_ack());
+    assert_eq!(line.sent().len(), 3);
+    assert_eq!((line.tcp.tally().challenge_acks, line.tcp.tally().challenge_acks_suppressed), (3, 7));
+}
+
+#[test]
+fn header_has_the_hops_and_the_type_of_service_that_were_asked_for() {
+    let mut line = Line::with(&ConnectionOptions { ttl: 7, tos: 0xb8, ..options() });
+    line.send(1);
+    line.turn().send_reset();
+    assert!(line.wire.sent.iter().all(|(outgoing, _)| (outgoing.ttl, outgoing.tos) == (7, 0xb8)));
+}
