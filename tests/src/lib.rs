@@ -17,4 +17,5 @@ pub mod nic;
 pub mod packet;
 pub mod port;
 pub mod rig;
+pub mod script;
 pub mod soak;

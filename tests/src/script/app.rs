@@ -1,0 +1,60 @@
+//! `call`: what the app asks of the machine.
+
+use super::expression::Expression;
+use super::options::Setting;
+
+/// A call of the app's.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    /// `connect`, `connect port N`: port 0 lets the machine choose.
+    Connect(Option<Expression>),
+    /// `listen`
+    Listen,
+    /// `unlisten`
+    Unlisten,
+    /// `send N`: so many bytes in one payload.
+    Send(Expression),
+    /// `copy N`: so many bytes, copied behind what waits.
+    Copy(Expression),
+    /// `shutdown`: no more from us.
+    Shutdown,
+    /// `close`: no more from us, and nothing more is wanted.
+    Close,
+    /// `abort`
+    Abort,
+    /// `pause`, `resume`
+    Pause,
+    Resume,
+    /// `read`: one payload that waits, where the app does not read by itself.
+    Read,
+    /// `options NAME VALUE`: changes them on an open connection.
+    Options(Setting),
+    /// `mtu N seq N`: a router says that packets may have so many bytes, and quotes a segment.
+    PathMtu(Expression, Expression),
+    /// `unreachable seq N`: a router says that there is no way.
+    Unreachable(Expression),
+}
+
+impl Call {
+    /// Reads what stands behind `call`.
+    pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
+        Ok(match *words {
+            ["connect"] => Self::Connect(None),
+            ["connect", "port", port] => Self::Connect(Some(Expression::parse(port)?)),
+            ["listen"] => Self::Listen,
+            ["unlisten"] => Self::Unlisten,
+            ["send", len] => Self::Send(Expression::parse(len)?),
+            ["copy", len] => Self::Copy(Expression::parse(len)?),
+            ["shutdown"] => Self::Shutdown,
+            ["close"] => Self::Close,
+            ["abort"] => Self::Abort,
+            ["pause"] => Self::Pause,
+            ["resume"] => Self::Resume,
+            ["read"] => Self::Read,
+            ["options", ref setting @ ..] => Self::Options(Setting::parse(setting)?),
+            ["mtu", mtu, "seq", seq] => Self::PathMtu(Expression::parse(mtu)?, Expression::parse(seq)?),
+            ["unreachable", "seq", seq] => Self::Unreachable(Expression::parse(seq)?),
+            _ => return Err(format!("there is no call {:?}", words.join(" "))),
+        })
+    }
+}

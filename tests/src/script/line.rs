@@ -1,0 +1,78 @@
+//! What a script consists of, once it is read.
+
+use wirepath::proto::tcp::Accept;
+use wirepath::time::Duration;
+
+use super::app::Call;
+use super::expect::Expectation;
+use super::expression::Expression;
+use super::options::{Limit, Setting};
+use super::segment::{Expected, Incoming};
+
+/// One line of a script, and where it stood.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) number: usize,
+    pub(super) text: String,
+    pub(super) when: When,
+    /// The connection that it is about, where it names one.
+    pub(super) flow: Option<String>,
+    pub(super) action: Action,
+}
+
+/// When a line happens, from the one before it on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum When {
+    /// In the same burst.
+    Same,
+    /// After a time; what leaves may take from the first to the second.
+    After(Duration, Duration),
+}
+
+/// What a line says.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    /// `option NAME VALUE`, before the first line that does something.
+    Option(Setting),
+    /// `config NAME VALUE`, there too.
+    Config(Limit),
+    /// `< …`
+    Receive(Box<Incoming>),
+    /// `> …`
+    Leaves(Box<Expected>),
+    /// `> nothing`
+    Silence,
+    /// `call …`, and how the answer begins where it is an error.
+    Call(Call, Option<String>),
+    /// `expect …`
+    Expect(Expectation),
+    /// `app accepts | refuses | ignores`
+    Policy(Accept),
+    /// `app reads`, `app waits`
+    Reads(bool),
+    /// `wire …`
+    Wire(WireState),
+    /// `anew`: the next SYN of this flow begins another connection.
+    Anew,
+    /// `like NAME`: this flow has the same remote end.
+    Like(String),
+    /// `let NAME = EXPRESSION`
+    Let(String, Expression),
+    /// `repeat COUNT [NAME]` … `end`
+    Repeat(Expression, Option<String>, Vec<Line>),
+}
+
+/// What the way out does from now on.
+#[derive(Clone, Debug)]
+pub(super) enum WireState {
+    /// Takes segments.
+    Free,
+    /// Has no room.
+    Busy,
+    /// Loses segments, and says so.
+    Down,
+    /// Takes packets of so many bytes.
+    Mtu(Expression),
+    /// Cuts payloads of so many bytes into segments.
+    Cuts(Expression),
+}

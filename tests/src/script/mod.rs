@@ -1,0 +1,64 @@
+//! Scripts for the TCP machine: what comes, what must leave and what the app does, in virtual time. `docs/tcp-scripts.md` is the grammar.
+//!
+//! ```text
+//!   text ──parse──▶ lines ──play──▶ stage: machine, wire, app ──▶ expect ──▶ a fact that holds, or the line where it does not
+//! ```
+//!
+//! All of a script is read before any of it is played: a misspelt line is an error of its own, whatever would have happened before it.
+
+mod app;
+mod expect;
+mod expression;
+mod line;
+mod options;
+mod parse;
+mod play;
+mod segment;
+mod stage;
+mod wire;
+
+use core::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where the scripts lie.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")
+}
+
+/// A line that does not say what it should, or of which something else came true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptError {
+    /// Counted from 1.
+    pub line: usize,
+    /// The line as it stands.
+    pub text: String,
+    /// What is wrong with it, or what came.
+    pub what: String,
+}
+
+impl fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}\n    {}", self.line, self.text, self.what.replace('\n', "\n    "))
+    }
+}
+
+/// Reads and plays a script.
+pub fn run(script: &str) -> Result<(), ScriptError> {
+    play::play(&parse::parse(script)?)
+}
+
+/// All scripts of a folder and those below it, by the fact that each proves: names without `.pkt`, sorted.
+pub fn find(folder: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(find(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "pkt") {
+            let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
+            found.push((name.unwrap_or_default(), path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,79 @@
+//! The way out of a script's machine: what left is kept with its time, until the script asks for it.
+
+use core::net::Ipv4Addr;
+use std::collections::VecDeque;
+
+use wirepath::proto::tcp::{Outgoing, Output, Payload, Unsent};
+use wirepath::time::Instant;
+
+/// The payload of a script's segments.
+#[derive(Debug)]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+impl Payload for Bytes {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.0.drain(..count);
+    }
+
+    fn trim_to(&mut self, len: usize) {
+        assert!(len <= self.0.len(), "the machine asks for more than there is");
+        self.0.truncate(len);
+    }
+
+    fn split_off(&mut self, at: usize) -> Option<Self> {
+        Some(Self(self.0.split_off(at)))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> usize {
+        self.0.extend_from_slice(bytes);
+        bytes.len()
+    }
+}
+
+/// A segment that left, and when.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) at: Instant,
+    pub(super) segment: Outgoing,
+    pub(super) payload: Vec<u8>,
+}
+
+/// Where segments leave.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) sent: VecDeque<Sent>,
+    pub(super) now: Instant,
+    /// What it answers instead of taking a segment.
+    pub(super) refuses: Option<Unsent>,
+    pub(super) mtu: usize,
+    pub(super) cuts: usize,
+}
+
+impl Wire {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { sent: VecDeque::new(), now, refuses: None, mtu: 1500, cuts: 0 }
+    }
+}
+
+impl Output<Bytes> for Wire {
+    fn send(&mut self, _: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
+        if let Some(reason) = self.refuses {
+            return Err(reason);
+        }
+        let payload = payload.map_or(Vec::new(), |payload| payload.0.clone());
+        self.sent.push_back(Sent { at: self.now, segment: *segment, payload });
+        Ok(())
+    }
+
+    fn mtu(&self, _: Ipv4Addr) -> usize {
+        self.mtu
+    }
+
+    fn segmentation_len_max(&self) -> usize {
+        self.cuts
+    }
+}
