@@ -81,6 +81,18 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
     }
 
+    /// A segment that is refused as old: what it brought again is reported with the acknowledgment that answers it (RFC 2883 4).
+    pub(super) fn note_old_data(&mut self, segment: &Segment) {
+        let connection = &mut *self.connection;
+        let right = (segment.seq + segment.len).min(connection.rcv_nxt);
+        // What is far behind is not of this stream, or of long ago.
+        let is_recent = segment.len != 0 && segment.seq.is_before(right) && segment.seq.is_after(connection.irs);
+        if is_recent {
+            connection.note_duplicate(Range { left: segment.seq, right });
+            self.shared.tally.duplicates += 1;
+        }
+    }
+
     /// Data that is not simply next, or that the app cannot take now.
     #[inline(never)]
     fn take_odd_data(&mut self, segment: &Segment, payload: P) -> Option<P> {

@@ -70,6 +70,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// "An acknowledgment should be sent in reply": at once to what carries data and to a keepalive probe, and at a limited rate to the
     /// rest, or two ends that disagree would answer each other for ever.
     fn answer_unacceptable(&mut self, segment: &Segment) {
+        self.note_old_data(segment);
         let is_probe = segment.seq + 1 == self.connection.rcv_nxt;
         if segment.has(TcpFlags::SYN) || (segment.seq_len() == 0 && !is_probe) {
             self.challenge_ack();

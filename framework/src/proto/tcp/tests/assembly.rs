@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::super::connection::flag;
-use super::line::{Line, MSS, options};
+use super::line::{Line, MSS, options, stream};
 use super::*;
+use crate::wire::tcp::TcpFlags;
 
 /// A connection that is not at its beginning any more, where acknowledgments come at once.
 fn seasoned() -> Line {
@@ -74,6 +75,7 @@ fn duplicate_is_reported_once() {
     line.tick();
     line.sent();
     line.data(0, 500);
+    line.tick();
     line.data(500, 700);
     line.send(1);
     assert_eq!(line.sent(), ["0 ack 1000 sack 0..500", "0+1 ack 1200 PSH sack 500..1000"]);
@@ -99,6 +101,7 @@ fn data_beyond_the_window_is_cut_off() {
     let mut line = Line::with(&ConnectionOptions { receive_buffer: 2_000, ..options() });
     line.data(0, 3000);
     line.assert_delivered(2000);
+    line.tick();
     line.data(3500, 3000);
     line.data(2000, 1500);
     line.assert_delivered(4000);
@@ -204,6 +207,18 @@ fn quickack_acknowledges_each_burst() {
     line.data(0, 10);
     line.tick();
     assert_eq!(line.sent(), ["0 ack 10"]);
+}
+
+#[test]
+fn fin_before_missing_data_takes_effect_when_it_came() {
+    let mut line = seasoned();
+    line.hear(1000, stream(1000, 500), TcpFlags::ACK | TcpFlags::FIN, |_| ());
+    assert!(line.events.is_empty());
+    line.data(0, 1000);
+    line.tick();
+    line.assert_delivered(1500);
+    assert_eq!(line.events.last(), Some(&TcpEvent::PeerClosed));
+    assert_eq!(line.sent().last().unwrap(), "0 ack 1501");
 }
 
 /// Pieces of a stream of 4000 bytes, anywhere, of any length.

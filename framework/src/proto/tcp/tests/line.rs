@@ -3,11 +3,11 @@
 
 use core::net::Ipv4Addr;
 
+use proptest::prelude::*;
+
 use super::super::connection::{Connection, State, flag};
 use super::super::machine::Turn;
-use super::super::queue::{Chunk, FIN};
 use super::*;
-use crate::proto::slab::NIL;
 use crate::wire::tcp::TcpFlags;
 
 /// Payload of a full segment.
@@ -178,18 +178,8 @@ impl Line {
 
     /// Our app closes its side.
     pub(crate) fn finish(&mut self) {
-        let Turn { connection, shared, .. } = &mut self.turn();
-        connection.set(flag::FIN_QUEUED);
-        connection.state = State::FinWait1;
-        let end = shared.chunks.get(connection.send.tail).map_or(connection.snd_nxt, Chunk::end);
-        if connection.next_unsent == NIL {
-            let mut fin = Chunk::new(end, 0, None);
-            fin.flags = FIN;
-            connection.next_unsent = connection.send.push_back(&mut shared.chunks, fin).unwrap();
-        } else {
-            shared.chunks[connection.send.tail].flags |= FIN;
-        }
-        self.turn().transmit();
+        let id = self.id();
+        self.tcp.shutdown(id, self.now, &mut self.wire).unwrap();
     }
 
     pub(crate) fn tick(&mut self) {
@@ -262,6 +252,24 @@ impl Line {
     /// Windows of what was sent since the last call.
     pub(crate) fn windows(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.wire.sent).iter().map(|(outgoing, _)| outgoing.wnd.into()).collect()
+    }
+
+    /// What was sent since the last call is new data behind `reached` without a gap, or old data again, and ends at `edge` at the latest.
+    /// Returns how far it reaches.
+    pub(crate) fn check_sent(&mut self, mut reached: u32, edge: u32) -> Result<u32, TestCaseError> {
+        for (outgoing, payload) in core::mem::take(&mut self.wire.sent) {
+            let (at, len) = (outgoing.seq.0.wrapping_sub(OURS.0) as i32, payload.len() as u32);
+            if len == 0 {
+                prop_assert!(at <= edge as i32);
+                continue;
+            }
+            let at = at as u32;
+            prop_assert!(at <= reached, "no gap");
+            prop_assert!(at + len <= edge, "{}+{} leaves the window, which ends at {}", at, len, edge);
+            prop_assert!(payload == stream(at, len), "bytes leave under their own numbers");
+            reached = reached.max(at + len);
+        }
+        Ok(reached)
     }
 
     /// What was delivered is the beginning of the peer's stream.

@@ -1,8 +1,9 @@
 //! What happens because time passes.
 
-use super::super::connection::{RetransmitTimer, State};
+use super::super::connection::State;
 use super::line::{Line, options};
 use super::*;
+use crate::wire::tcp::TcpFlags;
 
 const HOUR: u64 = 3_600;
 
@@ -229,19 +230,31 @@ fn syn_asks_for_ecn_once() {
 }
 
 #[test]
+fn time_wait_ends() {
+    let mut line = Line::new();
+    line.finish();
+    line.ack(1);
+    line.hear(0, Vec::new(), TcpFlags::ACK | TcpFlags::FIN, |_| ());
+    assert_eq!(line.connection().state, State::TimeWait);
+    line.after_s(59);
+    assert!(!line.is_gone());
+    line.after_s(2);
+    assert!(line.is_gone());
+}
+
+#[test]
 fn time_to_linger_ends_in_a_reset() {
     let mut line = Line::with(&ConnectionOptions { linger: Linger::For(Duration::from_secs(2)), ..options() });
-    line.wire.is_cut = true;
     line.send(100);
-    line.finish();
+    let id = line.id();
+    line.tcp.close(id, line.now, &mut line.wire).unwrap();
+    line.wire.sent.clear();
+    line.wire.is_cut = true;
+    line.after_ms(1_990);
     line.wire.is_cut = false;
-    line.connection().timer = RetransmitTimer::Off;
-    line.connection().timer_at = Instant::MAX;
-    line.connection().idle_at = line.now + Duration::from_secs(2);
-    line.turn().arm();
-    line.after_ms(2_001);
+    line.after_ms(11);
     assert_eq!(line.events, [TcpEvent::Closed(CloseReason::LingerTimedOut)]);
-    assert_eq!(line.sent(), ["101 ack 0 RST"]);
+    assert_eq!(line.sent().last().unwrap(), "101 ack 0 RST");
 }
 
 #[test]

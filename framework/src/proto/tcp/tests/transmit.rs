@@ -1,5 +1,7 @@
 //! What leaves, and when.
 
+use proptest::prelude::*;
+
 use super::super::connection::{AckOwed, flag};
 use super::line::{Line, MSS, options, stream};
 use super::*;
@@ -263,4 +265,65 @@ fn header_has_the_hops_and_the_type_of_service_that_were_asked_for() {
     line.send(1);
     line.turn().send_reset();
     assert!(line.wire.sent.iter().all(|(outgoing, _)| (outgoing.ttl, outgoing.tos) == (7, 0xb8)));
+}
+
+/// What happens to a sender.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send(u32),
+    /// The peer acknowledges a part of what is on its way, and shows a window.
+    Ack(u8, u16),
+    /// The way out has room for so many segments.
+    Room(usize),
+    After(u64),
+    Mss(u16),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1u32..5000).prop_map(Step::Send),
+        4 => (any::<u8>(), prop_oneof![Just(0u16), 1u16..800, 1000u16..60_000]).prop_map(|(part, wnd)| Step::Ack(part, wnd)),
+        1 => (0usize..4).prop_map(Step::Room),
+        2 => (1u64..3000).prop_map(Step::After),
+        1 => (100u16..1400).prop_map(Step::Mss),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// Nothing leaves beyond the right edge that the peer has shown, and all leaves in the end, each byte under its number.
+    #[test]
+    fn stream_leaves_whole_and_within_the_window(steps in steps(), nodelay in any::<bool>(), device in prop_oneof![Just(0usize), Just(9000)]) {
+        let mut line = Line::with(&ConnectionOptions { nodelay, ..options() });
+        line.wire.segmentation_len_max = device;
+        let (mut edge, mut reached) = (60_000, 0);
+        for step in steps {
+            match step {
+                Step::Send(len) if line.connection().send_len + len < 200_000 => line.send(len),
+                Step::Send(_) => (),
+                Step::Ack(part, wnd) => {
+                    let ack = line.ack + (reached - line.ack) * u32::from(part) / 255;
+                    // A window is not taken back.
+                    line.wnd = u32::from(wnd).max(edge - ack).min(u16::MAX.into()) as u16;
+                    edge = edge.max(ack + u32::from(line.wnd));
+                    line.ack(ack);
+                }
+                Step::Room(room) => line.wire.room = room,
+                Step::After(ms) => line.after_ms(ms),
+                Step::Mss(mss) => line.connection().snd_mss = mss,
+            }
+            line.tick();
+            reached = line.check_sent(reached, edge)?;
+        }
+        (line.wire.room, line.wnd) = (usize::MAX, 60_000);
+        for _ in 0..1000 {
+            line.ack(reached);
+            line.after_ms(1);
+            edge = reached + 60_000;
+            reached = line.check_sent(reached, edge)?;
+        }
+        prop_assert_eq!(reached, line.written);
+        line.ack(reached);
+        prop_assert_eq!(line.tcp.chunks(), 0);
+    }
 }
