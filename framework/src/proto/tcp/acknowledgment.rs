@@ -1,39 +1,242 @@
-//! Fifth phase of a segment's arrival: what the peer acknowledges (RFC 9293 3.10.7.4).
+//! Fifth phase of a segment's arrival: what the peer acknowledges (RFC 9293 3.10.7.4), and how much it lets us send.
+//!
+//! Nearly all acknowledgments find nothing missing and say nothing of it: they take the short way, which frees what is acknowledged, takes
+//! a sample of the round trip, lets the window grow and moves the timer. The others go through `scoreboard` and `recovery`.
 
 use super::arrival::TcpDrop;
-use super::connection::State;
+use super::connection::{Micros, Recovery, State, flag, pending};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
+use super::queue::SENT;
+use super::recovery::News;
 use super::segment::Segment;
+use crate::proto::slab::NIL;
+use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
-    /// Takes the acknowledgment and the window of a segment.
+    /// Takes the acknowledgment and the window of a segment. The caller has found its sequence number acceptable.
     #[inline]
     pub(super) fn process_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if !segment.has(TcpFlags::ACK) {
             return Err(TcpDrop::BadFlags);
         }
         if self.connection.state == State::SynReceived {
-            self.establish();
+            self.take_handshake_ack(segment)?;
         }
-        if segment.ack.is_after(self.connection.snd_una) && segment.ack.is_at_most(self.connection.snd_nxt) {
-            self.connection.snd_una = segment.ack;
-            self.free_acknowledged();
+        let acked = segment.ack.0.wrapping_sub(self.connection.snd_una.0);
+        if acked > self.connection.flight() {
+            return self.take_strange_ack(segment);
         }
-        self.connection.snd_wnd = u32::from(segment.wnd) << self.connection.snd_wscale;
+        let is_update = self.update_window(segment);
+        if !self.connection.is_calm(segment) {
+            self.take_troubled_ack(segment, acked, is_update);
+        } else if acked != 0 {
+            self.take_calm_ack(segment, acked);
+        } else if segment.len == 0 && !is_update {
+            self.take_duplicate(segment);
+        }
         Ok(())
     }
 
-    /// Lets go of the data before SND.UNA.
-    fn free_acknowledged(&mut self) {
+    /// SYN-RECEIVED (RFC 9293 3.10.7.4): our SYN is acknowledged, or the segment is refused.
+    #[cold]
+    fn take_handshake_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let connection = &mut *self.connection;
-        while let Some(first) = self.shared.chunks.get(connection.send.head) {
-            if first.end().is_after(connection.snd_una) {
-                return;
-            }
-            let chunk = connection.send.remove(&mut self.shared.chunks, connection.send.head);
-            connection.send_len -= chunk.len;
+        if segment.ack != connection.snd_nxt || connection.snd_una == connection.snd_nxt {
+            return Err(TcpDrop::BadAck);
         }
+        connection.snd_una = segment.ack;
+        connection.snd_wnd = u32::from(segment.wnd) << connection.snd_wscale;
+        connection.snd_wnd_max = connection.snd_wnd_max.max(connection.snd_wnd);
+        (connection.snd_wl1, connection.snd_wl2) = (segment.seq, segment.ack);
+        self.establish();
+        Ok(())
+    }
+
+    /// Outside of SND.UNA to SND.NXT. An old one is a duplicate that came late: it changes nothing, but its data counts, and what it says
+    /// of duplicates (RFC 2883). One of what was never sent, or too old to be of this peer, is answered and dropped (RFC 5961 5.2).
+    #[cold]
+    fn take_strange_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        let connection = &*self.connection;
+        let age = connection.snd_una.0.wrapping_sub(segment.ack.0);
+        if segment.ack.is_after(connection.snd_una) || age > connection.snd_wnd_max {
+            self.challenge_ack();
+            return Err(TcpDrop::BadAck);
+        }
+        if segment.sack_count != 0 && connection.has(flag::SACK) {
+            self.take_troubled_ack(segment, 0, true);
+        }
+        Ok(())
+    }
+
+    /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says whether the window is another.
+    #[inline]
+    fn update_window(&mut self, segment: &Segment) -> bool {
+        let connection = &mut *self.connection;
+        let (wl1, wl2) = (connection.snd_wl1, connection.snd_wl2);
+        if segment.seq.is_before(wl1) || segment.seq == wl1 && segment.ack.is_before(wl2) {
+            return false;
+        }
+        (connection.snd_wl1, connection.snd_wl2) = (segment.seq, segment.ack);
+        let wnd = u32::from(segment.wnd) << connection.snd_wscale;
+        if wnd == connection.snd_wnd {
+            return false;
+        }
+        let has_grown = wnd > connection.snd_wnd;
+        connection.snd_wnd = wnd;
+        connection.snd_wnd_max = connection.snd_wnd_max.max(wnd);
+        if has_grown && connection.next_unsent != NIL {
+            self.flush_later();
+        }
+        true
+    }
+
+    /// Nothing is missing, and more has arrived.
+    #[inline]
+    fn take_calm_ack(&mut self, segment: &Segment, acked: u32) {
+        self.connection.snd_una = segment.ack;
+        self.connection.tally.bytes_acked += u64::from(acked);
+        if let Some((oldest, newest)) = self.free_in_order() {
+            self.take_sample(segment, acked, oldest, newest);
+        }
+        self.set_timer();
+        self.note_progress();
+        self.arm();
+    }
+
+    /// What was sent from `oldest` to `newest` has arrived.
+    #[inline]
+    fn take_sample(&mut self, segment: &Segment, acked: u32, oldest: Instant, newest: Instant) {
+        let now = self.now;
+        let connection = &mut *self.connection;
+        let is_new_round = connection.passes_round();
+        connection.take_rtt(now.since(oldest), is_new_round, now);
+        let rack = &mut connection.rack;
+        (rack.xmit_ts, rack.end_seq, rack.fack) = (newest, segment.ack, segment.ack);
+        rack.rtt = Micros((now.since(newest).as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32);
+        connection.grow_window(acked, now);
+        if is_new_round {
+            connection.begin_round();
+        }
+        connection.backoff = 0;
+    }
+
+    /// Lets go of what SND.UNA has passed, where all stands in the order in which it was sent: when the first and the last of it were.
+    #[inline]
+    fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
+        let mut times = None;
+        while let Some(first) = self.shared.chunks.get(self.connection.send.head) {
+            if !first.has(SENT) || first.end().is_after(self.connection.snd_una) {
+                break;
+            }
+            let sent_at = first.sent_at;
+            let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+            let idx = connection.send.head;
+            connection.in_flight.remove(chunks, idx);
+            connection.send_len -= connection.send.remove(chunks, idx).len;
+            times = Some((times.map_or(sent_at, |(oldest, _)| oldest), sent_at));
+        }
+        self.trim_first(&mut News::default());
+        times
+    }
+
+    /// SND.UNA has moved: there may be room for what waits.
+    #[inline]
+    fn note_progress(&mut self) {
+        let head = self.shared.chunks.get(self.connection.send.head).filter(|head| head.has(SENT));
+        let since = match head {
+            None => Instant::MAX,
+            // When it was sent first is not known any more where it was sent again; that something arrived is.
+            Some(head) if head.resent != 0 => self.now,
+            Some(head) => head.sent_at,
+        };
+        let connection = &mut *self.connection;
+        connection.unacked_since = since;
+        if connection.has(flag::WANTS_ROOM) && connection.send_len <= connection.options.send_buffer / 2 {
+            connection.clear(flag::WANTS_ROOM);
+            self.tell(pending::WRITABLE);
+        }
+        if self.connection.next_unsent != NIL || self.connection.lost_len != 0 {
+            self.flush_later();
+        }
+    }
+
+    /// Neither data nor window nor number: a duplicate acknowledgment (RFC 5681 2). With SACK it would say more, if there was more.
+    #[cold]
+    fn take_duplicate(&mut self, segment: &Segment) {
+        if self.connection.flight() != 0 && !self.connection.has(flag::SACK) {
+            self.take_troubled_ack(segment, 0, false);
+        }
+    }
+
+    /// Something is missing, was missing until now, or is said to be.
+    #[inline(never)]
+    fn take_troubled_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
+        let connection = &mut *self.connection;
+        let echo = segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)).map(|times| times.echo_reply);
+        let mut news = News { advanced: acked != 0, echo, ..News::default() };
+        if acked != 0 {
+            connection.snd_una = segment.ack;
+            connection.tally.bytes_acked += u64::from(acked);
+            self.free_marked(&mut news);
+        }
+        let has_sack = self.connection.has(flag::SACK);
+        if has_sack && segment.sack_count != 0 {
+            self.apply_sacks(segment, &mut news);
+        }
+        let is_flying = self.connection.flight() != 0;
+        news.is_duplicate = acked == 0 && segment.len == 0 && !is_update && !segment.has(TcpFlags::FIN) && is_flying;
+        if !has_sack && news.is_duplicate {
+            self.connection.sacked_count = self.connection.sacked_count.saturating_add(1);
+        }
+        let is_new_round = self.measure(segment, &news);
+        let is_congested = self.connection.has(flag::ECN) && segment.has(TcpFlags::ECE);
+        self.recover(segment, &mut news, is_congested);
+        if is_new_round {
+            self.connection.begin_round();
+        }
+        self.reset_timer(&news);
+        if news.advanced {
+            self.note_progress();
+        }
+        self.flush_later();
+        self.arm();
+    }
+
+    /// The round trip, where something tells it; says whether one has passed. Karn: what was sent again measures nothing, but by the
+    /// echo of its time (RFC 6298 3, RFC 7323 4.1).
+    fn measure(&mut self, segment: &Segment, news: &News) -> bool {
+        let (connection, now) = (&mut *self.connection, self.now);
+        let is_new_round = news.advanced && connection.passes_round();
+        if !news.advanced {
+            return false;
+        }
+        let by_time = || connection.echoed_rtt(segment.timestamps.filter(|_| news.echo.is_some()), now);
+        let sample: Option<Duration> = match news.oldest_sent_at {
+            Some(sent_at) => Some(now.since(sent_at)),
+            None => by_time(),
+        };
+        if let Some(sample) = sample {
+            connection.take_rtt(sample, is_new_round, now);
+        } else {
+            // The backed-off timeout is the timeout until there is a sample (RFC 6298 5).
+            connection.rto = Micros::of(connection.backed_off(connection.backoff));
+        }
+        connection.backoff = 0;
+        is_new_round
+    }
+}
+
+impl super::connection::Connection {
+    /// Whether nothing is missing as far as we know, and the segment does not say otherwise.
+    #[inline]
+    fn is_calm(&self, segment: &Segment) -> bool {
+        let marked = self.sacked_len | self.lost_len | self.resent_len | self.sacked_count | !self.sack_hint;
+        marked == 0
+            && self.recovery == Recovery::Open
+            && self.flags & flag::PROBE_OUT == 0
+            && segment.sack_count == 0
+            && !(segment.has(TcpFlags::ECE) && self.has(flag::ECN))
     }
 }

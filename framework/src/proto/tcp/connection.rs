@@ -3,7 +3,7 @@
 
 use super::event::CloseReason;
 use super::options::{Congestion, ConnectionOptions, Keepalive, Linger};
-use super::queue::Queue;
+use super::queue::{Queue, Ring};
 use super::segment::Range;
 use super::seq::Seq;
 use crate::proto::slab::NIL;
@@ -127,11 +127,11 @@ pub(super) mod flag {
     pub(crate) const EMBRYONIC: u32 = 1 << 12;
     /// The app let go of it: it is told nothing more.
     pub(crate) const ORPHANED: u32 = 1 << 13;
-    /// Something was sent since the last time that nothing was on its way: cwnd limits it.
+    /// In this round trip so much was sent that cwnd was what limited it.
     pub(crate) const CWND_LIMITED: u32 = 1 << 14;
     /// Segments were seen out of order (RFC 8985 6.2 step 3).
     pub(crate) const REORDERING_SEEN: u32 = 1 << 15;
-    /// A duplicate was reported in this round (RFC 8985 6.2 step 4).
+    /// A duplicate was reported in this round: `round_end` is RACK.dsack_round (RFC 8985 6.2 step 4).
     pub(crate) const DSACK_ROUND: u32 = 1 << 16;
     /// What the recovery took can be given back.
     pub(crate) const UNDO: u32 = 1 << 17;
@@ -149,6 +149,12 @@ pub(super) mod flag {
     pub(crate) const FIN_SEEN: u32 = 1 << 21;
     /// What keeps data in order from being handed over as it comes.
     pub(crate) const HOLDS: u32 = PAUSED | UNTOLD;
+    /// `CWND_LIMITED` as it was in the round trip before.
+    pub(crate) const CWND_WAS_LIMITED: u32 = 1 << 24;
+    /// A tail loss probe is to leave with the next look (RFC 8985 7.3).
+    pub(crate) const PROBE_DUE: u32 = 1 << 25;
+    /// F-RTO has seen the first acknowledgment after the timeout (RFC 5682 2.1 step 2b).
+    pub(crate) const FRTO_ADVANCED: u32 = 1 << 26;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -243,8 +249,16 @@ pub(super) struct Connection {
 
     // Losses.
     pub(super) recovery_point: Seq,
-    pub(super) high_rxt: Seq,
-    pub(super) dupacks: u8,
+    /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last transmission.
+    pub(super) in_flight: Ring,
+    /// Chunks that are LOST and were not sent again since, the one to be sent next first.
+    pub(super) lost: Ring,
+    /// Where the last look for a SACK block ended; `NIL` while nothing is marked.
+    pub(super) sack_hint: u32,
+    /// Segments that left the network before their turn: chunks SACKED or, without SACK, duplicate ACKs in a row.
+    pub(super) sacked_count: u32,
+    /// Once this is acknowledged, another round trip has passed.
+    pub(super) round_end: Seq,
     pub(super) backoff: u8,
     pub(super) probes: u8,
     pub(super) reo_wnd_mult: u8,
@@ -298,8 +312,6 @@ pub(super) struct Rack {
     pub(super) end_seq: Seq,
     pub(super) rtt: Micros,
     pub(super) fack: Seq,
-    /// RACK.dsack_round where `flag::DSACK_ROUND` is set.
-    pub(super) dsack_round: Seq,
     /// RFC 8985 7.2: TLP.end_seq.
     pub(super) probe_end: Seq,
 }
@@ -325,16 +337,19 @@ pub(super) struct Prr {
     pub(super) recover_fs: u32,
 }
 
-/// RFC 9438's variables, in bytes and nanoseconds.
+/// RFC 9438's variables, in bytes and milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CongestionState {
     pub(super) kind: Congestion,
-    pub(super) w_max: u32,
-    pub(super) w_est: u32,
-    pub(super) cwnd_epoch: u32,
+    /// An epoch of congestion avoidance has begun: the three below count.
+    pub(super) in_epoch: bool,
+    pub(super) epoch_start_ms: u32,
     pub(super) k_ms: u32,
+    pub(super) w_est: u32,
+    /// Zero before the first loss.
+    pub(super) w_max: u32,
+    /// Bytes acknowledged that cwnd has not grown for yet.
     pub(super) acked: u32,
-    pub(super) epoch_start: Instant,
 }
 
 /// Counts of a connection, as TCP_INFO has them.
@@ -446,8 +461,11 @@ impl Connection {
             last_received_at: now,
             unacked_since: Instant::MAX,
             recovery_point: Seq(0),
-            high_rxt: Seq(0),
-            dupacks: 0,
+            in_flight: Ring::default(),
+            lost: Ring::default(),
+            sack_hint: NIL,
+            sacked_count: 0,
+            round_end: Seq(0),
             backoff: 0,
             probes: 0,
             reo_wnd_mult: 1,

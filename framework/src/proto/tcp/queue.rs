@@ -26,6 +26,10 @@ pub(super) struct Chunk<P> {
     pub(super) payload: Option<P>,
     pub(super) next: u32,
     pub(super) prev: u32,
+    /// Neighbours in the [`Ring`] that it is in. At both ends of a run of SACKED chunks, which are in no ring: the last and the first of
+    /// the run.
+    pub(super) later: u32,
+    pub(super) earlier: u32,
 }
 
 /// It ends what an app's call handed over: PSH is set with it.
@@ -43,7 +47,18 @@ pub(super) const RESENT: u8 = 1 << 5;
 
 impl<P> Chunk<P> {
     pub(super) fn new(seq: Seq, len: u32, payload: Option<P>) -> Self {
-        Self { seq, len, flags: 0, resent: 0, sent_at: Instant::ZERO, payload, next: NIL, prev: NIL }
+        Self {
+            seq,
+            len,
+            flags: 0,
+            resent: 0,
+            sent_at: Instant::ZERO,
+            payload,
+            next: NIL,
+            prev: NIL,
+            later: NIL,
+            earlier: NIL,
+        }
     }
 
     /// Numbers that it takes.
@@ -155,9 +170,15 @@ impl Queue {
             (chunk.flags, rest.flags) = (chunk.flags | ends_call, rest.flags & !PUSH);
         }
         chunk.len = at;
-        let is_in = self.insert_after(chunks, idx, rest).is_ok();
-        debug_assert!(is_in, "there was room above");
-        is_in
+        let is_ordered = is_in_ring(chunk.flags) && chunk.later != NIL;
+        let Ok(rest) = self.insert_after(chunks, idx, rest) else {
+            debug_assert!(false, "there was room above");
+            return false;
+        };
+        if is_ordered {
+            Ring::insert_after(chunks, idx, rest);
+        }
+        true
     }
 
     /// Takes the first chunk out.
@@ -169,6 +190,86 @@ impl Queue {
     /// Lets go of all.
     pub(super) fn clear<P>(&mut self, chunks: &mut Chunks<P>) {
         while self.pop_front(chunks).is_some() {}
+    }
+}
+
+/// Whether a chunk with such flags is in a [`Ring`]: all that was sent is, but what the peer is known to have.
+#[inline]
+pub(super) fn is_in_ring(flags: u8) -> bool {
+    flags & SENT != 0 && flags & SACKED == 0
+}
+
+/// Chunks of a queue in another order than that of their numbers: a ring of links, entered at the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ring {
+    pub(super) head: u32,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self { head: NIL }
+    }
+}
+
+impl Ring {
+    /// Enters a chunk as the last.
+    #[inline]
+    pub(super) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
+        if self.head == NIL {
+            let chunk = &mut chunks[idx];
+            (chunk.earlier, chunk.later) = (idx, idx);
+            self.head = idx;
+        } else {
+            let last = chunks[self.head].earlier;
+            Self::insert_after(chunks, last, idx);
+        }
+    }
+
+    /// Enters a chunk as the first.
+    #[inline]
+    pub(super) fn push_front<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
+        self.push_back(chunks, idx);
+        self.head = idx;
+    }
+
+    /// Enters a chunk where its time belongs, looked for from the first.
+    pub(super) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
+        let (sent_at, first) = (chunks[idx].sent_at, self.head);
+        if first == NIL || sent_at <= chunks[first].sent_at {
+            return self.push_front(chunks, idx);
+        }
+        let mut before = first;
+        loop {
+            let next = chunks[before].later;
+            if next == first || sent_at <= chunks[next].sent_at {
+                return Self::insert_after(chunks, before, idx);
+            }
+            before = next;
+        }
+    }
+
+    /// Enters a chunk behind the one at `earlier`.
+    #[inline]
+    pub(super) fn insert_after<P>(chunks: &mut Chunks<P>, earlier: u32, idx: u32) {
+        let later = core::mem::replace(&mut chunks[earlier].later, idx);
+        chunks[later].earlier = idx;
+        let chunk = &mut chunks[idx];
+        (chunk.earlier, chunk.later) = (earlier, later);
+    }
+
+    /// Takes a chunk out.
+    #[inline]
+    pub(super) fn remove<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
+        let (earlier, later) = (chunks[idx].earlier, chunks[idx].later);
+        if later == idx {
+            self.head = NIL;
+            return;
+        }
+        chunks[earlier].later = later;
+        chunks[later].earlier = earlier;
+        if self.head == idx {
+            self.head = later;
+        }
     }
 }
 

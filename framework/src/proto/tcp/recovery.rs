@@ -1,43 +1,452 @@
-//! What is lost, and how much may be on its way.
+//! What is done about losses: who may send how much while something is missing, and when that is over.
+//!
+//! ```text
+//!            losses, duplicates                   RTO
+//!   Open ──────────────────────▶ Fast        any ─────▶ Probing (F-RTO) ──▶ Loss
+//!    │ ◀─── recovery_point ────────┘               ◀─ for nothing ─┘          │
+//!    │ ECE ─▶ Reduced                              ◀──── recovery_point ──────┘
+//! ```
+//!
+//! With SACK `rack` finds losses and proportional rate reduction (RFC 6937) meters what is sent; without it NewReno (RFC 6582) does both.
+//! A recovery that turns out to have been for nothing is taken back: by timestamps (Eifel, RFC 3522 and RFC 4015), by duplicates that the
+//! peer reports (RFC 3708), by F-RTO (RFC 5682).
 
-use super::connection::RetransmitTimer;
+use super::connection::{Connection, Prr, Recovery, RetransmitTimer, Undo, flag};
+use super::event::CloseReason;
 use super::machine::Turn;
 use super::payload::{Output, Payload};
-use super::queue::{RESENT, SENT};
+use super::queue::{RESENT, SACKED, SENT};
+use super::segment::{Range, Segment};
+use crate::proto::slab::NIL;
+use crate::time::{Duration, Instant};
+
+/// Timeouts in a row until full segments are suspected to be too long for the path (RFC 4821 7.7, RFC 8899 4.3).
+const BLACK_HOLE_TIMEOUTS: u8 = 3;
+/// What is tried then, one after the other (RFC 4821 7.2, and what each host takes: RFC 1122 3.3.3), options included.
+const SAFE_MSS: [u16; 2] = [1024, 512];
+
+/// What an acknowledgment brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct News {
+    /// SND.UNA has moved.
+    pub(super) advanced: bool,
+    /// Bytes that arrived, by number or by SACK.
+    pub(super) delivered: u32,
+    /// Of them by SACK.
+    pub(super) sacked: u32,
+    /// It says nothing but what was said before, and carries nothing (RFC 5681 2).
+    pub(super) is_duplicate: bool,
+    /// Bytes found lost.
+    pub(super) lost: u32,
+    /// By then what is still missing from before is lost, too.
+    pub(super) lost_by: Option<Instant>,
+    /// Something arrived that was sent only once, and before the recovery began.
+    pub(super) originals: bool,
+    /// When the first of those acknowledged by number was sent.
+    pub(super) oldest_sent_at: Option<Instant>,
+    /// TSecr.
+    pub(super) echo: Option<u32>,
+    /// A duplicate that the peer reports.
+    pub(super) dsack: Option<Range>,
+    /// With it all retransmissions of this recovery were duplicates.
+    pub(super) resends_were_needless: bool,
+}
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// The connection is established: it may begin to send (RFC 5681 3.1).
+    pub(super) fn begin_congestion(&mut self) {
+        let connection = &mut *self.connection;
+        let was_resent = connection.backoff > 0;
+        if !was_resent && connection.unacked_since != Instant::MAX {
+            // RFC 6298 3: of a SYN that was sent once.
+            connection.take_rtt(self.now.since(connection.unacked_since), true, self.now);
+        } else if was_resent {
+            // RFC 6298 5.7.
+            connection.rto = connection.rto.max(super::connection::Micros::of(Duration::from_secs(3)));
+        }
+        connection.cwnd = match connection.backoff {
+            0 | 1 => connection.initial_window(),
+            // RFC 5681 3.1: the SYN was lost. Once may be chance (RFC 6928 2, and Linux).
+            _ => connection.snd_mss.into(),
+        };
+        connection.ssthresh = u32::MAX;
+        connection.backoff = 0;
+        connection.unacked_since = Instant::MAX;
+        connection.recovery = Recovery::Open;
+        connection.recovery_point = connection.iss;
+        connection.round_end = connection.snd_una;
+        connection.rack.fack = connection.snd_una;
+        (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+    }
+
     /// The next chunk to send again, where the congestion window has room for it.
     pub(super) fn next_lost(&mut self) -> Option<u32> {
-        None
+        let connection = &*self.connection;
+        let idx = connection.lost.head;
+        // F-RTO sends new data, before what may not be lost at all (RFC 5682 2.1 step 2b).
+        if idx == NIL || connection.recovery == Recovery::Probing && connection.has(flag::FRTO_ADVANCED) {
+            return None;
+        }
+        let len = self.shared.chunks[idx].seq_len().min(connection.snd_mss.into());
+        (len <= self.cwnd_room()).then_some(idx)
     }
 
-    /// Bytes of new data that the congestion window has room for.
+    /// Bytes that the congestion window has room for.
     #[inline]
-    pub(super) fn cwnd_room(&self) -> u32 {
-        u32::MAX
+    pub(super) fn cwnd_room(&mut self) -> u32 {
+        let connection = &mut *self.connection;
+        let pipe = connection.pipe();
+        if connection.is_unlimited() {
+            return u32::MAX;
+        }
+        if pipe == 0 || connection.flags & flag::PROBE_DUE != 0 || !connection.has(flag::SACK) {
+            return self.unusual_room(pipe);
+        }
+        connection.cwnd.saturating_sub(pipe)
     }
 
-    /// A chunk has left.
+    #[inline(never)]
+    fn unusual_room(&mut self, pipe: u32) -> u32 {
+        let mss = u32::from(self.connection.snd_mss);
+        let connection = &mut *self.connection;
+        // RFC 5681 4.1: what was idle for a timeout begins anew.
+        let idle = self.now.since(connection.rack.xmit_ts);
+        if connection.flight() == 0 && connection.rack.xmit_ts != Instant::ZERO && idle > connection.rto.span() {
+            connection.cwnd = connection.cwnd.min(connection.initial_window());
+            connection.forget_epoch();
+        }
+        let mut window = connection.cwnd;
+        if !connection.has(flag::SACK) && connection.recovery == Recovery::Open {
+            // RFC 3042: the first two duplicates let a new segment go each. With SACK they leave the pipe.
+            window = window.saturating_add(connection.sacked_count.min(2) * mss);
+        }
+        let room = window.saturating_sub(pipe);
+        if pipe == 0 || connection.has(flag::PROBE_DUE) { room.max(mss) } else { room }
+    }
+
+    /// A chunk has left: `snd_nxt` is behind it.
     #[inline]
     pub(super) fn on_sent(&mut self, idx: u32, is_resent: bool) {
-        let chunk = &mut self.shared.chunks[idx];
-        chunk.flags |= SENT;
-        chunk.sent_at = self.now;
-        if is_resent {
-            chunk.flags |= RESENT;
+        self.mark_sent(idx, is_resent);
+        let connection = &mut *self.connection;
+        if connection.unacked_since == Instant::MAX {
+            connection.unacked_since = self.now;
         }
-        if self.connection.timer == RetransmitTimer::Off {
-            self.connection.timer = RetransmitTimer::Timeout;
-            self.connection.timer_at = self.now + self.connection.rto.span();
+        connection.note_use();
+        if connection.recovery != Recovery::Open || is_resent || connection.has(flag::PROBE_DUE) {
+            self.note_sent(idx, is_resent);
+        }
+        match self.connection.timer {
+            // RFC 6298 5.1. New data moves the probe (RFC 8985 7.2).
+            RetransmitTimer::Probe => self.push_probe(),
+            RetransmitTimer::Off | RetransmitTimer::Persist => self.set_timer(),
+            RetransmitTimer::Timeout | RetransmitTimer::Reordering => (),
         }
     }
 
-    /// RFC 6298 5.4 to 5.6.
-    pub(super) fn on_timeout(&mut self) {}
+    #[cold]
+    fn note_sent(&mut self, idx: u32, is_resent: bool) {
+        let connection = &mut *self.connection;
+        connection.prr.out = connection.prr.out.saturating_add(self.shared.chunks[idx].seq_len());
+        if is_resent && connection.has(flag::UNDO) && connection.recovery != Recovery::Open {
+            connection.undo.resent += 1;
+            if connection.undo.resent_ts == 0 {
+                connection.undo.resent_ts = connection.ts_now(self.now);
+            }
+        }
+        if connection.has(flag::PROBE_DUE) {
+            self.note_probe(is_resent);
+        }
+    }
 
-    /// RFC 8985 7.3.
-    pub(super) fn on_probe(&mut self) {}
+    /// What an acknowledgment means for a sender that misses something, or has just learned that it does.
+    pub(super) fn recover(&mut self, segment: &Segment, news: &mut News, is_congested: bool) {
+        if news.resends_were_needless || self.is_echo_of_original(news) {
+            self.undo();
+        }
+        let was = self.connection.recovery;
+        if self.connection.recovery == Recovery::Probing && (news.delivered > 0 || news.is_duplicate) {
+            self.judge_timeout(news);
+        }
+        if self.connection.has(flag::SACK) {
+            self.adapt_reordering(news.dsack.is_some());
+            self.end_probe(segment, news);
+            self.finish_recovery();
+            self.detect_losses(news);
+        } else {
+            self.count_duplicates(news);
+            self.finish_recovery();
+        }
+        // What was lost within a recovery and waits at its end begins another.
+        if news.lost > 0 || self.connection.lost.head != NIL {
+            self.enter_recovery();
+        }
+        if is_congested && self.connection.recovery == Recovery::Open {
+            self.enter_reduced();
+        }
+        match self.connection.recovery {
+            Recovery::Fast | Recovery::Reduced => self.reduce_window(news),
+            Recovery::Open if news.advanced && was == Recovery::Open => {
+                self.connection.grow_window(news.delivered - news.sacked, self.now);
+            }
+            Recovery::Loss => {
+                self.connection.set(flag::CWND_LIMITED);
+                self.connection.grow_window(news.delivered, self.now);
+            }
+            Recovery::Open | Recovery::Probing => (),
+        }
+    }
 
-    /// RFC 8985 6.3.
-    pub(super) fn on_reordering(&mut self) {}
+    /// All that was on its way when the recovery began has arrived.
+    fn finish_recovery(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.recovery == Recovery::Open || connection.snd_una.is_before(connection.recovery_point) {
+            return;
+        }
+        if matches!(connection.recovery, Recovery::Fast | Recovery::Reduced) && !connection.is_unlimited() {
+            // RFC 6937 3 and RFC 6582 3.2 step 3: whatever the rate was meanwhile.
+            connection.cwnd = connection.ssthresh;
+        }
+        if connection.recovery != Recovery::Reduced {
+            connection.count_recovery();
+        }
+        connection.recovery = Recovery::Open;
+        connection.clear(flag::FRTO_ADVANCED);
+        if !connection.has(flag::SACK) {
+            connection.sacked_count = 0;
+        }
+    }
+
+    /// Something is lost: the window is reduced, once in a round trip.
+    pub(super) fn enter_recovery(&mut self) {
+        let connection = &mut *self.connection;
+        match connection.recovery {
+            Recovery::Fast | Recovery::Loss | Recovery::Probing => return,
+            Recovery::Open => connection.begin_reduction(true),
+            Recovery::Reduced => (),
+        }
+        connection.recovery = Recovery::Fast;
+        connection.recovery_point = connection.snd_nxt;
+        connection.clear(flag::PROBE_OUT);
+        self.shared.tally.fast_recoveries += 1;
+    }
+
+    /// The network marked what we sent (RFC 3168 6.1.2): as for a loss, but there is nothing to send again.
+    fn enter_reduced(&mut self) {
+        let connection = &mut *self.connection;
+        connection.begin_reduction(false);
+        connection.recovery = Recovery::Reduced;
+        connection.recovery_point = connection.snd_nxt;
+    }
+
+    /// The window while it shrinks: in proportion to what arrives, so that the sender never falls silent (RFC 6937 3).
+    pub(super) fn reduce_window(&mut self, news: &News) {
+        let connection = &mut *self.connection;
+        if connection.is_unlimited() {
+            return;
+        }
+        let mss = u32::from(connection.snd_mss);
+        if connection.recovery == Recovery::Fast && !connection.has(flag::SACK) {
+            return connection.inflate_window(news, mss);
+        }
+        let (pipe, ssthresh) = (connection.pipe(), connection.ssthresh);
+        let prr = &mut connection.prr;
+        prr.delivered = prr.delivered.saturating_add(news.delivered);
+        let count = if pipe > ssthresh {
+            let share = u64::from(prr.delivered) * u64::from(ssthresh);
+            let allowed = share.div_ceil(u64::from(prr.recover_fs.max(1))).min(u64::from(u32::MAX)) as u32;
+            allowed.saturating_sub(prr.out)
+        } else {
+            // Slow start back to ssthresh, where nothing more was lost; what arrives, where there was.
+            let limit = prr.delivered.saturating_sub(prr.out).max(news.delivered);
+            let more = if news.advanced && news.lost == 0 { mss } else { 0 };
+            (ssthresh - pipe).min(limit + more)
+        };
+        // The first retransmission is not metered.
+        let count = if prr.out == 0 { count.max(mss) } else { count };
+        connection.cwnd = pipe + count;
+    }
+
+    /// Duplicate acknowledgments, where there is no SACK to say what they stand for (RFC 5681 3.2, RFC 6582 3.2).
+    fn count_duplicates(&mut self, news: &mut News) {
+        let connection = &mut *self.connection;
+        if news.advanced {
+            connection.sacked_count = 0;
+            // A partial acknowledgment: what is now the first is lost as well.
+            if connection.recovery == Recovery::Fast && connection.snd_una.is_before(connection.recovery_point) {
+                self.mark_first_lost();
+            }
+            return;
+        }
+        // RFC 6582 3.2 step 2: those of the recovery before do not begin another.
+        let is_new = connection.snd_una != connection.recovery_point;
+        if connection.sacked_count == 3 && connection.recovery == Recovery::Open && is_new {
+            news.lost += self.mark_first_lost();
+        }
+    }
+
+    fn mark_first_lost(&mut self) -> u32 {
+        let idx = self.connection.send.head;
+        match self.shared.chunks.get(idx) {
+            Some(chunk) if chunk.flags & (SENT | SACKED | RESENT) == SENT => {
+                let len = chunk.seq_len();
+                self.mark_lost(idx);
+                len
+            }
+            _ => 0,
+        }
+    }
+
+    /// The retransmission timer has run out (RFC 6298 5.4 to 5.7, RFC 5681 3.1).
+    pub(super) fn on_timeout(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.flight() == 0 {
+            return;
+        }
+        if connection.backoff >= self.shared.config.retries {
+            return self.close(CloseReason::TimedOut);
+        }
+        self.shared.tally.timeouts += 1;
+        connection.tally.timeouts += 1;
+        if self.shared.chunks.get(connection.send.head).is_some_and(|first| first.has(SACKED)) {
+            // The peer said that it has what it now does not acknowledge (RFC 2018 8).
+            self.forget_sacks();
+        }
+        self.enter_loss();
+        self.mark_all_lost();
+        self.suspect_black_hole();
+        let connection = &mut *self.connection;
+        connection.backoff = connection.backoff.saturating_add(1);
+        connection.timer = RetransmitTimer::Timeout;
+        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        self.flush_later();
+    }
+
+    fn enter_loss(&mut self) {
+        let connection = &mut *self.connection;
+        // RFC 5681 3.1: a segment that the timer has sent again before does not lower ssthresh again. RFC 5682 2.1 step 1: nor is asked
+        // about then whether it was for nothing, nor where more than the first segment was sent again.
+        let is_first = connection.backoff == 0;
+        let may_be_spurious = matches!(connection.recovery, Recovery::Open | Recovery::Reduced);
+        if is_first && connection.recovery != Recovery::Loss {
+            connection.begin_reduction(true);
+        }
+        connection.recovery = if is_first && may_be_spurious { Recovery::Probing } else { Recovery::Loss };
+        connection.recovery_point = connection.snd_nxt;
+        connection.clear(flag::FRTO_ADVANCED | flag::PROBE_OUT | flag::PROBE_DUE);
+        connection.forget_epoch();
+        if !connection.is_unlimited() {
+            connection.cwnd = connection.snd_mss.into();
+        }
+        if !connection.has(flag::SACK) {
+            connection.sacked_count = 0;
+        }
+    }
+
+    /// Full segments that never arrive, while the path may well carry shorter ones: they become shorter (RFC 4821 7.7). `transmit` cuts
+    /// what was sent before.
+    fn suspect_black_hole(&mut self) {
+        let connection = &mut *self.connection;
+        let nth = usize::from(connection.backoff.saturating_sub(BLACK_HOLE_TIMEOUTS - 1));
+        let is_full =
+            self.shared.chunks.get(connection.send.head).is_some_and(|chunk| chunk.len >= connection.snd_mss.into());
+        if connection.backoff + 1 < BLACK_HOLE_TIMEOUTS || !is_full {
+            return;
+        }
+        if let Some(&mss) = SAFE_MSS.get(nth).filter(|&&mss| mss < connection.snd_mss) {
+            connection.snd_mss = mss;
+            connection.cwnd = connection.cwnd.max(mss.into());
+        }
+    }
+
+    /// F-RTO (RFC 5682 2.1 and 3.1): whether what arrives after a timeout was sent before it.
+    fn judge_timeout(&mut self, news: &News) {
+        let connection = &mut *self.connection;
+        if connection.snd_una.is_at_least(connection.recovery_point) {
+            // All of it at once says nothing.
+            connection.recovery = Recovery::Loss;
+        } else if connection.has(flag::FRTO_ADVANCED) {
+            // Step 3: only the first segment was sent again, so more than that came from before.
+            if news.originals {
+                return self.undo();
+            }
+            connection.recovery = Recovery::Loss;
+        } else if news.advanced && self.has_new_data() {
+            // Step 2b: two new segments, and see.
+            let connection = &mut *self.connection;
+            connection.set(flag::FRTO_ADVANCED);
+            connection.cwnd = connection.pipe() + 2 * u32::from(connection.snd_mss);
+        } else {
+            self.connection.recovery = Recovery::Loss;
+        }
+    }
+
+    fn has_new_data(&self) -> bool {
+        let connection = &*self.connection;
+        let right = connection.snd_una + connection.snd_wnd;
+        connection.next_unsent != NIL && right.is_after(connection.snd_nxt)
+    }
+
+    /// The peer echoes a time before the first retransmission: what it acknowledges is the original (RFC 3522 3.2).
+    fn is_echo_of_original(&self, news: &News) -> bool {
+        let connection = &*self.connection;
+        let undo = &connection.undo;
+        let is_before = |echo: u32| (echo.wrapping_sub(undo.resent_ts) as i32) < 0;
+        connection.has(flag::UNDO)
+            && connection.recovery != Recovery::Open
+            && news.advanced
+            && undo.resent_ts != 0
+            && connection.snd_una.is_after(undo.marker)
+            && news.echo.is_some_and(is_before)
+    }
+
+    /// The recovery was for nothing: back to where it began (RFC 4015 3.2).
+    fn undo(&mut self) {
+        self.unmark_lost();
+        let connection = &mut *self.connection;
+        connection.cwnd = connection.cwnd.max(connection.undo.cwnd);
+        connection.ssthresh = connection.ssthresh.max(connection.undo.ssthresh);
+        connection.congestion.w_max = connection.congestion.w_max.max(connection.undo.cwnd);
+        connection.forget_epoch();
+        connection.recovery = Recovery::Open;
+        connection.backoff = 0;
+        // What seemed lost was late.
+        connection.set(flag::REORDERING_SEEN);
+        connection.clear(flag::UNDO | flag::FRTO_ADVANCED);
+        if !connection.has(flag::SACK) {
+            connection.sacked_count = 0;
+        }
+        self.shared.tally.undone_recoveries += 1;
+    }
+}
+
+impl Connection {
+    /// Takes the window down for a loss or a mark, and remembers what it was where that may have been for nothing.
+    fn begin_reduction(&mut self, may_undo: bool) {
+        if self.has(flag::ECN) {
+            // RFC 3168 6.1.2: whatever the reason.
+            self.set(flag::CWR_OWED);
+        }
+        self.clear(flag::UNDO);
+        if may_undo {
+            self.set(flag::UNDO);
+            let (cwnd, ssthresh) = (self.cwnd, self.ssthresh);
+            self.undo = Undo { cwnd, ssthresh, marker: self.snd_una, resent: 0, resent_ts: 0 };
+        }
+        self.prr = Prr { delivered: 0, out: 0, recover_fs: self.flight() };
+        self.lower_ssthresh();
+    }
+
+    /// NewReno's window (RFC 6582 3.2): the duplicates that came are segments that left.
+    fn inflate_window(&mut self, news: &News, mss: u32) {
+        if news.lost > 0 {
+            self.cwnd = self.ssthresh.saturating_add(3 * mss);
+        } else if news.is_duplicate {
+            self.cwnd = self.cwnd.saturating_add(mss);
+        } else if news.advanced {
+            // Step 5: by what was acknowledged less, and one more where that was a segment.
+            let more = if news.delivered >= mss { mss } else { 0 };
+            self.cwnd = (self.cwnd.saturating_sub(news.delivered) + more).max(mss);
+        }
+    }
 }

@@ -13,6 +13,8 @@ use crate::proto::{ConsumerId, Flow, HashSeed};
 use crate::time::{Duration, Instant};
 
 mod arrival;
+mod scoreboard;
+mod sender;
 
 /// A payload of a test.
 impl Payload for Vec<u8> {

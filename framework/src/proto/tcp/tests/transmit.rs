@@ -45,10 +45,11 @@ fn window_smaller_than_a_segment_is_not_used_where_it_was_larger() {
     line.send(3000);
     assert_eq!(line.sent(), ["0+1000 ack 0"]);
     line.ack(1000);
+    line.tick();
     line.wnd = 900;
     line.ack(1000);
     line.tick();
-    line.sent();
+    assert_eq!(line.sent(), ["1000+1000 ack 0"]);
     line.ack(2000);
     line.tick();
     assert!(line.sent().is_empty());

@@ -1,0 +1,91 @@
+//! How much may be on its way (RFC 5681, RFC 9438): what an acknowledgment adds to the window, and what a loss takes.
+//!
+//! What enters: bytes acknowledged, and that something was lost. What leaves: `cwnd` and `ssthresh`, in bytes. When something is lost,
+//! and what is sent then, is decided in `recovery`.
+
+mod cubic;
+mod reno;
+
+use super::connection::{Connection, flag};
+use super::options::Congestion;
+use crate::time::Instant;
+
+/// No window is larger: the peer's cannot be (RFC 7323 2.3).
+const CWND_MAX: u32 = 1 << 30;
+
+impl Connection {
+    /// RFC 6928 2: ten segments, or what four of the old size would be.
+    pub(super) fn initial_window(&self) -> u32 {
+        let mss = u32::from(self.snd_mss);
+        (10 * mss).min(14_600.max(2 * mss))
+    }
+
+    /// So many bytes were acknowledged while nothing was lost. A window that is not used is not grown either: what was never sent says
+    /// nothing about the path (RFC 7661 4.3).
+    #[inline]
+    pub(super) fn grow_window(&mut self, acked: u32, now: Instant) {
+        if !self.has(flag::CWND_LIMITED | flag::CWND_WAS_LIMITED) {
+            return;
+        }
+        if self.cwnd < self.ssthresh {
+            // RFC 5681 3.1, by bytes (RFC 3465), without its limit: an acknowledgment of a whole burst counts in full, as on Linux.
+            self.cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh).min(CWND_MAX);
+            return;
+        }
+        self.avoid_congestion(acked, now);
+    }
+
+    fn avoid_congestion(&mut self, acked: u32, now: Instant) {
+        match self.congestion.kind {
+            Congestion::Cubic => self.grow_cubic(acked, now),
+            Congestion::Reno => self.grow_reno(acked),
+            Congestion::None => (),
+        }
+        self.cwnd = self.cwnd.min(CWND_MAX);
+    }
+
+    /// The window was too large: what remains of it is `ssthresh`.
+    pub(super) fn lower_ssthresh(&mut self) {
+        // FlightSize counts, not what would have been allowed (RFC 5681 3.1); and what limited transmit added does not.
+        let used = self.flight().min(self.cwnd);
+        let ssthresh = match self.congestion.kind {
+            Congestion::Cubic => self.reduced_cubic(used),
+            Congestion::Reno => used / 2,
+            Congestion::None => return,
+        };
+        self.ssthresh = ssthresh.max(2 * u32::from(self.snd_mss));
+    }
+
+    /// The path's state is not known any more: the window begins to grow from where it is.
+    pub(super) fn forget_epoch(&mut self) {
+        self.congestion.in_epoch = false;
+        self.congestion.acked = 0;
+    }
+
+    /// Whether nothing but the peer's window limits what is on its way.
+    #[inline]
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.congestion.kind == Congestion::None
+    }
+
+    /// So much is on its way now: whether it is cwnd that keeps it from being more. In slow start half of it is enough, as it doubles in
+    /// each round trip (RFC 7661 4.1, and Linux).
+    #[inline]
+    pub(super) fn note_use(&mut self) {
+        let used = self.pipe();
+        let used = if self.cwnd < self.ssthresh { used * 2 } else { used + u32::from(self.snd_mss) };
+        if used >= self.cwnd {
+            self.set(flag::CWND_LIMITED);
+        }
+    }
+
+    /// Another round trip has passed.
+    #[inline]
+    pub(super) fn begin_round(&mut self) {
+        let was_limited = self.has(flag::CWND_LIMITED);
+        self.clear(flag::CWND_LIMITED | flag::CWND_WAS_LIMITED | flag::DSACK_ROUND);
+        if was_limited {
+            self.set(flag::CWND_WAS_LIMITED);
+        }
+    }
+}

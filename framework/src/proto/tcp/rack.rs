@@ -1,0 +1,286 @@
+//! RACK-TLP (RFC 8985): what was sent well before something that has arrived is lost, and where nothing arrives any more a probe asks.
+//!
+//! What enters: each chunk that arrived, by when it was sent; D-SACKs; time. What leaves: marks of LOST, and the deadline of the
+//! retransmission timer. Only with SACK; without it `recovery` counts duplicate acknowledgments.
+//!
+//! The chunks in flight stand in a ring by the time of their transmission, so that looking for losses costs what is lost and one look
+//! more (RFC 8985 6.2 step 5 walks through all).
+
+use super::connection::{Connection, Micros, Recovery, RetransmitTimer, flag};
+use super::machine::Turn;
+use super::payload::{Output, Payload};
+use super::recovery::News;
+use super::segment::Segment;
+use super::seq::Seq;
+use crate::proto::slab::NIL;
+use crate::time::{Duration, Instant};
+
+/// Segments that must have arrived before their turn until the first is lost without further waiting (RFC 5681 3.2).
+const DUPLICATE_THRESHOLD: u32 = 3;
+/// Recoveries without a D-SACK until the reordering window is a quarter of a round trip again (RFC 8985 6.2 step 4).
+const PERSIST: u8 = 16;
+/// RFC 8985 7.2: before the first sample.
+const PROBE_TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
+
+impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// A chunk that ends there has arrived (RFC 8985 6.2, steps 1 to 3).
+    #[inline]
+    pub(super) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut News) {
+        let connection = &mut *self.connection;
+        if end.is_after(connection.rack.fack) {
+            connection.rack.fack = end;
+        } else if resent == 0 {
+            connection.set(flag::REORDERING_SEEN);
+        }
+        if resent == 0 && end.is_at_most(connection.recovery_point) {
+            news.originals = true;
+        }
+        let rtt = self.now.since(sent_at);
+        if resent != 0 {
+            // Which of its transmissions was it? Not the last, where the peer echoes an older time, or the answer is too fast.
+            let before = |echo: u32| (echo.wrapping_sub(connection.ts_now(sent_at)) as i32) < 0;
+            if news.echo.is_some_and(before) || floor(rtt) < connection.rtt_min {
+                return;
+            }
+        }
+        let rack = &mut connection.rack;
+        rack.rtt = floor(rtt);
+        if is_sent_after(sent_at, end, rack.xmit_ts, rack.end_seq) {
+            (rack.xmit_ts, rack.end_seq) = (sent_at, end);
+        }
+    }
+
+    /// Adapts the reordering window to what the peer says (RFC 8985 6.2 step 4).
+    pub(super) fn adapt_reordering(&mut self, has_dsack: bool) {
+        let connection = &mut *self.connection;
+        if has_dsack && !connection.has(flag::DSACK_ROUND) {
+            connection.set(flag::DSACK_ROUND);
+            // Once in a round trip, which begins here.
+            connection.round_end = connection.snd_nxt;
+            connection.reo_wnd_mult = connection.reo_wnd_mult.saturating_add(1);
+            connection.reo_wnd_persist = PERSIST;
+        }
+    }
+
+    /// Marks what is lost, and says by when what is still missing will be, too (RFC 8985 6.2 step 5).
+    pub(super) fn detect_losses(&mut self, news: &mut News) {
+        let wait = self.connection.rack.rtt.span() + self.connection.reordering_window().span();
+        loop {
+            let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
+            let idx = connection.in_flight.head;
+            if idx == NIL {
+                return;
+            }
+            let (chunk, rack) = (&chunks[idx], connection.rack);
+            if !is_sent_after(rack.xmit_ts, rack.end_seq, chunk.sent_at, chunk.end()) {
+                return;
+            }
+            if chunk.sent_at + wait > self.now {
+                // All that was sent before what has arrived is lost by then.
+                news.lost_by = Some(rack.xmit_ts + wait);
+                return;
+            }
+            news.lost += chunk.seq_len();
+            self.mark_lost(idx);
+        }
+    }
+
+    /// The reordering that there may have been is over (RFC 8985 6.3).
+    pub(super) fn on_reordering(&mut self) {
+        let mut news = News::default();
+        self.detect_losses(&mut news);
+        if news.lost > 0 {
+            self.enter_recovery();
+        }
+        if self.connection.recovery == Recovery::Fast {
+            // The first retransmission goes now; the others as acknowledgments come.
+            self.reduce_window(&news);
+        }
+        self.reset_timer(&news);
+        self.flush_later();
+    }
+
+    /// Nothing was heard for two round trips: one segment more makes the peer speak (RFC 8985 7.3).
+    pub(super) fn on_probe(&mut self) {
+        let connection = &mut *self.connection;
+        // The timeout comes after it in any case.
+        connection.timer = RetransmitTimer::Timeout;
+        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        if connection.has(flag::PROBE_OUT) || connection.flight() == 0 {
+            return;
+        }
+        connection.set(flag::PROBE_DUE);
+        let sent = connection.snd_nxt;
+        self.transmit();
+        if self.connection.snd_nxt == sent && self.connection.has(flag::PROBE_DUE) {
+            self.resend_last();
+        }
+        self.connection.clear(flag::PROBE_DUE);
+    }
+
+    /// There is nothing new that could be sent: the last segment again.
+    fn resend_last(&mut self) {
+        let connection = &mut *self.connection;
+        let last = match connection.next_unsent {
+            NIL => connection.send.tail,
+            next => self.shared.chunks[next].prev,
+        };
+        let Some(chunk) = self.shared.chunks.get(last) else { return };
+        let (len, mss) = (chunk.len, u32::from(connection.snd_mss).max(1));
+        let mut idx = last;
+        if len > mss {
+            // What the device cut: its last segment.
+            if !connection.send.split(&mut self.shared.chunks, last, (len - 1) / mss * mss) {
+                return;
+            }
+            idx = self.shared.chunks[last].next;
+        }
+        self.resend(idx);
+    }
+
+    /// A chunk has left while a probe is due: that is the probe.
+    #[cold]
+    pub(super) fn note_probe(&mut self, is_resent: bool) {
+        let connection = &mut *self.connection;
+        connection.clear(flag::PROBE_DUE | flag::PROBE_IS_RESENT);
+        connection.set(flag::PROBE_OUT);
+        if is_resent {
+            connection.set(flag::PROBE_IS_RESENT);
+        }
+        connection.rack.probe_end = connection.snd_nxt;
+        self.shared.tally.tail_loss_probes += 1;
+    }
+
+    /// What became of the probe (RFC 8985 7.4.2).
+    pub(super) fn end_probe(&mut self, segment: &Segment, news: &News) {
+        let connection = &mut *self.connection;
+        let end = connection.rack.probe_end;
+        if !connection.has(flag::PROBE_OUT) || segment.ack.is_before(end) {
+            return;
+        }
+        let is_reported = news
+            .dsack
+            .is_some_and(|range| range.right == end || range.left.is_before(end) && range.right.is_after(end));
+        if !connection.has(flag::PROBE_IS_RESENT) || is_reported {
+            connection.clear(flag::PROBE_OUT);
+        } else if segment.ack.is_after(end) {
+            // The segment was lost, and the probe took its place: nobody else tells the congestion control of it.
+            connection.clear(flag::PROBE_OUT);
+            if connection.recovery == Recovery::Open && !connection.is_unlimited() {
+                connection.lower_ssthresh();
+                connection.cwnd = connection.cwnd.min(connection.ssthresh);
+            }
+        } else if !news.advanced && segment.sack_count == 0 && segment.len == 0 {
+            connection.clear(flag::PROBE_OUT);
+        }
+    }
+
+    /// Something has arrived, or was found lost: the retransmission timer is for something else, or runs anew.
+    pub(super) fn reset_timer(&mut self, news: &News) {
+        let connection = &mut *self.connection;
+        if let Some(at) = news.lost_by {
+            (connection.timer, connection.timer_at) = (RetransmitTimer::Reordering, at);
+            return;
+        }
+        let is_over = match connection.timer {
+            RetransmitTimer::Off | RetransmitTimer::Reordering => true,
+            RetransmitTimer::Probe => !connection.may_probe(),
+            RetransmitTimer::Timeout | RetransmitTimer::Persist => false,
+        };
+        if is_over || news.advanced {
+            self.set_timer();
+        }
+    }
+
+    /// Sets the retransmission timer for what is on its way: a probe where there may be one, or the timeout (RFC 6298 5.3, RFC 8985 7.2).
+    #[inline]
+    pub(super) fn set_timer(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.flight() == 0 {
+            if connection.timer != RetransmitTimer::Persist {
+                (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+            }
+        } else if connection.may_probe() {
+            let span = self.connection.probe_timeout(self.is_alone());
+            let connection = &mut *self.connection;
+            (connection.timer, connection.timer_at) = (RetransmitTimer::Probe, self.now + span);
+        } else {
+            let span = connection.backed_off(connection.backoff);
+            (connection.timer, connection.timer_at) = (RetransmitTimer::Timeout, self.now + span);
+        }
+    }
+
+    /// New data has left: the probe waits for it, but not beyond the timeout of the oldest (RFC 8985 7.2).
+    #[inline]
+    pub(super) fn push_probe(&mut self) {
+        let span = self.connection.probe_timeout(self.is_alone());
+        let connection = &mut *self.connection;
+        let timeout = (connection.unacked_since + connection.rto.span()).max(connection.timer_at);
+        connection.timer_at = (self.now + span).min(timeout);
+    }
+
+    /// Whether a single segment is on its way.
+    #[inline]
+    fn is_alone(&self) -> bool {
+        let head = self.connection.in_flight.head;
+        self.shared.chunks.get(head).is_some_and(|chunk| chunk.later == head)
+    }
+}
+
+impl Connection {
+    /// RACK.reo_wnd (RFC 8985 6.2 step 4): how long what was sent earlier may come later.
+    fn reordering_window(&self) -> Micros {
+        if !self.has(flag::REORDERING_SEEN) {
+            let is_recovering = matches!(self.recovery, Recovery::Fast | Recovery::Loss | Recovery::Probing);
+            let is_enough = self.sacked_count >= DUPLICATE_THRESHOLD
+                || self.sacked_len >= DUPLICATE_THRESHOLD * u32::from(self.snd_mss);
+            if is_recovering || is_enough {
+                return Micros::ZERO;
+            }
+        }
+        Micros((self.rtt_min.0 / 4).saturating_mul(self.reo_wnd_mult.into())).min(self.srtt)
+    }
+
+    /// A recovery is over: one more without a D-SACK.
+    pub(super) fn count_recovery(&mut self) {
+        self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
+        if self.reo_wnd_persist == 0 {
+            self.reo_wnd_mult = 1;
+        }
+    }
+
+    /// Whether silence is asked about before the timeout (RFC 8985 7.2).
+    #[inline]
+    pub(super) fn may_probe(&self) -> bool {
+        self.has(flag::SACK)
+            && self.recovery == Recovery::Open
+            && self.sacked_len == 0
+            && self.backoff == 0
+            && !self.has(flag::PROBE_OUT)
+            && self.in_flight.head != NIL
+    }
+
+    /// PTO (RFC 8985 7.2), the timeout at most. How late a peer may acknowledge a lone segment is taken to be no more than the least
+    /// timeout, as on Linux.
+    #[inline]
+    fn probe_timeout(&self, is_alone: bool) -> Duration {
+        let rto = self.rto.span();
+        if self.srtt == Micros::ZERO {
+            return PROBE_TIMEOUT_INITIAL.min(rto);
+        }
+        let delay = if is_alone { self.options.rto_min_us } else { 0 };
+        Duration::from_micros(2 * u64::from(self.srtt.0) + u64::from(delay)).min(rto)
+    }
+}
+
+/// RACK_sent_after: of two that were sent in the same burst the one that ends later.
+#[inline]
+fn is_sent_after(at: Instant, end: Seq, other_at: Instant, other_end: Seq) -> bool {
+    at > other_at || at == other_at && end.is_after(other_end)
+}
+
+/// In microseconds, rounded down: all that was sent in one burst with something that has arrived is as old as that.
+#[inline]
+fn floor(span: Duration) -> Micros {
+    Micros((span.as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32)
+}

@@ -1,0 +1,186 @@
+//! One sender whose peer is the test: what it sends is marked by hand, what it hears is made up. Time is what the test says.
+
+use super::super::connection::{Connection, Recovery, State, flag};
+use super::super::machine::Turn;
+use super::super::queue::{Chunk, LOST, RESENT, SACKED, SENT};
+use super::super::segment::Segment;
+use super::*;
+use crate::proto::slab::NIL;
+use crate::wire::tcp::{TcpFlags, Timestamps};
+
+pub(super) const MSS: u32 = 1_000;
+/// The first number of the data; near the end of the ring.
+pub(super) const FIRST: Seq = Seq(u32::MAX - 5_000);
+
+pub(super) struct Sender {
+    pub(super) tcp: Tcp<Vec<u8>>,
+    pub(super) slot: u32,
+    pub(super) sent: Sent,
+    pub(super) now: Instant,
+}
+
+impl Sender {
+    pub(super) fn new(options: &ConnectionOptions) -> Self {
+        let config = TcpConfig { connections_max: 1, chunks_max: 8192, ..TcpConfig::default() };
+        let mut tcp = Tcp::new(config, HashSeed::new(1, 2)).unwrap();
+        let now = Instant::ZERO + Duration::from_secs(10);
+        let flow = Flow { local: CLIENT, remote: SERVER };
+        let mut connection = Connection::new(flow, State::SynSent, options, ConsumerId(1), now);
+        connection.state = State::Established;
+        (connection.iss, connection.snd_una, connection.snd_nxt) = (FIRST - 1, FIRST, FIRST);
+        (connection.snd_wnd, connection.snd_wnd_max) = (1 << 24, 1 << 24);
+        connection.snd_wscale = 8;
+        connection.snd_wl2 = FIRST;
+        connection.snd_mss = MSS as u16;
+        if options.sack {
+            connection.set(flag::SACK);
+        }
+        if options.timestamps {
+            connection.set(flag::TIMESTAMPS);
+        }
+        if options.ecn {
+            connection.set(flag::ECN);
+        }
+        let slot = tcp.insert(connection).unwrap();
+        let mut sender = Self { tcp, slot, sent: Sent::default(), now };
+        sender.turn(|turn| turn.begin_congestion());
+        sender
+    }
+
+    /// With SACK and timestamps, and a round trip of 10 ms that was measured.
+    pub(super) fn with_sack() -> Self {
+        Self::measured(&ConnectionOptions { congestion: Congestion::Reno, ..ConnectionOptions::default() })
+    }
+
+    pub(super) fn without_sack() -> Self {
+        let options = ConnectionOptions {
+            congestion: Congestion::Reno,
+            sack: false,
+            timestamps: false,
+            ..ConnectionOptions::default()
+        };
+        Self::measured(&options)
+    }
+
+    pub(super) fn measured(options: &ConnectionOptions) -> Self {
+        let mut sender = Self::new(options);
+        sender.turn(|turn| {
+            let now = turn.now;
+            turn.connection.take_rtt(Duration::from_millis(10), true, now);
+        });
+        sender
+    }
+
+    pub(super) fn turn<R>(&mut self, action: impl FnOnce(&mut Turn<'_, Vec<u8>, Sent>) -> R) -> R {
+        let result = action(&mut self.tcp.turn(self.slot, &mut self.sent, self.now));
+        self.check();
+        result
+    }
+
+    pub(super) fn check(&self) {
+        self.connection().check_scoreboard(&self.tcp.shared.chunks);
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.tcp.connections[self.slot]
+    }
+
+    pub(super) fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.tcp.connections[self.slot]
+    }
+
+    pub(super) fn wait_ms(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+    }
+
+    /// Sends so many full segments, whatever the windows say.
+    pub(super) fn send(&mut self, count: u32) {
+        for _ in 0..count {
+            self.send_len(MSS);
+        }
+    }
+
+    pub(super) fn send_len(&mut self, len: u32) {
+        self.turn(|turn| {
+            let seq = turn.connection.snd_nxt;
+            let mut chunk = Chunk::new(seq, len, Some(vec![0; len as usize]));
+            chunk.flags = SENT;
+            let idx = turn.connection.send.push_back(&mut turn.shared.chunks, chunk).unwrap();
+            turn.connection.send_len += len;
+            turn.connection.snd_nxt = seq + len;
+            turn.on_sent(idx, false);
+        });
+    }
+
+    /// Sends again what is lost, as far as the window allows; the numbers of the segments.
+    pub(super) fn resend(&mut self) -> Vec<u32> {
+        let mut segments = Vec::new();
+        while let Some(idx) = self.turn(|turn| turn.next_lost()) {
+            segments.push((self.tcp.shared.chunks[idx].seq - FIRST) / MSS);
+            self.turn(|turn| turn.on_sent(idx, true));
+        }
+        segments
+    }
+
+    /// An acknowledgment of all before segment `to`, with ranges of segments that stand beyond; the echoed time is that of now.
+    pub(super) fn ack(&mut self, to: u32, sacks: &[(u32, u32)]) -> Option<TcpDrop> {
+        let echo = self.connection().ts_now(self.now);
+        self.ack_echoing(to, sacks, echo)
+    }
+
+    pub(super) fn ack_echoing(&mut self, to: u32, sacks: &[(u32, u32)], echo: u32) -> Option<TcpDrop> {
+        let range = |&(left, right): &(u32, u32)| Range { left: FIRST + left * MSS, right: FIRST + right * MSS };
+        let ranges: Vec<Range> = sacks.iter().map(range).collect();
+        let mut segment = self.segment(FIRST + to * MSS, &ranges);
+        if self.connection().has(flag::TIMESTAMPS) {
+            segment.timestamps = Some(Timestamps { value: 1, echo_reply: echo });
+        }
+        self.hear(&segment)
+    }
+
+    pub(super) fn segment(&self, ack: Seq, ranges: &[Range]) -> Segment {
+        let mut sacks = [Range::default(); SACK_BLOCKS_MAX];
+        sacks[..ranges.len()].copy_from_slice(ranges);
+        Segment {
+            seq: Seq(0),
+            ack,
+            wnd: u16::MAX,
+            flags: TcpFlags::ACK,
+            len: 0,
+            timestamps: None,
+            sack_count: ranges.len() as u8,
+            sacks,
+            syn: SynOptions::default(),
+            ce: false,
+        }
+    }
+
+    pub(super) fn hear(&mut self, segment: &Segment) -> Option<TcpDrop> {
+        self.turn(|turn| turn.process_ack(segment)).err()
+    }
+
+    /// The marks of all that was sent and not acknowledged, a letter for each chunk.
+    pub(super) fn marks(&self) -> String {
+        let mut idx = self.connection().send.head;
+        let mut marks = String::new();
+        while let Some(chunk) = self.tcp.shared.chunks.get(idx) {
+            marks.push(match chunk.flags & (SENT | SACKED | LOST | RESENT) {
+                0 => '_',
+                flags if flags & SACKED != 0 => 'S',
+                flags if flags & RESENT != 0 => 'R',
+                flags if flags & LOST != 0 => 'L',
+                _ => '.',
+            });
+            idx = chunk.next;
+        }
+        marks
+    }
+
+    pub(super) fn recovery(&self) -> Recovery {
+        self.connection().recovery
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.connection().send.head == NIL
+    }
+}
