@@ -19,7 +19,7 @@ use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::sampling::{Spread, interleave};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
 use wirepath_benches::table::{Found, Line, Verdict, heading};
-use wirepath_benches::{allocations, connectx, cores, decoding, handoff, is_quick};
+use wirepath_benches::{allocations, connectx, cores, decoding, handoff, is_quick, tcp};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -37,11 +37,15 @@ fn main() {
         // The first core takes most of a machine's interrupts.
         cores::pin(second);
     }
-    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- connectx` the mlx5 device on software NICs only.
-    let only = env::args().skip(1).find(|argument| ["live", "connectx"].contains(&argument.as_str()));
+    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- connectx` the mlx5 device on software NICs only, `… -- tcp` TCP in
+    // memory only.
+    let only = env::args().skip(1).find(|argument| ["live", "connectx", "tcp"].contains(&argument.as_str()));
     let is_wanted = |part| only.as_deref().is_none_or(|only| only == part);
     if is_wanted("memory") {
         report.in_memory();
+    }
+    if is_wanted("tcp") {
+        tcp::lines::lines(report.samples / 8, |line| report.add(line));
     }
     if is_wanted("connectx") {
         report.connectx();

@@ -20,6 +20,7 @@ pub mod mlx5;
 pub mod receiver;
 pub mod single_packets;
 pub mod smoltcp_peer;
+pub mod tcp;
 
 #[allow(unsafe_code)]
 pub mod allocations;

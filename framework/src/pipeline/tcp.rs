@@ -18,8 +18,9 @@ mod tests;
 mod way_out;
 
 pub use crate::proto::tcp::{
-    Accept, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, Keepalive, Linger, ListenError,
-    ListenOptions, ListenerId, OptionError, SendError, State, TcpConfig, TcpConfigError, TcpEvent,
+    Accept, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, Keepalive, Linger,
+    ListenError, ListenOptions, ListenerId, OptionError, SendError, State, TcpConfig, TcpConfigError, TcpEvent,
+    TcpInfo,
 };
 pub use node::{Tcp, TcpApp, TcpData, TcpNodeConfig, TcpNodeDrop};
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};

@@ -7,8 +7,8 @@ use super::bytes::Bytes;
 use super::path::Path;
 use super::way_out::{OutCounters, OutOffloads, WayOut};
 use super::{
-    ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, SendError, TcpConfig,
-    TcpConfigError,
+    CallError, ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, SendError,
+    TcpConfig, TcpConfigError, TcpInfo,
 };
 use crate::counters::Scope;
 use crate::device::Capabilities;
@@ -135,6 +135,22 @@ impl TcpCalls<'_, '_> {
             .unwrap_or(Err(ConnectError::TooMany { limit: 0 }))
     }
 
+    /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when there is room
+    /// for the rest. What the window allows leaves with this turn.
+    #[inline]
+    pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
+        let (now, pool) = (self.0.now, self.0.pool);
+        let make = |bytes: &[u8]| {
+            let mut mbuf = pool.alloc()?;
+            let len = bytes.len().min(mbuf.tailroom());
+            let room = mbuf.append(len).expect("no more than there is room for");
+            room.copy_from_slice(&bytes[..len]);
+            Some(Bytes::of(mbuf))
+        };
+        Inner::call(self.0, |machine, output| machine.send_copy(id, payload, make, now, output))
+            .unwrap_or(Err(SendError::NotFound))
+    }
+
     /// Sends the payload that stands in `mbuf`, without a copy: headers go into its headroom. All of it is taken, or it comes back. It must be
     /// linear, and is cut into segments where it is longer than one.
     #[inline]
@@ -155,5 +171,60 @@ impl TcpCalls<'_, '_> {
             (None, None) => unreachable!("either the call took it or it is here"),
         };
         Err((error, back.take_mbuf().expect("what is refused was not touched")))
+    }
+
+    /// We send no more: a FIN follows what was handed over. What the peer sends still comes.
+    pub fn shutdown(&mut self, id: ConnectionId) -> Result<(), CallError> {
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| machine.shutdown(id, now, output)).unwrap_or(Err(CallError::NotFound))
+    }
+
+    /// We neither send nor want more; `ConnectionOptions::linger` says how long what was handed over may take. `Closed` ends it.
+    pub fn close(&mut self, id: ConnectionId) -> Result<(), CallError> {
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| machine.close(id, now, output)).unwrap_or(Err(CallError::NotFound))
+    }
+
+    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows.
+    pub fn abort(&mut self, id: ConnectionId) -> Result<(), CallError> {
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| machine.abort(id, now, output)).unwrap_or(Err(CallError::NotFound))
+    }
+
+    /// The app wants no data now: it waits, and the window closes when the receive buffer is full.
+    pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
+        self.machine().map_or(Err(CallError::NotFound), |machine| machine.pause(id))
+    }
+
+    /// The app wants data again: what has come meanwhile follows with this turn.
+    pub fn resume(&mut self, id: ConnectionId) -> Result<(), CallError> {
+        self.machine().map_or(Err(CallError::NotFound), |machine| machine.resume(id))
+    }
+
+    /// The options of a connection.
+    pub fn options(&mut self, id: ConnectionId) -> Option<ConnectionOptions> {
+        self.machine()?.options(id)
+    }
+
+    /// Sets the options of a connection; what the handshake has settled stays as it is.
+    pub fn set_options(&mut self, id: ConnectionId, options: &ConnectionOptions) -> Result<(), CallError> {
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| machine.set_options(id, options, now, output))
+            .unwrap_or(Err(CallError::NotFound))
+    }
+
+    /// What a connection is like now: what `TCP_INFO` of a socket tells.
+    pub fn info(&mut self, id: ConnectionId) -> Option<TcpInfo> {
+        let now = self.0.now;
+        self.machine()?.info(id, now)
+    }
+
+    /// Listens no more. Connections that were accepted stay; false where there is no such listener.
+    pub fn close_listener(&mut self, id: ListenerId) -> bool {
+        self.machine().is_some_and(|machine| machine.close_listener(id))
+    }
+
+    fn machine(&mut self) -> Option<&mut machine::Tcp<Bytes>> {
+        self.0.tcp.0.as_mut().map(|inner| &mut inner.machine)
     }
 }

@@ -104,7 +104,8 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// Sends a copy of `bytes`, or of as many from the front as there is room for, and says how many. They go into the last buffer that was
-    /// not sent yet, as far as it has room, and then into those that `make` gives: each with as many as it takes of what it is shown.
+    /// not sent yet, as far as it has room, and then into those that `make` gives: each with as many as it takes of the segment that it is
+    /// shown.
     pub fn send_copy<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -120,8 +121,10 @@ impl<P: Payload> Tcp<P> {
         let wanted = &bytes[..bytes.len().min(room)];
         let mut taken = turn.append_to_tail(wanted);
         let mut refusal = SendError::PoolEmpty;
+        let mss = usize::from(turn.connection.snd_mss);
         while taken < wanted.len() {
-            let Some(payload) = make(&wanted[taken..]).filter(|payload| !payload.is_empty()) else { break };
+            let segment = &wanted[taken..wanted.len().min(taken + mss)];
+            let Some(payload) = make(segment).filter(|payload| !payload.is_empty()) else { break };
             let len = payload.len();
             if turn.queue(payload).is_err() {
                 refusal = SendError::NoChunk;

@@ -1,0 +1,66 @@
+//! What a segment costs a server with many connections: each segment is for another of them, without a pattern. Only the server's turns are
+//! measured: the segment to the app, and the acknowledgment onto the wire.
+
+use std::time;
+
+use super::Checksums;
+use super::MESSAGE_LEN;
+use super::pair::{PairConfig, Role, TcpPair};
+
+/// Segments that wait on the wire when the server's turn comes.
+const BATCH: usize = 256;
+/// A client has 64,000 ports and one address.
+const LISTENERS: u16 = 16;
+
+/// A server with established connections.
+pub struct Crowd {
+    pair: TcpPair,
+    /// A walk over the connections without a pattern.
+    next: usize,
+    connections: usize,
+}
+
+impl Crowd {
+    /// All connected.
+    pub fn new(connections: usize) -> Self {
+        let config = PairConfig { connections, listeners: LISTENERS, ..PairConfig::one(Checksums::On, Role::Sink) };
+        Self { pair: TcpPair::new(config), next: 0, connections }
+    }
+
+    /// Nanoseconds a segment.
+    pub fn time(&mut self, batches: usize) -> f64 {
+        let mut spent = time::Duration::ZERO;
+        for _ in 0..batches {
+            self.send_batch();
+            let start = time::Instant::now();
+            self.receive_batch();
+            spent += start.elapsed();
+            // The client takes the acknowledgments.
+            while self.pair.turn_client() > 0 {}
+        }
+        spent.as_nanos() as f64 / (batches * BATCH) as f64
+    }
+
+    /// A segment of each of some clients onto the wire.
+    fn send_batch(&mut self) {
+        for _ in 0..BATCH {
+            // A linear congruence with an odd factor visits all of a power of two, and jumps far.
+            self.next = self.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let idx = (self.next >> 20) % self.connections;
+            let now = self.pair.now();
+            self.pair.client.with_app(now, |app, cx| {
+                cx.tcp().send(app.connections[idx], &[7; MESSAGE_LEN]).expect("the window is open");
+            });
+        }
+    }
+
+    /// What is measured.
+    #[inline(never)]
+    pub fn receive_batch(&mut self) {
+        let before = self.pair.server.app().received;
+        while self.pair.server.app().received - before < BATCH * MESSAGE_LEN {
+            self.pair.turn_server();
+        }
+        self.pair.turn_server();
+    }
+}

@@ -1,0 +1,56 @@
+//! The lines of the table: the figures that are promised, beside smoltcp's.
+
+use super::crowd::Crowd;
+use super::pair::{PairConfig, Role, TcpPair};
+use super::peer::SmoltcpPair;
+use super::{Checksums, MESSAGE_LEN};
+use crate::sampling::interleave;
+use crate::table::Line;
+
+/// Bytes of a sample in bulk: some 0.2 ms.
+const BULK_LEN: usize = 2 << 20;
+/// Requests of a sample.
+const REQUESTS: usize = 500;
+/// Segments of a sample are so many batches of 256.
+const BATCHES: usize = 4;
+
+/// All lines of TCP in memory, each as it is measured.
+pub fn lines(samples: usize, mut add: impl FnMut(Line)) {
+    bulk(samples, &mut add);
+    round_trips(samples, &mut add);
+    crowds(samples, &mut add);
+}
+
+/// Gbit/s are measured as such, so what is more is better.
+fn bulk(samples: usize, add: &mut impl FnMut(Line)) {
+    for (checksums, name, least, hope) in
+        [(Checksums::On, "checksums on", 60.0, 80.0), (Checksums::Off, "checksums off", 90.0, 120.0)]
+    {
+        let mut ours = TcpPair::new(PairConfig::one(checksums, Role::Sink));
+        let mut theirs = SmoltcpPair::new(checksums);
+        let [ours, theirs] = interleave(samples, [&mut || ours.bulk(BULK_LEN), &mut || theirs.bulk(BULK_LEN)]);
+        let title = format!("TCP bulk in memory, MTU 1500, both ends, {name}");
+        add(Line::new(title, "Gbit/s", Ok(ours.spread())).at_least(least).hoping(hope));
+        add(Line::new("  smoltcp in the same run", "Gbit/s", Ok(theirs.spread())));
+        add(Line::new("  wirepath over smoltcp", "x", Ok(ours.over(&theirs))).at_least(1.3));
+    }
+}
+
+fn round_trips(samples: usize, add: &mut impl FnMut(Line)) {
+    let mut ours = TcpPair::new(PairConfig::one(Checksums::On, Role::Echo));
+    let mut theirs = SmoltcpPair::new(Checksums::On);
+    let [ours, theirs] = interleave(samples, [&mut || ours.round_trip(REQUESTS), &mut || theirs.round_trip(REQUESTS)]);
+    let title = format!("TCP request and response of {MESSAGE_LEN} B in memory, both ends");
+    add(Line::new(title, "ns", Ok(ours.spread())).at_most(300.0).hoping(200.0));
+    add(Line::new("  smoltcp in the same run", "ns", Ok(theirs.spread())));
+}
+
+fn crowds(samples: usize, add: &mut impl FnMut(Line)) {
+    let mut one = Crowd::new(1);
+    for (connections, most, hope) in [(1_000, 1.3, 1.1), (100_000, 2.5, 2.0), (1_000_000, 4.0, 3.0)] {
+        let mut many = Crowd::new(connections);
+        let [one, many] = interleave(samples / 4, [&mut || one.time(BATCHES), &mut || many.time(BATCHES)]);
+        add(Line::new(format!("TCP segment to the app, one of {connections} connections"), "ns", Ok(many.spread())));
+        add(Line::new("  over one connection", "x", Ok(many.over(&one))).at_most(most).hoping(hope));
+    }
+}

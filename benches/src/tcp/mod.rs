@@ -1,0 +1,30 @@
+//! TCP in memory: two ends on one core, joined by a memory device. [`pair`] is the product, [`peer`] smoltcp on the same wire;
+//! [`crowd`] asks what a segment costs where there are many connections.
+
+pub mod crowd;
+pub mod lines;
+pub mod pair;
+pub mod peer;
+
+use wirepath::device::memory::MemoryConfig;
+
+/// Bytes that an app hands over at a time where it sends in bulk.
+pub const CHUNK_LEN: usize = 64 << 10;
+/// Bytes of a request, and of its response.
+pub const MESSAGE_LEN: usize = 64;
+/// Bytes that may be on their way, on both sides of the comparison.
+pub const BUFFER_LEN: usize = 256 << 10;
+
+/// Who looks after damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// Both ends compute and verify them.
+    On,
+    /// Nobody: the wire is memory.
+    Off,
+}
+
+/// The wire of an MTU of 1500.
+fn wire(checksums: Checksums) -> MemoryConfig {
+    MemoryConfig { slots: 512, skips_checksums: checksums == Checksums::Off, ..MemoryConfig::default() }
+}

@@ -1,0 +1,269 @@
+//! The product's TCP: two workers with a connection between them.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::time;
+
+use wirepath::counters::{Block, Scope};
+use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx, pair};
+use wirepath::device::{Device, Queue};
+use wirepath::mem::Pool;
+use wirepath::pipeline::tcp::{
+    ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
+    TcpSockets, TcpSocketsConfig,
+};
+use wirepath::pipeline::{
+    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig, Unhandled,
+    Vlans,
+};
+use wirepath::proto::{
+    ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
+};
+use wirepath::time::{Duration, Instant};
+use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::{Parts, Worker};
+
+use super::{BUFFER_LEN, CHUNK_LEN, Checksums, MESSAGE_LEN, wire};
+
+/// The tree.
+pub type Stack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
+/// An end.
+pub type End = Worker<MemoryRx, MemoryTx, Stack, Talker>;
+
+/// Where the server listens.
+pub const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
+
+/// What an app does with its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Counts what comes.
+    Sink,
+    /// Sends what comes back.
+    Echo,
+}
+
+/// The app of an end.
+pub struct Talker {
+    role: Role,
+    /// Bytes that came.
+    pub received: usize,
+    /// Connections, in the order in which they came to be.
+    pub connections: Vec<ConnectionId>,
+}
+
+impl App for Talker {}
+
+impl UdpApp for Talker {
+    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
+}
+
+impl TcpApp for Talker {
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
+        if let TcpEvent::Connected { .. } = event {
+            self.connections.push(connection);
+        }
+    }
+
+    #[inline]
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        self.received += data.payload.len();
+        if self.role == Role::Echo {
+            cx.tcp().send(data.connection, data.payload).expect("an echo is no longer than what the peer sent");
+        }
+    }
+}
+
+/// Two ends on one core.
+pub struct TcpPair {
+    /// Who connects.
+    pub client: End,
+    /// Who listens.
+    pub server: End,
+    now: Instant,
+    chunk: Vec<u8>,
+}
+
+/// What a pair is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct PairConfig {
+    /// Who looks after damage.
+    pub checksums: Checksums,
+    /// What the server's app does.
+    pub server: Role,
+    /// Connections that there will be.
+    pub connections: usize,
+    /// Listeners of the server, on ports from 80 on.
+    pub listeners: u16,
+}
+
+impl PairConfig {
+    /// One connection.
+    pub fn one(checksums: Checksums, server: Role) -> Self {
+        Self { checksums, server, connections: 1, listeners: 1 }
+    }
+}
+
+impl TcpPair {
+    /// Connected, and nothing sent.
+    pub fn new(config: PairConfig) -> Self {
+        let (left, right) = pair("tcp", wire(config.checksums));
+        let (client, server) = (end(left, 1, Role::Sink, &config), end(right, 2, config.server, &config));
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let mut pair = Self { client, server, now, chunk: vec![7; CHUNK_LEN] };
+        pair.server.with_app(now, |_, cx| {
+            for port in 0..config.listeners {
+                let local = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + port);
+                let options = ListenOptions { backlog: 1 << 20, connection: options(), ..ListenOptions::default() };
+                cx.tcp().listen(local, &options).expect("the port is free");
+            }
+        });
+        while pair.client.app().connections.len() < config.connections {
+            pair.connect(config.connections, config.listeners);
+        }
+        (0..10).for_each(|_| pair.turn());
+        pair
+    }
+
+    /// Begins some of the connections that are still to be, and turns both ends.
+    fn connect(&mut self, wanted: usize, listeners: u16) {
+        let begun = self.client.tcp().len();
+        for idx in begun..wanted.min(begun + 64) {
+            let local = SocketAddrV4::new(address(1), 1_024 + (idx / usize::from(listeners)) as u16);
+            let remote = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + (idx % usize::from(listeners)) as u16);
+            self.client.with_app(self.now, |_, cx| {
+                cx.tcp().connect(local, remote, &options(), ConsumerId(0)).expect("the port is free")
+            });
+        }
+        self.turn();
+        self.turn();
+    }
+
+    /// Gbit/s from one app to the other.
+    pub fn bulk(&mut self, bytes: usize) -> f64 {
+        let start = time::Instant::now();
+        let before = self.server.app().received;
+        while self.server.app().received - before < bytes {
+            self.fill();
+            self.turn();
+        }
+        8.0 * (self.server.app().received - before) as f64 / start.elapsed().as_nanos() as f64
+    }
+
+    /// Hands the client's connection as much as it takes.
+    #[inline(never)]
+    fn fill(&mut self) {
+        let Self { client, chunk, now, .. } = self;
+        client.with_app(*now, |app, cx| while matches!(cx.tcp().send(app.connections[0], chunk), Ok(1..)) {});
+    }
+
+    /// Nanoseconds for a request and its response, both ends.
+    pub fn round_trip(&mut self, count: usize) -> f64 {
+        let start = time::Instant::now();
+        for _ in 0..count {
+            self.exchange();
+        }
+        start.elapsed().as_nanos() as f64 / count as f64
+    }
+
+    /// A request and its response.
+    #[inline(never)]
+    pub fn exchange(&mut self) {
+        let before = self.client.app().received;
+        self.client.with_app(self.now, |app, cx| {
+            cx.tcp().send(app.connections[0], &[7; MESSAGE_LEN]).expect("the connection is open");
+        });
+        self.turn_server();
+        self.turn_client();
+        assert_eq!(self.client.app().received - before, MESSAGE_LEN, "the response is there at once");
+    }
+
+    /// A turn of each end.
+    pub fn turn(&mut self) {
+        self.turn_client();
+        self.turn_server();
+    }
+
+    /// A turn of the client.
+    pub fn turn_client(&mut self) -> usize {
+        self.now += Duration::from_micros(1);
+        self.client.poll_once(self.now)
+    }
+
+    /// A turn of the server.
+    pub fn turn_server(&mut self) -> usize {
+        self.now += Duration::from_micros(1);
+        self.server.poll_once(self.now)
+    }
+
+    /// The present.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+}
+
+const fn address(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, host)
+}
+
+fn options() -> ConnectionOptions {
+    let buffer = BUFFER_LEN as u32;
+    ConnectionOptions { send_buffer: buffer, receive_buffer: buffer, ..ConnectionOptions::default() }
+}
+
+fn end(mut port: MemoryDevice, host: u8, role: Role, config: &PairConfig) -> End {
+    let block = Block::heap();
+    let scope = block.scope("end");
+    let pool = Pool::heap(4096).expect("4096 buffers are 8 MB");
+    let capabilities = port.capabilities();
+    let queue = port.take_queue(0).expect("a fresh port has its queue");
+    let (rx, tx) = queue.open(&pool, &scope).expect("the default pool holds the port's frames");
+    let seed = HashSeed::new(host.into(), 7);
+    let machine = TcpConfig { connections_max: config.connections, ..TcpConfig::default() };
+    let sockets = TcpSocketsConfig { machine, capabilities, seed };
+    let parts = Parts {
+        rx,
+        tx,
+        pipeline: stack(host, seed, &scope),
+        app: Talker { role, received: 0, connections: Vec::with_capacity(config.connections) },
+        pool,
+        host: host_with_peer(host, seed),
+        sockets: UdpSockets::new(SocketCapacity::default(), seed),
+        egress: EgressConfig::quiet(seed),
+        burst_len: 32,
+    };
+    Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).expect("the limits add up"))
+}
+
+fn mac(host: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, host])
+}
+
+fn stack(host: u8, seed: HashSeed, scope: &Scope) -> Stack {
+    let next = Ipv4Successors {
+        udp: Udp::new(UdpConfig::default(), scope),
+        icmp: Unhandled::new("icmp", scope),
+        igmp: Unhandled::new("igmp", scope),
+        tcp: Tcp::new(TcpNodeConfig::default(), scope),
+    };
+    let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
+    Ethernet::new(Some(mac(host)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope)
+}
+
+/// Its own address, and the other end as a neighbour.
+fn host_with_peer(host: u8, seed: HashSeed) -> Host {
+    let config = HostConfig {
+        interface: InterfaceId(0),
+        mac: mac(host),
+        vlan: VlanTags::NONE,
+        mtu: 1500,
+        addresses_max: 1,
+        routes_max: 1,
+        neighbours_max: 2,
+    };
+    let own = Ipv4Prefix::new(address(host), 24).expect("24 bits are a prefix");
+    let peer = HostEvent::NeighbourSet { address: address(3 - host), mac: mac(3 - host) };
+    let mut host = Host::new(config, seed).expect("there is room");
+    for event in [HostEvent::AddressAdded(own), peer, HostEvent::Link { is_up: true }] {
+        host.apply(event).expect("there is room");
+    }
+    host
+}
