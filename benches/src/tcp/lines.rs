@@ -30,7 +30,7 @@ fn bulk(samples: usize, add: &mut impl FnMut(Line)) {
         let mut theirs = SmoltcpPair::new(checksums);
         let [ours, theirs] = interleave(samples, [&mut || ours.bulk(BULK_LEN), &mut || theirs.bulk(BULK_LEN)]);
         let title = format!("TCP bulk in memory, MTU 1500, both ends, {name}");
-        add(Line::new(title, "Gbit/s", Ok(ours.spread())).at_least(least).hoping(hope));
+        add(Line::new(&title, "Gbit/s", Ok(ours.spread())).at_least(least).hoping(hope));
         add(Line::new("  smoltcp in the same run", "Gbit/s", Ok(theirs.spread())));
         add(Line::new("  wirepath over smoltcp", "x", Ok(ours.over(&theirs))).at_least(1.3));
     }
@@ -41,7 +41,7 @@ fn round_trips(samples: usize, add: &mut impl FnMut(Line)) {
     let mut theirs = SmoltcpPair::new(Checksums::On);
     let [ours, theirs] = interleave(samples, [&mut || ours.round_trip(REQUESTS), &mut || theirs.round_trip(REQUESTS)]);
     let title = format!("TCP request and response of {MESSAGE_LEN} B in memory, both ends");
-    add(Line::new(title, "ns", Ok(ours.spread())).at_most(300.0).hoping(200.0));
+    add(Line::new(&title, "ns", Ok(ours.spread())).at_most(300.0).hoping(200.0));
     add(Line::new("  smoltcp in the same run", "ns", Ok(theirs.spread())));
 }
 
@@ -50,7 +50,7 @@ fn crowds(samples: usize, add: &mut impl FnMut(Line)) {
     for (connections, most, hope) in [(1_000, 1.3, 1.1), (100_000, 2.5, 2.0), (1_000_000, 4.0, 3.0)] {
         let mut many = Crowd::new(connections);
         let [one, many] = interleave(samples / 4, [&mut || one.time(BATCHES), &mut || many.time(BATCHES)]);
-        add(Line::new(format!("TCP segment to the app, one of {connections} connections"), "ns", Ok(many.spread())));
+        add(Line::new(&format!("TCP segment to the app, one of {connections} connections"), "ns", Ok(many.spread())));
         add(Line::new("  over one connection", "x", Ok(many.over(&one))).at_most(most).hoping(hope));
     }
 }
