@@ -162,8 +162,8 @@ impl<P: Payload> Tcp<P> {
             turn.abort();
             return Ok(());
         }
-        turn.connection.set(flag::RECEIVES_NO_MORE);
         turn.shut_down()?;
+        turn.connection.set(flag::RECEIVES_NO_MORE);
         match turn.connection.state {
             State::FinWait2 => turn.limit_fin_wait(),
             State::FinWait1 | State::Closing | State::LastAck if linger_ms != u32::MAX => {

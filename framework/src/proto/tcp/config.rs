@@ -71,6 +71,9 @@ impl TcpConfig {
     /// Bytes that the way out remembers of a connection: its prepared link header, and when that was true.
     pub const PATH_LEN: usize = 48;
 
+    /// RFC 9293 3.4.1's two maximum segment lifetimes.
+    pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
+
     /// Whether the limits add up.
     pub fn check(&self) -> Result<(), TcpConfigError> {
         const LIMIT: usize = 1 << 28;
@@ -79,10 +82,19 @@ impl TcpConfig {
             ("listeners_max", self.listeners_max, 1 << 16),
             ("chunks_max", self.chunks_max, LIMIT),
         ];
-        for (name, value, max) in counts {
+        let rates = [
+            ("challenge_acks_per_second", self.challenge_acks_per_second),
+            ("resets_per_second", self.resets_per_second),
+            ("reassembly_max", self.reassembly_max),
+        ];
+        let rates = rates.map(|(name, value)| (name, value as usize, LIMIT));
+        for (name, value, max) in counts.into_iter().chain(rates) {
             if value == 0 || value > max {
                 return Err(TcpConfigError::OutOfRange { name, value, max });
             }
+        }
+        if self.time_wait < ConnectionOptions::TIMER_MIN || self.time_wait > Self::TIME_WAIT_MAX {
+            return Err(TcpConfigError::TimeWait(self.time_wait));
         }
         Ok(())
     }
@@ -102,12 +114,15 @@ pub enum TcpConfigError {
         /// The most that it may be; the least is 1.
         max: usize,
     },
+    /// Too short to be waited for, or longer than the standard wants.
+    TimeWait(Duration),
 }
 
 impl fmt::Display for TcpConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfRange { name, value, max } => write!(f, "TcpConfig::{name} is {value}: it must be 1 to {max}"),
+            Self::TimeWait(span) => write!(f, "TcpConfig::time_wait is {span}: it must be 1 ms to 240 s"),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::connection::{State, flag};
 use super::event::{CloseReason, IcmpRefusal};
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
-use super::queue::{LOST, RESENT, SACKED, SENT};
+use super::queue::{SACKED, SENT};
 use super::seq::Seq;
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
@@ -82,21 +82,15 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// What was sent in segments that do not get through. Walks over what is on its way.
     fn lose_too_large(&mut self) {
-        let connection = &mut *self.connection;
-        let mut idx = connection.send.head;
-        while idx != NIL && idx != connection.next_unsent {
-            let chunk = &mut self.shared.chunks[idx];
-            idx = chunk.next;
-            if chunk.len <= u32::from(connection.snd_mss) || !chunk.has(SENT) || chunk.has(SACKED | LOST) {
-                continue;
+        let mut idx = self.connection.send.head;
+        while idx != NIL && idx != self.connection.next_unsent {
+            let chunk = &self.shared.chunks[idx];
+            let next = chunk.next;
+            let is_too_large = chunk.len > u32::from(self.connection.snd_mss);
+            if is_too_large && chunk.has(SENT) && !chunk.has(SACKED) {
+                self.mark_lost(idx);
             }
-            if chunk.has(RESENT) {
-                chunk.flags &= !RESENT;
-                connection.resent_len -= chunk.seq_len();
-            }
-            chunk.flags |= LOST;
-            connection.lost_len += chunk.seq_len();
+            idx = next;
         }
-        connection.clear(flag::CWND_LIMITED);
     }
 }

@@ -171,7 +171,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         match self.connection.state {
             State::TimeWait => self.close(CloseReason::Finished),
             State::FinWait2 if self.connection.has(flag::RECEIVES_NO_MORE) => self.close(CloseReason::Finished),
-            State::FinWait1 | State::Closing | State::LastAck if self.connection.options.linger_ms != u32::MAX => {
+            State::FinWait1 | State::Closing | State::LastAck if self.connection.is_lingering() => {
                 self.send_reset();
                 self.close(CloseReason::LingerTimedOut);
             }
@@ -237,6 +237,11 @@ impl Connection {
     pub(super) fn backed_off(&self, backoff: u8) -> Duration {
         let us = u64::from(self.rto.0) << backoff.min(20);
         Duration::from_micros(us).min(RTO_MAX.max(self.rto.span()))
+    }
+
+    /// The app has let go of it, and what it sent may be waited for so long only.
+    fn is_lingering(&self) -> bool {
+        self.has(flag::RECEIVES_NO_MORE) && self.options.linger_ms != u32::MAX
     }
 
     /// The window is open again.

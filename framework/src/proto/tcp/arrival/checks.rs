@@ -2,7 +2,7 @@
 //! (RFC 9293 3.10.7.4, RFC 7323 5, RFC 5961 3 and 4).
 
 use super::TcpDrop;
-use crate::proto::tcp::connection::{AckOwed, State, coarse_seconds, flag};
+use crate::proto::tcp::connection::{State, coarse_seconds, flag};
 use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Turn;
 use crate::proto::tcp::payload::{Output, Payload};
@@ -22,7 +22,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         match segment.timestamps {
             Some(timestamps) if !is_older(timestamps.value, self.connection.ts_recent) => Ok(()),
             Some(_) => self.check_age(segment),
-            None if segment.has(TcpFlags::RST) => Ok(()),
+            // A reset is not asked, and a SYN is challenged: the peer may have begun anew, without timestamps.
+            None if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) => Ok(()),
             // RFC 7323 3.2: "SHOULD silently drop".
             None => Err(TcpDrop::PawsReject),
         }
@@ -47,7 +48,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if segment.seq == connection.rcv_nxt {
             return Ok(());
         }
-        let is_before_right_edge = segment.seq.is_before(connection.rcv_adv);
+        // What there is room for is taken, shown or not.
+        let is_before_right_edge = segment.seq.is_before(connection.rcv_adv)
+            || segment.seq.is_before(connection.rcv_nxt + connection.rcv_wnd());
         let is_new = if segment.seq_len() == 0 {
             segment.seq.is_at_least(connection.rcv_nxt)
         } else {
@@ -73,10 +76,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.note_old_data(segment);
         let is_probe = segment.seq + 1 == self.connection.rcv_nxt;
         if segment.has(TcpFlags::SYN) || (segment.seq_len() == 0 && !is_probe) {
-            self.challenge_ack();
-        } else {
-            self.owe_ack(AckOwed::Now);
+            return self.challenge_ack();
         }
+        self.send_ack();
     }
 
     /// The segment counts: the peer lives, and its clock is that (RFC 7323 4.3, rule 2).

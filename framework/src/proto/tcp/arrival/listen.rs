@@ -205,8 +205,6 @@ impl<P: Payload> Tcp<P> {
         (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss + 1);
         connection.snd_wl2 = connection.iss;
         connection.rcv_adv = connection.rcv_nxt + connection.options.receive_buffer.min(65_535);
-        // When the SYN-ACK left is not known: no round trip is measured by it.
-        connection.backoff = 1;
         let delivered = self.arrive_in_syn_received(slot, arrival, payload, now, output)?;
         let id = ConnectionId { slot, generation: self.connections[slot].generation };
         Ok(delivered.map(|data| (id, data)))

@@ -24,8 +24,10 @@ use super::event::{CloseReason, ConnectionId, ListenerId};
 use super::listener::Accept;
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
+use super::queue::Ring;
 use super::segment::Segment;
 use crate::proto::Flow;
+use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
@@ -205,12 +207,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let connection = &mut *self.connection;
         connection.send.clear(&mut self.shared.chunks);
         connection.out_of_order.clear(&mut self.shared.chunks);
-        (connection.next_unsent, connection.send_len) = (crate::proto::slab::NIL, 0);
+        (connection.next_unsent, connection.send_len) = (NIL, 0);
         (connection.sacked_len, connection.lost_len, connection.resent_len) = (0, 0, 0);
+        (connection.in_flight, connection.lost) = (Ring::default(), Ring::default());
+        (connection.sacked_count, connection.sack_hint) = (0, NIL);
         connection.ack_owed = AckOwed::No;
         connection.timer = RetransmitTimer::Off;
         (connection.timer_at, connection.ack_at, connection.idle_at) = (Instant::MAX, Instant::MAX, Instant::MAX);
-        connection.clear(flag::IN_FLUSH | flag::SYN_OWED | flag::PACED);
+        connection.clear(flag::IN_FLUSH | flag::SYN_OWED | flag::PACED | flag::PROBE_DUE | flag::PROBE_OUT);
         self.shared.flush.remove(self.slot);
         self.disarm();
     }

@@ -22,8 +22,11 @@ impl<P: Payload> Tcp<P> {
         let mut turn = self.turn(slot, output, now);
         let is_first = segment.seq == turn.connection.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         if is_first && !segment.has(TcpFlags::ACK) {
-            // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it nothing.
+            // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it nothing. The timer runs on, so that a
+            // peer who does nothing but call does not keep its place.
+            let (timer, at) = (turn.connection.timer, turn.connection.timer_at);
             turn.send_syn();
+            (turn.connection.timer, turn.connection.timer_at) = (timer, at);
             return Err(TcpDrop::NotAcceptable);
         }
         if is_first {

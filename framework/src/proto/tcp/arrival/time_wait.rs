@@ -3,8 +3,8 @@
 
 use super::checks::is_older;
 use super::{Arrival, Received};
-use crate::proto::tcp::connection::{AckOwed, State, flag};
-use crate::proto::tcp::event::ListenerId;
+use crate::proto::tcp::connection::{AckOwed, flag};
+use crate::proto::tcp::event::{CloseReason, ListenerId};
 use crate::proto::tcp::listener::Accept;
 use crate::proto::tcp::machine::{Tcp, Turn};
 use crate::proto::tcp::payload::{Output, Payload};
@@ -34,9 +34,13 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
-        // An app that has still to hear how the last one ended does so.
-        self.turn(slot, output, now).end_time_wait();
-        self.detach(slot);
+        if self.connections[slot].has(flag::ORPHANED) {
+            self.release(slot);
+        } else {
+            // The app has still to hear how the last one ended.
+            self.turn(slot, output, now).close(CloseReason::Finished);
+            self.detach(slot);
+        }
         self.arrive_in_listen(arrival, Some(iss_min), accept, now, output)
     }
 }
@@ -78,11 +82,5 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         self.connection.idle_at = self.now + self.shared.config.time_wait;
         self.arm();
-    }
-
-    /// The wait is over.
-    pub(in crate::proto::tcp) fn end_time_wait(&mut self) {
-        debug_assert_eq!(self.connection.state, State::TimeWait);
-        self.close(crate::proto::tcp::event::CloseReason::Finished);
     }
 }
