@@ -58,6 +58,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// of duplicates (RFC 2883). One of what was never sent, or too old to be of this peer, is answered and dropped (RFC 5961 5.2).
     #[cold]
     fn take_strange_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        if self.connection.has(flag::DELEGATED) {
+            let ack = self.acknowledge_delegated(segment.ack);
+            if ack != segment.ack {
+                return self.process_ack(&Segment { ack, ..*segment });
+            }
+        }
         let connection = &*self.connection;
         let age = connection.snd_una.0.wrapping_sub(segment.ack.0);
         if segment.ack.is_after(connection.snd_una) || age > connection.snd_wnd_max {

@@ -141,6 +141,8 @@ pub(super) mod flag {
     pub(crate) const SYN_OWED: u32 = 1 << 22;
     /// Data waits for `pace_at`.
     pub(crate) const PACED: u32 = 1 << 23;
+    /// The numbers from `snd_nxt` on are somebody else's to send.
+    pub(crate) const DELEGATED: u32 = 1 << 30;
     /// The app wants nothing more of the peer: what still comes is answered by a reset (RFC 9293 3.6.1).
     pub(crate) const RECEIVES_NO_MORE: u32 = 1 << 19;
     /// The app has still to hear that it is connected: until then data waits in order.

@@ -12,6 +12,7 @@
 
 use super::config::{TcpConfig, TcpConfigError};
 use super::connection::{AckOwed, Connection, State, flag, pending};
+use super::delegated::Delegations;
 use super::event::{ConnectionId, ListenerId, TcpEvent};
 use super::list::SlotList;
 use super::listener::Listeners;
@@ -46,6 +47,8 @@ pub(super) struct Shared<P> {
     pub(super) secret: Secret,
     /// RFC 6056 3.3.3: counts the ports given.
     pub(super) next_ephemeral: u32,
+    /// Numbers that somebody else may send.
+    pub(super) delegations: Delegations,
     pub(super) challenges: TokenBucket,
     pub(super) resets: TokenBucket,
     pub(super) tally: TcpTally,
@@ -136,6 +139,7 @@ impl<P: Payload> Tcp<P> {
                 flush: SlotList::new(capacity),
                 ready: SlotList::new(capacity),
                 secret: Secret::new(seed),
+                delegations: Delegations::default(),
                 next_ephemeral: 0,
                 challenges: TokenBucket::new(config.challenge_acks_per_second, config.challenge_acks_per_second),
                 resets: TokenBucket::new(config.resets_per_second, config.resets_per_second),
@@ -275,6 +279,9 @@ impl<P: Payload> Tcp<P> {
             self.count_embryonic_out(slot);
         }
         let Some(mut connection) = self.connections.remove(slot) else { return };
+        if connection.has(flag::DELEGATED) {
+            self.shared.delegations.remove(slot);
+        }
         let chunks = &mut self.shared.chunks;
         connection.send.clear(chunks);
         connection.in_order.clear(chunks);

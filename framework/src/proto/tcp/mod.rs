@@ -18,6 +18,7 @@ mod calls;
 mod config;
 mod congestion;
 mod connection;
+mod delegated;
 mod event;
 mod icmp;
 mod info;
@@ -27,6 +28,7 @@ mod machine;
 mod options;
 mod payload;
 mod ports;
+mod prepared;
 mod queue;
 mod rack;
 mod recovery;
@@ -43,6 +45,7 @@ mod wheel;
 pub use arrival::{Arrival, Received, TcpDrop};
 pub use config::{TcpConfig, TcpConfigError};
 pub use connection::State;
+pub use delegated::DelegateError;
 pub use event::{
     CallError, CloseReason, ConnectError, ConnectionId, IcmpRefusal, ListenError, ListenerId, OptionError, SendError,
     TcpEvent,
@@ -52,6 +55,7 @@ pub use listener::{Accept, ListenOptions};
 pub use machine::{Tcp, TcpTally};
 pub use options::{Congestion, ConnectionOptions, Keepalive, Linger};
 pub use payload::{Output, Payload, Unsent};
+pub use prepared::{Fired, Prospect};
 pub use segment::{Outgoing, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
 pub use seq::Seq;
 

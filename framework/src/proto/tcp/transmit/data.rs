@@ -106,6 +106,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if self.emit(idx, flags, is_ect) == Sending::Busy {
             return Sending::Busy;
         }
+        self.has_left(idx);
+        Sending::Sent
+    }
+
+    /// The first chunk that was never sent has left.
+    #[inline]
+    pub(crate) fn has_left(&mut self, idx: u32) {
         let chunk = &mut self.shared.chunks[idx];
         (chunk.flags, chunk.sent_at) = (chunk.flags | SENT, self.now);
         let (len, end, next) = (chunk.len, chunk.end(), chunk.next);
@@ -125,7 +132,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             connection.snd_small = end;
         }
         self.on_sent(idx, false);
-        Sending::Sent
     }
 
     /// A chunk as a segment, with what else is due.
@@ -205,7 +211,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open again.
     fn watch_closed_window(&mut self) {
         let connection = &*self.connection;
-        if connection.next_unsent != NIL && connection.flight() == 0 && connection.timer != RetransmitTimer::Persist {
+        if connection.next_unsent != NIL
+            && connection.flight() == 0
+            && !connection.has(flag::DELEGATED)
+            && connection.timer != RetransmitTimer::Persist
+        {
             self.begin_persist();
         }
     }

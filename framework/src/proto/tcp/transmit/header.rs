@@ -18,7 +18,7 @@ const BLOCK_LEN: u32 = 8;
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// The header of a segment of a synchronized connection. SACK blocks take part of the `spare` bytes that the payload leaves.
     #[inline]
-    pub(super) fn header(&mut self, seq: Seq, mut flags: TcpFlags, spare: u32) -> Outgoing {
+    pub(crate) fn header(&mut self, seq: Seq, mut flags: TcpFlags, spare: u32) -> Outgoing {
         let connection = &mut *self.connection;
         if connection.has(flag::ECE_OWED) {
             // RFC 3168 6.1.3: in all acknowledgments, until the peer's CWR.
@@ -37,7 +37,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// A segment that left has told the peer what we owed it.
     #[inline]
-    pub(super) fn told(&mut self, outgoing: &Outgoing) {
+    pub(crate) fn told(&mut self, outgoing: &Outgoing) {
         let connection = &mut *self.connection;
         connection.ack_owed = AckOwed::No;
         connection.ack_at = Instant::MAX;
@@ -54,13 +54,18 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 impl Connection {
     /// A segment of the connection without options.
     #[inline]
-    pub(super) fn bare(&self, seq: Seq, ack: Seq, flags: TcpFlags) -> Outgoing {
+    pub(crate) fn bare(&self, seq: Seq, ack: Seq, flags: TcpFlags) -> Outgoing {
         Outgoing { ttl: self.options.ttl, tos: self.options.tos, ..Outgoing::bare(self.flow, seq, ack, flags) }
     }
 
     /// SND.UNA + SND.WND - SND.NXT: what the peer's window has room for.
     #[inline]
     pub(crate) fn usable_window(&self) -> u32 {
+        if self.has(flag::DELEGATED) { 0 } else { self.open_window() }
+    }
+
+    #[inline]
+    pub(crate) fn open_window(&self) -> u32 {
         let edge = self.snd_una + self.snd_wnd;
         if edge.is_after(self.snd_nxt) { edge - self.snd_nxt } else { 0 }
     }
