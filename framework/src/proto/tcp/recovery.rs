@@ -88,7 +88,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return None;
         }
         let len = self.shared.chunks[idx].seq_len().min(connection.snd_mss.into());
-        (len <= self.cwnd_room()).then_some(idx)
+        // NewReno sends the one that it knows of whatever the window is (RFC 6582 3.2).
+        let is_unmetered = connection.recovery == Recovery::Fast && !connection.has(flag::SACK);
+        (is_unmetered || len <= self.cwnd_room()).then_some(idx)
     }
 
     /// Bytes that the congestion window has room for.
@@ -161,10 +163,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// What an acknowledgment means for a sender that misses something, or has just learned that it does.
     pub(super) fn recover(&mut self, segment: &Segment, news: &mut News, is_congested: bool) {
+        let was = self.connection.recovery;
         if news.resends_were_needless || self.is_echo_of_original(news) {
             self.undo();
         }
-        let was = self.connection.recovery;
         if self.connection.recovery == Recovery::Probing && (news.delivered > 0 || news.is_duplicate) {
             self.judge_timeout(news);
         }

@@ -13,6 +13,8 @@ use crate::proto::{ConsumerId, Flow, HashSeed};
 use crate::time::{Duration, Instant};
 
 mod arrival;
+mod rack;
+mod recovery;
 mod scoreboard;
 mod sender;
 

@@ -28,7 +28,7 @@ impl Sender {
         let mut connection = Connection::new(flow, State::SynSent, options, ConsumerId(1), now);
         connection.state = State::Established;
         (connection.iss, connection.snd_una, connection.snd_nxt) = (FIRST - 1, FIRST, FIRST);
-        (connection.snd_wnd, connection.snd_wnd_max) = (1 << 24, 1 << 24);
+        (connection.snd_wnd, connection.snd_wnd_max) = (65_535 << 8, 65_535 << 8);
         connection.snd_wscale = 8;
         connection.snd_wl2 = FIRST;
         connection.snd_mss = MSS as u16;

@@ -1,0 +1,323 @@
+//! What is sent again and how much, what a round trip teaches, and what is taken back.
+
+use super::super::connection::{Micros, Recovery, RetransmitTimer, State, flag};
+use super::sender::{FIRST, MSS, Sender};
+use super::*;
+use crate::wire::tcp::TcpFlags;
+
+#[test]
+fn acknowledgment_of_what_was_never_sent_is_answered_and_dropped() {
+    let mut sender = Sender::with_sack();
+    sender.send(2);
+    assert_eq!(sender.ack(3, &[]), Some(TcpDrop::BadAck));
+    assert_eq!((sender.sent.0.len(), sender.connection().flight()), (1, 2 * MSS), "RFC 5961 5.2");
+}
+
+#[test]
+fn acknowledgment_older_than_the_largest_window_is_answered_and_dropped() {
+    let mut sender = Sender::with_sack();
+    sender.send(2);
+    let window = sender.connection().snd_wnd_max;
+    let segment = sender.segment(FIRST - window - 1, &[]);
+    assert_eq!(sender.hear(&segment), Some(TcpDrop::BadAck));
+    let segment = sender.segment(FIRST - window, &[]);
+    assert_eq!(sender.hear(&segment), None, "an old one is a duplicate");
+    assert_eq!(sender.connection().flight(), 2 * MSS);
+}
+
+#[test]
+fn window_of_an_older_segment_is_not_taken() {
+    let mut sender = Sender::with_sack();
+    let mut segment = sender.segment(FIRST, &[]);
+    (segment.seq, segment.wnd) = (Seq(100), 10);
+    sender.hear(&segment);
+    (segment.seq, segment.wnd) = (Seq(99), 20);
+    sender.hear(&segment);
+    assert_eq!(sender.connection().snd_wnd, 10 << 8);
+}
+
+#[test]
+fn window_begins_with_ten_segments() {
+    assert_eq!(Sender::with_sack().connection().cwnd, 10 * MSS);
+}
+
+#[test]
+fn slow_start_doubles_the_window_in_a_round_trip() {
+    let mut sender = Sender::with_sack();
+    sender.send(10);
+    sender.wait_ms(10);
+    (1..=10).for_each(|segment| _ = sender.ack(segment, &[]));
+    assert_eq!(sender.connection().cwnd, 20 * MSS);
+}
+
+#[test]
+fn window_that_is_not_used_does_not_grow() {
+    let mut sender = Sender::with_sack();
+    for segment in 1..50 {
+        sender.send(1);
+        sender.wait_ms(10);
+        sender.ack(segment, &[]);
+    }
+    assert_eq!(sender.connection().cwnd, 10 * MSS);
+}
+
+#[test]
+fn reno_grows_by_a_segment_in_a_round_trip() {
+    let mut sender = Sender::with_sack();
+    sender.connection_mut().ssthresh = 10 * MSS;
+    sender.send(10);
+    sender.wait_ms(10);
+    (1..=10).for_each(|segment| _ = sender.ack(segment, &[]));
+    assert_eq!(sender.connection().cwnd, 11 * MSS);
+}
+
+#[test]
+fn window_of_an_idle_connection_begins_anew() {
+    let mut sender = Sender::with_sack();
+    sender.send(10);
+    sender.wait_ms(10);
+    sender.ack(10, &[]);
+    assert_eq!(sender.turn(|turn| turn.cwnd_room()), 20 * MSS);
+    sender.wait_ms(1_000);
+    assert_eq!(sender.turn(|turn| turn.cwnd_room()), 10 * MSS, "RFC 5681 4.1");
+}
+
+#[test]
+fn no_congestion_control_leaves_the_peers_window() {
+    let mut sender =
+        Sender::measured(&ConnectionOptions { congestion: Congestion::None, ..ConnectionOptions::default() });
+    sender.send(100);
+    assert_eq!(sender.turn(|turn| turn.cwnd_room()), u32::MAX);
+}
+
+#[test]
+fn third_duplicate_has_the_first_segment_sent_again_without_sack() {
+    let mut sender = Sender::without_sack();
+    sender.send(10);
+    sender.ack(0, &[]);
+    assert_eq!(sender.turn(|turn| turn.cwnd_room()), MSS, "limited transmit (RFC 3042)");
+    sender.ack(0, &[]);
+    assert_eq!(sender.turn(|turn| turn.cwnd_room()), 2 * MSS);
+    assert!(sender.resend().is_empty());
+    sender.ack(0, &[]);
+    assert_eq!((sender.recovery(), sender.resend()), (Recovery::Fast, vec![0]));
+    assert_eq!((sender.connection().ssthresh, sender.connection().cwnd), (5 * MSS, 8 * MSS));
+}
+
+#[test]
+fn partial_acknowledgment_has_the_next_hole_filled_without_sack() {
+    let mut sender = Sender::without_sack();
+    sender.send(10);
+    (0..3).for_each(|_| _ = sender.ack(0, &[]));
+    assert_eq!(sender.resend(), [0]);
+    sender.ack(4, &[]);
+    assert_eq!((sender.recovery(), sender.resend()), (Recovery::Fast, vec![4]));
+    sender.ack(10, &[]);
+    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 5 * MSS));
+}
+
+#[test]
+fn duplicates_of_the_recovery_before_do_not_begin_another() {
+    let mut sender = Sender::without_sack();
+    sender.send(10);
+    (0..3).for_each(|_| _ = sender.ack(0, &[]));
+    sender.resend();
+    sender.ack(10, &[]);
+    sender.send(4);
+    (0..5).for_each(|_| _ = sender.ack(10, &[]));
+    assert_eq!(sender.recovery(), Recovery::Open, "RFC 6582 3.2 step 2");
+}
+
+#[test]
+fn data_of_the_peer_is_no_duplicate() {
+    let mut sender = Sender::without_sack();
+    sender.send(10);
+    let mut segment = sender.segment(FIRST, &[]);
+    for _ in 0..5 {
+        segment.len = 100;
+        sender.hear(&segment);
+    }
+    assert_eq!(sender.recovery(), Recovery::Open);
+}
+
+#[test]
+fn window_shrinks_in_proportion_to_what_arrives() {
+    let mut sender = Sender::with_sack();
+    sender.connection_mut().cwnd = 20 * MSS;
+    sender.send(20);
+    sender.wait_ms(10);
+    let mut resent = Vec::new();
+    let mut sent = 0;
+    for segment in 2..=20 {
+        sender.ack(0, &[(1, segment)]);
+        resent.extend(sender.resend());
+        while sender.turn(|turn| turn.cwnd_room()) >= MSS {
+            sender.send(1);
+            sent += 1;
+        }
+    }
+    assert_eq!(resent, [0], "once");
+    // Half of the window: ten of twenty, less the one that was sent again; and two before it was known that something is lost.
+    assert!((8..=11).contains(&sent), "{sent}");
+    assert_eq!(sender.connection().ssthresh, 10 * MSS);
+    sender.wait_ms(10);
+    sender.ack(20 + sent, &[]);
+    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 10 * MSS));
+}
+
+#[test]
+fn mark_of_the_network_reduces_the_window_once_in_a_round_trip() {
+    let options = ConnectionOptions { ecn: true, congestion: Congestion::Reno, ..ConnectionOptions::default() };
+    let mut sender = Sender::measured(&options);
+    sender.send(10);
+    sender.wait_ms(10);
+    for to in [1, 2, 3] {
+        let mut segment = sender.segment(FIRST + to * MSS, &[]);
+        segment.flags = TcpFlags::ACK | TcpFlags::ECE;
+        sender.hear(&segment);
+    }
+    let connection = sender.connection();
+    assert_eq!((connection.recovery, connection.ssthresh), (Recovery::Reduced, 4_500));
+    assert!(connection.has(flag::CWR_OWED) && connection.lost_len == 0);
+    sender.ack(10, &[]);
+    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 4_500));
+}
+
+#[test]
+fn timeout_sends_from_the_first_with_a_window_of_one() {
+    let mut sender = Sender::with_sack();
+    sender.send(4);
+    sender.ack(0, &[(2, 3)]);
+    sender.wait_ms(300);
+    sender.turn(|turn| turn.on_timeout());
+    assert_eq!((sender.marks(), sender.resend()), ("LLSL".into(), vec![0]));
+    let connection = sender.connection();
+    assert_eq!((connection.backoff, connection.timer), (1, RetransmitTimer::Timeout));
+    assert_eq!(connection.timer_at, sender.now + connection.backed_off(1));
+}
+
+#[test]
+fn connection_ends_when_retransmissions_run_out() {
+    let mut sender = Sender::with_sack();
+    sender.send(1);
+    for _ in 0..15 {
+        sender.turn(|turn| turn.on_timeout());
+        assert!(sender.recovery() != Recovery::Open);
+    }
+    assert_eq!(sender.connection().state, State::Established);
+    sender.tcp.turn(sender.slot, &mut sender.sent, sender.now).on_timeout();
+    assert_eq!(sender.connection().close_reason, CloseReason::TimedOut);
+}
+
+#[test]
+fn full_segments_that_never_arrive_become_shorter() {
+    let mut sender = Sender::with_sack();
+    sender.connection_mut().snd_mss = 1_460;
+    sender.send_len(1_460);
+    let sizes: Vec<u16> = (0..5)
+        .map(|_| {
+            sender.turn(|turn| turn.on_timeout());
+            sender.connection().snd_mss
+        })
+        .collect();
+    assert_eq!(sizes, [1_460, 1_460, 1_024, 512, 512]);
+}
+
+#[test]
+fn short_segments_that_never_arrive_say_nothing_of_the_path() {
+    let mut sender = Sender::with_sack();
+    sender.send_len(100);
+    (0..5).for_each(|_| sender.turn(|turn| turn.on_timeout()));
+    assert_eq!(sender.connection().snd_mss, MSS as u16);
+}
+
+#[test]
+fn timeout_for_nothing_is_taken_back_by_the_echoed_time() {
+    let mut sender = Sender::with_sack();
+    sender.send(10);
+    let original = sender.connection().ts_now(sender.now);
+    sender.wait_ms(300);
+    sender.turn(|turn| turn.on_timeout());
+    assert_eq!(sender.resend(), [0]);
+    sender.wait_ms(5);
+    sender.ack_echoing(1, &[], original);
+    let connection = sender.connection();
+    assert_eq!((connection.recovery, connection.cwnd, connection.lost_len), (Recovery::Open, 10 * MSS, 0));
+    assert_eq!(sender.tcp.tally().undone_recoveries, 1);
+}
+
+#[test]
+fn timeout_of_a_loss_is_not_taken_back() {
+    let mut sender = Sender::with_sack();
+    sender.send(10);
+    sender.wait_ms(300);
+    sender.turn(|turn| turn.on_timeout());
+    sender.resend();
+    sender.wait_ms(10);
+    sender.ack(1, &[]);
+    assert_eq!(sender.recovery(), Recovery::Loss);
+    assert_eq!(sender.tcp.tally().undone_recoveries, 0);
+    assert!(!sender.resend().is_empty());
+}
+
+#[test]
+fn recovery_is_taken_back_when_all_that_was_resent_was_there_twice() {
+    let mut sender = Sender::with_sack();
+    sender.send(10);
+    sender.wait_ms(10);
+    sender.ack(0, &[(1, 5)]);
+    assert_eq!(sender.resend(), [0]);
+    sender.wait_ms(1);
+    sender.ack(5, &[]);
+    assert_eq!(sender.recovery(), Recovery::Fast);
+    sender.ack(5, &[(0, 1)]);
+    assert_eq!((sender.recovery(), sender.connection().cwnd >= 10 * MSS), (Recovery::Open, true));
+    assert_eq!(sender.tcp.tally().undone_recoveries, 1);
+}
+
+#[test]
+fn segment_that_was_sent_again_measures_nothing_without_timestamps() {
+    let mut sender = Sender::without_sack();
+    sender.send(1);
+    sender.wait_ms(500);
+    sender.turn(|turn| turn.on_timeout());
+    sender.resend();
+    let (srtt, rto) = (sender.connection().srtt, sender.connection().backed_off(1));
+    sender.wait_ms(3);
+    sender.ack(1, &[]);
+    let connection = sender.connection();
+    assert_eq!((connection.srtt, connection.rto, connection.backoff), (srtt, Micros::of(rto), 0), "Karn");
+}
+
+#[test]
+fn timeout_follows_the_round_trip_and_stays_above_its_floor() {
+    let options = ConnectionOptions { rto_min: Duration::from_millis(5), ..ConnectionOptions::default() };
+    let mut sender = Sender::new(&options);
+    let mut to = 0;
+    let mut after = |ms: u64, sender: &mut Sender| {
+        sender.send(1);
+        to += 1;
+        sender.wait_ms(ms);
+        sender.ack(to, &[]);
+        sender.connection().rto.0
+    };
+    assert_eq!(after(1, &mut sender), 5_000);
+    (0..50).for_each(|_| _ = after(1, &mut sender));
+    assert_eq!(sender.connection().srtt, Micros(1_000));
+    assert!(after(40, &mut sender) > 40_000);
+    (0..200).for_each(|_| _ = after(1, &mut sender));
+    assert_eq!(sender.connection().rto, Micros(5_000));
+    assert_eq!(sender.connection().rtt_min, Micros(1_000));
+}
+
+#[test]
+fn app_that_was_refused_is_told_when_half_of_the_buffer_is_free() {
+    let options = ConnectionOptions { send_buffer: 4 * MSS, ..ConnectionOptions::default() };
+    let mut sender = Sender::measured(&options);
+    sender.send(4);
+    sender.connection_mut().set(flag::WANTS_ROOM);
+    sender.ack(1, &[]);
+    assert!(sender.tcp.next_event().is_none());
+    sender.ack(2, &[]);
+    assert!(matches!(sender.tcp.next_event(), Some((_, _, TcpEvent::Writable))));
+}
