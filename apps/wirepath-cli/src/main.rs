@@ -4,6 +4,7 @@ mod capture;
 mod devices;
 mod doctor;
 mod ethtool;
+mod guard;
 mod interface;
 #[allow(unsafe_code)]
 mod namespace;
@@ -30,6 +31,7 @@ enum Command {
     Capture(capture::Options),
     Devices(devices::Options),
     Doctor(doctor::Options),
+    Guard(guard::Options),
     Ping(ping::Options),
     Stats(stats::Options),
 }
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Capture(options) => capture::run(&options),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Guard(options) => guard::run(&options),
         Command::Ping(options) => ping::run(&options),
         Command::Stats(options) => stats::run(&options),
     };

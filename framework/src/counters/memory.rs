@@ -51,7 +51,7 @@ impl Held<[AtomicU64]> {
     }
 
     /// A handle of its own on some of these words.
-    pub(super) fn slice(&self, words: Range<usize>) -> Held<[AtomicU64]> {
+    pub(crate) fn slice(&self, words: Range<usize>) -> Held<[AtomicU64]> {
         Held::hold(&self[words])
     }
 

@@ -40,11 +40,13 @@ pub use publish::default_directory;
 pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
 pub use unit::Unit;
 
-// What else of ours lies in shared files: the frames that a tapped queue shows.
+// What else of ours lies in shared files: the frames that a tapped queue shows, and open connections.
 pub(crate) use block::check_app;
 pub(crate) use layout::store_text;
 pub(crate) use memory::Held;
-pub(crate) use publish::{Content, Publication, is_stale, open_foreign_writable, shared_files, since_epoch_ns};
+pub(crate) use publish::{
+    Content, Publication, is_stale, open_foreign, open_foreign_writable, shared_files, since_epoch_ns,
+};
 pub(crate) use snapshot::read_text;
 
 pub use crate::drop_reasons;

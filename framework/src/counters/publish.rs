@@ -34,22 +34,25 @@ pub(crate) enum Content {
     Counters,
     /// Frames that a queue receives and sends: for root and for the user who runs the process.
     Frames,
+    /// The open TCP connections of a worker: who reads their numbers can end them, so they are as private as frames.
+    Connections,
 }
 
 impl Content {
-    const ALL: [Self; 2] = [Self::Counters, Self::Frames];
+    const ALL: [Self; 3] = [Self::Counters, Self::Frames, Self::Connections];
 
     fn suffix(self) -> &'static str {
         match self {
             Self::Counters => ".counters",
             Self::Frames => ".tap",
+            Self::Connections => ".connections",
         }
     }
 
     fn mode(self) -> u32 {
         match self {
             Self::Counters => 0o644,
-            Self::Frames => 0o600,
+            Self::Frames | Self::Connections => 0o600,
         }
     }
 }
@@ -57,6 +60,8 @@ impl Content {
 /// A live file under its name. Dropping it removes the file.
 pub(crate) struct Publication {
     path: PathBuf,
+    /// The file has something to tell when we are gone.
+    stays: bool,
     /// Open and locked for as long as the process counts.
     _locked: File,
 }
@@ -82,18 +87,25 @@ impl Publication {
         let published = publish();
         let _ = fs::remove_file(&hidden);
         let (path, file, filled) = published.map_err(|error: io::Error| SetupError::file(directory, &error))?;
-        Ok((Self { path, _locked: file }, filled))
+        Ok((Self { path, stays: false, _locked: file }, filled))
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Leaves the file where it is when this is dropped: unlocked, as a dead process's.
+    pub(crate) fn stay(&mut self) {
+        self.stays = true;
+    }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        // Gone already is as good as removed.
-        let _ = fs::remove_file(&self.path);
+        if !self.stays {
+            // Gone already is as good as removed.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -142,7 +154,7 @@ fn files(directory: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<Path
 }
 
 /// Opens a file that somebody else made, to read it.
-pub(super) fn open_foreign(path: &Path) -> io::Result<File> {
+pub(crate) fn open_foreign(path: &Path) -> io::Result<File> {
     open_checked(path, OpenOptions::new().read(true))
 }
 

@@ -12,6 +12,7 @@
 mod bytes;
 mod node;
 mod path;
+pub mod roster;
 mod sockets;
 #[cfg(test)]
 mod tests;

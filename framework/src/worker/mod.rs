@@ -6,6 +6,7 @@
 
 pub mod affinity;
 mod crew;
+pub mod guard;
 pub mod kernel;
 pub mod live;
 mod poll;

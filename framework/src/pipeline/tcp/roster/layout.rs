@@ -1,0 +1,143 @@
+//! The format of a roster, version 1, in words of 64 bits of the machine's own byte order.
+//!
+//! ```text
+//! word 0                   header: magic, version, who writes, how many places, which interface
+//! word 64                  a place for each slot of the machine, 8 words: open or not, flow, link header
+//! word 64 + 8 * capacity   a word for each slot: SND.NXT below, RCV.NXT above
+//! ```
+//!
+//! The numbers lie apart because each segment that leaves writes them: eight bytes a connection stay in the cache and in the
+//! TLB where 72 would not.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::fs;
+
+use arrayvec::ArrayVec;
+
+use crate::proto::Flow;
+
+/// "wireopen" as the first eight bytes of the file.
+pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"wireopen");
+/// Raised with any change that an old guardian would misread.
+pub(super) const VERSION: u64 = 1;
+
+pub(super) const PID: usize = 2;
+/// When that process started, as `/proc/PID/stat` says it: no other process of that number did.
+pub(super) const PROCESS_STARTED: usize = 3;
+pub(super) const CAPACITY: usize = 4;
+/// The number of the interface.
+pub(super) const INTERFACE: usize = 5;
+/// The number of the network namespace that the writer was in.
+pub(super) const NAMESPACE: usize = 6;
+pub(super) const APP_LEN: usize = 7;
+pub(super) const APP: usize = 8;
+pub(super) const HEADER_WORDS: usize = 64;
+
+/// Bytes of an application's name.
+pub(super) const APP_LEN_MAX: usize = 64;
+/// Most places that a reader believes: 16 times a million.
+pub(super) const CAPACITY_MAX: u64 = 1 << 24;
+
+/// Words of a place: one cache line.
+pub(super) const PLACE_WORDS: usize = 8;
+/// Open or not, and the length of the link header.
+pub(super) const STATE: usize = 0;
+pub(super) const ADDRESSES: usize = 1;
+pub(super) const PORTS: usize = 2;
+pub(super) const LINK: usize = 3;
+/// In `STATE`.
+pub(super) const OPEN: u64 = 1 << 32;
+
+/// Bytes of the longest link header: two VLAN tags.
+pub const LINK_LEN_MAX: usize = 22;
+const LINK_WORDS: usize = LINK_LEN_MAX.div_ceil(8);
+
+/// A connection that is open, as its peer has to be told of its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenConnection {
+    /// Whose it is.
+    pub flow: Flow,
+    /// The link header of its frames, VLAN tags included; empty where the way was not known.
+    pub link: ArrayVec<u8, LINK_LEN_MAX>,
+    /// The highest number that was sent: the peer expects this one or, where something was lost, an earlier one.
+    pub snd_nxt: u32,
+    /// What we acknowledged last.
+    pub rcv_nxt: u32,
+}
+
+/// The words of a place, `STATE` among them.
+pub(super) fn place_of(flow: Flow, link: &[u8]) -> [u64; PLACE_WORDS] {
+    let mut words = [0; PLACE_WORDS];
+    let (local, remote) = (flow.local, flow.remote);
+    words[STATE] = OPEN | link.len() as u64;
+    words[ADDRESSES] = u64::from(local.ip().to_bits()) << 32 | u64::from(remote.ip().to_bits());
+    words[PORTS] = u64::from(local.port()) << 16 | u64::from(remote.port());
+    words[LINK..LINK + LINK_WORDS].copy_from_slice(&link_words(link));
+    words
+}
+
+/// A link header, eight bytes a word, zeros behind it.
+pub(super) fn link_words(link: &[u8]) -> [u64; LINK_WORDS] {
+    let mut words = [0; LINK_WORDS];
+    for (word, bytes) in words.iter_mut().zip(link.chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_ne_bytes(padded);
+    }
+    words
+}
+
+/// What a place and its numbers say; `None` where no connection is open there, or none that could be.
+pub(super) fn connection_of(place: &[u64; PLACE_WORDS], numbers: u64) -> Option<OpenConnection> {
+    let link_len = usize::try_from(place[STATE].checked_sub(OPEN)?).ok().filter(|len| *len <= LINK_LEN_MAX)?;
+    let bytes: Vec<u8> = place[LINK..LINK + LINK_WORDS].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let end = |address: u64, port: u64| SocketAddrV4::new(Ipv4Addr::from_bits(address as u32), port as u16);
+    Some(OpenConnection {
+        flow: Flow {
+            local: end(place[ADDRESSES] >> 32, place[PORTS] >> 16),
+            remote: end(place[ADDRESSES], place[PORTS]),
+        },
+        link: bytes[..link_len].iter().copied().collect(),
+        snd_nxt: numbers as u32,
+        rcv_nxt: (numbers >> 32) as u32,
+    })
+}
+
+/// When a process started, in the kernel's ticks since the boot (proc_pid_stat(5), field 22); `None` where there is none.
+pub fn process_started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name, which may hold anything; it ends with the last bracket.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_says_what_was_written_into_it() {
+        let flow = Flow { local: "10.9.0.1:65535".parse().unwrap(), remote: "255.0.0.2:1".parse().unwrap() };
+        for len in [0, 14, 18, LINK_LEN_MAX] {
+            let link: Vec<u8> = (1..=len as u8).collect();
+            let read = connection_of(&place_of(flow, &link), 7 << 32 | 0xffff_ffff).unwrap();
+            assert_eq!((read.flow, &read.link[..]), (flow, &link[..]));
+            assert_eq!((read.snd_nxt, read.rcv_nxt), (u32::MAX, 7));
+        }
+    }
+
+    #[test]
+    fn damaged_place_is_no_connection() {
+        let flow = Flow { local: "10.9.0.1:1".parse().unwrap(), remote: "10.9.0.2:2".parse().unwrap() };
+        for state in [0, 14, OPEN - 1, OPEN + LINK_LEN_MAX as u64 + 1, u64::MAX] {
+            let mut place = place_of(flow, &[0; 14]);
+            place[STATE] = state;
+            assert_eq!(connection_of(&place, 0), None, "{state:x}");
+        }
+    }
+
+    #[test]
+    fn process_that_runs_has_a_start() {
+        assert!(process_started(std::process::id()).is_some_and(|started| started > 0));
+        assert_eq!(process_started(u32::MAX), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! The other side: rosters of processes of this machine, found and read.
+//!
+//! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that shrinks would kill the reader),
+//! and everything in it is checked.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::layout::{self, HEADER_WORDS, OpenConnection, PLACE_WORDS};
+use crate::counters::{Content, is_stale, open_foreign, read_text, shared_files};
+
+/// Places that are read at once.
+const BATCH: usize = 1024;
+
+/// A roster that some process writes or wrote.
+#[derive(Debug)]
+pub struct Rostered {
+    /// The application.
+    pub app: String,
+    /// Its process, by the number that it had for itself.
+    pub pid: u32,
+    /// When that process started, as [`process_started`](layout::process_started) says.
+    pub process_started: u64,
+    /// The number of the interface.
+    pub interface: u32,
+    /// The number of the network namespace that the interface is in, as `/proc/PID/ns/net` has it.
+    pub namespace: u64,
+    capacity: usize,
+    file: File,
+    path: PathBuf,
+}
+
+impl Rostered {
+    /// The rosters in `directory` that can be read, by name.
+    ///
+    /// # Errors
+    /// The directory cannot be listed, or there are rosters in it and none is for us to read. A directory that is not there holds
+    /// none.
+    pub fn list(directory: &Path) -> io::Result<Vec<Self>> {
+        let (mut rosters, mut refused) = (Vec::new(), Ok(()));
+        for path in shared_files(directory, Content::Connections)? {
+            match Self::open(&path) {
+                Ok(roster) => rosters.extend(roster),
+                // Gone while we looked.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => refused = Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            }
+        }
+        // Those of other users are not ours to guard.
+        if rosters.is_empty() { refused.map(|()| rosters) } else { Ok(rosters) }
+    }
+
+    /// Opens one; `None` where the file is not a roster that this version understands.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read.
+    pub fn open(path: &Path) -> io::Result<Option<Self>> {
+        let file = open_foreign(path)?;
+        if file.metadata()?.len() < (HEADER_WORDS * 8) as u64 {
+            return Ok(None);
+        }
+        let words = read_words(&file, 0, HEADER_WORDS)?;
+        let capacity = words[layout::CAPACITY];
+        if words[0] != layout::MAGIC || words[1] != layout::VERSION || capacity > layout::CAPACITY_MAX {
+            return Ok(None);
+        }
+        let app = read_text(&words[layout::APP..], words[layout::APP_LEN], layout::APP_LEN_MAX);
+        let (Some(app), Ok(pid), Ok(interface)) =
+            (app, u32::try_from(words[layout::PID]), u32::try_from(words[layout::INTERFACE]))
+        else {
+            return Ok(None);
+        };
+        if app.contains(char::is_control) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            app,
+            pid,
+            process_started: words[layout::PROCESS_STARTED],
+            interface,
+            namespace: words[layout::NAMESPACE],
+            capacity: capacity as usize,
+            file,
+            path: path.to_owned(),
+        }))
+    }
+
+    /// Whether somebody still writes it: the worker has neither dropped it nor died.
+    pub fn has_writer(&self) -> bool {
+        !is_stale(&self.file)
+    }
+
+    /// The connections that are open. To be asked when the writer is gone: before, they change while they are read.
+    ///
+    /// # Errors
+    /// The file is shorter than it says, or cannot be read.
+    pub fn connections(&self) -> io::Result<Vec<OpenConnection>> {
+        let numbers_at = HEADER_WORDS + self.capacity * PLACE_WORDS;
+        let mut open = Vec::new();
+        for first in (0..self.capacity).step_by(BATCH) {
+            let count = BATCH.min(self.capacity - first);
+            let places = read_words(&self.file, HEADER_WORDS + first * PLACE_WORDS, count * PLACE_WORDS)?;
+            let numbers = read_words(&self.file, numbers_at + first, count)?;
+            let (places, _) = places.as_chunks();
+            open.extend(
+                places.iter().zip(numbers).filter_map(|(place, numbers)| layout::connection_of(place, numbers)),
+            );
+        }
+        Ok(open)
+    }
+
+    /// Whether it is the same file as another.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let id = |roster: &Self| roster.file.metadata().map(|data| (data.dev(), data.ino())).ok();
+        id(self) == id(other)
+    }
+
+    /// Removes the file.
+    pub fn remove(&self) {
+        // Gone already is as good as removed.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn read_words(file: &File, first: usize, count: usize) -> io::Result<Vec<u64>> {
+    let mut bytes = vec![0; count * 8];
+    file.read_exact_at(&mut bytes, first as u64 * 8)?;
+    let (words, _) = bytes.as_chunks();
+    Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Roster;
+    use super::*;
+    use crate::proto::tcp::Seq;
+    use crate::proto::{Flow, InterfaceId};
+
+    fn connection(port: u16) -> OpenConnection {
+        let remote = core::net::SocketAddrV4::new([10, 9, 0, 2].into(), port);
+        let link = [7; 18].into_iter().collect();
+        OpenConnection { flow: Flow { local: "10.9.0.1:80".parse().unwrap(), remote }, link, snd_nxt: 5, rcv_nxt: 6 }
+    }
+
+    fn only(directory: &Path) -> Rostered {
+        let mut rosters = Rostered::list(directory).unwrap();
+        assert_eq!(rosters.len(), 1);
+        rosters.remove(0)
+    }
+
+    fn check(act: impl FnOnce(&mut Roster), expected: &[OpenConnection]) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut roster = Roster::create_in(directory.path(), "test", InterfaceId(3), 2000).unwrap();
+        let read = only(directory.path());
+        assert_eq!((&*read.app, read.pid, read.interface), ("test", std::process::id(), 3));
+        assert!(read.has_writer());
+        act(&mut roster);
+        drop(roster);
+        assert!(!read.has_writer());
+        assert_eq!(read.connections().unwrap(), expected);
+        // An orderly end leaves no file, an end with open connections does.
+        assert_eq!(Rostered::list(directory.path()).unwrap().len(), usize::from(!expected.is_empty()));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn open_connections_are_read_when_the_writer_is_gone() {
+        let act = |roster: &mut Roster| {
+            roster.open(1999, &connection(1));
+            roster.open(3, &connection(2));
+            roster.open(4, &connection(3));
+            roster.close(3);
+            roster.close(3);
+        };
+        check(act, &[connection(3), connection(1)]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn closed_connections_leave_nothing() {
+        let act = |roster: &mut Roster| {
+            roster.open(0, &connection(1));
+            roster.close(0);
+            roster.set_link(0, &[1; 14]);
+            roster.note(0, Seq(9), Seq(9));
+        };
+        check(act, &[]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn numbers_follow_what_leaves_and_never_go_back() {
+        let act = |roster: &mut Roster| {
+            roster.open(0, &OpenConnection { snd_nxt: u32::MAX, ..connection(1) });
+            roster.note(0, Seq(10), Seq(20));
+            roster.note(0, Seq(u32::MAX - 100), Seq(21));
+            roster.note(5000, Seq(1), Seq(1));
+        };
+        check(act, &[OpenConnection { snd_nxt: 10, rcv_nxt: 21, ..connection(1) }]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn place_that_is_used_again_starts_with_the_new_numbers() {
+        let act = |roster: &mut Roster| {
+            roster.open(0, &connection(1));
+            roster.note(0, Seq(1000), Seq(1000));
+            roster.close(0);
+            roster.open(0, &connection(2));
+            roster.set_link(0, &[1; 22]);
+        };
+        check(act, &[OpenConnection { link: [1; 22].into(), ..connection(2) }]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn foreign_files_are_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.1.connections");
+        for bytes in [vec![], vec![0; 512], vec![0xff; 4096]] {
+            fs::write(&path, &bytes).unwrap();
+            assert!(Rostered::list(directory.path()).unwrap().is_empty(), "{} bytes", bytes.len());
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn file_that_is_shorter_than_it_says_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut roster = Roster::create_in(directory.path(), "test", InterfaceId(3), 16).unwrap();
+        roster.open(1, &connection(1));
+        drop(roster);
+        let read = only(directory.path());
+        let file = fs::OpenOptions::new().write(true).open(&read.path).unwrap();
+        file.set_len(600).unwrap();
+        assert!(read.connections().is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! The worker's side: places are written when a connection opens, moves to another way, or closes; numbers with each segment
+//! that leaves.
+
+use core::fmt;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::fence;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::layout::{self, OPEN, OpenConnection, PLACE_WORDS, STATE};
+use crate::counters::{Content, Held, Publication, SetupError, check_app, default_directory, store_text};
+use crate::proto::InterfaceId;
+use crate::proto::tcp::Seq;
+
+/// The roster of one worker. Dropped with no connection open it takes its file along; else the file stays, for the guardian to
+/// find what the peers still believe in.
+pub struct Roster {
+    /// Places.
+    places: Held<[AtomicU64]>,
+    /// SND.NXT and RCV.NXT of each slot.
+    numbers: Held<[AtomicU64]>,
+    open: usize,
+    publication: Publication,
+}
+
+impl Roster {
+    /// A roster with room for `capacity` connections over an interface of the calling thread's network namespace, in the
+    /// directory that `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Takes 72 bytes of memory for each.
+    ///
+    /// # Errors
+    /// The application's name is unfit for a file, or the file cannot be made.
+    pub fn create(app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, SetupError> {
+        Self::create_in(&default_directory(), app, interface, capacity)
+    }
+
+    /// The same, with a directory of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_in(directory: &Path, app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, SetupError> {
+        check_app(app)?;
+        let (places, numbers) = (capacity * PLACE_WORDS, capacity.max(1));
+        let places = layout::HEADER_WORDS..layout::HEADER_WORDS + places;
+        let (publication, words) = Publication::create(directory, app, Content::Connections, |file| {
+            let words = Held::mapped(file, places.end + numbers)?;
+            store_header(&words, app, interface, capacity);
+            Ok(words)
+        })?;
+        let numbers = words.slice(places.end..places.end + numbers);
+        Ok(Self { places: words.slice(places), numbers, open: 0, publication })
+    }
+
+    /// The shared file.
+    pub fn path(&self) -> &Path {
+        self.publication.path()
+    }
+
+    /// A connection at `slot`: from now on its peer is told when we die.
+    #[cold]
+    pub fn open(&mut self, slot: u32, connection: &OpenConnection) {
+        let numbers = u64::from(connection.snd_nxt) | u64::from(connection.rcv_nxt) << 32;
+        self.numbers[slot as usize].store(numbers, Relaxed);
+        self.open += usize::from(!self.is_open(slot));
+        self.write(slot, &layout::place_of(connection.flow, &connection.link));
+    }
+
+    /// The connection at `slot` has ended, and its peer knows. Nothing where none was open.
+    #[cold]
+    pub fn close(&mut self, slot: u32) {
+        if self.is_open(slot) {
+            self.place(slot)[STATE].store(0, Relaxed);
+            self.open -= 1;
+        }
+    }
+
+    /// The frames of `slot` have another link header now, or none for the time being.
+    #[cold]
+    pub fn set_link(&mut self, slot: u32, link: &[u8]) {
+        if self.is_open(slot) {
+            let mut words: [u64; PLACE_WORDS] = core::array::from_fn(|idx| self.place(slot)[idx].load(Relaxed));
+            words[STATE] = OPEN | link.len() as u64;
+            let link = layout::link_words(link);
+            words[layout::LINK..layout::LINK + link.len()].copy_from_slice(&link);
+            self.write(slot, &words);
+        }
+    }
+
+    /// A segment leaves that ends before `end` and acknowledges `ack`. Retransmissions and probes do not take the higher
+    /// number back. A load, a compare and a store; no branch but that of the bounds.
+    #[inline(always)]
+    pub fn note(&self, slot: u32, end: Seq, ack: Seq) {
+        if let Some(numbers) = self.numbers.get(slot as usize) {
+            let snd_nxt = Seq(numbers.load(Relaxed) as u32).max(end);
+            numbers.store(u64::from(snd_nxt.0) | u64::from(ack.0) << 32, Relaxed);
+        }
+    }
+
+    /// Writes a place so that it is not open while it is half written: stores that the process has made are there when it is
+    /// dead, in this order, and nobody looks before.
+    fn write(&self, slot: u32, words: &[u64; PLACE_WORDS]) {
+        let place = self.place(slot);
+        place[STATE].store(0, Relaxed);
+        fence(Release);
+        for (word, value) in place.iter().zip(words).skip(1) {
+            word.store(*value, Relaxed);
+        }
+        place[STATE].store(words[STATE], Release);
+    }
+
+    fn is_open(&self, slot: u32) -> bool {
+        self.place(slot)[STATE].load(Relaxed) != 0
+    }
+
+    fn place(&self, slot: u32) -> &[AtomicU64] {
+        let first = slot as usize * PLACE_WORDS;
+        &self.places[first..first + PLACE_WORDS]
+    }
+}
+
+impl Drop for Roster {
+    fn drop(&mut self) {
+        if self.open > 0 {
+            self.publication.stay();
+        }
+    }
+}
+
+impl fmt::Debug for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Roster({}, {} open)", self.path().display(), self.open)
+    }
+}
+
+fn store_header(words: &[AtomicU64], app: &str, interface: InterfaceId, capacity: usize) {
+    let pid = std::process::id();
+    let fields = [
+        (0, layout::MAGIC),
+        (1, layout::VERSION),
+        (layout::PID, pid.into()),
+        (layout::PROCESS_STARTED, layout::process_started(pid).unwrap_or(0)),
+        (layout::CAPACITY, capacity as u64),
+        (layout::INTERFACE, interface.0.into()),
+        (layout::NAMESPACE, fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino())),
+        (layout::APP_LEN, app.len() as u64),
+    ];
+    for (word, value) in fields {
+        words[word].store(value, Relaxed);
+    }
+    store_text(&words[layout::APP..], app);
+}

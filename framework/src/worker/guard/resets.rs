@@ -1,0 +1,263 @@
+//! What peers are told, and what they answer. No socket and no clock: frames in, frames out.
+//!
+//! A peer takes a RST only at exactly the number that it expects next (RFC 5961 3.2). That is our SND.NXT unless something was
+//! lost on the way, so each round sends
+//!
+//! - a RST at SND.NXT: taken, or answered with a challenge ACK;
+//! - a probe, an empty segment from long ago: a peer that still believes in the connection acknowledges what it expects
+//!   (RFC 9293 3.10.7.4, first), one that does not answers with a RST. So we learn both what was missed and what is done.
+//!
+//! Any acknowledgment of the peer, whyever it came, is answered with a RST at the very number that it acknowledges.
+
+use core::fmt;
+use std::collections::HashMap;
+
+use arrayvec::ArrayVec;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::pipeline::tcp::roster::{LINK_LEN_MAX, OpenConnection};
+use crate::proto::Flow;
+use crate::wire::checksum::{PseudoHeader, Sum};
+use crate::wire::tcp::{TcpFields, TcpFlags};
+use crate::wire::{EtherType, EthernetFrame, Ipv4Fields, Ipv4Header, Protocol, TcpHeader, ipv4, tcp};
+use core::net::SocketAddrV4;
+
+/// How far back a probe is: out of any window (RFC 7323 2.3: 2^30 at most), and before it.
+const LONG_AGO: u32 = 1 << 30;
+
+/// A whole frame.
+pub(super) type Frame = ArrayVec<u8, { LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HEADER_LEN }>;
+
+/// The connections of one roster, on their way out.
+pub(super) struct Resets {
+    peers: Vec<Peer>,
+    by_flow: HashMap<Flow, usize>,
+    /// Peers that may still believe in their connection.
+    left: usize,
+}
+
+struct Peer {
+    connection: OpenConnection,
+    end: End,
+}
+
+/// A connection that was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub flow: Flow,
+    /// The number of the last RST.
+    pub seq: u32,
+    /// How it went.
+    pub end: End,
+}
+
+/// How far the end of a connection is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// RSTs were sent, and nothing was heard.
+    Sent,
+    /// The peer has said that it knows of no connection, or has begun a new one.
+    Confirmed,
+    /// The way to it was not known: nothing was sent.
+    NoWay,
+}
+
+impl Resets {
+    pub(super) fn new(connections: Vec<OpenConnection>) -> Self {
+        let end = |connection: &OpenConnection| if connection.link.is_empty() { End::NoWay } else { End::Sent };
+        let peers: Vec<_> =
+            connections.into_iter().map(|connection| Peer { end: end(&connection), connection }).collect();
+        let by_flow = peers.iter().enumerate().map(|(idx, peer)| (peer.connection.flow, idx)).collect();
+        let left = peers.iter().filter(|peer| peer.end == End::Sent).count();
+        Self { peers, by_flow, left }
+    }
+
+    /// Whether no peer is left that may still believe in its connection, as far as we can do something about it.
+    pub(super) fn is_done(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Two frames for each peer that is left.
+    pub(super) fn round(&self) -> impl Iterator<Item = [Frame; 2]> {
+        self.peers.iter().filter(|peer| peer.end == End::Sent).map(|Peer { connection, .. }| {
+            let OpenConnection { snd_nxt, rcv_nxt, .. } = *connection;
+            let reset = frame(connection, snd_nxt, rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
+            [reset, frame(connection, snd_nxt.wrapping_sub(LONG_AGO), rcv_nxt, TcpFlags::ACK)]
+        })
+    }
+
+    /// A frame was heard on the interface, whole or its front. What is to be answered.
+    pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<Frame> {
+        let (flow, header) = read(bytes)?;
+        let peer = &mut self.peers[*self.by_flow.get(&flow)?];
+        if peer.end != End::Sent {
+            return None;
+        }
+        if header.flags().intersects(TcpFlags::RST | TcpFlags::SYN) {
+            // Gone, or begun anew by whoever has come after us: not ours to answer.
+            peer.end = End::Confirmed;
+            self.left -= 1;
+            return None;
+        }
+        if !header.flags().contains(TcpFlags::ACK) {
+            return None;
+        }
+        // RFC 9293 3.10.7.1: <SEQ=SEG.ACK><CTL=RST>. It stands in what follows too, should this one be lost.
+        peer.connection.snd_nxt = header.ack();
+        Some(frame(&peer.connection, header.ack(), 0, TcpFlags::RST))
+    }
+
+    /// What became of them.
+    pub(super) fn ended(&self) -> impl Iterator<Item = Ended> {
+        let ended = |peer: &Peer| Ended { flow: peer.connection.flow, seq: peer.connection.snd_nxt, end: peer.end };
+        self.peers.iter().map(ended)
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {}: ", self.flow.local, self.flow.remote)?;
+        match self.end {
+            End::Sent => write!(f, "reset at {}, the peer says nothing", self.seq),
+            End::Confirmed => write!(f, "reset at {}, the peer knows", self.seq),
+            End::NoWay => f.write_str("not reset, its neighbour was not known"),
+        }
+    }
+}
+
+/// A segment without payload, from the dead to its peer.
+fn frame(connection: &OpenConnection, seq: u32, ack: u32, flags: TcpFlags) -> Frame {
+    let Flow { local, remote } = connection.flow;
+    let ipv4 = Ipv4Header::new(&Ipv4Fields {
+        source: *local.ip(),
+        destination: *remote.ip(),
+        protocol: Protocol::TCP,
+        ttl: 64,
+        tos: 0,
+        // RFC 6864 4.1: what is never cut needs no identification.
+        identification: 0,
+        dont_fragment: true,
+        payload_len: tcp::HEADER_LEN,
+    });
+    let fields = TcpFields {
+        source_port: local.port(),
+        destination_port: remote.port(),
+        seq,
+        ack,
+        flags,
+        window: 0,
+        urgent_pointer: 0,
+    };
+    let mut tcp = TcpHeader::new(&fields, &[]).expect("no options are whole words");
+    let pseudo = PseudoHeader {
+        source: *local.ip(),
+        destination: *remote.ip(),
+        protocol: Protocol::TCP,
+        len: tcp::HEADER_LEN as u16,
+    };
+    tcp.fill_checksum(pseudo.sum().combine(Sum::EMPTY));
+    let mut frame = Frame::new();
+    frame.extend(connection.link.iter().copied());
+    frame.extend(ipv4.expect("a header fits an IPv4 packet").as_bytes().iter().copied());
+    frame.extend(tcp.as_bytes().iter().copied());
+    frame
+}
+
+/// The flow of a frame as its receiver sees it, and the TCP header. Checksums are not looked at: what came over a virtual link has
+/// none yet, and a wrong one does no harm here.
+fn read(bytes: &[u8]) -> Option<(Flow, &TcpHeader)> {
+    let ethernet = EthernetFrame::parse(bytes).ok()?;
+    if ethernet.ethertype != EtherType::IPV4 {
+        return None;
+    }
+    let (ipv4, _) = Ipv4Header::ref_from_prefix(ethernet.payload).ok()?;
+    if ipv4.protocol() != Protocol::TCP {
+        return None;
+    }
+    let (tcp, _) = TcpHeader::ref_from_prefix(ethernet.payload.get(ipv4.header_len()..)?).ok()?;
+    let local = SocketAddrV4::new(ipv4.destination(), tcp.destination_port());
+    let remote = SocketAddrV4::new(ipv4.source(), tcp.source_port());
+    Some((Flow { local, remote }, tcp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::TcpSegment;
+
+    fn connection() -> OpenConnection {
+        let flow = Flow { local: "10.9.0.1:1000".parse().unwrap(), remote: "10.9.0.2:80".parse().unwrap() };
+        // In VLAN 5.
+        let link = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], &[0x81, 0, 0, 5, 8, 0][..]].concat();
+        OpenConnection { flow, link: link.into_iter().collect(), snd_nxt: 100, rcv_nxt: 7 }
+    }
+
+    /// What the peer sends, whose link header is as ours in the other direction.
+    fn from_peer(seq: u32, ack: u32, flags: TcpFlags) -> Frame {
+        let Flow { local, remote } = connection().flow;
+        frame(&OpenConnection { flow: Flow { local: remote, remote: local }, ..connection() }, seq, ack, flags)
+    }
+
+    fn said(frame: &Frame) -> (u32, u32, TcpFlags) {
+        let ethernet = EthernetFrame::parse(frame).unwrap();
+        assert_eq!(frame[..18], connection().link[..]);
+        let (ipv4, _) = Ipv4Header::ref_from_prefix(ethernet.payload).unwrap();
+        let segment = TcpSegment::parse(&ethernet.payload[20..]).unwrap();
+        segment.verify_checksum(ipv4.source(), ipv4.destination()).unwrap();
+        (segment.header.seq(), segment.header.ack(), segment.header.flags())
+    }
+
+    #[test]
+    fn round_is_a_reset_at_snd_nxt_and_a_probe_from_long_ago() {
+        let resets = Resets::new(vec![connection()]);
+        let rounds: Vec<_> = resets.round().map(|frames| frames.map(|frame| said(&frame))).collect();
+        let probe = (100u32.wrapping_sub(1 << 30), 7, TcpFlags::ACK);
+        assert_eq!(rounds, [[(100, 7, TcpFlags::RST | TcpFlags::ACK), probe]]);
+    }
+
+    #[test]
+    fn challenge_is_answered_at_the_number_that_it_acknowledges() {
+        let mut resets = Resets::new(vec![connection()]);
+        let answer = resets.hear(&from_peer(7, 60, TcpFlags::ACK)).unwrap();
+        assert_eq!(said(&answer), (60, 0, TcpFlags::RST));
+        // The kernel takes a tag off and gives the frame without it.
+        let mut untagged = from_peer(7, 60, TcpFlags::ACK);
+        untagged.drain(12..16);
+        assert_eq!(resets.hear(&untagged), Some(answer));
+        // And from then on: the answer may be lost.
+        assert_eq!(said(&resets.round().next().unwrap()[0]).0, 60);
+        assert!(!resets.is_done());
+    }
+
+    #[test]
+    fn peer_that_knows_is_left_alone() {
+        for flags in [TcpFlags::RST, TcpFlags::RST | TcpFlags::ACK, TcpFlags::SYN, TcpFlags::SYN | TcpFlags::ACK] {
+            let mut resets = Resets::new(vec![connection()]);
+            assert_eq!(resets.hear(&from_peer(7, 60, flags)), None);
+            assert!(resets.is_done() && resets.round().next().is_none(), "{flags}");
+            assert_eq!(resets.hear(&from_peer(7, 60, TcpFlags::ACK)), None);
+            assert_eq!(resets.ended().next().unwrap().end, End::Confirmed);
+        }
+    }
+
+    #[test]
+    fn connection_without_a_way_is_told_and_not_waited_for() {
+        let resets = Resets::new(vec![OpenConnection { link: ArrayVec::new(), ..connection() }]);
+        assert!(resets.is_done() && resets.round().next().is_none());
+        assert_eq!(resets.ended().next().unwrap().end, End::NoWay);
+    }
+
+    #[test]
+    fn frames_of_others_and_damaged_ones_mean_nothing() {
+        let mut resets = Resets::new(vec![connection()]);
+        let own = frame(&connection(), 1, 2, TcpFlags::ACK);
+        let whole = from_peer(7, 60, TcpFlags::ACK);
+        assert_eq!(resets.hear(&own), None);
+        for len in 0..whole.len() {
+            assert_eq!(resets.hear(&whole[..len]), None, "{len} bytes");
+        }
+        assert_eq!(resets.hear(&from_peer(7, 60, TcpFlags::PSH)), None);
+        assert!(!resets.is_done());
+    }
+}

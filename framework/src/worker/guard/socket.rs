@@ -1,0 +1,175 @@
+//! What the guardian asks of the kernel: frames to and from an interface (packet(7)), the end of a process (pidfd_open(2)), another
+//! network namespace (setns(2)). The standard library has no calls for these.
+//!
+//! Invariants:
+//! 1. Every address comes from a reference or slice that is borrowed until the call has returned, and the length beside it is
+//!    the one of what it points to.
+//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//! 3. A descriptor that the kernel returns is new and has no other owner; one that is passed is borrowed from its owner for the call.
+
+use core::time::Duration;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Bytes of a frame that are looked at: all headers there can be.
+const SNAP_LEN: u32 = 256;
+/// What may wait to be read while others are sent: some 10,000 short frames.
+const RECEIVE_BUFFER_LEN: libc::c_int = 16 << 20;
+/// How long a full queue of the interface is waited for, in all: longer, and the next round tries again.
+const SEND_SPAN: Duration = Duration::from_millis(5);
+const SEND_TRIES: u32 = 100;
+
+/// A packet socket. It hears nothing before it is told to listen, so it costs nothing to have one ready.
+#[derive(Debug)]
+pub(super) struct PacketSocket {
+    fd: OwnedFd,
+    interface: i32,
+}
+
+impl PacketSocket {
+    /// A socket for interface number `interface` of the calling thread's network namespace, which it keeps.
+    pub(super) fn open(interface: u32) -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no address is passed.
+        let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        let interface = i32::try_from(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // SAFETY: new (3).
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, interface })
+    }
+
+    /// From now on the TCP segments that come to the interface are heard.
+    pub(super) fn listen(&self) -> io::Result<()> {
+        let mut filter = tcp_only();
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+        // Without CAP_NET_ADMIN as much as everybody may have.
+        if self.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER_LEN).is_err() {
+            self.set(libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER_LEN)?;
+        }
+        let address = self.address(libc::ETH_P_ALL as u16);
+        // SAFETY: the address is borrowed for the call, with its own length (1).
+        check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), address_len()) }).map(drop)
+    }
+
+    /// Sends a frame; waits for a short while where the interface's queue is full.
+    pub(super) fn send(&self, frame: &[u8]) -> io::Result<()> {
+        let ethertype = frame.get(12..14).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+        let address = self.address(ethertype);
+        for _ in 0..SEND_TRIES {
+            let (fd, bytes, len) = (self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len());
+            // SAFETY: frame and address are borrowed for the call, with their own lengths (1).
+            let sent = unsafe { libc::sendto(fd, bytes, len, 0, (&raw const address).cast(), address_len()) };
+            match check(sent as i32) {
+                Ok(_) => return Ok(()),
+                Err(error) if is_full(&error) => std::thread::sleep(SEND_SPAN),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    /// The front of the next frame that was heard; `None` where there is none now.
+    pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
+        // SAFETY: the buffer is borrowed mutably for the call, with its own length (1, 2).
+        let len = unsafe { libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        match check(len as i32) {
+            Ok(len) => Ok(Some(&buffer[..len as usize])),
+            // The interface may have gone down for a moment with its program, which says so once.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until there is something to hear, or for `span`.
+    pub(super) fn wait(&self, span: Duration) -> io::Result<()> {
+        wait_readable(self.fd.as_raw_fd(), span).map(drop)
+    }
+
+    fn address(&self, ethertype: u16) -> libc::sockaddr_ll {
+        libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: ethertype.to_be(),
+            sll_ifindex: self.interface,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        }
+    }
+
+    fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+        let len = size_of::<T>() as libc::socklen_t;
+        // SAFETY: the value is borrowed for the call, with its own length (1); what a filter points to outlives the call, too.
+        check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const *value).cast(), len) })
+            .map(drop)
+    }
+}
+
+/// A process that we want to hear the end of.
+#[derive(Debug)]
+pub(super) struct Pidfd(OwnedFd);
+
+impl Pidfd {
+    pub(super) fn open(pid: u32) -> io::Result<Self> {
+        // SAFETY: no address is passed.
+        let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32)?;
+        // SAFETY: new (3).
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Waits for the end of the process, for `span` at most; whether it has come.
+    pub(super) fn wait(&self, span: Duration) -> io::Result<bool> {
+        wait_readable(self.0.as_raw_fd(), span)
+    }
+}
+
+/// Moves the calling thread into a network namespace, for good.
+pub(super) fn enter(namespace: &File) -> io::Result<()> {
+    // SAFETY: a borrowed descriptor (3) and no address.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}
+
+fn wait_readable(fd: RawFd, span: Duration) -> io::Result<bool> {
+    let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let span = span.as_millis().min(i32::MAX as u128) as i32;
+    // SAFETY: one entry, borrowed mutably for the call (1, 2).
+    match check(unsafe { libc::poll(&raw mut wanted, 1, span) }) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// TCP over IPv4, with or without a tag behind the one that the kernel takes off. All else that comes to the interface, market data
+/// above all, would fill the buffer.
+fn tcp_only() -> [libc::sock_filter; 10] {
+    let (load_u16, load_u8) = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, libc::BPF_LD | libc::BPF_B | libc::BPF_ABS);
+    let (equals, jump, give) = (libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_JMP | libc::BPF_JA, libc::BPF_RET);
+    let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    [
+        op(load_u16, 0, 0, 12),
+        op(equals, 4, 0, 0x0800),
+        op(equals, 1, 0, 0x8100),
+        op(equals, 0, 5, 0x88a8),
+        op(load_u8, 0, 0, 14 + 4 + 9),
+        op(jump, 0, 0, 1),
+        op(load_u8, 0, 0, 14 + 9),
+        op(equals, 0, 1, 6),
+        op(give, 0, 0, SNAP_LEN),
+        op(give, 0, 0, 0),
+    ]
+}
+
+/// Whether it may go a moment later: the queue is full, or the link is coming up again without the program.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR))
+}
+
+fn address_len() -> libc::socklen_t {
+    size_of::<libc::sockaddr_ll>() as libc::socklen_t
+}
+
+fn check(value: i32) -> io::Result<i32> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}

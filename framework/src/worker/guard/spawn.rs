@@ -1,0 +1,115 @@
+//! A guardian for oneself: the application's own binary, started once more.
+//!
+//! ```no_run
+//! use wirepath::worker::guard;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     guard::serve_if_spawned(); // before anything else: does not return in the guardian
+//!     let _guard = guard::spawn()?; // before threads are pinned, and while the process may still do so
+//!     // ... the application
+//!     Ok(())
+//! }
+//! ```
+
+use core::time::Duration;
+use std::env;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::guardian::{Guardian, Target};
+use crate::counters::default_directory;
+
+/// Tells the started process whom it guards.
+const VARIABLE: &str = "WIREPATH_GUARD_OF";
+/// What it says when it is there.
+const READY: &str = "wirepath guard: ready";
+/// Longer takes no process to start; one that says nothing is not what we meant to start.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A guardian of this process. It goes when the process has gone, and dropping this changes nothing.
+#[derive(Debug)]
+pub struct Guard {
+    child: Child,
+}
+
+impl Guard {
+    /// The guardian's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it is still there. Where it was killed the application may [`spawn`] another.
+    pub fn is_there(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+/// Starts a guardian for this process and waits until it is there. It inherits the CPUs and the priority of the calling thread: call
+/// it before threads are pinned. It stands in a process group of its own, where Ctrl-C does not reach it, and ignores the signals
+/// that ask a process to end, as those are for us; it goes when we have gone.
+///
+/// # Errors
+/// It cannot be started, or [`serve_if_spawned`] is not the first thing that the program does.
+pub fn spawn() -> io::Result<Guard> {
+    if env::var_os(VARIABLE).is_some() {
+        return Err(io::Error::other(format!(
+            "a guardian guards nobody else ({VARIABLE} is set): call guard::serve_if_spawned first of all"
+        )));
+    }
+    let mut child = Command::new("/proc/self/exe")
+        .env(VARIABLE, std::process::id().to_string())
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    match has_come(&mut child) {
+        true => Ok(Guard { child }),
+        false => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(io::Error::other(
+                "the guardian did not start: call guard::serve_if_spawned first of all in main, and see what it said above",
+            ))
+        }
+    }
+}
+
+fn has_come(child: &mut Child) -> bool {
+    let Some(pipe) = child.stdout.take() else { return false };
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(pipe).read_line(&mut line);
+        // Nobody waits any more.
+        let _ = tell.send(read.is_ok() && line.trim_end() == READY);
+    });
+    told.recv_timeout(PATIENCE).unwrap_or(false)
+}
+
+/// In a process that [`spawn`] has started, guards and ends the process; in any other, does nothing.
+pub fn serve_if_spawned() {
+    let Some(pid) = env::var_os(VARIABLE).and_then(|pid| pid.to_str()?.parse().ok()) else { return };
+    let code = match serve(pid) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("wirepath guard: {error}");
+            1
+        }
+    };
+    std::process::exit(code);
+}
+
+fn serve(pid: u32) -> Result<(), Box<dyn core::error::Error>> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    let guardian = Guardian::new(&default_directory(), &Target::Pid(pid))?;
+    writeln!(io::stdout(), "{READY}")?;
+    guardian.watch(|report| eprintln!("wirepath guard: {report}"))?;
+    Ok(())
+}
