@@ -25,7 +25,8 @@ const STEPS_MAX: u32 = 256;
 const RTO_MAX: Duration = Duration::from_secs(60);
 /// The wheel is set no further ahead: a deadline beyond is looked at once more before.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 86_400);
-/// How long an orphan waits for the peer's FIN: Linux's tcp_fin_timeout.
+
+/// How long an app that wants nothing more waits for the peer's FIN: Linux's tcp_fin_timeout.
 pub(super) const FIN_WAIT_2: Duration = Duration::from_secs(60);
 
 impl<P: Payload> Tcp<P> {
@@ -87,10 +88,22 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         match timer {
             RetransmitTimer::Off => (),
             RetransmitTimer::Timeout if !self.connection.state.is_synchronized() => self.on_syn_timeout(),
-            RetransmitTimer::Timeout => self.on_timeout(),
+            RetransmitTimer::Timeout => {
+                self.forgive_closed_window(at);
+                self.on_timeout();
+            }
             RetransmitTimer::Probe => self.on_probe(),
             RetransmitTimer::Reordering => self.on_reordering(),
             RetransmitTimer::Persist => self.on_persist(at),
+        }
+    }
+
+    /// The peer has taken its window back from under what is on its way: as with probes, one that answers may do so for ever
+    /// (RFC 9293 3.8.6.1).
+    fn forgive_closed_window(&mut self, at: Instant) {
+        let connection = &mut *self.connection;
+        if connection.snd_wnd == 0 && connection.last_received_at + connection.backed_off(connection.backoff) >= at {
+            connection.backoff = connection.backoff.min(self.shared.config.retries.saturating_sub(1));
         }
     }
 

@@ -101,7 +101,6 @@ impl Line {
         let (bytes, events) = (Vec::new(), Vec::new());
         let mut line = Self { tcp, wire, slot, now, bytes, events, ack: 0, wnd: 60_000, written: 0 };
         line.turn().establish();
-        line.turn().begin_idle_timer();
         line.listen();
         line.events.clear();
         line
@@ -133,9 +132,7 @@ impl Line {
     pub(crate) fn ack(&mut self, upto: u32) -> Option<TcpDrop> {
         self.ack = upto;
         let at = self.tcp.connections[self.slot].rcv_nxt - THEIRS;
-        let dropped = self.hear(at, Vec::new(), TcpFlags::ACK, |_| ());
-        self.turn().flush_later();
-        dropped
+        self.hear(at, Vec::new(), TcpFlags::ACK, |_| ())
     }
 
     pub(crate) fn hear(

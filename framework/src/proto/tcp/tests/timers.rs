@@ -110,6 +110,32 @@ fn probe_without_room_is_sent_later() {
     assert_eq!(line.sent(), ["-1 ack 0"]);
 }
 
+#[test]
+fn peer_that_takes_its_window_back_and_answers_is_not_given_up() {
+    let mut line = Line::new();
+    line.send(1000);
+    line.sent();
+    line.wnd = 0;
+    for _ in 0..2 * HOUR {
+        line.ack(0);
+        line.after_s(1);
+    }
+    assert!(line.events.is_empty());
+    line.wnd = 60_000;
+    line.ack(1000);
+    assert_eq!(line.tcp.chunks(), 0);
+}
+
+#[test]
+fn who_shuts_down_does_not_linger() {
+    let mut line = Line::with(&ConnectionOptions { linger: Linger::For(Duration::from_secs(1)), ..kept_alive() });
+    line.finish();
+    line.after_s(11);
+    line.ack(0);
+    line.after_s(2);
+    assert!(line.events.is_empty(), "{:?}", line.events);
+}
+
 fn kept_alive() -> ConnectionOptions {
     let keepalive = Keepalive { idle: Duration::from_secs(10), interval: Duration::from_secs(2), count: 3 };
     ConnectionOptions { keepalive: Some(keepalive), ..options() }

@@ -317,7 +317,7 @@ proptest! {
             reached = line.check_sent(reached, edge)?;
         }
         (line.wire.room, line.wnd) = (usize::MAX, 60_000);
-        for _ in 0..1000 {
+        for _ in 0..200 {
             line.ack(reached);
             line.after_ms(1);
             edge = reached + 60_000;
