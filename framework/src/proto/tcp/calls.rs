@@ -319,7 +319,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         self.connection.in_order.clear(&mut self.shared.chunks);
         self.connection.in_order_len = 0;
-        if state == State::TimeWait {
+        if matches!(state, State::TimeWait | State::Closed) {
+            // How it ended may have waited behind the data.
+            self.connection.set(flag::IN_READY);
+            self.shared.ready.push(self.slot);
             return;
         }
         self.close(CloseReason::Aborted);

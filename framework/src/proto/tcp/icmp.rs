@@ -2,7 +2,7 @@
 //! somebody off the path does not know; and no message ends a connection whose handshake is done.
 
 use super::arrival::{HEADERS_LEN, less_options};
-use super::connection::{State, flag};
+use super::connection::State;
 use super::event::{CloseReason, IcmpRefusal};
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};

@@ -345,6 +345,19 @@ mod syn_received {
     }
 
     #[test]
+    fn peer_that_only_repeats_its_syn_does_not_keep_its_place() {
+        let mut script = half_open();
+        for _ in 0..200 {
+            script.send(SYN, Seq(ISN), Seq(0), b"");
+            script.pass(Duration::from_millis(900));
+            if script.end.tcp.is_empty() {
+                return;
+            }
+        }
+        assert!(script.end.tcp.is_empty());
+    }
+
+    #[test]
     fn new_syn_in_the_window_returns_to_listen() {
         let mut script = half_open();
         script.send(SYN, Seq(ISN + 50), Seq(0), b"");
@@ -1102,6 +1115,10 @@ mod icmp {
         assert_eq!(tcp.path_mtu(flow, 1500, seq, now, &mut script.end.sent), Err(IcmpRefusal::NotSmaller));
         tcp.path_mtu(flow, 68, seq, now, &mut script.end.sent).unwrap();
         assert_eq!(tcp.info(id, now).unwrap().snd_mss, 552 - 40);
+        script.end.sent.0.clear();
+        script.end.tick();
+        let again: Vec<_> = script.end.sent.0.iter().map(|(segment, bytes)| (segment.seq, bytes.len())).collect();
+        assert_eq!(again, [(seq, 512), (seq + 512, 488)], "what was too large goes again in parts");
     }
 
     #[test]
