@@ -19,6 +19,9 @@ impl Dice {
     }
 }
 
+/// A segment on the wire: to the server where true.
+type Carried = (bool, (Outgoing, Vec<u8>));
+
 struct Trial {
     seed: u64,
     /// Of a thousand.
@@ -40,8 +43,8 @@ fn transfer(trial: &Trial) -> Duration {
     let begin = client.now;
     let bytes: Vec<u8> = (0..trial.len).map(|at| ((at * 31) >> 3) as u8).collect();
     let (mut written, mut count) = (0, 0u64);
-    // What is on its way, by when it comes, and in the order in which it left; to the server where true.
-    let mut wire: BTreeMap<(Instant, u64), (bool, (Outgoing, Vec<u8>))> = BTreeMap::new();
+    // What is on its way, by when it comes, and in the order in which it left.
+    let mut wire: BTreeMap<(Instant, u64), Carried> = BTreeMap::new();
     while server.bytes.len() < bytes.len() || client.tcp.chunks() > 0 {
         let now = client.now + Duration::from_micros(250);
         (client.now, server.now) = (now, now);
