@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use wirepath::counters::Block;
+use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
 use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::{Clock, MonotonicClock};
@@ -26,6 +27,8 @@ struct Ticks {
 }
 
 impl App for Ticks {}
+impl TcpApp for Ticks {}
+
 impl IcmpApp for Ticks {}
 
 impl UdpApp for Ticks {

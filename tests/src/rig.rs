@@ -13,6 +13,7 @@ use wirepath::counters::{self, Block, Reading, Scope, Snapshot};
 use wirepath::device::memory::{self, MemoryConfig, MemoryDevice, MemoryRx, MemoryTx};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Held, Mbuf, Pool};
+use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{
     Accept, App, Cx, Datagram, EgressConfig, IcmpApp, Ipv4Config, Node, StackConfig, UdpApp, UdpConfig, UdpFlow,
     UdpOptions, UdpStack, Vlans, udp_stack,
@@ -76,6 +77,8 @@ pub struct Listener {
 }
 
 impl App for Listener {}
+
+impl TcpApp for Listener {}
 
 impl IcmpApp for Listener {}
 

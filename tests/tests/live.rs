@@ -7,6 +7,7 @@ use std::time::{Duration, Instant as Moment};
 
 use wirepath::counters::Block;
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
+use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, SendToError, UdpApp, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
@@ -52,6 +53,8 @@ struct Echo {
 }
 
 impl App for Echo {}
+
+impl TcpApp for Echo {}
 
 impl IcmpApp for Echo {
     fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {

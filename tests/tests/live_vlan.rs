@@ -15,6 +15,7 @@ use wirepath::counters::{Block, Scope};
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpRx, AfXdpTx, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue};
+use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{
     App, ChecksumPolicy, Cx, Datagram, Egress, EgressConfig, HostStack, HostStackConfig, IcmpApp, Leg, Trunk, UdpApp,
     UdpConfig, UdpOptions, Vlans, host_stack, send_to,
@@ -65,6 +66,8 @@ impl App for Ear {
         }
     }
 }
+
+impl TcpApp for Ear {}
 
 impl IcmpApp for Ear {}
 

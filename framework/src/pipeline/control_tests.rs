@@ -1,5 +1,6 @@
 //! ARP and ICMP from frame to frame, over a device that keeps what is posted.
 
+use crate::pipeline::tcp::TcpApp;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use proptest::prelude::*;
@@ -38,6 +39,8 @@ impl App for Recorder {}
 impl UdpApp for Recorder {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
 }
+
+impl TcpApp for Recorder {}
 
 impl IcmpApp for Recorder {
     fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {

@@ -7,6 +7,7 @@ use super::ethernet::{Ethernet, Vlans};
 use super::icmp::{Icmp, IcmpConfig};
 use super::igmp::{Igmp, IgmpConfig};
 use super::ipv4::{Ipv4, Ipv4Config, Ipv4Successors};
+use super::tcp::{Tcp, TcpNodeConfig};
 use super::udp::{Udp, UdpConfig};
 use super::unhandled::Unhandled;
 use crate::counters::Scope;
@@ -41,8 +42,8 @@ pub fn udp_stack(config: StackConfig, scope: &Scope) -> UdpStack {
     Ethernet::new(config.station, config.vlans, ipv4, Unhandled::new("arp", scope), scope)
 }
 
-/// A host: datagrams in, ARP and ICMP answered, groups reported.
-pub type HostStack = Ethernet<Ipv4<Udp, Icmp, Either<Igmp, Unhandled>, Unhandled>, Arp>;
+/// A host: datagrams and segments in, ARP and ICMP answered, groups reported.
+pub type HostStack = Ethernet<Ipv4<Udp, Icmp, Either<Igmp, Unhandled>, Either<Tcp, Unhandled>>, Arp>;
 
 /// What the nodes of a [`HostStack`] need to know. What the host sends by itself is in
 /// [`EgressConfig`](super::EgressConfig).
@@ -60,6 +61,9 @@ pub struct HostStackConfig {
     pub arp: ArpConfig,
     /// The IGMP node; None where the kernel holds the memberships, or the network floods.
     pub igmp: Option<IgmpConfig>,
+    /// The TCP node, for a worker that has connections ([`Worker::with_tcp`](crate::worker::Worker::with_tcp)); None where segments are
+    /// counted and dropped.
+    pub tcp: Option<TcpNodeConfig>,
 }
 
 impl HostStackConfig {
@@ -72,6 +76,7 @@ impl HostStackConfig {
             icmp: IcmpConfig::default(),
             arp: ArpConfig::new(seed),
             igmp: Some(IgmpConfig::new(seed)),
+            tcp: None,
         }
     }
 }
@@ -86,7 +91,10 @@ pub fn host_stack(config: HostStackConfig, host: &Host, scope: &Scope) -> HostSt
             Some(igmp) => Either::Left(Igmp::new(igmp, host, scope)),
             None => Either::Right(Unhandled::new("igmp", scope)),
         },
-        tcp: Unhandled::new("tcp", scope),
+        tcp: match config.tcp {
+            Some(tcp) => Either::Left(Tcp::new(tcp, scope)),
+            None => Either::Right(Unhandled::new("tcp", scope)),
+        },
     };
     let ipv4 = Ipv4::new(config.ipv4, next, scope);
     Ethernet::new(Some(host.mac()), config.vlans, ipv4, Arp::new(config.arp, scope), scope)

@@ -147,6 +147,7 @@ mod tests {
     use super::*;
     use crate::counters::Block;
     use crate::mem::Pool;
+    use crate::pipeline::tcp::TcpApp;
     use crate::pipeline::tests::{ANNE, Outbox};
     use crate::pipeline::*;
     use crate::proto::{Group, HashSeed, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
@@ -170,6 +171,8 @@ mod tests {
             self.onward.iter_mut().for_each(|flow| flow.refresh(cx));
         }
     }
+
+    impl TcpApp for Relay {}
 
     impl IcmpApp for Relay {}
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 
+use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, UdpApp};
 use wirepath::proto::ConsumerId;
 
@@ -56,6 +57,8 @@ impl UdpApp for Recorder {
         }
     }
 }
+
+impl TcpApp for Recorder {}
 
 impl IcmpApp for Recorder {
     fn on_icmp_error(&mut self, error: &IcmpError, _cx: &mut Cx<'_>) {

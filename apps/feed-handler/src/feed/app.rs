@@ -9,6 +9,7 @@ use market::framing::{Header, Session};
 use market::sequence::Policy;
 use market::{Framing, FramingError, Line, Window};
 use wirepath::counters::{Counter, Drops, Scope, Unit};
+use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
 use wirepath::proto::{ConsumerId, FilterMode, Group, SocketError};
 use wirepath::time::{Instant, UnixTime};
@@ -337,6 +338,8 @@ impl<P: Protocol> App for Feed<P> {
 }
 
 /// The feed sends nothing, so no error is about it.
+impl<P: Protocol> TcpApp for Feed<P> {}
+
 impl<P: Protocol> IcmpApp for Feed<P> {}
 
 impl<P: Protocol> Learner for Feed<P> {

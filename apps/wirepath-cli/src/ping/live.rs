@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use wirepath::counters::Block;
+use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{
     App, ConnectError, Cx, Datagram, EchoAnswer, Egress, IcmpApp, IcmpError, UdpApp, UdpFlow, UdpOptions, send_echo,
 };
@@ -64,7 +65,7 @@ pub(super) struct Open<A> {
     turns: u32,
 }
 
-impl<A: App + UdpApp + IcmpApp> Open<A> {
+impl<A: App + UdpApp + TcpApp + IcmpApp> Open<A> {
     /// Opens the queue for datagrams to `port`, 0 for any port that is free, and makes its worker around `app`. Says which
     /// port it is.
     pub(super) fn new(place: &Place, port: Option<u16>, app: A, stop: &StopFlag) -> Result<(Self, u16), String> {
@@ -126,6 +127,8 @@ impl UdpApp for Ping {
         self.heard.push(self.letter.read(datagram.payload, Some(datagram.ttl)));
     }
 }
+
+impl TcpApp for Ping {}
 
 impl IcmpApp for Ping {
     fn on_echo_answer(&mut self, answer: &EchoAnswer<'_>, _cx: &mut Cx<'_>) -> bool {

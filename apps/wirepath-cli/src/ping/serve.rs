@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
+use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time::Clock;
@@ -87,6 +88,8 @@ struct Server {
 }
 
 impl App for Server {}
+impl TcpApp for Server {}
+
 impl IcmpApp for Server {}
 
 impl UdpApp for Server {

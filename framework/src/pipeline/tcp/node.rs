@@ -80,7 +80,7 @@ impl From<TcpDrop> for TcpNodeDrop {
     }
 }
 
-/// An app that has connections.
+/// An app that has connections. All methods have a default: not interested.
 pub trait TcpApp {
     /// A peer wants to connect to a listener. Asked at its SYN, before anything is remembered of it.
     fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
@@ -89,11 +89,17 @@ pub trait TcpApp {
     }
 
     /// Something happened to a connection.
-    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>);
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+        let _ = (connection, event, cx);
+    }
 
     /// The next bytes of a connection. To keep them, [`hold`](TcpData::hold) them; what is sent in here carries the acknowledgment.
-    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>);
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        let _ = (data, cx);
+    }
 }
+
+impl TcpApp for () {}
 
 /// Bytes of a stream, where the NIC put them.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use crate::counters::Scope;
 use crate::device::tap::{TapQueue, TapRx, TapTx};
 use crate::device::{Device, Queue};
 use crate::mem::Pool;
+use crate::pipeline::tcp::TcpApp;
 use crate::pipeline::{App, HostStack, IcmpApp, UdpApp, host_stack};
 use crate::proto::{SocketCapacity, UdpSockets};
 use crate::worker::{Parts, Post, Worker, random_seed};
@@ -38,7 +39,7 @@ impl LiveQueue {
     ///
     /// # Errors
     /// One sentence: no memory, the queue is taken, the MTU too large. Everything is given back.
-    pub fn worker<A: App + UdpApp + IcmpApp>(
+    pub fn worker<A: App + UdpApp + TcpApp + IcmpApp>(
         self,
         app: A,
         held: usize,
