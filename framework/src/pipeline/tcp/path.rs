@@ -44,11 +44,23 @@ impl Path {
     pub(super) const NONE: Self =
         Self { seen: 0, until: Instant::ZERO, asked: None, link: [0; LINK_LEN_MAX], link_len: 0 };
 
-    /// The way now, prepared anew where the host has changed: two loads and compares where not.
+    /// The link header, where the neighbour is known.
+    pub(super) fn known(&self) -> &[u8] {
+        if self.asked.is_some() { &[] } else { &self.link[..usize::from(self.link_len)] }
+    }
+
+    /// The way now, prepared anew where the host has changed: two loads and compares where not. `news` hears of what was prepared.
     #[inline]
-    pub(super) fn way(&mut self, source: Ipv4Addr, destination: Ipv4Addr, cx: &mut Cx<'_>) -> Way<'_> {
+    pub(super) fn way(
+        &mut self,
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        cx: &mut Cx<'_>,
+        news: impl FnOnce(&Self),
+    ) -> Way<'_> {
         if self.seen != changes(cx) || cx.now >= self.until {
             self.prepare(source, destination, cx);
+            news(self);
         }
         let link = &self.link[..usize::from(self.link_len)];
         match self.asked {

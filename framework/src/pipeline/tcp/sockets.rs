@@ -5,6 +5,7 @@ use core::net::SocketAddrV4;
 use super::super::node::Cx;
 use super::bytes::Bytes;
 use super::path::Path;
+use super::roster::Roster;
 use super::way_out::{OutCounters, OutOffloads, WayOut};
 use super::{
     CallError, ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, SendError,
@@ -36,6 +37,7 @@ pub(in crate::pipeline) struct Inner {
     paths: Box<[Path]>,
     counters: OutCounters,
     offloads: OutOffloads,
+    roster: Option<Roster>,
 }
 
 impl TcpSockets {
@@ -48,12 +50,25 @@ impl TcpSockets {
             paths: vec![Path::NONE; config.machine.connections_max].into_boxed_slice(),
             counters: OutCounters::new(&scope),
             offloads: OutOffloads::new(&config.capabilities),
+            roster: None,
         }))))
     }
 
     /// For a worker without TCP: nobody listens, and no connection can be had.
     pub const fn none() -> Self {
         Self(None)
+    }
+
+    /// Writes the open connections down for a [guardian](crate::worker::guard), who ends them when we have died. Once, before there are
+    /// any; nothing where this worker has no TCP. Panics where the roster has fewer places than there may be connections.
+    pub fn keep(&mut self, roster: Roster) {
+        if let Some(inner) = &mut self.0 {
+            assert!(
+                roster.capacity() >= inner.paths.len(),
+                "a roster has a place for each connection that there may be"
+            );
+            inner.roster = Some(roster);
+        }
     }
 
     /// What the machine has done.
@@ -85,8 +100,8 @@ impl Inner {
         call: impl FnOnce(&mut machine::Tcp<Bytes>, &mut WayOut<'_, '_>) -> T,
     ) -> Option<T> {
         let mut inner = cx.tcp.0.take()?;
-        let Self { machine, paths, counters, offloads } = &mut *inner;
-        let mut output = WayOut { cx, paths, counters, offloads: *offloads };
+        let Self { machine, paths, counters, offloads, roster } = &mut *inner;
+        let mut output = WayOut { cx, paths, counters, offloads: *offloads, roster };
         let result = call(machine, &mut output);
         cx.tcp.0 = Some(inner);
         Some(result)

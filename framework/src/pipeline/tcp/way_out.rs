@@ -10,11 +10,12 @@ use super::super::node::Cx;
 use super::super::resolver;
 use super::bytes::Bytes;
 use super::path::{Path, Way};
+use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload};
 use crate::mem::Mbuf;
-use crate::proto::NeighbourWish;
-use crate::proto::tcp::{Outgoing, Output, Payload, SynOptions, Unsent};
+use crate::proto::tcp::{Outgoing, Output, Payload, Seq, SynOptions, Unsent};
+use crate::proto::{Flow, NeighbourWish};
 use crate::wire::checksum::{PseudoHeader, Sum};
 use crate::wire::tcp::{OPTIONS_LEN_MAX, SackBlock, TcpFields};
 use crate::wire::{Ipv4Fields, Ipv4Header, Protocol, TcpHeader, TcpOption, TcpOptionList, ipv4, tcp};
@@ -70,6 +71,8 @@ pub(super) struct WayOut<'a, 'b> {
     pub(super) paths: &'a mut [Path],
     pub(super) counters: &'a OutCounters,
     pub(super) offloads: OutOffloads,
+    /// Where open connections are written down for the guardian.
+    pub(super) roster: &'a mut Option<Roster>,
 }
 
 /// The headers of a frame, back to front as they are long.
@@ -87,6 +90,7 @@ impl Output<Bytes> for WayOut<'_, '_> {
             Ok(()) => {
                 self.counters.segments.inc();
                 self.counters.bytes.add(payload_len as u64);
+                self.note(slot, segment, payload_len as u32);
             }
             Err(Unsent::Busy) => self.counters.busy.inc(),
             Err(Unsent::Lost) => self.counters.lost.inc(),
@@ -102,9 +106,35 @@ impl Output<Bytes> for WayOut<'_, '_> {
     fn segmentation_len_max(&self) -> usize {
         self.offloads.segmentation_len_max
     }
+
+    /// The place may have been another connection's before, with another way.
+    #[cold]
+    fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
+        let path = &mut self.paths[slot as usize];
+        *path = Path::NONE;
+        let Some(roster) = self.roster else { return };
+        path.way(*flow.local.ip(), *flow.remote.ip(), self.cx, |_| ());
+        let link = path.known().iter().copied().collect();
+        roster.open(slot, &OpenConnection { flow, link, snd_nxt: snd_nxt.0, rcv_nxt: rcv_nxt.0 });
+    }
+
+    #[cold]
+    fn closed(&mut self, slot: u32) {
+        if let Some(roster) = self.roster {
+            roster.close(slot);
+        }
+    }
 }
 
 impl WayOut<'_, '_> {
+    /// A segment has left. Who sends past [`send`](Output::send) says so here, or the guardian has to ask the peer what it got.
+    #[inline(always)]
+    pub(super) fn note(&self, slot: Option<u32>, segment: &Outgoing, payload_len: u32) {
+        if let (Some(slot), Some(roster)) = (slot, &*self.roster) {
+            roster.note(slot, segment.seq + payload_len, segment.ack);
+        }
+    }
+
     #[inline]
     fn send_frame(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
         let (source, destination) = (*segment.flow.local.ip(), *segment.flow.remote.ip());
@@ -113,7 +143,17 @@ impl WayOut<'_, '_> {
             Some(slot) => &mut self.paths[slot as usize],
             None => &mut stranger,
         };
-        let (link, wish) = match path.way(source, destination, self.cx) {
+        if segment.syn.is_some() {
+            // The place may have been another connection's before, with another way.
+            *path = Path::NONE;
+        }
+        let roster = &mut *self.roster;
+        let news = |path: &Path| {
+            if let (Some(slot), Some(roster)) = (slot, roster) {
+                roster.set_link(slot, path.known());
+            }
+        };
+        let (link, wish) = match path.way(source, destination, self.cx, news) {
             Way::Known(link) => (link, None),
             Way::Asked(link, wish) => (link, Some(wish)),
             Way::Lost => return Err(Unsent::Lost),

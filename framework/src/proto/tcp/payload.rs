@@ -4,6 +4,8 @@
 use core::net::Ipv4Addr;
 
 use super::segment::Outgoing;
+use super::seq::Seq;
+use crate::proto::Flow;
 
 /// Bytes of a segment: a buffer of the NIC's, a held slice of one, a `Vec` in a test. Dropping one is its good end.
 pub trait Payload: Sized {
@@ -44,6 +46,16 @@ pub trait Output<P> {
     /// Bytes of the longest payload that the device cuts into segments; 0 where it does not.
     fn segmentation_len_max(&self) -> usize {
         0
+    }
+
+    /// The handshake of the connection at `slot` is done: from now on the peer believes in it.
+    fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
+        let _ = (slot, flow, snd_nxt, rcv_nxt);
+    }
+
+    /// Both ends know that the connection at `slot` has ended, or one does and cannot tell the other. Said where none was open, too.
+    fn closed(&mut self, slot: u32) {
+        let _ = slot;
     }
 }
 

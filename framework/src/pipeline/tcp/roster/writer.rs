@@ -52,6 +52,11 @@ impl Roster {
         Ok(Self { places: words.slice(places), numbers, open: 0, publication })
     }
 
+    /// Connections that there is a place for.
+    pub fn capacity(&self) -> usize {
+        self.places.len() / PLACE_WORDS
+    }
+
     /// The shared file.
     pub fn path(&self) -> &Path {
         self.publication.path()

@@ -90,6 +90,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.connection.state = State::TimeWait;
         self.connection.close_reason = CloseReason::Finished;
         self.fall_silent();
+        self.output.closed(self.slot);
         self.tell(pending::CLOSED);
         self.restart_time_wait();
     }

@@ -19,7 +19,7 @@ mod time_wait;
 pub(super) use listen::is_host;
 pub(super) use negotiation::{HEADERS_LEN, less_options};
 
-use super::connection::{AckOwed, RetransmitTimer, State, flag, pending};
+use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
 use super::event::{CloseReason, ConnectionId, ListenerId};
 use super::listener::Accept;
 use super::machine::{Tcp, Turn};
@@ -178,6 +178,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.begin_idle_timer();
         self.shared.tally.established += 1;
         self.tell(pending::CONNECTED);
+        let Connection { flow, snd_nxt, rcv_nxt, .. } = *self.connection;
+        self.output.opened(self.slot, flow, snd_nxt, rcv_nxt);
     }
 
     /// The connection is gone: what it would have sent goes home, and the app is told.
@@ -192,6 +194,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             connection.close_reason = reason;
             connection.pending |= pending::CLOSED;
         }
+        self.output.closed(self.slot);
         connection.state = State::Closed;
         connection.pending &=
             !(pending::WRITABLE | if reason == CloseReason::Finished { 0 } else { pending::PEER_CLOSED });
