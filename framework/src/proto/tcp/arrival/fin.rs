@@ -68,7 +68,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             }
         }
         if !connection.has(flag::FIN_SEEN) || connection.rcv_nxt != connection.rcv_fin {
-            if segment.has(TcpFlags::FIN) {
+            // Data beyond a hole has been answered already.
+            if segment.has(TcpFlags::FIN) && segment.len == 0 {
                 self.owe_ack(AckOwed::Now);
             }
             return;

@@ -114,7 +114,9 @@ impl Connection {
     /// Whether the peer is to be told of a window that has grown: where it has grown by half the buffer, or where the peer may be
     /// waiting for it.
     pub(crate) fn owes_window_update(&self) -> bool {
-        let (room, shown, step) = (self.room(), self.shown_window(), self.window_step());
+        // What the field cannot show is no growth: without a scale a large buffer would have each read told.
+        let room = self.room().min(u32::from(u16::MAX) << self.rcv_wscale);
+        let (shown, step) = (self.shown_window(), self.window_step());
         let growth = room.saturating_sub(shown);
         growth >= (self.options.receive_buffer / 2).max(1) || (shown < 2 * step && growth >= step.max(1))
     }
