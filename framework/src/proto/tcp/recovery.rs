@@ -373,6 +373,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
                 return self.undo();
             }
             connection.recovery = Recovery::Loss;
+            if !connection.is_unlimited() {
+                // Step 3a. The two new segments are on their way: with less there would be no room for what is lost.
+                connection.cwnd = 3 * u32::from(connection.snd_mss);
+            }
         } else if news.advanced && self.has_new_data() {
             // Step 2b: two new segments, and see.
             let connection = &mut *self.connection;
