@@ -4,6 +4,7 @@
 use wirepath::counters::Block;
 use wirepath::device::mlx5::plain::{PlainConfig, PlainCq, PlainMini, PlainNic, PlainStamps, plain_rx};
 use wirepath::device::mlx5::plain_tx::{PlainTxConfig, plain_tx};
+use wirepath::device::mlx5::{Mlx5Tx, Warmth};
 use wirepath::device::{Offload, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use wirepath::time::{Duration, Instant};
@@ -37,6 +38,8 @@ mod step {
     pub(super) const WAIT: u8 = 7;
     pub(super) const FAIL: u8 = 8;
     pub(super) const KINDS: u8 = 9;
+    /// Of sending only.
+    pub(super) const WARM: u8 = 9;
 }
 
 /// Up to 64 bytes of the input over a CQE, from the end that says what it is.
@@ -173,7 +176,7 @@ pub(super) fn tx(data: &[u8]) {
         if input.is_empty() {
             break;
         }
-        match input.below(step::KINDS) {
+        match input.below(step::KINDS + 1) {
             step::WORK => (0..=input.below(40)).for_each(|_| post(&mut tx, &pool, &mut input)),
             step::MORE_WORK => {
                 tx.ring_doorbell(now);
@@ -196,7 +199,8 @@ pub(super) fn tx(data: &[u8]) {
             }
             step::LET_GO => _ = tx.reap(),
             step::WAIT => now += Duration::from_millis(u64::from(input.u8()) * 10),
-            _ => nic.objects.failing.set(input.below(4).into()),
+            step::FAIL => nic.objects.failing.set(input.below(4).into()),
+            _ => warm(&mut tx, &pool, &mut input, now),
         }
         assert_eq!(tx.in_flight() > 0, pool.in_use() > 0, "what is in flight holds its buffers, and nothing else does");
     }
@@ -206,6 +210,18 @@ pub(super) fn tx(data: &[u8]) {
     nic.complete_all();
     drop((tx, nic));
     is_home(&pool);
+}
+
+/// A rehearsal of all that an app may do, while completions come. No frame of it leaves.
+fn warm(tx: &mut Mlx5Tx, pool: &Pool, input: &mut Input<'_>, now: Instant) {
+    let depth = input.pick(&[Warmth::Ring, Warmth::Doorbell]);
+    tx.warm(depth, |tx| {
+        for _ in 0..=input.below(8) {
+            post(tx, pool, input);
+            tx.room();
+            tx.ring_doorbell(now);
+        }
+    });
 }
 
 fn tx_config(input: &mut Input<'_>) -> PlainTxConfig {
@@ -314,6 +330,8 @@ pub(super) fn tx_seeds() -> Vec<Vec<u8>> {
                 plan.extend([step::MORE_WORK, step::RIGHT, step::LET_GO]);
             }
             plan.extend([step::WORK, 0, 1, 0, 0, step::MORE_WORK, step::NEARLY_RIGHT, 1, 1, 4, step::LET_GO]);
+            plan.extend([step::WORK, 0, 1, 0, 0, step::MORE_WORK, step::NEARLY_RIGHT, 1, 1, 4]);
+            plan.extend([step::WARM, 1, 1, 1, 0, 0, 1, 0, 0, step::WAIT, 200, step::MORE_WORK]);
             plan.extend([
                 step::FAIL,
                 2,

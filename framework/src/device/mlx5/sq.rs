@@ -334,6 +334,7 @@ impl Sq {
     /// many mbufs those are.
     #[cold]
     pub(super) fn strand(&mut self) -> (Flushed, u32) {
+        self.end_rehearsal();
         self.close_multi();
         (self.ledger.reset(self.posted), self.in_flight.strand())
     }
@@ -342,6 +343,7 @@ impl Sq {
     /// what did not complete.
     #[cold]
     pub(super) fn reset(&mut self) -> Flushed {
+        self.end_rehearsal();
         self.close_multi();
         let flushed = self.ledger.reset(self.posted);
         self.send_home();

@@ -214,19 +214,43 @@ impl Mlx5Tx {
     /// Keeps the path warm that an order takes: what `send` posts and rings for is built and carried as far as `depth` says, by the
     /// same instructions into the same places, and nothing of it leaves. Its mbufs come home. What was posted before is rung for.
     /// Costs what sending costs; call it where nothing else is due, some thousand times a second if need be. Does nothing, `send`
-    /// included, while the queue is in error.
+    /// included, while the queue is in error; an error that `send` meets is recovered from behind the rehearsal. One within another is
+    /// a part of it.
     pub fn warm<R>(&mut self, depth: Warmth, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
         if self.failed {
             return None;
         }
+        if self.sq.is_rehearsing() {
+            return Some(send(self));
+        }
         self.ring();
-        let sequence = self.departures.sequence();
-        self.sq.begin_rehearsal(depth);
-        let result = send(self);
-        self.sq.end_rehearsal();
-        self.departures.set_sequence(sequence);
+        let rehearsing = Rehearsing::begin(self, depth);
+        let result = send(rehearsing.tx);
+        drop(rehearsing);
         self.counters.rehearsals.inc();
         Some(result)
+    }
+}
+
+/// A rehearsal ends with it, also where what is rehearsed panics: what is posted behind it would never leave.
+struct Rehearsing<'tx> {
+    tx: &'tx mut Mlx5Tx,
+    /// The number of the next frame that wants to know when it left.
+    sequence: u64,
+}
+
+impl<'tx> Rehearsing<'tx> {
+    fn begin(tx: &'tx mut Mlx5Tx, depth: Warmth) -> Self {
+        tx.sq.begin_rehearsal(depth);
+        let sequence = tx.departures.sequence();
+        Self { tx, sequence }
+    }
+}
+
+impl Drop for Rehearsing<'_> {
+    fn drop(&mut self) {
+        self.tx.sq.end_rehearsal();
+        self.tx.departures.set_sequence(self.sequence);
     }
 }
 
@@ -294,7 +318,9 @@ impl Mlx5Tx {
             Ok(shape) => shape,
             Err(reason) => {
                 self.stamp(wishes);
-                self.drops.count(reason);
+                if !self.sq.is_rehearsing() {
+                    self.drops.count(reason);
+                }
                 mbuf.free();
                 return Ok(());
             }
@@ -534,7 +560,11 @@ impl TxQueue for Mlx5Tx {
     #[inline]
     fn ring_doorbell(&mut self, now: Instant) {
         if self.failed {
-            return self.recover(now);
+            // In a rehearsal the ring stands ahead of itself: it goes back first.
+            if !self.sq.is_rehearsing() {
+                self.recover(now);
+            }
+            return;
         }
         self.ring();
     }

@@ -1102,6 +1102,91 @@ fn there_is_no_rehearsal_while_the_queue_is_in_error() {
     rig.close();
 }
 
+#[test]
+fn error_that_comes_during_a_rehearsal_is_recovered_from_behind_it() {
+    for depth in [Warmth::Ring, Warmth::Doorbell] {
+        let mut rig = rig(ring_of(16));
+        rig.work_until(5);
+        assert!(rig.post(&frame(300, 1), PLAIN));
+        rig.ring();
+        rig.fetch();
+        let idx = rig.done.back().unwrap().0;
+        rig.fail(idx, 4);
+        let mbufs: Vec<_> = (0..4).map(|seed| rig.mbuf(&frame(300, seed))).collect();
+        let now = rig.now;
+        rig.tx().warm(depth, |tx| {
+            for mbuf in mbufs {
+                _ = tx.post(mbuf, Offload { timestamp: true, ..PLAIN }).map_err(Mbuf::free);
+                tx.ring_doorbell(now);
+                tx.room();
+            }
+        });
+        assert!(rig.tx().is_failed());
+        assert_eq!(rig.nic.objects.resets.get(), 0, "not within the rehearsal");
+        rig.check_home();
+        rig.ring();
+        assert_eq!((rig.tx().is_failed(), rig.nic.objects.resets.get()), (false, 1));
+        rig.nic.sq.set_done(0);
+        rig.done.clear();
+        assert_eq!(bytes_of(&rig.flush()), [] as [Vec<u8>; 0], "nothing of the rehearsal, nor of what was before");
+        assert!(rig.post(&frame(300, 9), PLAIN));
+        assert_eq!(bytes_of(&rig.flush()), [frame(300, 9)]);
+        assert_eq!((rig.dropped(Mlx5TxDrop::LocalProtection), rig.all_dropped()), (1, 1));
+        rig.close();
+    }
+}
+
+#[test]
+fn rehearsal_that_panics_is_over() {
+    let mut rig = rig(ring_of(16));
+    let mbuf = rig.mbuf(&frame(300, 1));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        rig.tx().warm(Warmth::Ring, |tx| {
+            tx.post(mbuf, PLAIN).map_err(Mbuf::free).unwrap();
+            std::panic::resume_unwind(Box::new("of the app's own"));
+        })
+    }));
+    assert!(panicked.is_err());
+    rig.check_home();
+    assert!(rig.post(&frame(300, 2), PLAIN));
+    assert_eq!(bytes_of(&rig.flush()), [frame(300, 2)]);
+    rig.close();
+}
+
+#[test]
+fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
+    let mut rig = rig(ring_of(16));
+    let mbufs: Vec<_> = (0..3).map(|seed| rig.mbuf(&frame(300, seed))).collect();
+    let now = rig.now;
+    rig.tx().warm(Warmth::Ring, |tx| {
+        for mbuf in mbufs {
+            tx.rehearse(mbuf, PLAIN);
+            tx.ring_doorbell(now);
+        }
+        tx.ring_doorbell(now);
+    });
+    let mbufs: Vec<_> = (0..2).map(|seed| rig.mbuf(&frame(300, seed))).collect();
+    rig.tx().warm(Warmth::Ring, |tx| {
+        for mbuf in mbufs {
+            tx.warm(Warmth::Ring, |_| ());
+            tx.post(mbuf, PLAIN).map_err(Mbuf::free).unwrap();
+            tx.ring_doorbell(now);
+        }
+    });
+    assert_eq!((rig.flush().len(), rig.count("frames"), rig.count("rehearsals")), (0, 0, 2));
+    rig.close();
+}
+
+#[test]
+fn rehearsed_frame_that_can_never_be_sent_is_no_drop() {
+    let mut rig = rig(ring_of(16));
+    let (short, alone) = (rig.mbuf(&frame(5, 1)), rig.mbuf(&frame(9_000, 1)));
+    rig.tx().warm(Warmth::Ring, |tx| tx.post(short, PLAIN).map_err(Mbuf::free).unwrap());
+    rig.tx().rehearse(alone, PLAIN);
+    assert_eq!(rig.all_dropped(), 0);
+    rig.close();
+}
+
 // Set-up and the end.
 
 #[test]
@@ -1370,7 +1455,9 @@ impl Ledger {
                 let now = self.rig.now;
                 self.rig.tx().warm(depth, |tx| {
                     mbufs.into_iter().for_each(|mbuf| _ = tx.post(mbuf, PLAIN).map_err(Mbuf::free));
+                    tx.room();
                     tx.ring_doorbell(now);
+                    tx.reap();
                 });
                 self.fetch();
             }
@@ -1454,7 +1541,21 @@ proptest! {
                 Step::Ring => rig.ring(),
                 Step::Complete(_) => _ = rig.nic.complete_all(),
                 Step::Reap => _ = rig.tx().reap(),
-                Step::Warm(_) => rig.now += Duration::from_millis(700),
+                Step::Warm(deep) => {
+                    rig.now += Duration::from_millis(700);
+                    let depth = if *deep { Warmth::Doorbell } else { Warmth::Ring };
+                    let mut mbufs: Vec<_> = [64, 400, 3].map(|len| rig.mbuf(&frame(len, 1))).into();
+                    let (now, dropped) = (rig.now, rig.dropped(Mlx5TxDrop::TooShort));
+                    rig.tx().warm(depth, |tx| {
+                        for mbuf in mbufs.drain(..) {
+                            _ = tx.post(mbuf, PLAIN).map_err(Mbuf::free);
+                            tx.reap();
+                            tx.ring_doorbell(now);
+                        }
+                    });
+                    mbufs.into_iter().for_each(Mbuf::free);
+                    prop_assert_eq!(rig.dropped(Mlx5TxDrop::TooShort), dropped);
+                }
             }
             if let Some((first, second, kind, near)) = cqe {
                 let near = rig.nic.sq.producer_index().wrapping_sub(*near);

@@ -41,6 +41,12 @@ impl Sq {
         });
     }
 
+    /// Whether what is posted does not leave.
+    #[inline(always)]
+    pub(in super::super) fn is_rehearsing(&self) -> bool {
+        self.rehearsal.is_some()
+    }
+
     /// Forgets what was posted since the rehearsal began, or since it last rang, and ends it.
     pub(in super::super) fn end_rehearsal(&mut self) {
         self.rewind();
