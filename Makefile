@@ -23,6 +23,8 @@ HUGEPAGES ?= 16
 SOAK_FRAMES ?= 100000000
 # Those over mlx5 rings from 8 to 8192, for each way to send and to receive.
 MLX5_SOAK_FRAMES ?= 10000000
+# Seeds of the simulator; SEED=n replays one.
+SEEDS ?= 10000
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 60
 
@@ -76,6 +78,11 @@ bench: tools ## the promised figures side by side with the incumbents; QUICK=1 i
 	$(call want,pkg-config,pkgconf,to measure against DPDK,true)
 	$(call want,dpdk-testpmd,dpdk-dev librte-net-af-xdp23,to measure against DPDK,true)
 	cargo bench -p wirepath-benches
+
+.PHONY: sim
+sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds; SEED=n replays one with its trace
+	cargo build --release -p wirepath-tests --bin sim
+	@SEEDS=$(SEEDS) SEED=$(SEED) target/release/sim
 
 .PHONY: soak
 soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace

@@ -18,4 +18,5 @@ pub mod packet;
 pub mod port;
 pub mod rig;
 pub mod script;
+pub mod sim;
 pub mod soak;

@@ -1,0 +1,231 @@
+//! One end of a session: what its app does, and what it must see. It knows no stack; who drives one asks it what to do next and tells it
+//! what happened.
+
+/// What an app does with a connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndPlan {
+    /// What it sends.
+    pub role: Role,
+    /// Bytes of one write, 1 to this many.
+    pub write_max: usize,
+    /// Nanoseconds between two writes; 0 is as fast as it goes.
+    pub write_gap: u64,
+    /// When it closes its side.
+    pub close: Close,
+    /// It aborts when it has sent or heard so many bytes.
+    pub abort: Option<Abort>,
+    /// Where it stops reading, and for how many nanoseconds; by rising places.
+    pub pauses: Vec<(u64, u64)>,
+    /// Segments that it keeps after it has read them.
+    pub hold: usize,
+    /// It hands buffers over instead of having bytes copied.
+    pub hands_over: bool,
+}
+
+/// What an app sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// So many bytes of its own.
+    Source(u64),
+    /// Whatever it hears.
+    Echo,
+}
+
+/// When an app closes its side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Close {
+    /// When all is sent.
+    WhenSent,
+    /// When all is sent and the peer has closed.
+    AfterPeer,
+}
+
+/// When an app aborts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Abort {
+    /// So many bytes were taken to be sent.
+    Sent(u64),
+    /// So many bytes were heard.
+    Heard(u64),
+}
+
+/// How a connection ended, as its stack tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Both sides closed.
+    Finished,
+    /// We aborted.
+    Aborted,
+    /// The peer did.
+    Reset,
+    /// Nobody listened.
+    Refused,
+    /// Nobody answered.
+    TimedOut,
+}
+
+/// What an app wants to do now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wish {
+    /// Nothing, before something happens.
+    Nothing,
+    /// Nothing before this moment.
+    At(u64),
+    /// Write so many bytes.
+    Write(usize),
+    /// Close its side.
+    Shutdown,
+    /// Reset the connection.
+    Abort,
+}
+
+/// An end, as far as it has come.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// What it does.
+    pub plan: EndPlan,
+    /// The stream that it sends, where it is a source; that it hears.
+    streams: [u64; 2],
+    /// Bytes that its stack took.
+    pub sent: u64,
+    /// Bytes that it heard.
+    pub heard: u64,
+    /// The handshake is done.
+    pub is_connected: bool,
+    /// It has closed its side.
+    pub is_shut: bool,
+    /// It was told that the peer has closed.
+    pub heard_close: bool,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// When it may write again, and read again.
+    write_at: u64,
+    read_at: u64,
+    pauses_done: usize,
+    draws: u64,
+}
+
+impl End {
+    /// An end that sends the stream `own` and hears the stream `theirs`.
+    pub fn new(plan: EndPlan, own: u64, theirs: u64) -> Self {
+        Self {
+            plan,
+            streams: [own, theirs],
+            sent: 0,
+            heard: 0,
+            is_connected: false,
+            is_shut: false,
+            heard_close: false,
+            outcome: None,
+            write_at: 0,
+            read_at: 0,
+            pauses_done: 0,
+            draws: own,
+        }
+    }
+
+    /// What it wants to do next.
+    pub fn wish(&mut self, now: u64) -> Wish {
+        if self.outcome.is_some() || !self.is_connected {
+            return Wish::Nothing;
+        }
+        let aborts = match self.plan.abort {
+            None => false,
+            Some(Abort::Sent(count)) => self.sent >= count,
+            Some(Abort::Heard(count)) => self.heard >= count,
+        };
+        if aborts {
+            return Wish::Abort;
+        }
+        if self.is_shut {
+            return Wish::Nothing;
+        }
+        let ready = match self.plan.role {
+            Role::Source(len) => len - self.sent,
+            Role::Echo => self.heard - self.sent,
+        };
+        if ready == 0 {
+            let has_all = matches!(self.plan.role, Role::Source(_)) || self.heard_close;
+            let closes = has_all && (self.plan.close == Close::WhenSent || self.heard_close);
+            return if closes { Wish::Shutdown } else { Wish::Nothing };
+        }
+        if now < self.write_at {
+            return Wish::At(self.write_at);
+        }
+        self.draws = mix(self.draws, self.sent);
+        let most = ready.min(self.plan.write_max as u64);
+        Wish::Write((1 + self.draws % most) as usize)
+    }
+
+    /// Writes the bytes that come next.
+    pub fn fill(&self, bytes: &mut [u8]) {
+        let stream = match self.plan.role {
+            Role::Source(_) => self.streams[0],
+            Role::Echo => self.streams[1],
+        };
+        fill(stream, self.sent, bytes);
+    }
+
+    /// The stack took so many bytes.
+    pub fn wrote(&mut self, count: usize, now: u64) {
+        self.sent += count as u64;
+        self.write_at = now + self.plan.write_gap;
+    }
+
+    /// Bytes came; says what is wrong with them.
+    pub fn hear(&mut self, bytes: &[u8], now: u64) -> Result<(), String> {
+        if let Some(outcome) = self.outcome {
+            return Err(format!("{} bytes after the end ({outcome:?})", bytes.len()));
+        }
+        if self.heard_close {
+            return Err(format!("{} bytes after the peer's close", bytes.len()));
+        }
+        if !self.is_connected {
+            return Err("bytes before the connection".into());
+        }
+        if let Some(place) = first_difference(self.streams[1], self.heard, bytes) {
+            let at = self.heard + place as u64;
+            return Err(format!("byte {at} of the stream is wrong, {place} in the {} that came", bytes.len()));
+        }
+        self.heard += bytes.len() as u64;
+        while let Some(&(_, span)) = self.plan.pauses.get(self.pauses_done).filter(|(at, _)| *at <= self.heard) {
+            self.pauses_done += 1;
+            self.read_at = self.read_at.max(now) + span;
+        }
+        Ok(())
+    }
+
+    /// Until when it does not read, where it does not.
+    pub fn pauses_until(&self, now: u64) -> Option<u64> {
+        (now < self.read_at).then_some(self.read_at)
+    }
+}
+
+/// Number `at` of the numbers that belong to `seed`.
+pub fn mix(seed: u64, at: u64) -> u64 {
+    let mut word = seed.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x2545_f491_4f6c_dd1d);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// Writes the bytes of a stream from `at` on.
+pub fn fill(stream: u64, at: u64, bytes: &mut [u8]) {
+    let mut at = at;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let word = mix(stream, at / 8).to_le_bytes();
+        let from = (at % 8) as usize;
+        let count = (8 - from).min(rest.len());
+        let (here, behind) = rest.split_at_mut(count);
+        here.copy_from_slice(&word[from..from + count]);
+        (rest, at) = (behind, at + count as u64);
+    }
+}
+
+/// Where bytes that should be those of a stream from `at` on are not.
+pub fn first_difference(stream: u64, at: u64, bytes: &[u8]) -> Option<usize> {
+    let mut expected = vec![0; bytes.len()];
+    fill(stream, at, &mut expected);
+    if expected == bytes { None } else { expected.iter().zip(bytes).position(|(a, b)| a != b) }
+}

@@ -1,0 +1,209 @@
+//! The books of a run: who talks to whom, how far they have come, and what was found to be wrong.
+
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+
+use super::end::{End, EndPlan, Outcome, Role, mix};
+use super::script::{Script, Session};
+
+/// One end of a session: 0 is the client, 1 the server.
+pub type Side = usize;
+/// A session, and which end of it.
+pub type EndKey = (usize, Side);
+
+/// The books.
+pub struct Ledger {
+    sessions: Vec<Session>,
+    /// The ends of each session.
+    pub ends: Vec<[End; 2]>,
+    /// Which session a client's and a server's address belong to.
+    flows: HashMap<(SocketAddrV4, SocketAddrV4), usize>,
+    /// What is wrong.
+    pub faults: Vec<String>,
+    /// Where a trace goes.
+    pub is_traced: bool,
+    /// The world's clock, for the trace.
+    pub now: u64,
+}
+
+impl Ledger {
+    /// Nothing has happened yet.
+    pub fn new(script: &Script, is_traced: bool) -> Self {
+        let ends = |(idx, session): (usize, &Session)| {
+            let stream = |side: Side| mix(script.seed, (idx * 2 + side + 1) as u64);
+            let heard = |side: Side, plans: &[EndPlan; 2]| match plans[1 - side].role {
+                Role::Source(_) => stream(1 - side),
+                Role::Echo => stream(side),
+            };
+            let end = |side: Side| End::new(session.ends[side].clone(), stream(side), heard(side, &session.ends));
+            [end(0), end(1)]
+        };
+        Self {
+            sessions: script.sessions.clone(),
+            ends: script.sessions.iter().enumerate().map(ends).collect(),
+            flows: HashMap::new(),
+            faults: Vec::new(),
+            is_traced,
+            now: 0,
+        }
+    }
+
+    /// A client has begun a session from `client` to `server`.
+    pub fn begin(&mut self, session: usize, client: SocketAddrV4, server: SocketAddrV4) {
+        self.flows.insert((client, server), session);
+    }
+
+    /// The session of two addresses.
+    pub fn session(&self, client: SocketAddrV4, server: SocketAddrV4) -> Option<usize> {
+        self.flows.get(&(client, server)).copied()
+    }
+
+    /// What a segment from `source` to `destination` carries: the end that sends it.
+    pub fn sender(&self, source: SocketAddrV4, destination: SocketAddrV4) -> Option<EndKey> {
+        let client = self.session(source, destination).map(|session| (session, 0));
+        client.or_else(|| self.session(destination, source).map(|session| (session, 1)))
+    }
+
+    /// The bytes that an end sends: their stream.
+    pub fn stream(&self, seed: u64, (session, side): EndKey) -> u64 {
+        let of = |side: Side| mix(seed, (session * 2 + side + 1) as u64);
+        match self.ends[session][side].plan.role {
+            Role::Source(_) => of(side),
+            Role::Echo => of(1 - side),
+        }
+    }
+
+    /// One end.
+    pub fn end(&mut self, (session, side): EndKey) -> &mut End {
+        &mut self.ends[session][side]
+    }
+
+    /// Something is wrong.
+    pub fn fail(&mut self, what: String) {
+        if self.is_traced {
+            println!("{:>14} WRONG: {what}", nanos(self.now));
+        }
+        if self.faults.len() < 20 {
+            self.faults.push(what);
+        }
+    }
+
+    /// Says what happened, where somebody listens.
+    pub fn trace(&self, what: impl FnOnce() -> String) {
+        if self.is_traced {
+            println!("{:>14} {}", nanos(self.now), what());
+        }
+    }
+
+    /// The handshake of an end is done.
+    pub fn connected(&mut self, key: EndKey) {
+        self.trace(|| format!("{} connected", name(key)));
+        let end = self.end(key);
+        if end.is_connected || end.outcome.is_some() {
+            self.fail(format!("{} connected twice, or after its end", name(key)));
+        }
+        self.end(key).is_connected = true;
+    }
+
+    /// Bytes came to an end.
+    pub fn heard(&mut self, key: EndKey, bytes: &[u8], now: u64) {
+        if let Err(what) = self.end(key).hear(bytes, now) {
+            self.fail(format!("{}: {what}", name(key)));
+        }
+    }
+
+    /// The peer of an end closed its side.
+    pub fn peer_closed(&mut self, key: EndKey) {
+        self.trace(|| format!("{} heard the peer close", name(key)));
+        let end = self.end(key);
+        let heard = end.heard;
+        if end.heard_close || end.outcome.is_some() {
+            self.fail(format!("{} heard the close twice, or after the end", name(key)));
+        }
+        self.end(key).heard_close = true;
+        let (session, side) = key;
+        let peer = &self.ends[session][1 - side];
+        if !peer.is_shut || heard != peer.sent {
+            let sent = peer.sent;
+            self.fail(format!("{} heard the close after {heard} bytes of {sent}", name(key)));
+        }
+    }
+
+    /// An end is over.
+    pub fn closed(&mut self, key: EndKey, outcome: Outcome) {
+        self.trace(|| format!("{} closed: {outcome:?}", name(key)));
+        if let Some(before) = self.end(key).outcome {
+            self.fail(format!("{} closed twice: {before:?}, {outcome:?}", name(key)));
+        }
+        self.end(key).outcome = Some(outcome);
+        if let Err(what) = self.judge(key, outcome) {
+            self.fail(format!("{} closed {outcome:?}: {what}", name(key)));
+        }
+    }
+
+    /// Whether a session may end like this.
+    fn judge(&self, (session, side): EndKey, outcome: Outcome) -> Result<(), String> {
+        let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
+        let plan = &self.sessions[session];
+        let aborts = own.plan.abort.is_some() || peer.plan.abort.is_some();
+        // Who closed first forgets after TIME-WAIT; the last acknowledgment may have been lost all that time.
+        let is_forgotten = own.is_shut && own.heard_close && peer.outcome == Some(Outcome::Finished);
+        match outcome {
+            Outcome::Reset if is_forgotten && peer.heard == own.sent => Ok(()),
+            Outcome::Finished if !own.is_shut => Err("its side was not closed".into()),
+            Outcome::Finished if !own.heard_close => Err("the peer did not close".into()),
+            Outcome::Finished => Ok(()),
+            Outcome::Aborted if own.plan.abort.is_some() => Ok(()),
+            Outcome::Aborted => Err("nobody wanted it".into()),
+            Outcome::Reset | Outcome::Refused if aborts || plan.may_be_refused => Ok(()),
+            Outcome::TimedOut if aborts || plan.may_time_out => Ok(()),
+            _ => Err("for no reason".into()),
+        }
+    }
+
+    /// Whether nothing more is to come of any session.
+    pub fn is_over(&self) -> bool {
+        self.ends.iter().all(|[client, server]| {
+            // A server that never heard of its client has nothing to end.
+            let never_came = !server.is_connected && client.outcome.is_some_and(|how| how != Outcome::Finished);
+            client.outcome.is_some() && (server.outcome.is_some() || never_came)
+        })
+    }
+
+    /// Sessions that are not over, for the report.
+    pub fn unfinished(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (session, ends) in self.ends.iter().enumerate() {
+            for (side, end) in ends.iter().enumerate() {
+                if end.outcome.is_none() {
+                    lines.push(format!(
+                        "{}: sent {} of {:?}, heard {}, connected {}, shut {}, heard close {}",
+                        name((session, side)),
+                        end.sent,
+                        end.plan.role,
+                        end.heard,
+                        end.is_connected,
+                        end.is_shut,
+                        end.heard_close
+                    ));
+                }
+            }
+        }
+        lines
+    }
+
+    /// Bytes that arrived at apps.
+    pub fn bytes(&self) -> u64 {
+        self.ends.iter().flatten().map(|end| end.heard).sum()
+    }
+}
+
+/// The name of an end.
+pub fn name((session, side): EndKey) -> String {
+    format!("session {session} {}", ["client", "server"][side])
+}
+
+/// A time, to be read.
+pub fn nanos(at: u64) -> String {
+    format!("{}.{:06} ms", at / 1_000_000, at % 1_000_000)
+}

@@ -1,0 +1,185 @@
+//! A NIC in virtual time. Frames that come wait in a ring until the worker polls; frames that are posted stay in their mbufs until the
+//! line is free for them, and only then are their bytes read: who writes into a buffer that the NIC still owns is found out by the peer.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU16;
+
+use wirepath::device::steering::Fields;
+use wirepath::device::{Capabilities, Offload, RxOffloads, RxQueue, RxState, TxOffloads, TxQueue};
+use wirepath::mem::{Burst, Mbuf, Pool, RxInfo};
+use wirepath::time::Instant;
+
+use super::packet;
+
+/// What a NIC is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NicConfig {
+    /// Frames that wait for the worker; more are lost.
+    pub rx_ring_len: usize,
+    /// Frames that wait for the line; more are refused.
+    pub tx_ring_len: usize,
+    /// It fills in checksums, and says of frames whether theirs are right.
+    pub checksums: bool,
+    /// It cuts payloads into segments.
+    pub segments: bool,
+    /// Frames may be chains of buffers.
+    pub chains: bool,
+}
+
+impl NicConfig {
+    /// As the worker sees it.
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            queues: 1,
+            frame_len_max: 1522,
+            tx_segments_max: if self.chains { 4 } else { 1 },
+            rx: RxOffloads { l4_checksum: self.checksums, ..RxOffloads::default() },
+            tx: TxOffloads {
+                ip_checksum: self.checksums,
+                l4_checksum: self.checksums,
+                segmentation_len_max: if self.segments { 32 << 10 } else { 0 },
+                ..TxOffloads::default()
+            },
+            steering: Fields::NONE,
+            rules_max: 0,
+        }
+    }
+}
+
+/// The receiving half.
+pub struct SimRx {
+    config: NicConfig,
+    waiting: VecDeque<Vec<u8>>,
+    /// Frames for which there was no room.
+    pub lost: u64,
+}
+
+impl SimRx {
+    /// An empty ring.
+    pub fn new(config: NicConfig) -> Self {
+        Self { config, waiting: VecDeque::new(), lost: 0 }
+    }
+
+    /// A frame comes off the line.
+    pub fn arrive(&mut self, frame: Vec<u8>) {
+        if self.waiting.len() < self.config.rx_ring_len {
+            self.waiting.push_back(frame);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// Frames that wait for the worker.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+impl RxQueue for SimRx {
+    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, _now: Instant) -> usize {
+        let mut count = 0;
+        while count < limit && burst.remaining_capacity() > 0 {
+            let Some(frame) = self.waiting.front() else { break };
+            let Some(mut mbuf) = pool.alloc_copy(frame) else { break };
+            if self.config.checksums {
+                let l4_checksum = packet::verdict(frame);
+                mbuf.set_rx_info(&RxInfo { l4_checksum, ..RxInfo::default() });
+            }
+            burst.push(mbuf);
+            self.waiting.pop_front();
+            count += 1;
+        }
+        count
+    }
+
+    fn state(&self) -> RxState {
+        RxState::Open
+    }
+
+    fn refresh_counters(&mut self) {}
+}
+
+/// The sending half.
+pub struct SimTx {
+    config: NicConfig,
+    /// Frames that the NIC has, oldest first; the first `rung` of them it was told of.
+    ring: VecDeque<(Mbuf, Offload)>,
+    rung: usize,
+    /// Frames that were read, and may go home.
+    done: Vec<Mbuf>,
+    /// The ring takes nothing.
+    pub stalled: bool,
+    /// Times that a frame was refused.
+    pub refused: u64,
+}
+
+impl SimTx {
+    /// An empty ring.
+    pub fn new(config: NicConfig) -> Self {
+        Self { config, ring: VecDeque::new(), rung: 0, done: Vec::new(), stalled: false, refused: 0 }
+    }
+
+    /// Bytes of the frame that is next on the line.
+    pub fn next_len(&self) -> Option<usize> {
+        if self.rung > 0 { self.ring.front().map(|(mbuf, _)| mbuf.len()) } else { None }
+    }
+
+    /// The next frame leaves: as it stands in memory now. Several where the NIC cut it.
+    pub fn leave(&mut self) -> Vec<Vec<u8>> {
+        let Some((mbuf, offload)) = self.ring.pop_front() else { return Vec::new() };
+        self.rung -= 1;
+        let frame: Vec<u8> = mbuf.segments().flatten().copied().collect();
+        let (l2_len, l3_len) = (mbuf.l2_len(), mbuf.l3_len());
+        self.done.push(mbuf);
+        if !offload.l4_checksum {
+            return vec![frame];
+        }
+        let segment_len = offload.segment_len.map_or(usize::MAX, |len: NonZeroU16| len.get().into());
+        packet::cut(&frame, l2_len, l3_len, segment_len)
+    }
+
+    fn free_count(&self) -> usize {
+        if self.stalled { 0 } else { self.config.tx_ring_len.saturating_sub(self.ring.len() + self.done.len()) }
+    }
+}
+
+impl TxQueue for SimTx {
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if self.free_count() == 0 {
+            self.refused += 1;
+            return Err(mbuf);
+        }
+        assert!(mbuf.is_linear() || self.config.chains, "a chain for a device that takes none");
+        assert!(self.config.checksums || !offload.l4_checksum, "an offload that the device has not");
+        assert!(self.config.segments || offload.segment_len.is_none(), "segmentation that the device has not");
+        self.ring.push_back((mbuf, offload));
+        Ok(())
+    }
+
+    fn ring_doorbell(&mut self, _now: Instant) {
+        self.rung = self.ring.len();
+    }
+
+    fn reap(&mut self) -> usize {
+        let count = self.done.len();
+        self.done.drain(..).for_each(Mbuf::free);
+        count
+    }
+
+    fn room(&mut self) -> usize {
+        self.free_count()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ring.len() + self.done.len()
+    }
+
+    fn refresh_counters(&mut self) {}
+}
+
+impl Drop for SimTx {
+    fn drop(&mut self) {
+        self.done.drain(..).for_each(Mbuf::free);
+        self.ring.drain(..).for_each(|(mbuf, _)| mbuf.free());
+    }
+}

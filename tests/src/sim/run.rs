@@ -1,0 +1,90 @@
+//! One seed, or many of them on all cores.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::scenario::script;
+use super::world::{Report, World};
+
+/// What came of many seeds.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Runs.
+    pub seeds: u64,
+    /// Seeds that failed, and how: the lowest first.
+    pub failures: Vec<(u64, Vec<String>)>,
+    /// Frames that were carried.
+    pub frames: u64,
+    /// Bytes that apps heard.
+    pub bytes: u64,
+    /// Virtual time in nanoseconds.
+    pub virtual_ns: u128,
+    /// Time that it took.
+    pub took: Duration,
+}
+
+/// Runs a seed. A panic is a fault like any other.
+pub fn run_seed(seed: u64, is_traced: bool) -> Report {
+    let run = || {
+        let script = script(seed);
+        if is_traced {
+            println!("{script:#?}");
+        }
+        World::new(script, is_traced).run()
+    };
+    catch_unwind(AssertUnwindSafe(run))
+        .unwrap_or_else(|panic| Report { faults: vec![format!("panic: {}", words(&*panic))], ..Report::default() })
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+}
+
+/// Runs `count` seeds from `first` on, on as many threads as there are cores; ends early after `failures_max` failures. Tells `progress` each
+/// second how many are done.
+pub fn run_seeds(first: u64, count: u64, failures_max: usize, progress: impl Fn(u64) + Sync) -> Summary {
+    let (begin, next, is_done) = (Instant::now(), AtomicU64::new(0), AtomicBool::new(false));
+    let summary = Mutex::new(Summary::default());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        while !is_done.load(Ordering::Relaxed) {
+            let idx = next.fetch_add(1, Ordering::Relaxed);
+            if idx >= count {
+                return;
+            }
+            let seed = first + idx;
+            let report = run_seed(seed, false);
+            let mut summary = summary.lock().expect("nobody panics with the sum in hand");
+            summary.seeds += 1;
+            summary.frames += report.frames;
+            summary.bytes += report.bytes;
+            summary.virtual_ns += u128::from(report.lasted);
+            if !report.faults.is_empty() {
+                summary.failures.push((seed, report.faults));
+            }
+            if summary.failures.len() >= failures_max {
+                is_done.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let mut told = begin.elapsed().as_secs();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+            let seconds = begin.elapsed().as_secs();
+            if seconds > told {
+                told = seconds;
+                progress(next.load(Ordering::Relaxed).min(count));
+            }
+        }
+    });
+    let mut summary = summary.into_inner().expect("nobody panics with the sum in hand");
+    summary.failures.sort_by_key(|(seed, _)| *seed);
+    summary.took = begin.elapsed();
+    summary
+}

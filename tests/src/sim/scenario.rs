@@ -1,0 +1,234 @@
+//! A script from a seed. What a run is about is drawn first (how many hosts, which faults at all), so that many seeds are about one thing and
+//! some about everything.
+
+use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive};
+use wirepath::time::Duration;
+
+use super::end::{Abort, Close, EndPlan, Role, mix};
+use super::nic::NicConfig;
+use super::script::{HostPlan, Line, Listener, MS, Mishap, MishapKind, SECOND, Script, Session, Stack, Weather};
+use crate::mutate::Random;
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Theme {
+    /// Nothing goes wrong.
+    pub is_fair: bool,
+    /// smoltcp takes part.
+    pub with_smoltcp: bool,
+}
+
+/// The run of a seed.
+pub fn script(seed: u64) -> Script {
+    let is_fair = seed.is_multiple_of(8);
+    themed(seed, Theme { is_fair, with_smoltcp: seed % 4 == 3 })
+}
+
+/// The run of a seed, about something.
+pub fn themed(seed: u64, theme: Theme) -> Script {
+    let mut draw = Draw(Random::new(mix(seed, 1)));
+    let count = if draw.one_in(2) { 2 } else { draw.from_to(2, 8) as usize };
+    let heals_at = if theme.is_fair { 0 } else { draw.from_to(100, 15_000) * MS };
+    let hosts: Vec<_> = (0..count).map(|idx| draw.host(idx, theme)).collect();
+    let listeners = draw.listeners(&hosts, heals_at);
+    let sessions = draw.sessions(&hosts, &listeners, heals_at);
+    let line = draw.line();
+    let weather = if theme.is_fair { Weather::default() } else { draw.weather() };
+    let mishaps = if theme.is_fair { Vec::new() } else { draw.mishaps(count, heals_at) };
+    let ends_by = heals_at + 600 * SECOND;
+    Script { seed, hosts, listeners, sessions, line, weather, mishaps, heals_at, ends_by }
+}
+
+struct Draw(Random);
+
+impl Draw {
+    fn one_in(&mut self, count: usize) -> bool {
+        self.0.below(count) == 0
+    }
+
+    fn from_to(&mut self, from: u64, to: u64) -> u64 {
+        from + self.0.draw() % (to - from + 1)
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.0.below(choices.len())]
+    }
+
+    /// A number up to `most`, small ones as often as large ones.
+    fn spread(&mut self, most: u64) -> u64 {
+        let bits = 64 - most.leading_zeros() as u64;
+        let bits = self.from_to(0, bits);
+        let below = 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX);
+        (self.0.draw() % below).min(most)
+    }
+
+    fn host(&mut self, idx: usize, theme: Theme) -> HostPlan {
+        let checksums = self.one_in(2);
+        let nic = NicConfig {
+            rx_ring_len: if theme.is_fair { 1024 } else { self.of(&[16, 64, 256]) },
+            tx_ring_len: self.of(&[4, 16, 64, 256]),
+            checksums,
+            segments: checksums && self.one_in(2),
+            chains: self.one_in(2),
+        };
+        let chunks_max = self.of(&[128, 512, 512, 2048]);
+        let is_smoltcp = theme.with_smoltcp && idx % 2 == 1;
+        HostPlan {
+            stack: if is_smoltcp { Stack::Smoltcp } else { Stack::Wirepath },
+            nic,
+            // A pool that data may use up leaves none to hear with: as much as waits, and the rings.
+            buffers: chunks_max + nic.tx_ring_len + 128,
+            burst_len: self.of(&[1, 8, 32, 64]),
+            turn_max: self.of(&[MS / 10, MS, 10 * MS]),
+            clock: self.of(&[0, 1, SECOND, 3_600 * SECOND, 4_294_967 * SECOND]),
+            drift_ppm: self.from_to(0, 400) as i64 - 200,
+            uses_arp: theme.with_smoltcp || self.one_in(4),
+            mtu: self.of(&[1500, 1500, 1500, 576, 1280]),
+            time_wait: self.of(&[MS, SECOND, 5 * SECOND]),
+            chunks_max,
+            reassembly_max: self.of(&[8, 64, 1024]),
+        }
+    }
+
+    fn options(&mut self) -> ConnectionOptions {
+        let buffers = [2_000, 8 << 10, 64 << 10, 256 << 10, 1 << 20];
+        ConnectionOptions {
+            nodelay: self.one_in(2),
+            quickack: self.one_in(3),
+            ack_delay: Duration::from_millis(self.of(&[1, 1, 40])),
+            congestion: self.of(&[Congestion::Cubic, Congestion::Cubic, Congestion::Reno, Congestion::None]),
+            rto_min: Duration::from_millis(self.of(&[1, 20, 200])),
+            send_buffer: self.of(&buffers),
+            receive_buffer: self.of(&buffers),
+            mss_max: self.of(&[None, None, None, Some(100), Some(536)]),
+            timestamps: !self.one_in(4),
+            sack: !self.one_in(4),
+            ecn: self.one_in(3),
+            ..ConnectionOptions::default()
+        }
+    }
+
+    fn listeners(&mut self, hosts: &[HostPlan], heals_at: u64) -> Vec<Listener> {
+        let mut listeners = Vec::new();
+        for host in 0..hosts.len() {
+            for port in 0..self.from_to(1, 2) as u16 {
+                let closes = heals_at > 0 && self.one_in(16);
+                let backlog = self.of(&[1, 4, 128]);
+                let closes_at = closes.then(|| self.from_to(0, heals_at));
+                listeners.push(Listener { host, port: 5_000 + port, backlog, options: self.options(), closes_at });
+            }
+        }
+        listeners
+    }
+
+    fn sessions(&mut self, hosts: &[HostPlan], listeners: &[Listener], heals_at: u64) -> Vec<Session> {
+        let count = if self.one_in(8) { self.from_to(8, 64) } else { self.from_to(1, 6) };
+        let size_max = if count > 6 { 16 << 10 } else { 1 << 20 };
+        (0..count).map(|_| self.session(hosts, listeners, heals_at, size_max)).collect()
+    }
+
+    fn session(&mut self, hosts: &[HostPlan], listeners: &[Listener], heals_at: u64, size_max: u64) -> Session {
+        let listener = self.0.below(listeners.len());
+        let listener = &listeners[listener];
+        let others: Vec<usize> = (0..hosts.len()).filter(|host| *host != listener.host).collect();
+        let client = self.of(&others);
+        let mut ends = [self.end(size_max), self.end(size_max)];
+        if self.one_in(4) {
+            ends[1].role = Role::Echo;
+        }
+        // One waits for the other, at most; an echo ends when it has heard all.
+        if self.one_in(2) {
+            ends[self.0.below(2)].close = Close::AfterPeer;
+        }
+        if ends[1].role == Role::Echo {
+            ends[0].close = Close::WhenSent;
+        }
+        let mut options = self.options();
+        if ends.iter().any(|end| end.abort.is_some()) || listener.closes_at.is_some() {
+            // A reset that is lost is only learned of by asking.
+            options.keepalive = Some(Keepalive::default());
+        }
+        Session {
+            client,
+            server: listener.host,
+            port: listener.port,
+            begins_at: self.spread(heals_at + 100 * MS),
+            options,
+            ends,
+            may_be_refused: listener.closes_at.is_some(),
+            may_time_out: listener.closes_at.is_some(),
+        }
+    }
+
+    fn end(&mut self, size_max: u64) -> EndPlan {
+        let size = self.spread(size_max);
+        let write_max = self.of(&[1, 20, 200, 1_400, 1_500, 16 << 10]);
+        // Single bytes for a megabyte are a long story without a point.
+        let size = size.min(write_max * 2_000);
+        let pauses = if self.one_in(4) { self.from_to(1, 3) } else { 0 };
+        let mut pauses: Vec<_> = (0..pauses).map(|_| (self.spread(size_max), self.spread(3 * SECOND))).collect();
+        pauses.sort_unstable();
+        let abort = self.one_in(16).then(|| {
+            let at = self.spread(size);
+            if self.one_in(2) { Abort::Sent(at) } else { Abort::Heard(at) }
+        });
+        EndPlan {
+            role: Role::Source(size),
+            write_max: write_max as usize,
+            write_gap: if self.one_in(8) { self.spread(2 * MS) } else { 0 },
+            close: Close::WhenSent,
+            abort,
+            pauses,
+            hold: if self.one_in(8) { 8 } else { 0 },
+            hands_over: self.one_in(2),
+        }
+    }
+
+    fn line(&mut self) -> Line {
+        let rate = self.of(&[10, 100, 1_000, 10_000]) * 1_000_000;
+        Line {
+            rate,
+            delay: self.of(&[MS / 1_000, MS / 20, MS, 20 * MS]),
+            queue_len: self.of(&[10_000, 100_000, 1_000_000]),
+            mark_len: self.of(&[5_000, 50_000, usize::MAX]),
+        }
+    }
+
+    fn weather(&mut self) -> Weather {
+        let mut of = |one_in: usize, most: u64| if self.one_in(one_in) { self.spread(most) } else { 0 };
+        Weather {
+            loss: of(2, 300_000) as u32,
+            gap: of(4, 20_000) as u32,
+            gap_max: 50,
+            duplication: of(3, 200_000) as u32,
+            corruption: of(3, 100_000) as u32,
+            delay: of(3, 300_000) as u32,
+            delay_max: of(1, 50 * MS),
+            jitter: of(3, MS),
+        }
+    }
+
+    fn mishaps(&mut self, hosts: usize, heals_at: u64) -> Vec<Mishap> {
+        let count = if self.one_in(3) { 0 } else { self.from_to(1, 6) };
+        (0..count).map(|_| self.mishap(hosts, heals_at)).collect()
+    }
+
+    fn mishap(&mut self, hosts: usize, heals_at: u64) -> Mishap {
+        let from = self.from_to(0, heals_at - 1);
+        let longest = heals_at - from;
+        let kind = match self.0.below(7) {
+            0 => MishapKind::Blackout,
+            1 => MishapKind::Deaf,
+            2 => MishapKind::Stall,
+            3 => MishapKind::RingFull,
+            4 => MishapKind::PoolEmpty(self.spread(64) as usize),
+            5 => MishapKind::Mtu(self.of(&[576, 1_000, 1_280, 1_400, 1_499]), self.one_in(2)),
+            _ => MishapKind::ClockJump(self.spread(20 * SECOND)),
+        };
+        let span = match kind {
+            MishapKind::Stall => self.spread(longest.min(2 * SECOND)),
+            _ => self.spread(longest),
+        };
+        Mishap { host: self.0.below(hosts), from, to: from + span, kind }
+    }
+}
