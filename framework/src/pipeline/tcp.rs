@@ -10,18 +10,22 @@
 //! an order over TCP on the same stack frame. Acknowledgments leave when the burst has ended, one for all its segments.
 
 mod bytes;
+mod delegation;
 mod node;
 mod path;
 pub mod roster;
 mod sockets;
+mod template;
 #[cfg(test)]
 mod tests;
 mod way_out;
 
 pub use crate::proto::tcp::{
-    Accept, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, Keepalive, Linger,
-    ListenError, ListenOptions, ListenerId, OptionError, SendError, State, TcpConfig, TcpConfigError, TcpEvent,
-    TcpInfo,
+    Accept, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, DelegateError,
+    Keepalive, Linger, ListenError, ListenOptions, ListenerId, OptionError, SendError, State, TcpConfig,
+    TcpConfigError, TcpEvent, TcpInfo,
 };
+pub use delegation::Delegation;
 pub use node::{Tcp, TcpApp, TcpData, TcpNodeConfig, TcpNodeDrop};
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};
+pub use template::{Sent, Template, TemplateError};

@@ -50,6 +50,12 @@ impl Sum {
         Self { words: add_u32(self.words, u32::from(value.to_be())), odd: self.odd }
     }
 
+    /// Adds one field of 32 bits in host order, as [`add_u16`](Self::add_u16) does.
+    #[inline]
+    pub fn add_u32(self, value: u32) -> Self {
+        Self { words: add_u32(self.words, value.to_be()), odd: self.odd }
+    }
+
     /// The checksum for the header field, in host order: the complement of the sum.
     #[inline]
     pub fn finish(self) -> u16 {
@@ -308,6 +314,9 @@ mod tests {
             prop_assert_eq!(combined.finish(), reference(&bytes));
             let with_field = [&field.to_be_bytes()[..], &bytes].concat();
             prop_assert_eq!(appended.add_u16(field).finish(), reference(&with_field));
+            let wide = u32::from(field).wrapping_mul(0x0001_0f03);
+            let with_field = [&wide.to_be_bytes()[..], &bytes].concat();
+            prop_assert_eq!(appended.add_u32(wide).finish(), reference(&with_field));
         }
 
         #[test]

@@ -98,6 +98,6 @@ impl Path {
 
 /// Moves with whatever the way depends on, and is never 0.
 #[inline]
-fn changes(cx: &Cx<'_>) -> u64 {
+pub(super) fn changes(cx: &Cx<'_>) -> u64 {
     cx.host.changes() + 1
 }

@@ -118,7 +118,7 @@ impl<'a> Cx<'a> {
 
 /// The calls of an app, by the names of the socket calls. Each says at once what became of it; what happens later is told by
 /// [`TcpApp::on_tcp_event`](super::TcpApp::on_tcp_event).
-pub struct TcpCalls<'x, 'a>(&'x mut Cx<'a>);
+pub struct TcpCalls<'x, 'a>(pub(super) &'x mut Cx<'a>);
 
 impl TcpCalls<'_, '_> {
     /// Listens at `local`; the unspecified address stands for all of ours.
@@ -239,7 +239,7 @@ impl TcpCalls<'_, '_> {
         self.machine().is_some_and(|machine| machine.close_listener(id))
     }
 
-    fn machine(&mut self) -> Option<&mut machine::Tcp<Bytes>> {
+    pub(super) fn machine(&mut self) -> Option<&mut machine::Tcp<Bytes>> {
         self.0.tcp.0.as_mut().map(|inner| &mut inner.machine)
     }
 }

@@ -1,1 +1,259 @@
-//! Two workers' TCP over frames.
+//! Two workers' TCP over frames, through a wire that may be bad.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+mod orders;
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use super::*;
+use crate::counters::{Block, Scope};
+use crate::device::fault::{FaultConfig, FaultDevice, FaultRx, FaultTx, Faults};
+use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
+use crate::device::{Device, Queue};
+use crate::mem::Pool;
+use crate::pipeline::{App, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans};
+use crate::proto::{
+    ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
+};
+use crate::time::{Duration, Instant};
+use crate::wire::{MacAddr, VlanTags};
+use crate::worker::{Parts, Worker};
+
+type Stack = Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Unhandled>;
+type End = Worker<FaultRx<MemoryRx>, FaultTx<MemoryTx>, Stack, Talker>;
+
+const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
+
+/// Keeps what comes, and sends it back where it is asked to.
+#[derive(Default)]
+struct Talker {
+    echoes: bool,
+    received: Vec<u8>,
+    events: Vec<TcpEvent>,
+    id: Option<ConnectionId>,
+    /// What could not be sent back yet.
+    owed: Vec<u8>,
+}
+
+impl Talker {
+    fn pay(&mut self, cx: &mut Cx<'_>) {
+        if let (Some(id), false) = (self.id, self.owed.is_empty()) {
+            let sent = cx.tcp().send(id, &self.owed).unwrap_or(0);
+            self.owed.drain(..sent);
+        }
+    }
+}
+
+impl App for Talker {
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.pay(cx);
+    }
+}
+
+impl TcpApp for Talker {
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
+        self.id = Some(connection);
+        self.events.push(event);
+    }
+
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        self.received.extend_from_slice(data.payload);
+        if self.echoes {
+            self.owed.extend_from_slice(data.payload);
+            self.pay(cx);
+        }
+    }
+}
+
+/// A client, a server, and the time.
+struct Line {
+    client: End,
+    server: End,
+    now: Instant,
+    block: Block,
+    /// Buffers that each end's wire keeps for itself, to send frames twice.
+    stock: [usize; 2],
+}
+
+/// What a test wants of a line.
+#[derive(Clone, Copy, Default)]
+struct Wanted {
+    faults: Faults,
+    seed: u64,
+    echoes: bool,
+    options: ConnectionOptions,
+}
+
+impl Line {
+    /// Connected by a listener at the server.
+    fn connected(wanted: Wanted) -> Self {
+        let (left, right) = pair("tcp", MemoryConfig::default());
+        let block = Block::heap();
+        let (client, server) = (end(left, 1, &wanted, &block), end(right, 2, &wanted, &block));
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let stock = [client.pool().in_use(), server.pool().in_use()];
+        let mut line = Self { client, server, now, block, stock };
+        let listen = ListenOptions { connection: wanted.options, ..ListenOptions::default() };
+        line.server.with_app(now, |app, cx| {
+            app.echoes = wanted.echoes;
+            cx.tcp().listen(SERVER, &listen).unwrap();
+        });
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        line.ask(|_, cx| cx.tcp().connect(local, SERVER, &wanted.options, ConsumerId(1)).unwrap());
+        line.turn_until(|line| line.client.app().id.is_some() && line.server.app().id.is_some());
+        assert_eq!(line.client.app().events, [TcpEvent::Connected { listener: None }]);
+        line
+    }
+
+    /// Lets the client's app act.
+    fn ask<T>(&mut self, act: impl FnOnce(&mut Talker, &mut Cx<'_>) -> T) -> T {
+        self.client.with_app(self.now, act)
+    }
+
+    fn turn(&mut self) {
+        self.now += Duration::from_micros(100);
+        self.client.poll_once(self.now);
+        self.server.poll_once(self.now);
+    }
+
+    fn turns(&mut self, count: usize) {
+        (0..count).for_each(|_| self.turn());
+    }
+
+    /// Turns until it is so, for 100 s at most.
+    fn turn_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        for _ in 0..1_000_000 {
+            if is_so(self) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("it is never so: {:?} received {}", self.client.app().events, self.server.app().received.len());
+    }
+
+    fn id(&self) -> ConnectionId {
+        self.client.app().id.unwrap()
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.block.snapshot().count(name).unwrap()
+    }
+
+    /// Closes both sides; then every buffer is home.
+    fn close(mut self) {
+        let id = self.id();
+        self.ask(|_, cx| cx.tcp().shutdown(id).unwrap());
+        self.turn_until(|line| line.server.app().events.contains(&TcpEvent::PeerClosed));
+        let now = self.now;
+        self.server.with_app(now, |app, cx| cx.tcp().shutdown(app.id.unwrap()).unwrap());
+        self.turn_until(|line| line.client.app().events.contains(&TcpEvent::PeerClosed));
+        self.turn_until(|line| line.client.tcp().chunks() + line.server.tcp().chunks() == 0);
+        self.turns(100);
+        for (end, stock) in [&self.client, &self.server].into_iter().zip(self.stock) {
+            assert_eq!((end.pool().in_use(), end.pool().unnamed()), (stock, 0), "every buffer is home, by name");
+        }
+        for end in ["1", "2"] {
+            assert_eq!(self.count(&format!("{end}/tcp/drop/bad_checksum")), 0, "every checksum was right");
+        }
+    }
+}
+
+const fn address(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, host)
+}
+
+fn mac(host: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, host])
+}
+
+fn end(port: MemoryDevice, number: u8, wanted: &Wanted, block: &Block) -> End {
+    let scope = block.scope(&number.to_string());
+    let pool = Pool::heap(2048).unwrap();
+    let config = FaultConfig { seed: wanted.seed + u64::from(number), tx: wanted.faults, ..FaultConfig::default() };
+    let mut port = FaultDevice::new(port, config).unwrap();
+    let seed = HashSeed::new(number.into(), 7);
+    let sockets = TcpSocketsConfig {
+        machine: TcpConfig { connections_max: 4, chunks_max: 1024, ..TcpConfig::default() },
+        capabilities: port.capabilities(),
+        seed,
+    };
+    let (rx, tx) = port.take_queue(0).unwrap().open(&pool, &scope).unwrap();
+    let parts = Parts {
+        rx,
+        tx,
+        pipeline: stack(number, seed, &scope),
+        app: Talker::default(),
+        pool,
+        host: host(number, seed),
+        sockets: UdpSockets::new(SocketCapacity::default(), seed),
+        egress: EgressConfig::quiet(seed),
+        burst_len: 32,
+    };
+    Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).unwrap())
+}
+
+fn stack(number: u8, seed: HashSeed, scope: &Scope) -> Stack {
+    let next = Ipv4Successors {
+        udp: Unhandled::new("udp", scope),
+        icmp: Unhandled::new("icmp", scope),
+        igmp: Unhandled::new("igmp", scope),
+        tcp: Tcp::new(TcpNodeConfig::default(), scope),
+    };
+    let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
+    Ethernet::new(Some(mac(number)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope)
+}
+
+fn host(number: u8, seed: HashSeed) -> Host {
+    let config = HostConfig {
+        interface: InterfaceId(0),
+        mac: mac(number),
+        vlan: VlanTags::NONE,
+        mtu: 1500,
+        addresses_max: 1,
+        routes_max: 1,
+        neighbours_max: 2,
+    };
+    let mut host = Host::new(config, seed).unwrap();
+    host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(address(number), 24).unwrap())).unwrap();
+    host.apply(HostEvent::NeighbourSet { address: address(3 - number), mac: mac(3 - number) }).unwrap();
+    host
+}
+
+/// Bytes that differ from place to place.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|idx| (idx.wrapping_mul(2_654_435_761) >> 17) as u8).collect()
+}
+
+/// Sends all of `bytes` and waits until they are there.
+fn send_all(line: &mut Line, bytes: &[u8]) {
+    let (id, mut sent) = (line.id(), 0);
+    while sent < bytes.len() {
+        sent += line.ask(|_, cx| cx.tcp().send(id, &bytes[sent..]).unwrap_or(0));
+        line.turn();
+    }
+    line.turn_until(|line| line.server.app().received.len() == bytes.len());
+}
+
+#[test]
+fn bytes_are_echoed_over_a_good_wire() {
+    let mut line = Line::connected(Wanted { echoes: true, ..Wanted::default() });
+    let bytes = pattern(300_000);
+    send_all(&mut line, &bytes);
+    line.turn_until(|line| line.client.app().received.len() == bytes.len());
+    assert!(line.client.app().received == bytes && line.server.app().received == bytes);
+    assert_eq!(line.client.tcp().tally().segments_resent, 0);
+    line.close();
+}
+
+#[test]
+fn bytes_are_echoed_over_a_bad_wire() {
+    let faults =
+        Faults { loss: 0.03, duplication: 0.02, reordering: 0.05, ring_full: 0.002, ring_full_max: 8, ..Faults::NONE };
+    let mut line = Line::connected(Wanted { faults, seed: 5, echoes: true, ..Wanted::default() });
+    let bytes = pattern(300_000);
+    send_all(&mut line, &bytes);
+    line.turn_until(|line| line.client.app().received.len() == bytes.len());
+    assert!(line.client.app().received == bytes && line.server.app().received == bytes);
+    assert!(line.client.tcp().tally().segments_resent > 0);
+    line.close();
+}

@@ -21,12 +21,12 @@ use crate::wire::tcp::{OPTIONS_LEN_MAX, SackBlock, TcpFields};
 use crate::wire::{Ipv4Fields, Ipv4Header, Protocol, TcpHeader, TcpOption, TcpOptionList, ipv4, tcp};
 
 /// Bytes of the longest headers.
-const HEADERS_LEN_MAX: usize = LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HEADER_LEN + OPTIONS_LEN_MAX;
+pub(super) const HEADERS_LEN_MAX: usize = LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HEADER_LEN + OPTIONS_LEN_MAX;
 
 /// What leaves, counted.
 pub(super) struct OutCounters {
-    segments: Counter,
-    bytes: Counter,
+    pub(super) segments: Counter,
+    pub(super) bytes: Counter,
     /// Found no room in the device's ring, or no buffer; the machine tries again.
     busy: Counter,
     /// Had no way: no route, link down, neighbour missing.
@@ -76,10 +76,10 @@ pub(super) struct WayOut<'a, 'b> {
 }
 
 /// The headers of a frame, back to front as they are long.
-struct Headers {
+pub(super) struct Headers {
     bytes: [u8; HEADERS_LEN_MAX],
     len: usize,
-    link_len: usize,
+    pub(super) link_len: usize,
 }
 
 impl Output<Bytes> for WayOut<'_, '_> {
@@ -333,20 +333,20 @@ fn sum_where(computed: bool, payload: &[u8]) -> Sum {
 
 impl Headers {
     #[inline]
-    fn new(link: &[u8]) -> Self {
+    pub(super) fn new(link: &[u8]) -> Self {
         let mut bytes = [0; HEADERS_LEN_MAX];
         bytes[..link.len()].copy_from_slice(link);
         Self { bytes, len: link.len(), link_len: link.len() }
     }
 
     #[inline]
-    fn as_bytes(&self) -> &[u8] {
+    pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
     /// Writes IPv4, TCP and options behind the link header; `payload` is the payload's sum.
     #[inline]
-    fn write(&mut self, segment: &Outgoing, payload: Sum, payload_len: usize, offload: Offload) {
+    pub(super) fn write(&mut self, segment: &Outgoing, payload: Sum, payload_len: usize, offload: Offload) {
         let options = options(segment);
         let tcp_len = tcp::HEADER_LEN + options.as_bytes().len() + payload_len;
         let (source, destination) = (*segment.flow.local.ip(), *segment.flow.remote.ip());

@@ -11,6 +11,7 @@ use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
 use super::queue::{Chunk, PUSH};
 use super::segment::Outgoing;
+use super::seq::Seq;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
@@ -22,6 +23,15 @@ pub enum Fired {
     Posted,
     /// It cannot leave at once: data waits before it, a window has no room, or the way out has none. Nothing has happened.
     NotOpen,
+}
+
+/// Whether a prepared segment is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It is.
+    Live,
+    /// Everything is done but that: the next one finds its way warm.
+    Rehearsal,
 }
 
 /// What is known of a connection's next segments before there is one.
@@ -56,12 +66,13 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// Sends a segment of `len` bytes that stands prepared. `post` puts the numbers into the frame and posts it, and keeps the payload
-    /// for us; where it cannot, it gives `None` and has done nothing.
+    /// for us; where it cannot, it gives `None` and has done nothing. In a rehearsal it must not let the frame leave, and everything is as
+    /// it was afterwards.
     #[inline]
     pub fn fire<O: Output<P>>(
         &mut self,
-        id: ConnectionId,
-        len: u32,
+        (id, len): (ConnectionId, u32),
+        mode: Mode,
         now: Instant,
         output: &mut O,
         post: impl FnOnce(&mut O, u32, &Outgoing) -> Option<P>,
@@ -71,36 +82,16 @@ impl<P: Payload> Tcp<P> {
         if !turn.may_leave_at_once(len) {
             return Ok(Fired::NotOpen);
         }
-        let outgoing = turn.prepared_header();
-        let Some(payload) = post(turn.output, slot, &outgoing) else { return Ok(Fired::NotOpen) };
-        turn.own(&outgoing, len, payload);
-        turn.arm();
-        Ok(Fired::Posted)
-    }
-
-    /// Walks the way of [`fire`](Self::fire) and leaves everything as it was. `post` must not let the frame leave.
-    #[inline]
-    pub fn rehearse<O: Output<P>>(
-        &mut self,
-        id: ConnectionId,
-        len: u32,
-        now: Instant,
-        output: &mut O,
-        post: impl FnOnce(&mut O, u32, &Outgoing) -> Option<P>,
-    ) -> Result<Fired, SendError> {
-        let slot = self.find(id).ok_or(SendError::NotFound)?;
-        let mut turn = self.turn(slot, output, now);
-        if !turn.may_leave_at_once(len) {
-            return Ok(Fired::NotOpen);
-        }
-        // What the peer was not shown is not to be believed shown.
         let shown = turn.connection.rcv_adv;
         let outgoing = turn.prepared_header();
-        turn.connection.rcv_adv = shown;
         let Some(payload) = post(turn.output, slot, &outgoing) else { return Ok(Fired::NotOpen) };
-        let mut send = turn.connection.send;
-        if let Ok(idx) = send.push_back(&mut turn.shared.chunks, Chunk::new(outgoing.seq, len, Some(payload))) {
-            send.remove(&mut turn.shared.chunks, idx);
+        if mode == Mode::Rehearsal {
+            // What the peer was not shown is not to be believed shown.
+            turn.connection.rcv_adv = shown;
+            turn.rehearse_keeping(outgoing.seq, len, payload);
+        } else {
+            turn.keep_sent(&outgoing, len, payload);
+            turn.arm();
         }
         Ok(Fired::Posted)
     }
@@ -128,7 +119,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// A segment has left: its payload is data that was sent.
     #[inline]
-    fn own(&mut self, outgoing: &Outgoing, len: u32, payload: P) {
+    fn keep_sent(&mut self, outgoing: &Outgoing, len: u32, payload: P) {
         self.told(outgoing);
         let mut chunk = Chunk::new(outgoing.seq, len, Some(payload));
         chunk.flags = PUSH;
@@ -136,6 +127,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let idx = idx.map_err(|_| ()).expect("a free chunk was seen before the segment left");
         self.connection.send_len += len;
         self.has_left(idx);
+    }
+
+    /// A place in the store is taken and given back.
+    fn rehearse_keeping(&mut self, seq: Seq, len: u32, payload: P) {
+        let mut send = self.connection.send;
+        if let Ok(idx) = send.push_back(&mut self.shared.chunks, Chunk::new(seq, len, Some(payload))) {
+            send.remove(&mut self.shared.chunks, idx);
+        }
     }
 }
 
@@ -156,7 +155,7 @@ impl Connection {
     }
 
     pub(super) fn prospect(&self) -> Prospect {
-        let zero = super::seq::Seq(0);
+        let zero = Seq(0);
         let timestamps = self.has(flag::TIMESTAMPS).then_some(Timestamps { value: 0, echo_reply: 0 });
         let outgoing =
             Outgoing { timestamps, ect: self.has(flag::ECN), ..self.bare(zero, zero, TcpFlags::ACK | TcpFlags::PSH) };
@@ -183,7 +182,7 @@ mod tests {
             sent.0.push((*outgoing, bytes.to_vec()));
             Some(bytes.to_vec())
         };
-        end.tcp.fire(id, bytes.len() as u32, now, &mut end.sent, post).unwrap()
+        end.tcp.fire((id, bytes.len() as u32), Mode::Live, now, &mut end.sent, post).unwrap()
     }
 
     #[test]
@@ -202,7 +201,7 @@ mod tests {
     fn way_out_without_room_changes_nothing() {
         let (mut client, _) = connected();
         let (id, now, next) = (client.id.unwrap(), client.now, client.tcp.connections[0].snd_nxt);
-        assert_eq!(client.tcp.fire(id, 3, now, &mut client.sent, |_, _, _| None), Ok(Fired::NotOpen));
+        assert_eq!(client.tcp.fire((id, 3), Mode::Live, now, &mut client.sent, |_, _, _| None), Ok(Fired::NotOpen));
         assert_eq!((client.tcp.connections[0].snd_nxt, client.tcp.chunks()), (next, 0));
     }
 
@@ -223,7 +222,8 @@ mod tests {
         let (mut client, mut server) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
         let before = format!("{:?}", client.tcp.connections[0]);
-        let rehearsed = client.tcp.rehearse(id, 3, now, &mut client.sent, |_, _, _| Some(b"abc".to_vec()));
+        let rehearsed =
+            client.tcp.fire((id, 3), Mode::Rehearsal, now, &mut client.sent, |_, _, _| Some(b"abc".to_vec()));
         assert_eq!((rehearsed, client.tcp.chunks()), (Ok(Fired::Posted), 0));
         assert_eq!(format!("{:?}", client.tcp.connections[0]), before);
         assert_eq!(fire(&mut client, b"real"), Fired::Posted);
@@ -235,7 +235,7 @@ mod tests {
     fn name_of_a_dead_connection_fires_nothing() {
         let (mut client, _) = connected();
         let stale = ConnectionId { slot: 0, generation: 77 };
-        let fired = client.tcp.fire(stale, 1, client.now, &mut client.sent, |_, _, _| unreachable!());
+        let fired = client.tcp.fire((stale, 1), Mode::Live, client.now, &mut client.sent, |_, _, _| unreachable!());
         assert_eq!(fired, Err(SendError::NotFound));
         assert_eq!(client.tcp.prospect(stale).err(), Some(SendError::NotFound));
     }

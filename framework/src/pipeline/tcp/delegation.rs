@@ -1,0 +1,154 @@
+//! Headers for somebody else: an FPGA that sends the moment it sees the tick, a program on the NIC. The app gets the headers of the next bytes,
+//! hands them over, and reports what was sent with them; from then on the machine treats it as data that it sent itself.
+
+use super::super::answer::LINK_LEN_MAX;
+use super::bytes::Bytes;
+use super::path::{Path, Way};
+use super::sockets::{Inner, TcpCalls};
+use super::way_out::Headers;
+use super::{ConnectionId, DelegateError, SendError};
+use crate::device::Offload;
+use crate::mem::Mbuf;
+use crate::proto::tcp::Outgoing;
+use crate::wire::checksum::Sum;
+use crate::wire::ipv4;
+
+/// Where the checksum stands in a TCP header.
+const CHECKSUM_AT: usize = 16;
+
+/// The headers of a connection's next bytes, for somebody else to send.
+///
+/// They say what is acknowledged, what our window is and what time it is at the moment they were made. Where the connection has timestamps and
+/// has sent anything since, acknowledgments included, the peer may refuse what is sent with older ones (RFC 7323 5): ask for headers anew
+/// whenever the connection was in use, or connect without timestamps.
+#[derive(Clone, Copy, Debug)]
+pub struct Delegation {
+    outgoing: Outgoing,
+    link: [u8; LINK_LEN_MAX],
+    link_len: usize,
+    len: usize,
+    segment_len_max: usize,
+}
+
+impl Delegation {
+    /// Bytes that may be sent.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it is of no byte. There is none such.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of payload that one frame may carry.
+    pub fn segment_len_max(&self) -> usize {
+        self.segment_len_max
+    }
+
+    /// The sequence number of the first byte.
+    pub fn seq(&self) -> u32 {
+        self.outgoing.seq.0
+    }
+
+    /// What is acknowledged by the headers.
+    pub fn ack(&self) -> u32 {
+        self.outgoing.ack.0
+    }
+
+    /// Writes link, IPv4 and TCP header of a frame into `headers`, for a payload of `payload_len` bytes of which the first is the byte at
+    /// `offset` of what may be sent. The checksum field holds the sum of all but the payload, not complemented: add the payload and complement
+    /// it. Returns the bytes written; `None` where the payload is not inside, is longer than a segment, or `headers` is too short.
+    pub fn write_headers(&self, offset: usize, payload_len: usize, headers: &mut [u8]) -> Option<usize> {
+        let written = self.write(offset, payload_len, Sum::EMPTY)?;
+        let bytes = headers.get_mut(..written.as_bytes().len())?;
+        bytes.copy_from_slice(written.as_bytes());
+        let field = &mut bytes[written.link_len + ipv4::HEADER_LEN + CHECKSUM_AT..][..2];
+        field.iter_mut().for_each(|byte| *byte = !*byte);
+        Some(bytes.len())
+    }
+
+    /// Writes the whole frame that carries `payload` from `offset` on into `frame`, for who sends from a processor. Returns the bytes written;
+    /// `None` as [`write_headers`](Self::write_headers).
+    pub fn write_frame(&self, offset: usize, payload: &[u8], frame: &mut [u8]) -> Option<usize> {
+        let headers = self.write(offset, payload.len(), Sum::of(payload))?;
+        let frame = frame.get_mut(..headers.as_bytes().len() + payload.len())?;
+        let (front, back) = frame.split_at_mut(headers.as_bytes().len());
+        front.copy_from_slice(headers.as_bytes());
+        back.copy_from_slice(payload);
+        Some(frame.len())
+    }
+
+    fn write(&self, offset: usize, payload_len: usize, payload: Sum) -> Option<Headers> {
+        if payload_len > self.segment_len_max || offset.checked_add(payload_len)? > self.len {
+            return None;
+        }
+        let mut headers = Headers::new(&self.link[..self.link_len]);
+        let mut outgoing = self.outgoing;
+        outgoing.seq += offset as u32;
+        headers.write(&outgoing, payload, payload_len, Offload::default());
+        Some(headers)
+    }
+}
+
+/// Delegated headers.
+impl TcpCalls<'_, '_> {
+    /// Lets somebody else send the next `len` bytes of a connection. Until they are reported or withdrawn nothing new of ours leaves: what is
+    /// sent waits. Asked again, the numbers are the same, with what is acknowledged now; `len` may be another.
+    pub fn delegate(&mut self, id: ConnectionId, len: usize) -> Result<Delegation, DelegateError> {
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| {
+            let (outgoing, segment_len_max) = machine.delegate(id, len, now, output)?;
+            let (source, destination) = (*outgoing.flow.local.ip(), *outgoing.flow.remote.ip());
+            let roster = &mut *output.roster;
+            let news = |path: &Path| {
+                if let Some(roster) = roster {
+                    roster.set_link(id.slot() as u32, path.known());
+                }
+            };
+            let Way::Known(known) = output.paths[id.slot()].way(source, destination, output.cx, news) else {
+                // What the peer has acknowledged stays delegated: it was sent.
+                let _ = machine.withdraw(id, now, output);
+                return Err(DelegateError::NoWay);
+            };
+            let mut link = [0; LINK_LEN_MAX];
+            link[..known.len()].copy_from_slice(known);
+            Ok(Delegation { outgoing, link, link_len: known.len(), len, segment_len_max })
+        })
+        .unwrap_or(Err(DelegateError::Send(SendError::NotFound)))
+    }
+
+    /// Reports that the next bytes of what was delegated were sent, and that they were those in `payload`: its buffer is what is sent again should
+    /// they get lost. It must be linear. What was not delegated, or cannot be kept, comes back; report again what comes back for lack
+    /// of room. When all is reported, what waited leaves.
+    pub fn delegated(&mut self, id: ConnectionId, payload: Mbuf) -> Result<(), (DelegateError, Mbuf)> {
+        if !payload.is_linear() || payload.is_empty() {
+            return Err((DelegateError::Send(SendError::NotLinear), payload));
+        }
+        let now = self.0.now;
+        let mut payload = Some(Bytes::of(payload));
+        let reported = Inner::call(self.0, |machine, output| {
+            let payload = payload.take().expect("the call is made once");
+            machine.report(id, payload, now, output)
+        });
+        let (error, mut back) = match (reported, payload) {
+            (Some(Ok(())), _) => return Ok(()),
+            (Some(Err(refused)), _) => refused,
+            (None, Some(payload)) => (DelegateError::Send(SendError::NotFound), payload),
+            (None, None) => unreachable!("either the call took it or it is here"),
+        };
+        Err((error, back.take_mbuf().expect("what is refused was not touched")))
+    }
+
+    /// Bytes that somebody else may still send.
+    pub fn delegated_len(&mut self, id: ConnectionId) -> usize {
+        self.machine().map_or(0, |machine| machine.delegated_len(id))
+    }
+
+    /// Nobody else sends any more, and what was not reported was not sent: be sure of it first. What waited meanwhile leaves with this turn.
+    pub fn withdraw(&mut self, id: ConnectionId) -> Result<(), DelegateError> {
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| machine.withdraw(id, now, output))
+            .unwrap_or(Err(DelegateError::Send(SendError::NotFound)))
+    }
+}

@@ -1,0 +1,316 @@
+//! Prepared orders: a frame that stands ready, payload, headers, checksums and all, but for the numbers that only the moment knows.
+//!
+//! ```text
+//!  | link | IPv4 | TCP: ports … seq ack … window checksum | timestamps | payload |
+//!                            ▲   ▲        ▲      ▲            ▲ put in by `fire`, into a copy
+//!                                                                           ▲ changed by `patch`
+//! ```
+//!
+//! The template belongs to the app. `patch` overwrites bytes of the payload and brings the checksum up to date by their difference. `fire`
+//! copies the frame into a buffer, puts the numbers in and posts it; the copy is what is sent again should it get lost, so that the template may be
+//! patched and fired again at once.
+
+use core::fmt;
+
+use super::super::node::Cx;
+use super::bytes::Bytes;
+use super::path::{Path, Way, changes};
+use super::sockets::{Inner, TcpCalls};
+use super::way_out::{HEADERS_LEN_MAX, Headers, WayOut};
+use super::{ConnectionId, SendError};
+use crate::device::Offload;
+use crate::proto::tcp::{Fired, Mode, Outgoing};
+use crate::wire::checksum::{Patch, Sum, update_bytes};
+use crate::wire::{ipv4, tcp};
+
+/// Bytes of the TCP header with the timestamps option behind it, which is the only one.
+const TIMESTAMPED_LEN: usize = tcp::HEADER_LEN + 12;
+
+/// A segment of a connection, ready to be sent. It follows its host as the connection does: where the way has changed, the next `fire`
+/// prepares the headers anew.
+#[derive(Debug)]
+pub struct Template {
+    connection: ConnectionId,
+    /// Headers, which end at `HEADERS_LEN_MAX`, and the payload from there.
+    bytes: Box<[u8]>,
+    /// Where the headers begin.
+    start: usize,
+    /// Where the TCP header begins in the frame.
+    tcp_at: usize,
+    /// The TCP checksum as it would be were all numbers zero.
+    checksum: u16,
+    /// What the host looked like when the headers were prepared; 0 is never.
+    seen: u64,
+    /// What the IPv4 header was prepared from, as far as the app may change it.
+    hops: (u8, u8, bool),
+}
+
+/// What became of bytes that the connection has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// They have left.
+    Posted,
+    /// They wait: for data before them, for the peer's window or the congestion window, for the device. They leave as soon as may be.
+    Queued,
+}
+
+/// Why there is no template, or no such place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateError {
+    /// The connection cannot send.
+    Send(SendError),
+    /// A payload without a byte.
+    Empty,
+    /// More than a segment carries.
+    OverSegment {
+        /// Bytes of the payload.
+        len: usize,
+        /// The most: the MSS.
+        limit: usize,
+    },
+    /// More than the peer's window has ever had room for, or than the send buffer has.
+    OverWindow {
+        /// Bytes of the payload.
+        len: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// Bytes that the payload does not have.
+    OutOfRange {
+        /// The first byte.
+        offset: usize,
+        /// How many.
+        len: usize,
+        /// Bytes of the payload.
+        payload_len: usize,
+    },
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send(error) => error.fmt(f),
+            Self::Empty => f.write_str("a template without a byte of payload: give it as many as the order has"),
+            Self::OverSegment { len, limit } => {
+                write!(f, "{len} bytes do not fit a segment of {limit}: make the payload shorter, or use send")
+            }
+            Self::OverWindow { len, limit } => write!(
+                f,
+                "{len} bytes are more than the {limit} that the peer's window or the send buffer ever had room for: \
+                 make the payload shorter, or use send"
+            ),
+            Self::OutOfRange { offset, len, payload_len } => {
+                write!(f, "{len} bytes from {offset} are not inside the template's {payload_len}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl Template {
+    /// Whose it is.
+    pub fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// The payload as it would be sent now.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[HEADERS_LEN_MAX..]
+    }
+
+    /// Overwrites bytes of the payload from `offset` on. Costs as much as there are bytes, however long the payload is.
+    #[inline]
+    pub fn patch(&mut self, offset: usize, bytes: &[u8]) -> Result<(), TemplateError> {
+        let payload = &mut self.bytes[HEADERS_LEN_MAX..];
+        let payload_len = payload.len();
+        let place = offset.checked_add(bytes.len()).and_then(|end| payload.get_mut(offset..end));
+        let Some(place) = place else {
+            return Err(TemplateError::OutOfRange { offset, len: bytes.len(), payload_len });
+        };
+        // Headers are whole words, so the payload's offset is as even as the segment's.
+        self.checksum = update_bytes(self.checksum, Patch { offset, old: place, new: bytes });
+        place.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn frame(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    #[inline(always)]
+    fn payload_len(&self) -> usize {
+        self.bytes.len() - HEADERS_LEN_MAX
+    }
+
+    #[inline(always)]
+    fn is_current(&self, outgoing: &Outgoing, cx: &Cx<'_>) -> bool {
+        self.seen == changes(cx) && self.hops == hops(outgoing)
+    }
+
+    /// Writes the headers; `outgoing` has zeros for numbers.
+    fn prepare(&mut self, outgoing: &Outgoing, link: &[u8], cx: &Cx<'_>) {
+        let mut headers = Headers::new(link);
+        headers.write(outgoing, Sum::of(self.payload()), self.payload_len(), Offload::default());
+        self.start = HEADERS_LEN_MAX - headers.as_bytes().len();
+        self.tcp_at = headers.link_len + ipv4::HEADER_LEN;
+        self.bytes[self.start..HEADERS_LEN_MAX].copy_from_slice(headers.as_bytes());
+        let at = self.start + self.tcp_at;
+        self.checksum = u16::from_be_bytes([self.bytes[at + 16], self.bytes[at + 17]]);
+        (self.seen, self.hops) = (changes(cx), hops(outgoing));
+    }
+
+    /// Puts the numbers of the moment into a copy of the frame.
+    #[inline(always)]
+    fn stamp(&self, frame: &mut [u8], outgoing: &Outgoing) {
+        let segment = &mut frame[self.tcp_at..];
+        let (seq, ack) = (outgoing.seq.0, outgoing.ack.0);
+        let mut sum = Sum::EMPTY.add_u16(!self.checksum).add_u32(seq).add_u32(ack).add_u16(outgoing.wnd);
+        if let (Some(timestamps), Some(header)) = (outgoing.timestamps, segment.first_chunk_mut::<TIMESTAMPED_LEN>()) {
+            sum = sum.add_u32(timestamps.value).add_u32(timestamps.echo_reply);
+            header[24..28].copy_from_slice(&timestamps.value.to_be_bytes());
+            header[28..32].copy_from_slice(&timestamps.echo_reply.to_be_bytes());
+        }
+        if let Some(header) = segment.first_chunk_mut::<{ tcp::HEADER_LEN }>() {
+            header[4..8].copy_from_slice(&seq.to_be_bytes());
+            header[8..12].copy_from_slice(&ack.to_be_bytes());
+            header[14..16].copy_from_slice(&outgoing.wnd.to_be_bytes());
+            header[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+        }
+    }
+}
+
+#[inline(always)]
+fn hops(outgoing: &Outgoing) -> (u8, u8, bool) {
+    (outgoing.ttl, outgoing.tos, outgoing.ect)
+}
+
+/// Prepared orders.
+impl TcpCalls<'_, '_> {
+    /// Prepares a segment of a connection whose handshake is done. Takes memory, so make templates before they are needed.
+    pub fn template(&mut self, id: ConnectionId, payload: &[u8]) -> Result<Template, TemplateError> {
+        let missing = TemplateError::Send(SendError::NotFound);
+        let prospect = self.machine().ok_or(missing)?.prospect(id).map_err(TemplateError::Send)?;
+        let len = payload.len();
+        if len == 0 {
+            return Err(TemplateError::Empty);
+        }
+        let buffer = self.0.pool.layout().data_room().saturating_sub(HEADERS_LEN_MAX);
+        let limit = prospect.mss.min(buffer);
+        if len > limit {
+            return Err(TemplateError::OverSegment { len, limit });
+        }
+        let limit = prospect.window_max.min(prospect.send_buffer);
+        if len > limit {
+            return Err(TemplateError::OverWindow { len, limit });
+        }
+        let mut bytes = vec![0; HEADERS_LEN_MAX + len].into_boxed_slice();
+        bytes[HEADERS_LEN_MAX..].copy_from_slice(payload);
+        let hops = hops(&prospect.outgoing);
+        let mut template =
+            Template { connection: id, bytes, start: HEADERS_LEN_MAX, tcp_at: 0, checksum: 0, seen: 0, hops };
+        // Where no way is known yet, the first `fire` looks again.
+        Inner::call(self.0, |_, output| output.refresh(id.slot() as u32, &prospect.outgoing, &mut template));
+        Ok(template)
+    }
+
+    /// Sends the template's payload with the connection's numbers of now. Where it may leave at once, it has left with the end of this call as
+    /// far as the device knows of urgency, and with the doorbell of this turn at the latest. Otherwise it is sent as by
+    /// [`send`](TcpCalls::send), whole or not at all.
+    #[inline]
+    pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
+        match self.launch(template, Mode::Live)? {
+            Fired::Posted => Ok(Sent::Posted),
+            Fired::NotOpen => self.send_template(template),
+        }
+    }
+
+    /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions through the same memory, and nothing leaves:
+    /// so that the order that comes after some quiet seconds finds it warm. Call it where nothing else is due. Says whether the way is open.
+    #[inline]
+    pub fn warm(&mut self, template: &mut Template) -> Result<bool, SendError> {
+        Ok(self.launch(template, Mode::Rehearsal)? == Fired::Posted)
+    }
+
+    #[inline(never)]
+    fn launch(&mut self, template: &mut Template, mode: Mode) -> Result<Fired, SendError> {
+        let (now, id, len) = (self.0.now, template.connection, template.payload_len() as u32);
+        Inner::call(self.0, |machine, output| {
+            machine.fire((id, len), mode, now, output, |output, slot, outgoing| {
+                output.post_template(slot, outgoing, template, mode)
+            })
+        })
+        .unwrap_or(Err(SendError::NotFound))
+    }
+
+    /// It cannot leave at once, or not in this form.
+    #[cold]
+    #[inline(never)]
+    fn send_template(&mut self, template: &Template) -> Result<Sent, SendError> {
+        let id = template.connection;
+        let payload = self.0.pool.alloc_copy(template.payload()).ok_or(SendError::PoolEmpty)?;
+        if let Err((error, payload)) = self.send_mbuf(id, payload) {
+            payload.free();
+            return Err(error);
+        }
+        let waits = self.machine().is_some_and(|machine| machine.has_unsent(id));
+        Ok(if waits { Sent::Queued } else { Sent::Posted })
+    }
+}
+
+impl WayOut<'_, '_> {
+    /// Posts a copy of a template's frame with the numbers of `outgoing`, and gives the payload in it; `None` where it cannot be
+    /// posted now.
+    #[inline(always)]
+    fn post_template(&mut self, slot: u32, outgoing: &Outgoing, template: &mut Template, mode: Mode) -> Option<Bytes> {
+        if !template.is_current(outgoing, self.cx) && !self.refresh(slot, outgoing, template) {
+            return None;
+        }
+        let mut frame = self.cx.pool.alloc()?;
+        let bytes = template.frame();
+        let Some(room) = frame.append(bytes.len()) else {
+            frame.free();
+            return None;
+        };
+        room.copy_from_slice(bytes);
+        template.stamp(room, outgoing);
+        let payload_len = template.payload_len();
+        let held = frame.hold_part(bytes.len() - payload_len, payload_len);
+        let offload = Offload { urgent: true, ..Offload::default() };
+        if mode == Mode::Rehearsal {
+            self.cx.tx.rehearse(frame, offload);
+            return Some(Bytes::Held(held));
+        }
+        if let Err(frame) = self.cx.tx.post(frame, offload) {
+            frame.free();
+            return None;
+        }
+        self.counters.segments.inc();
+        self.counters.bytes.add(payload_len as u64);
+        self.note(Some(slot), outgoing, payload_len as u32);
+        Some(Bytes::Held(held))
+    }
+
+    /// Prepares a template's headers anew, where the way is known.
+    #[cold]
+    #[inline(never)]
+    fn refresh(&mut self, slot: u32, outgoing: &Outgoing, template: &mut Template) -> bool {
+        let (source, destination) = (*outgoing.flow.local.ip(), *outgoing.flow.remote.ip());
+        let roster = &mut *self.roster;
+        let news = |path: &Path| {
+            if let Some(roster) = roster {
+                roster.set_link(slot, path.known());
+            }
+        };
+        let path = &mut self.paths[slot as usize];
+        let Way::Known(link) = path.way(source, destination, self.cx, news) else { return false };
+        let mut zeros = *outgoing;
+        (zeros.seq.0, zeros.ack.0, zeros.wnd) = (0, 0, 0);
+        if let Some(timestamps) = &mut zeros.timestamps {
+            (timestamps.value, timestamps.echo_reply) = (0, 0);
+        }
+        template.prepare(&zeros, link, self.cx);
+        true
+    }
+}

@@ -1,0 +1,364 @@
+//! Prepared orders, warm sends, delegated headers.
+
+use super::*;
+use crate::device::Offload;
+
+/// An order of 62 bytes: with headers it is a frame of 128.
+const ORDER: &[u8; 62] = b"8=FIX.4.2|9=42|35=D|49=US|56=THEM|34=00000000|38=100|44=12.50|";
+/// Where its number stands: at an odd place.
+const NUMBER_AT: usize = 37;
+
+fn numbered(number: u32) -> Vec<u8> {
+    let mut order = ORDER.to_vec();
+    order[NUMBER_AT..NUMBER_AT + 8].copy_from_slice(format!("{number:08}").as_bytes());
+    order
+}
+
+fn template(line: &mut Line, payload: &[u8]) -> Template {
+    let id = line.id();
+    line.ask(|_, cx| cx.tcp().template(id, payload).unwrap())
+}
+
+fn fire(line: &mut Line, template: &mut Template) -> Result<Sent, SendError> {
+    line.ask(|_, cx| cx.tcp().fire(template))
+}
+
+/// Fires a thousand orders of `len` bytes, each with its number, over a wire with `faults`.
+fn fire_a_thousand(wanted: Wanted) -> Line {
+    let mut line = Line::connected(wanted);
+    let mut order = template(&mut line, ORDER);
+    let mut expected = Vec::new();
+    for number in 0..1_000 {
+        order.patch(NUMBER_AT, format!("{number:08}").as_bytes()).unwrap();
+        assert_eq!(order.payload(), numbered(number));
+        fire(&mut line, &mut order).unwrap();
+        expected.extend(numbered(number));
+        line.turns(number as usize % 3);
+    }
+    line.turn_until(|line| line.server.app().received.len() == expected.len());
+    assert!(line.server.app().received == expected, "each order once, whole and in order");
+    line
+}
+
+#[test]
+fn template_is_patched_and_fired_a_thousand_times() {
+    let line = fire_a_thousand(Wanted::default());
+    assert_eq!(line.client.tcp().tally().segments_resent, 0);
+    line.close();
+}
+
+#[test]
+fn template_without_timestamps_is_fired_a_thousand_times() {
+    let options = ConnectionOptions { timestamps: false, ..ConnectionOptions::default() };
+    fire_a_thousand(Wanted { options, ..Wanted::default() }).close();
+}
+
+/// What was fired is sent again as it was, though the template was patched since.
+#[test]
+fn fired_orders_that_are_lost_are_sent_again() {
+    for seed in 0..8 {
+        let faults =
+            Faults { loss: 0.1, duplication: 0.05, reordering: 0.1, ring_full: 0.01, ring_full_max: 6, ..Faults::NONE };
+        let line = fire_a_thousand(Wanted { faults, seed, ..Wanted::default() });
+        assert!(line.client.tcp().tally().segments_resent > 50, "seed {seed}");
+        line.close();
+    }
+}
+
+#[test]
+fn payloads_of_any_length_have_right_checksums() {
+    let mut line = Line::connected(Wanted::default());
+    let mut expected = Vec::new();
+    for len in (1..70).chain([100, 127, 999, 1448]) {
+        let bytes = pattern(len);
+        let mut template = template(&mut line, &bytes);
+        template.patch(len / 2, &[0xff]).unwrap();
+        template.patch(len - 1, &[0]).unwrap();
+        expected.extend_from_slice(template.payload());
+        assert_eq!(fire(&mut line, &mut template), Ok(Sent::Posted), "{len}");
+        line.turns(20);
+        assert_eq!(line.server.app().received.len(), expected.len(), "{len}");
+    }
+    assert_eq!(line.server.app().received, expected);
+    line.close();
+}
+
+#[test]
+fn fired_between_sends_stays_in_order() {
+    let mut line = Line::connected(Wanted::default());
+    let (id, mut order) = (line.id(), template(&mut line, b"fired "));
+    let sent = line.ask(|_, cx| {
+        let sent = [cx.tcp().send(id, b"sent "), cx.tcp().send(id, b"sent ")];
+        assert_eq!(cx.tcp().fire(&mut order), Ok(Sent::Posted));
+        sent
+    });
+    assert_eq!(sent, [Ok(5), Ok(5)]);
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    line.turns(3);
+    assert_eq!(line.server.app().received, b"sent sent fired fired ");
+    line.close();
+}
+
+#[test]
+fn order_waits_where_the_window_is_closed() {
+    let options = ConnectionOptions { receive_buffer: 4_000, ..ConnectionOptions::default() };
+    let mut line = Line::connected(Wanted { options, ..Wanted::default() });
+    let now = line.now;
+    line.server.with_app(now, |app, cx| cx.tcp().pause(app.id.unwrap()).unwrap());
+    let mut order = template(&mut line, &pattern(1_000));
+    let mut fired = Vec::new();
+    for _ in 0..6 {
+        fired.push(fire(&mut line, &mut order).unwrap());
+        line.turns(50);
+    }
+    assert_eq!((fired[0], fired[5]), (Sent::Posted, Sent::Queued));
+    assert!(line.server.app().received.is_empty());
+    let now = line.now;
+    line.server.with_app(now, |app, cx| cx.tcp().resume(app.id.unwrap()).unwrap());
+    line.turn_until(|line| line.server.app().received.len() == 6_000);
+    assert_eq!(line.server.app().received, pattern(1_000).repeat(6));
+    line.close();
+}
+
+#[test]
+fn full_send_buffer_refuses_an_order_whole() {
+    let options = ConnectionOptions { send_buffer: 2_500, ..ConnectionOptions::default() };
+    let mut line = Line::connected(Wanted { options, ..Wanted::default() });
+    let mut order = template(&mut line, &pattern(1_000));
+    let fired: Vec<_> = (0..3).map(|_| fire(&mut line, &mut order)).collect();
+    assert_eq!(fired, [Ok(Sent::Posted), Ok(Sent::Posted), Err(SendError::Full)]);
+    line.turns(5);
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    line.turns(5);
+    assert_eq!(line.server.app().received, pattern(1_000).repeat(3));
+    line.close();
+}
+
+#[test]
+fn empty_pool_fires_nothing() {
+    let mut line = Line::connected(Wanted::default());
+    let mut order = template(&mut line, ORDER);
+    let fired = line.ask(|_, cx| {
+        let hoard: Vec<_> = core::iter::from_fn(|| cx.pool.alloc()).collect();
+        let fired = cx.tcp().fire(&mut order);
+        hoard.into_iter().for_each(crate::mem::Mbuf::free);
+        fired
+    });
+    assert_eq!(fired, Err(SendError::PoolEmpty));
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    line.turns(5);
+    assert_eq!(line.server.app().received, ORDER);
+    line.close();
+}
+
+#[test]
+fn order_follows_a_neighbour_that_moves() {
+    let mut line = Line::connected(Wanted::default());
+    let mut order = template(&mut line, ORDER);
+    let moved = HostEvent::NeighbourSet { address: address(2), mac: MacAddr([2, 0, 0, 0, 0, 9]) };
+    line.ask(|_, cx| cx.host.apply(moved).unwrap());
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    line.turns(1);
+    assert_eq!(line.count("2/ethernet/drop/other_station"), 1, "it went to the new station");
+    let back = HostEvent::NeighbourSet { address: address(2), mac: mac(2) };
+    line.ask(|_, cx| cx.host.apply(back).unwrap());
+    line.turn_until(|line| line.server.app().received == ORDER);
+    line.close();
+}
+
+#[test]
+fn warm_send_posts_nothing() {
+    let mut line = Line::connected(Wanted::default());
+    let mut order = template(&mut line, ORDER);
+    line.turns(20);
+    let (frames, in_use) = (line.count("1/tx/frames"), line.client.pool().in_use());
+    for _ in 0..100 {
+        assert_eq!(line.ask(|_, cx| cx.tcp().warm(&mut order)), Ok(true));
+        line.turn();
+    }
+    assert_eq!((line.count("1/tx/frames"), line.client.pool().in_use()), (frames, in_use));
+    assert_eq!((line.server.app().received.len(), line.client.tcp().chunks()), (0, 0));
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    line.turns(5);
+    assert_eq!(line.server.app().received, ORDER);
+    line.close();
+}
+
+#[test]
+fn template_that_cannot_be_is_refused_with_the_limit() {
+    let options = ConnectionOptions { send_buffer: 600, ..ConnectionOptions::default() };
+    let mut line = Line::connected(Wanted { options, ..Wanted::default() });
+    let id = line.id();
+    let mut refusal = |payload: &[u8]| line.ask(|_, cx| cx.tcp().template(id, payload).unwrap_err());
+    assert_eq!(refusal(b""), TemplateError::Empty);
+    assert_eq!(refusal(&[0; 1449]), TemplateError::OverSegment { len: 1449, limit: 1448 });
+    let error = refusal(&[0; 601]);
+    assert_eq!(error, TemplateError::OverWindow { len: 601, limit: 600 });
+    assert!(error.to_string().contains("make the payload shorter"), "{error}");
+    let mut order = template(&mut line, b"12345");
+    let error = order.patch(3, b"678").unwrap_err();
+    assert_eq!(error, TemplateError::OutOfRange { offset: 3, len: 3, payload_len: 5 });
+    assert!(order.patch(usize::MAX, b"6").is_err());
+    assert_eq!((order.patch(5, b""), order.payload()), (Ok(()), &b"12345"[..]));
+    line.close();
+}
+
+#[test]
+fn name_of_a_dead_connection_is_refused() {
+    let mut line = Line::connected(Wanted::default());
+    let (id, mut order) = (line.id(), template(&mut line, ORDER));
+    line.ask(|_, cx| cx.tcp().abort(id).unwrap());
+    line.turns(5);
+    assert!(line.client.app().events.contains(&TcpEvent::Closed(CloseReason::Aborted)));
+    assert_eq!(fire(&mut line, &mut order), Err(SendError::NotFound));
+    line.ask(|_, cx| {
+        assert_eq!(cx.tcp().warm(&mut order), Err(SendError::NotFound));
+        assert_eq!(cx.tcp().template(id, ORDER).unwrap_err(), TemplateError::Send(SendError::NotFound));
+        assert_eq!(cx.tcp().delegate(id, 1).unwrap_err(), DelegateError::Send(SendError::NotFound));
+        assert_eq!(cx.tcp().withdraw(id), Err(DelegateError::Send(SendError::NotFound)));
+    });
+    assert_eq!(line.client.pool().in_use(), 0);
+}
+
+#[test]
+fn order_after_shutdown_is_refused() {
+    let mut line = Line::connected(Wanted::default());
+    let (id, mut order) = (line.id(), template(&mut line, ORDER));
+    line.ask(|_, cx| cx.tcp().shutdown(id).unwrap());
+    assert_eq!(fire(&mut line, &mut order), Err(SendError::Closed));
+    line.close();
+}
+
+/// Sends what was delegated, as a program on the NIC does: past the machine.
+fn send_delegated(line: &mut Line, delegation: &Delegation, offset: usize, payload: &[u8]) {
+    line.ask(|_, cx| {
+        let mut frame = [0; 1514];
+        let len = delegation.write_frame(offset, payload, &mut frame).unwrap();
+        cx.tx.post(cx.pool.alloc_copy(&frame[..len]).unwrap(), Offload::default()).unwrap();
+    });
+}
+
+fn report(line: &mut Line, payload: &[u8]) -> Result<(), DelegateError> {
+    let id = line.id();
+    line.ask(|_, cx| {
+        let payload = cx.pool.alloc_copy(payload).unwrap();
+        cx.tcp().delegated(id, payload).map_err(|(error, payload)| {
+            payload.free();
+            error
+        })
+    })
+}
+
+fn delegate(line: &mut Line, len: usize) -> Result<Delegation, DelegateError> {
+    let id = line.id();
+    line.ask(|_, cx| cx.tcp().delegate(id, len))
+}
+
+#[test]
+fn delegated_bytes_count_as_sent_when_they_are_reported() {
+    let mut line = Line::connected(Wanted::default());
+    let id = line.id();
+    let delegation = delegate(&mut line, 3_000).unwrap();
+    let bytes = pattern(3_000);
+    for (idx, payload) in bytes.chunks(delegation.segment_len_max()).enumerate() {
+        send_delegated(&mut line, &delegation, idx * delegation.segment_len_max(), payload);
+    }
+    // The first buffer has more than a segment.
+    report(&mut line, &bytes[..1_500]).unwrap();
+    report(&mut line, &bytes[1_500..]).unwrap();
+    assert_eq!(line.ask(|_, cx| cx.tcp().send(id, b" and more")), Ok(9));
+    line.turns(10);
+    assert_eq!(line.server.app().received, [&bytes[..], b" and more"].concat());
+    assert_eq!((line.client.tcp().tally().segments_resent, line.client.tcp().chunks()), (0, 0));
+    line.close();
+}
+
+#[test]
+fn delegated_bytes_that_get_lost_are_sent_again() {
+    let mut line = Line::connected(Wanted::default());
+    let bytes = pattern(2_000);
+    delegate(&mut line, 2_000).unwrap();
+    report(&mut line, &bytes[..1_500]).unwrap();
+    report(&mut line, &bytes[1_500..]).unwrap();
+    line.turn_until(|line| line.server.app().received.len() == 2_000);
+    assert_eq!(line.server.app().received, bytes);
+    assert!(line.client.tcp().tally().segments_resent > 0);
+    line.close();
+}
+
+#[test]
+fn acknowledgment_before_the_report_is_remembered() {
+    let mut line = Line::connected(Wanted::default());
+    let delegation = delegate(&mut line, 100).unwrap();
+    send_delegated(&mut line, &delegation, 0, &pattern(60));
+    line.turns(50);
+    assert_eq!(line.server.app().received, pattern(60));
+    let id = line.id();
+    let refused = line.ask(|_, cx| cx.tcp().withdraw(id));
+    assert_eq!(refused, Err(DelegateError::WasSent { acknowledged: 60 }));
+    report(&mut line, &pattern(60)[..20]).unwrap();
+    report(&mut line, &pattern(60)[20..]).unwrap();
+    assert_eq!(line.ask(|_, cx| cx.tcp().delegated_len(id)), 40);
+    assert_eq!(line.client.tcp().chunks(), 0, "the peer has them");
+    line.ask(|_, cx| cx.tcp().withdraw(id)).unwrap();
+    let mut order = template(&mut line, ORDER);
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    line.turns(50);
+    assert_eq!(line.server.app().received, [&pattern(60)[..], ORDER].concat());
+    assert_eq!(line.client.tcp().tally().segments_resent, 0);
+    line.close();
+}
+
+#[test]
+fn nothing_of_ours_leaves_while_numbers_are_delegated() {
+    let mut line = Line::connected(Wanted::default());
+    let (id, mut order) = (line.id(), template(&mut line, ORDER));
+    let delegation = delegate(&mut line, 10).unwrap();
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Queued));
+    assert_eq!(line.ask(|_, cx| cx.tcp().send(id, b"last")), Ok(4));
+    line.turns(100);
+    assert!(line.server.app().received.is_empty());
+    send_delegated(&mut line, &delegation, 0, b"first ");
+    report(&mut line, b"first ").unwrap();
+    line.turns(100);
+    assert_eq!(line.server.app().received, b"first ", "four bytes are still delegated");
+    line.ask(|_, cx| cx.tcp().withdraw(id)).unwrap();
+    line.turns(10);
+    assert_eq!(line.server.app().received, [b"first ", &ORDER[..], b"last"].concat());
+    line.close();
+}
+
+#[test]
+fn delegation_that_cannot_be_is_refused() {
+    let options = ConnectionOptions { receive_buffer: 5_000, ..ConnectionOptions::default() };
+    let mut line = Line::connected(Wanted { options, ..Wanted::default() });
+    assert!(matches!(delegate(&mut line, 5_001), Err(DelegateError::NoRoom { room: 1..=5_000 })));
+    assert!(matches!(delegate(&mut line, 0), Err(DelegateError::NoRoom { .. })));
+    assert_eq!(report(&mut line, b"x"), Err(DelegateError::TooMuch { delegated: 0 }));
+    let delegation = delegate(&mut line, 4).unwrap();
+    assert_eq!(report(&mut line, b"12345"), Err(DelegateError::TooMuch { delegated: 4 }));
+    let mut frame = [0; 100];
+    assert_eq!(delegation.write_frame(2, b"345", &mut frame), None, "not inside");
+    assert_eq!(delegation.write_frame(0, b"1234", &mut frame[..60]), None, "no room");
+    let again = delegate(&mut line, 8).unwrap();
+    assert_eq!((again.seq(), again.len()), (delegation.seq(), 8));
+    line.ask(|app, cx| cx.tcp().withdraw(app.id.unwrap())).unwrap();
+    line.close();
+}
+
+#[test]
+fn headers_lack_only_the_payload_in_their_checksum() {
+    let mut line = Line::connected(Wanted::default());
+    let (delegation, payload) = (delegate(&mut line, 100).unwrap(), pattern(37));
+    let (mut frame, mut headers) = ([0; 200], [0; 200]);
+    let frame_len = delegation.write_frame(20, &payload, &mut frame).unwrap();
+    let len = delegation.write_headers(20, payload.len(), &mut headers).unwrap();
+    assert_eq!(len + payload.len(), frame_len);
+    let at = 14 + 20 + 16;
+    let partial = u16::from_be_bytes([headers[at], headers[at + 1]]);
+    let checksum = crate::wire::checksum::Sum::of(&payload).add_u16(partial).finish();
+    headers[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    assert_eq!(headers[..len], frame[..len]);
+    line.ask(|app, cx| cx.tcp().withdraw(app.id.unwrap())).unwrap();
+    line.close();
+}
