@@ -106,8 +106,8 @@ const HOUSEKEEPING_POLLS: u64 = 256;
 /// Packets that came to the kernel, of which one turn takes so many.
 const OVERHEARD_PER_TURN: usize = 4;
 
-/// Of so many publications one asks the device for the counters that it does not keep itself: a system call each some
-/// tens of milliseconds at full speed.
+/// Of so many publications one asks the device for the counters that it does not keep itself, each some tens of milliseconds at
+/// full speed: of AF_XDP a system call, of mlx5 none.
 const REFRESH_PUBLICATIONS: u64 = 4_096;
 
 impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {

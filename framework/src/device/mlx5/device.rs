@@ -81,9 +81,10 @@ impl Mlx5Device {
         self.port.facts().interface.as_ref().map(|interface| interface.name.as_str())
     }
 
-    /// Whether the port has a link, asked now: some system calls.
+    /// Whether the port has a link, asked now: commands to the firmware, so not for a worker. A thread of the port looks ten times a second
+    /// and tells the queues, of frames that found no buffer, too; what this finds out they know as well.
     pub fn state(&self) -> RxState {
-        self.port.watch.look();
+        self.port.watch.ask();
         self.port.watch.state()
     }
 

@@ -70,6 +70,11 @@ pub(super) enum SetupError {
         device: String,
         doing: &'static str,
     },
+    /// The thread that looks at the port did not start.
+    Thread {
+        device: String,
+        error: io::Error,
+    },
     /// A queue pair that stays where it is.
     QueuePair {
         device: String,
@@ -235,6 +240,11 @@ impl fmt::Display for SetupError {
                 "{device} has no room left for {doing}: stop other programs that use it (`rdma resource show` lists them), or use fewer \
                  queues"
             ),
+            Self::Thread { device, error } => write!(
+                f,
+                "the thread that looks at the port of {device} does not start ({error}): raise the limit on threads (`ulimit -u`, TasksMax= \
+                 in a systemd unit)"
+            ),
             Self::QueuePair { device, queue, from, to, error } => write!(
                 f,
                 "the queue pair of queue {queue} of {device} does not go from {from} to {to} ({error}): see what `dmesg | grep mlx5` \
@@ -350,6 +360,7 @@ mod tests {
             SetupError::NoPermission { doing },
             SetupError::MemoryLock { doing, len: 1, limit: 0 },
             SetupError::NoMemory { doing },
+            SetupError::Thread { device: device(), error: error(libc::EAGAIN) },
             SetupError::Exhausted { device: device(), doing },
             SetupError::QueuePair { device: device(), queue: 0, from: "INIT", to: "RTR", error: error(libc::EINVAL) },
             SetupError::Lacking {

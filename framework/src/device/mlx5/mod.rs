@@ -42,6 +42,7 @@ mod find;
 mod kinds;
 #[allow(unsafe_code)]
 mod landing;
+mod lookout;
 #[allow(unsafe_code)]
 mod objects;
 mod parts;
@@ -50,6 +51,7 @@ pub mod plain;
 #[doc(hidden)]
 pub mod plain_tx;
 mod port;
+mod port_counter;
 mod queue;
 mod reader;
 mod recover;

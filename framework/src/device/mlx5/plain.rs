@@ -323,6 +323,10 @@ impl Tidings for Told {
         };
         Refreshed { out_of_buffer: self.0.out_of_buffer.take(), fault }
     }
+
+    fn refresh_last(&mut self) -> Refreshed {
+        self.refresh()
+    }
 }
 
 /// A receiving half over plain memory, and the NIC's side of it.

@@ -1,8 +1,6 @@
 //! What the queues of a device share: the open port, what was chosen for it, its rules, and the memory that it knows.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -17,7 +15,9 @@ use super::clock::Relation;
 use super::config::{Hash, HashBy, Mlx5Config};
 use super::error::SetupError;
 use super::filter::Filter;
+use super::lookout::Lookout;
 use super::objects::spreader;
+use super::port_counter::PortCounter;
 use super::steering::{Flow, Spec, Spreader, spread};
 use super::table::{Table, Target};
 use super::watch::Watch;
@@ -28,13 +28,14 @@ use crate::wire::MacAddr;
 
 /// An open port.
 pub(super) struct Port {
+    // First: it looks at the device.
+    _lookout: Lookout,
     // Rules before what they steer to, and everything before the device.
     table: Mutex<Table<Aim>>,
     // Taken before the table where both are needed.
     group: Mutex<Group<WorkQueue>>,
     regions: Mutex<Vec<Weak<Registered>>>,
-    pub(super) watch: Watch,
-    out_of_buffer: Option<PortCounter>,
+    pub(super) watch: Arc<Watch>,
     /// Where the port has an interface.
     pub(super) filter: Option<Filter>,
     facts: Facts,
@@ -81,12 +82,16 @@ impl Port {
             .map_err(|error| SetupError::verbs(&facts.name, "making a protection domain", 0, system(error)))?;
         let (config, targets) =
             (&facts.config, if facts.config.hash().is_some() { 1 } else { facts.config.queues.into() });
+        let out_of_buffer = PortCounter::open(sysfs, &facts.name, config.port, "out_of_buffer");
+        let watch = Arc::new(Watch::new(context.clone(), config.port, out_of_buffer));
+        let lookout = Lookout::start(&facts.name, Arc::clone(&watch))
+            .map_err(|error| SetupError::Thread { device: facts.name.clone(), error })?;
         Ok(Self {
             table: Mutex::new(Table::new(targets, config.rules_max)),
             group: Mutex::new(Group::new(config.queues)),
             regions: Mutex::default(),
-            watch: Watch::new(context.clone(), config.port),
-            out_of_buffer: PortCounter::open(sysfs, &facts.name, config.port, "out_of_buffer"),
+            _lookout: lookout,
+            watch,
             filter: facts
                 .interface
                 .as_ref()
@@ -211,12 +216,6 @@ impl Port {
         })
     }
 
-    /// Frames that the port dropped for want of buffers since it was last asked, by whichever queue: the kernel has one count for
-    /// all of them.
-    pub(super) fn take_out_of_buffer(&self) -> u64 {
-        self.out_of_buffer.as_ref().map_or(0, PortCounter::take)
-    }
-
     /// A queue pair for one work queue.
     pub(super) fn pair_for(&self, wq: &WorkQueue) -> Result<QueuePair, SetupError> {
         let key = self.config().hash().unwrap_or_default().key;
@@ -331,36 +330,6 @@ fn flow_rule(flow: &Flow, port: u8) -> FlowRule {
     })
 }
 
-/// A count that the kernel keeps for a port, in /sys.
-struct PortCounter {
-    file: File,
-    taken: Mutex<u64>,
-}
-
-impl PortCounter {
-    /// Counts from now on. `None` where the kernel keeps none.
-    fn open(sysfs: &Path, device: &str, port: u8, name: &str) -> Option<Self> {
-        let folder = sysfs.join("class/infiniband").join(device).join("ports").join(port.to_string());
-        let file = File::open(folder.join("hw_counters").join(name)).ok()?;
-        let taken = Mutex::new(read(&file)?);
-        Some(Self { file, taken })
-    }
-
-    fn take(&self) -> u64 {
-        let mut taken = lock(&self.taken);
-        let Some(now) = read(&self.file) else { return 0 };
-        let news = now.saturating_sub(*taken);
-        *taken = now;
-        news
-    }
-}
-
-fn read(file: &File) -> Option<u64> {
-    let mut text = [0; 24];
-    let len = file.read_at(&mut text, 0).ok()?;
-    core::str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)] // a panic here is the report
@@ -385,26 +354,5 @@ mod tests {
         let group = Mutex::new(Group::new(1));
         lock(&group).join(0, ());
         lock(&group).leave(0, || assert!(group.try_lock().is_err(), "somebody could join before the rules are out"));
-    }
-
-    #[test]
-    fn count_of_the_kernel_is_taken_from_now_on() {
-        let sysfs = tempfile::TempDir::new().unwrap();
-        let folder = sysfs.path().join("class/infiniband/mlx5_0/ports/1/hw_counters");
-        std::fs::create_dir_all(&folder).unwrap();
-        let set = |text: &str| std::fs::write(folder.join("out_of_buffer"), text).unwrap();
-        assert!(PortCounter::open(sysfs.path(), "mlx5_0", 1, "out_of_buffer").is_none());
-        set("1000\n");
-        let counter = PortCounter::open(sysfs.path(), "mlx5_0", 1, "out_of_buffer").unwrap();
-        assert_eq!(counter.take(), 0);
-        set("1042\n");
-        assert_eq!((counter.take(), counter.take()), (42, 0));
-        // Somebody reset it.
-        set("7\n");
-        assert_eq!(counter.take(), 0);
-        set("no number");
-        assert_eq!(counter.take(), 0);
-        set("8");
-        assert_eq!(counter.take(), 1);
     }
 }

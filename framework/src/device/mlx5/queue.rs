@@ -293,7 +293,6 @@ impl Ears {
 
     /// The ring was reset: what the kernel has told of it before, or what waits to be told, is of no interest.
     fn forget_ring(&self) {
-        self.port.watch.look();
         self.port.watch.forget(self.ring);
     }
 }
@@ -312,10 +311,13 @@ impl Tidings for QueueTidings {
         self.ears.port.relation()
     }
 
-    /// Three system calls, more after an event.
     fn refresh(&mut self) -> Refreshed {
-        self.ears.port.watch.look();
-        Refreshed { out_of_buffer: self.ears.port.take_out_of_buffer(), fault: self.ears.take_fault() }
+        Refreshed { out_of_buffer: self.ears.port.watch.take_out_of_buffer(), fault: self.ears.take_fault() }
+    }
+
+    fn refresh_last(&mut self) -> Refreshed {
+        self.ears.port.watch.look_last();
+        self.refresh()
     }
 }
 

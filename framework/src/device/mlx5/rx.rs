@@ -42,8 +42,11 @@ pub(super) trait Tidings {
     /// How the NIC's clock relates to the wall, where it is known anew. No system call; asked ten times a second.
     fn relation(&mut self) -> Option<Relation>;
 
-    /// Looks at what only the kernel can tell. Asked now and then, and may make system calls.
+    /// What only the kernel can tell, as far as it was found out by others. No system call.
     fn refresh(&mut self) -> Refreshed;
+
+    /// The same at the end: what the kernel tells now. Some milliseconds.
+    fn refresh_last(&mut self) -> Refreshed;
 }
 
 /// What the kernel told.
@@ -245,9 +248,16 @@ impl RxQueue for Mlx5Rx {
         self.tidings.state()
     }
 
-    /// Some system calls: for the link, for errors that no CQE tells of, and for the NIC's count of frames that found no buffer.
+    /// The NIC's count of frames that found no buffer, and errors that no CQE tells of, as the port's thread has found them. No system
+    /// call, and no lock that it would wait for.
     fn refresh_counters(&mut self) {
-        let Refreshed { out_of_buffer, fault } = self.tidings.refresh();
+        let refreshed = self.tidings.refresh();
+        self.apply(refreshed);
+    }
+}
+
+impl Mlx5Rx {
+    fn apply(&mut self, Refreshed { out_of_buffer, fault }: Refreshed) {
         self.reader.drop_frames(Mlx5RxDrop::OutOfBuffer, out_of_buffer);
         if fault == Some(Fault::Completions) {
             self.recovery.end();
@@ -263,7 +273,8 @@ impl Drop for Mlx5Rx {
     /// What waits is counted, and all buffers come home; where the NIC does not let go of them they stay with it for ever.
     fn drop(&mut self) {
         let is_closed = self.recovery.close();
-        self.refresh_counters();
+        let refreshed = self.tidings.refresh_last();
+        self.apply(refreshed);
         if is_closed {
             return self.clear(Mlx5RxDrop::QueueClosed);
         }

@@ -615,7 +615,7 @@ impl TxQueue for Mlx5Tx {
     }
 
     /// The NIC keeps no counters of a sending queue that verbs could read; but its clock is compared with the wall again, and errors
-    /// are heard of that no CQE tells of. Events of the port are read by whoever refreshes a receiving half.
+    /// are heard of that no CQE tells of. Both were found out by others: no system call.
     fn refresh_counters(&mut self) {
         let fault = (self.fault)();
         if fault == Some(Fault::Completions) {
