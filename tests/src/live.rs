@@ -10,8 +10,10 @@
 //! and other tests to run beside it: figures are not to be had here. [`Live::stop`] checks that every frame is accounted for.
 
 mod account;
+pub mod peer;
 mod program;
 mod recorder;
+mod traffic;
 mod wire;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -22,9 +24,14 @@ use std::time::Duration;
 
 use wirepath::counters::{Block, Scope, Snapshot};
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpQueue, AfXdpRx, AfXdpTx};
+use wirepath::device::fault::{FaultConfig, FaultDevice, FaultQueue, FaultRx, FaultTx};
 use wirepath::device::steering::{Rule, RuleId};
-use wirepath::device::{Device, Queue, RxQueue, TxQueue};
+use wirepath::device::{Capabilities, Device, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Layout, Pool, Region};
+use wirepath::pipeline::tcp::{
+    ConnectionId, ConnectionOptions, ListenOptions, ListenerId, TcpConfig, TcpInfo, TcpNodeConfig, TcpSockets,
+    TcpSocketsConfig,
+};
 use wirepath::pipeline::{
     ArpConfig, ChecksumPolicy, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, IcmpError, SendError, Sent,
     UdpConfig, UdpFlow, UdpOptions, host_stack,
@@ -44,6 +51,7 @@ pub use account::table;
 use account::{Account, count, drops};
 pub use program::Program;
 pub use recorder::{Handler, Received, Recorder};
+pub use traffic::{End, PIECE_LEN_MAX, Plan, Server, Traffic, is_stream, stream};
 pub use wire::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire, has_program, set, wait_until};
 
 /// What a live host is made of.
@@ -65,6 +73,10 @@ pub struct LiveConfig {
     pub egress: EgressConfig,
     /// The tree.
     pub stack: HostStackConfig,
+    /// Connections; their chunks are buffers of the pool beside the others.
+    pub tcp: Option<TcpConfig>,
+    /// What the device does to frames. With any, they are not balanced at the end.
+    pub faults: FaultConfig,
 }
 
 impl LiveConfig {
@@ -83,7 +95,17 @@ impl LiveConfig {
             vlan: VlanTags::NONE,
             egress: EgressConfig::host(seed),
             stack: HostStackConfig { udp, ..HostStackConfig::new(seed) },
+            tcp: None,
+            faults: FaultConfig::default(),
         }
+    }
+
+    /// The same, with connections.
+    #[must_use]
+    pub fn with_tcp(mut self, tcp: TcpConfig) -> Self {
+        self.tcp = Some(tcp);
+        self.stack.tcp = Some(TcpNodeConfig { checksum: self.stack.udp.checksum });
+        self
     }
 
     /// A port shared with the kernel, which has the addresses and answers ARP and ICMP: `rules` are ours.
@@ -107,14 +129,16 @@ pub fn network(address: Ipv4Addr) -> Ipv4Prefix {
 }
 
 /// The worker under test.
-pub type LiveWorker = Worker<AfXdpRx, AfXdpTx, HostStack, Recorder>;
+pub type LiveWorker = Worker<FaultRx<AfXdpRx>, FaultTx<AfXdpTx>, HostStack, Recorder>;
 type Act = Box<dyn FnOnce(&mut LiveWorker, Instant) + Send>;
 
 /// A host that runs. Dropped, it ends without a check; [`stop`](Self::stop) it.
 pub struct Live {
     /// For rules that change.
-    device: Arc<Mutex<AfXdpDevice>>,
+    device: Arc<Mutex<FaultDevice<AfXdpDevice>>>,
     queue: u16,
+    /// Whether no fault makes or ends frames.
+    is_balanced: bool,
     block: Block,
     acts: Option<mpsc::Sender<Act>>,
     thread: Option<JoinHandle<Account>>,
@@ -155,17 +179,19 @@ impl Live {
     fn run(
         namespace: &str,
         config: &LiveConfig,
-        device: &Arc<Mutex<AfXdpDevice>>,
-        (queue, taken): (u16, AfXdpQueue),
+        device: &Arc<Mutex<FaultDevice<AfXdpDevice>>>,
+        (queue, taken): (u16, FaultQueue<AfXdpQueue>),
         link: Link,
     ) -> Result<Self, String> {
         let block = Block::heap();
+        let is_balanced = config.faults == FaultConfig { seed: config.faults.seed, ..FaultConfig::default() };
         let (acts, wanted) = mpsc::channel();
         let (tell, told) = mpsc::channel();
         let (name, scope, config) = (namespace.to_owned(), block.scope("host"), config.clone());
+        let capabilities = device.lock().unwrap_or_else(PoisonError::into_inner).capabilities();
         let thread = std::thread::spawn(move || {
             netns::enter(&name).expect("the namespace of this test can be entered");
-            match build(&config, taken, &link, &scope) {
+            match build(&config, taken, capabilities, &link, &scope) {
                 Ok((worker, mirror)) => turn(worker, mirror, &config, &tell, &wanted),
                 Err(why) => {
                     let _ = tell.send(Err(why));
@@ -175,7 +201,7 @@ impl Live {
         });
         told.recv().map_err(|_| "the worker's thread panicked, see above")??;
         block.check().map_err(|error| error.to_string())?;
-        Ok(Self { device: Arc::clone(device), queue, block, acts: Some(acts), thread: Some(thread) })
+        Ok(Self { device: Arc::clone(device), queue, is_balanced, block, acts: Some(acts), thread: Some(thread) })
     }
 
     /// Acts on the worker's thread between two turns, and hands back what came of it.
@@ -241,6 +267,48 @@ impl Live {
             (sender, sent)
         });
         sent
+    }
+
+    /// Listens at a port of all our addresses. What is accepted does as `plan` says.
+    pub fn listen(&self, port: u16, options: ListenOptions, plan: Plan) -> ListenerId {
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+        let listener = self.with(move |recorder, cx| {
+            recorder.traffic.plan = plan;
+            cx.tcp().listen(local, &options)
+        });
+        listener.unwrap_or_else(|error| panic!("port {port}: {error}"))
+    }
+
+    /// Begins a connection to a remote end, for consumer 0.
+    pub fn dial(&self, remote: (Ipv4Addr, u16), options: ConnectionOptions, plan: Plan) -> ConnectionId {
+        let remote = SocketAddrV4::new(remote.0, remote.1);
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let id = self.with(move |recorder, cx| {
+            let id = cx.tcp().connect(local, remote, &options, ConsumerId(0))?;
+            recorder.traffic.begin(id, plan);
+            Ok::<_, wirepath::pipeline::tcp::ConnectError>(id)
+        });
+        id.unwrap_or_else(|error| panic!("{remote}: {error}"))
+    }
+
+    /// What became of a connection.
+    pub fn end_of(&self, id: ConnectionId) -> End {
+        self.with(move |recorder, _| recorder.traffic.ends.get(&id).cloned().unwrap_or_default())
+    }
+
+    /// Waits for a connection that a listener accepts, the `idx`-th of all.
+    pub fn accepted(&self, idx: usize) -> ConnectionId {
+        let mut id = None;
+        self.until("a connection is accepted", |live| {
+            id = live.with(move |recorder, _| recorder.traffic.accepted.get(idx).copied());
+            id.is_some()
+        });
+        id.expect("it is there now")
+    }
+
+    /// What a connection is like now.
+    pub fn info(&self, id: ConnectionId) -> Option<TcpInfo> {
+        self.with(move |_, cx| cx.tcp().info(id))
     }
 
     /// Does with datagrams what the test says instead of keeping them.
@@ -318,7 +386,9 @@ impl Live {
     pub fn stop(mut self) -> Snapshot {
         let account = self.end().expect("it runs until now");
         let snapshot = self.snapshot();
-        account.check(&snapshot);
+        if self.is_balanced {
+            account.check(&snapshot);
+        }
         snapshot
     }
 
@@ -340,14 +410,15 @@ impl Drop for Live {
 }
 
 /// The port, its queues with their numbers, and what the kernel says of the interface.
-type Opened = (AfXdpDevice, Vec<(u16, AfXdpQueue)>, Link);
+type Opened = (FaultDevice<AfXdpDevice>, Vec<(u16, FaultQueue<AfXdpQueue>)>, Link);
 
 /// Opens the port with its rules, on a thread in its namespace, and asks the kernel about the interface.
 fn open(config: &LiveConfig, queues: u16) -> Result<Opened, String> {
     let mirror = Mirror::open(&Block::heap().scope("link")).map_err(|error| error.to_string())?;
     let interface = &config.device.interface;
     let link = mirror.link(interface).ok_or_else(|| format!("there is no interface {interface}"))?.clone();
-    let mut device = AfXdpDevice::open(&config.device).map_err(|error| error.to_string())?;
+    let device = AfXdpDevice::open(&config.device).map_err(|error| error.to_string())?;
+    let mut device = FaultDevice::new(device, config.faults).map_err(|error| error.to_string())?;
     let mut taken = Vec::new();
     for idx in 0..queues {
         for rule in &config.rules {
@@ -361,12 +432,14 @@ fn open(config: &LiveConfig, queues: u16) -> Result<Opened, String> {
 /// Puts the worker together on its own thread.
 fn build(
     config: &LiveConfig,
-    queue: AfXdpQueue,
+    queue: FaultQueue<AfXdpQueue>,
+    capabilities: Capabilities,
     link: &Link,
     scope: &Scope,
 ) -> Result<(LiveWorker, Option<MirrorThread>), String> {
     let layout = Layout::umem(2048);
-    let region = Region::heap(layout.region_len(config.buffers)).map_err(|error| error.to_string())?;
+    let chunks = config.tcp.map_or(0, |tcp| tcp.chunks_max);
+    let region = Region::heap(layout.region_len(config.buffers + chunks)).map_err(|error| error.to_string())?;
     let pool = Pool::new(Arc::new(region), layout).map_err(|error| error.to_string())?;
     let (rx, tx) = queue.open(&pool, &scope.scope("device")).map_err(|error| error.to_string())?;
     let host_config = HostConfig {
@@ -388,7 +461,13 @@ fn build(
     let sockets = UdpSockets::new(capacity, seed);
     let app = Recorder::default();
     let egress = config.egress;
-    let mut worker = Worker::new(Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: 32 }, scope);
+    let tcp = match config.tcp {
+        Some(machine) => TcpSockets::new(&TcpSocketsConfig { machine, capabilities, seed }, scope),
+        None => Ok(TcpSockets::none()),
+    };
+    let tcp = tcp.map_err(|error| error.to_string())?;
+    let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: 32 };
+    let mut worker = Worker::new(parts, scope).with_tcp(tcp);
     if !config.is_the_kernels {
         return Ok((worker, None));
     }
@@ -424,7 +503,7 @@ fn turn(
     Account {
         in_use: worker.pool().in_use(),
         lent: config.device.rx_ring_len as usize,
-        kept: worker.kept(),
+        kept: worker.kept() + worker.tcp().chunks(),
         in_flight: worker.tx_mut().in_flight(),
         unnamed: worker.pool().unnamed(),
         deliveries: worker.app().deliveries,

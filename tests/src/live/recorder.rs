@@ -2,9 +2,11 @@
 
 use std::net::SocketAddrV4;
 
-use wirepath::pipeline::tcp::TcpApp;
+use wirepath::pipeline::tcp::{ConnectionId, TcpApp, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, UdpApp};
 use wirepath::proto::ConsumerId;
+
+use super::traffic::Traffic;
 
 /// A datagram that came, as the app was told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +39,15 @@ pub struct Recorder {
     pub deliveries: u64,
     /// Takes the datagrams instead.
     pub handler: Option<Handler>,
+    /// Connections.
+    pub traffic: Traffic,
 }
 
-impl App for Recorder {}
+impl App for Recorder {
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.traffic.tick(cx);
+    }
+}
 
 impl UdpApp for Recorder {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
@@ -58,7 +66,15 @@ impl UdpApp for Recorder {
     }
 }
 
-impl TcpApp for Recorder {}
+impl TcpApp for Recorder {
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+        self.traffic.on_tcp_event(connection, event, cx);
+    }
+
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        self.traffic.on_tcp_data(data, cx);
+    }
+}
 
 impl IcmpApp for Recorder {
     fn on_icmp_error(&mut self, error: &IcmpError, _cx: &mut Cx<'_>) {
