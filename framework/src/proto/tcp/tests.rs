@@ -13,6 +13,7 @@ use crate::proto::{ConsumerId, Flow, HashSeed};
 use crate::time::{Duration, Instant};
 
 mod arrival;
+mod attack;
 mod lossy;
 mod rack;
 mod recovery;
