@@ -21,6 +21,8 @@ pub(super) enum Expectation {
     Differs(Secret, String),
     /// `expect isn after b`: on the ring.
     IsnAfter(String),
+    /// `expect isn after last`: than that of the connection before.
+    IsnAfterLast,
 }
 
 /// What nobody should guess.
@@ -58,6 +60,7 @@ impl Expectation {
             ["isn", "differs", flow] => Self::Differs(Secret::Isn, flow.to_owned()),
             ["port", "differs", flow] => Self::Differs(Secret::Port, flow.to_owned()),
             ["clock", "differs", flow] => Self::Differs(Secret::Clock, flow.to_owned()),
+            ["isn", "after", "last"] => Self::IsnAfterLast,
             ["isn", "after", flow] => Self::IsnAfter(flow.to_owned()),
             [name, comparison, value] => {
                 Self::Number(name.to_owned(), Comparison::parse(comparison)?, Expression::parse(value)?)

@@ -1,5 +1,7 @@
 //! What a script consists of, once it is read.
 
+use core::net::SocketAddrV4;
+
 use wirepath::proto::tcp::Accept;
 use wirepath::time::Duration;
 
@@ -56,6 +58,8 @@ pub(super) enum Action {
     Anew,
     /// `like NAME`: this flow has the same remote end.
     Like(String),
+    /// `at ADDRESS:PORT`: the remote end of this flow.
+    At(SocketAddrV4),
     /// `let NAME = EXPRESSION`
     Let(String, Expression),
     /// `repeat COUNT [NAME]` … `end`

@@ -41,6 +41,8 @@ pub(super) enum Limit {
     Retries(u8),
     ChallengeAcks(u32),
     Resets(u32),
+    /// When the script begins: initial sequence numbers follow the clock.
+    Start(Duration),
 }
 
 impl Setting {
@@ -125,6 +127,7 @@ impl Limit {
             "retries" => Self::Retries(number(value)?),
             "challenge_acks_per_second" => Self::ChallengeAcks(number(value)?),
             "resets_per_second" => Self::Resets(number(value)?),
+            "start" => Self::Start(span(value)?),
             _ => return Err(format!("there is no limit {name:?}")),
         })
     }
@@ -142,6 +145,7 @@ impl Limit {
             Self::Retries(count) => config.retries = count,
             Self::ChallengeAcks(rate) => config.challenge_acks_per_second = rate,
             Self::Resets(rate) => config.resets_per_second = rate,
+            Self::Start(_) => (),
         }
     }
 }

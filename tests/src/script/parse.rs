@@ -8,7 +8,7 @@ use super::app::Call;
 use super::expect::Expectation;
 use super::expression::Expression;
 use super::line::{Action, Line, When, WireState};
-use super::options::{Limit, Setting, span};
+use super::options::{Limit, Setting, number, span};
 use super::segment::{Expected, Incoming};
 
 /// Reads a script.
@@ -142,13 +142,14 @@ fn parse_action(rest: &str) -> Result<Action, String> {
         ("wire", ["mtu", mtu]) => Action::Wire(WireState::Mtu(Expression::parse(mtu)?)),
         ("wire", ["cuts", len]) => Action::Wire(WireState::Cuts(Expression::parse(len)?)),
         ("anew", []) => Action::Anew,
+        ("at", [remote]) => Action::At(number(remote)?),
         ("like", [name]) => Action::Like((*name).to_owned()),
         ("let", [name, "=", value]) => Action::Let((*name).to_owned(), Expression::parse(value)?),
         ("repeat", [count]) => Action::Repeat(Expression::parse(count)?, None, Vec::new()),
         ("repeat", [count, name]) => Action::Repeat(Expression::parse(count)?, Some((*name).to_owned()), Vec::new()),
         _ => {
             return Err(format!(
-                "{rest:?} says nothing: < > call expect option config app wire anew like let repeat end given"
+                "{rest:?} says nothing: < > call expect option config app wire anew at like let repeat end given"
             ));
         }
     })

@@ -46,6 +46,8 @@ pub(super) struct Peer {
     pub(super) id: Option<ConnectionId>,
     /// Ours, since our SYN was seen.
     pub(super) iss: Option<Seq>,
+    /// Those of the connection before.
+    pub(super) iss_before: Option<Seq>,
     /// TSval of our first segment.
     pub(super) clock: Option<u32>,
     /// The peer's own, since its SYN was played.
@@ -61,8 +63,7 @@ pub(super) struct Peer {
 }
 
 impl Stage {
-    pub(super) fn new(config: TcpConfig, options: ListenOptions) -> Result<Self, String> {
-        let now = Instant::ZERO + Duration::from_secs(100);
+    pub(super) fn new(config: TcpConfig, options: ListenOptions, now: Instant) -> Result<Self, String> {
         Ok(Self {
             tcp: Tcp::new(config, HashSeed::new(7, 11)).map_err(|error| error.to_string())?,
             wire: Wire::new(now),
@@ -92,6 +93,7 @@ impl Stage {
             flow: Flow { local: LOCAL, remote },
             id: None,
             iss: None,
+            iss_before: None,
             clock: None,
             irs: None,
             next: Seq(0),

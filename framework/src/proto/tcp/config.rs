@@ -27,7 +27,8 @@ pub struct TcpConfig {
     /// How long a closed connection is remembered, so that late segments do not reach the next (RFC 9293 3.4.1 says four minutes,
     /// Linux one).
     pub time_wait: Duration,
-    /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up.
+    /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up. RFC 9293 3.8.3 wants three minutes of them, which are
+    /// seven.
     pub syn_retries: u8,
     /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2).
     pub retries: u8,
@@ -46,7 +47,7 @@ impl Default for TcpConfig {
             reassembly_max: 1024,
             ports: PortRange::DYNAMIC,
             time_wait: Duration::from_secs(60),
-            syn_retries: 6,
+            syn_retries: 7,
             retries: 15,
             challenge_acks_per_second: 1000,
             resets_per_second: 1000,

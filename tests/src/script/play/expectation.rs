@@ -41,6 +41,11 @@ impl Player {
                 let (ours, theirs) = (self.secret(*secret)?, self.secret_of(*secret, other)?);
                 if ours == theirs { Err("they are the same".to_owned()) } else { Ok(()) }
             }
+            Expectation::IsnAfterLast => {
+                let (ours, last) = (self.peer().iss, self.peer().iss_before);
+                let (ours, last) = ours.zip(last).ok_or("there is no connection before, or no SYN yet")?;
+                if ours.is_after(last) { Ok(()) } else { Err(format!("{ours:?} is not after {last:?}")) }
+            }
             Expectation::IsnAfter(other) => {
                 let (ours, theirs) = (self.secret(Secret::Isn)?, self.secret_of(Secret::Isn, other)?);
                 if (ours.wrapping_sub(theirs) as i32) > 0 {
@@ -93,6 +98,7 @@ impl Player {
     fn number(&self, name: &str) -> Result<i64, String> {
         match name {
             "connections" => return Ok(self.stage.tcp.len() as i64),
+            "isn" => return self.secret(Secret::Isn).map(i64::from),
             "chunks" => return Ok(self.stage.tcp.chunks() as i64),
             _ => (),
         }

@@ -14,6 +14,7 @@ use super::app::Call;
 use super::expect::{Expectation, Secret};
 use super::expression::Variables;
 use super::line::{Action, Line, When, WireState};
+use super::options::Limit;
 use super::parse::AT_ONCE;
 use super::segment::{Expected, Wanted};
 use super::stage::{Peer, Stage, step};
@@ -21,6 +22,8 @@ use super::wire::{Bytes, Sent};
 
 /// What leaves by a timer may be so late: timers are no coarser than 1 ms, and time goes on in steps.
 const LATE: Duration = Duration::from_millis(1);
+/// When a script begins.
+const START: Duration = Duration::from_secs(100);
 /// And so early, for the line before may have been late.
 const EARLY: Duration = Duration::from_micros(500);
 
@@ -34,17 +37,19 @@ struct Player {
 /// Plays a script.
 pub(super) fn play(lines: &[Line]) -> Result<(), ScriptError> {
     let (mut config, mut options) = (small(), ListenOptions::default());
+    let mut start = START;
     let is_head = |line: &&Line| matches!(line.action, Action::Option(_) | Action::Config(_));
     let head_len = lines.iter().take_while(is_head).count();
     for line in &lines[..head_len] {
         match &line.action {
             Action::Option(setting) => setting.apply(&mut options),
+            Action::Config(Limit::Start(span)) => start = *span,
             Action::Config(limit) => limit.apply(&mut config),
             _ => unreachable!("these two are a head"),
         }
     }
     let no_line = |what| ScriptError { line: 0, text: "the config".to_owned(), what };
-    let stage = Stage::new(config, options).map_err(no_line)?;
+    let stage = Stage::new(config, options, Instant::ZERO + start).map_err(no_line)?;
     let mut player = Player { stage, variables: Variables::new(), flow: 0 };
     player.play_all(&lines[head_len..])?;
     player.finish().map_err(|what| ScriptError {
@@ -93,9 +98,11 @@ impl Player {
             Action::Let(name, value) => _ = self.variables.insert(name.clone(), value.value(&self.variables)?),
             Action::Anew => {
                 let peer = self.peer_mut();
+                peer.iss_before = peer.iss;
                 (peer.iss, peer.clock, peer.irs, peer.id) = (None, None, None, None);
                 (peer.written, peer.delivered, peer.expected, peer.win) = (0, 0, 0, 65_535);
             }
+            Action::At(remote) => self.peer_mut().flow.remote = *remote,
             Action::Like(name) => {
                 let other = self.stage.flow(Some(name));
                 let remote = self.stage.flows[other].flow.remote;
