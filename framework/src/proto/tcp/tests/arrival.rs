@@ -347,7 +347,7 @@ mod syn_received {
     #[test]
     fn peer_that_only_repeats_its_syn_does_not_keep_its_place() {
         let mut script = half_open();
-        for _ in 0..200 {
+        for _ in 0..220 {
             script.send(SYN, Seq(ISN), Seq(0), b"");
             script.pass(Duration::from_millis(900));
             if script.end.tcp.is_empty() {
