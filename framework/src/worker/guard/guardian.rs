@@ -18,6 +18,8 @@ use crate::pipeline::tcp::roster::{Rostered, process_started};
 /// How often to look for new rosters, and for a worker that has ended while its process has not. The end of the process is heard
 /// at once.
 const LOOK_SPAN: Duration = Duration::from_millis(200);
+/// How long a process takes from closing its files to its end: not long.
+const LAST_BREATH: Duration = Duration::from_millis(20);
 /// When peers are told. A kernel answers such segments twice a second at most (`tcp_invalid_ratelimit`), and a NIC that loses
 /// its program may be down for a moment.
 const ROUNDS: [Duration; 5] = [
@@ -55,6 +57,8 @@ pub struct Guardian {
     /// The network namespace of the process when we came, for rosters of threads that are gone.
     namespace: Option<File>,
     watched: Vec<Watched>,
+    /// The files of rosters that were taken up, also of those that are done with.
+    known: Vec<(u64, u64)>,
 }
 
 /// A roster, and the socket on its interface that will be needed when nobody is left in that namespace.
@@ -99,7 +103,8 @@ impl Guardian {
         };
         let namespace = File::open(format!("/proc/{pid}/ns/net")).ok();
         let directory = directory.to_owned();
-        let mut guardian = Self { pid, process_started, pidfd, directory, namespace, watched: Vec::new() };
+        let mut guardian =
+            Self { pid, process_started, pidfd, directory, namespace, watched: Vec::new(), known: Vec::new() };
         guardian.look()?;
         Ok(guardian)
     }
@@ -122,9 +127,13 @@ impl Guardian {
         let (tell, told) = mpsc::channel();
         let mut endings = Vec::new();
         loop {
-            let has_ended = self.pidfd.wait(LOOK_SPAN).map_err(|error| GuardError::Process { pid: self.pid, error })?;
+            let mut has_ended = self.has_ended(LOOK_SPAN)?;
             // What cannot be looked at now may be later, and what is known stays known.
             let _ = self.look();
+            if !has_ended && self.watched.iter().any(|watched| !watched.roster.has_writer()) {
+                // A process that is on its way out lets go of its files a moment before it has ended.
+                has_ended = self.has_ended(LAST_BREATH)?;
+            }
             let (over, on): (Vec<_>, Vec<_>) =
                 self.watched.drain(..).partition(|watched| has_ended || !watched.roster.has_writer());
             self.watched = on;
@@ -145,16 +154,21 @@ impl Guardian {
         Ok(())
     }
 
+    fn has_ended(&self, span: Duration) -> Result<bool, GuardError> {
+        self.pidfd.wait(span).map_err(|error| GuardError::Process { pid: self.pid, error })
+    }
+
     /// Takes up the rosters that are new.
     fn look(&mut self) -> Result<(), GuardError> {
         let rosters = Rostered::list(&self.directory).map_err(GuardError::Rosters)?;
         for roster in rosters {
-            let is_known = self.watched.iter().any(|watched| watched.roster.is_same(&roster));
-            if is_known || !self.is_ours(&roster) {
+            let id = roster.id().map_err(GuardError::Rosters)?;
+            if self.known.contains(&id) || !self.is_ours(&roster) {
                 continue;
             }
             let socket =
                 self.socket(&roster).map_err(|error| GuardError::Socket { interface: roster.interface, error })?;
+            self.known.push(id);
             self.watched.push(Watched { roster, socket: Some(socket) });
         }
         Ok(())

@@ -111,10 +111,12 @@ impl Rostered {
         Ok(open)
     }
 
-    /// Whether it is the same file as another.
-    pub fn is_same(&self, other: &Self) -> bool {
-        let id = |roster: &Self| roster.file.metadata().map(|data| (data.dev(), data.ino())).ok();
-        id(self) == id(other)
+    /// Which file it is, whatever its name.
+    ///
+    /// # Errors
+    /// The file cannot be asked.
+    pub fn id(&self) -> io::Result<(u64, u64)> {
+        self.file.metadata().map(|data| (data.dev(), data.ino()))
     }
 
     /// Removes the file.

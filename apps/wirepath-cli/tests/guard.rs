@@ -1,0 +1,41 @@
+//! What `wirepath guard` says where there is nobody to guard. That it does its work is proved in `tests/tests/live_guard*.rs`.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::process::Command;
+
+fn refused(arguments: &[&str], says: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_wirepath"))
+        .arg("guard")
+        .args(arguments)
+        .env("WIREPATH_SHM", directory.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(says), "{said}");
+}
+
+#[test]
+fn nobody_to_guard_is_told_with_the_next_step() {
+    refused(&[], "name one by its pid");
+    refused(&["oms"], "name one by its pid");
+    // More than the kernel's PID_MAX_LIMIT.
+    refused(&["4294967"], "it must run before its guardian starts");
+}
+
+#[test]
+fn process_without_a_roster_is_guarded_until_it_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut sleeper = Command::new("sleep").arg("0.3").spawn().unwrap();
+    let (pid, start) = (sleeper.id().to_string(), std::time::Instant::now());
+    let output = Command::new(env!("CARGO_BIN_EXE_wirepath"))
+        .args(["guard", "--dir", directory.path().to_str().unwrap(), &pid])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout.is_empty(), "{said}");
+    assert!(said.contains(&format!("guarding process {pid}")), "{said}");
+    assert!(start.elapsed() >= std::time::Duration::from_millis(250));
+    sleeper.wait().unwrap();
+}
