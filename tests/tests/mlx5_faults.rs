@@ -184,19 +184,58 @@ fn empty_ring_loses_what_the_nic_counts_and_frames_flow_again() {
         near.send(portion);
         kept.extend(far.burst().drain(..));
     }
-    let lost = nic::counter("mlx5_1.rx_out_of_buffer").unwrap();
+    let lost_before = far.count("rx/drop/out_of_buffer");
+    // What the port's thread does ten times a second.
+    far_device.state();
+    let lost = far.count("rx/drop/out_of_buffer");
     assert_eq!(
         (kept.len() as u64 + lost, kept.len()),
         (200, 96),
-        "each buffer carried a frame, and the NIC counted the others"
+        "each buffer carried a frame, and the others were counted; {lost_before} before anybody looked"
     );
+    assert_eq!(nic::counter("mlx5_1.rx_out_of_buffer"), Some(lost), "the NIC's own count");
     assert!(far.count("rx/starved") > 0, "{:?}", far.counted());
     assert_eq!((far.rx.state(), far.count("rx/resets")), (RxState::Open, 0), "to have no buffer is no error");
     kept.into_iter().for_each(Mbuf::free);
     far.receive();
     let received = transfer(&mut near, &mut far, 1_000);
     assert_eq!(received, (0..1_000).map(frame).collect::<Vec<_>>());
-    assert_eq!(nic::counter("mlx5_1.rx_out_of_buffer"), Some(lost));
+    far_device.state();
+    assert_eq!(far.count("rx/drop/out_of_buffer"), lost);
+    assert!(!far_device.describe().contains("out_of_buffer"), "it is counted: {}", far_device.describe());
     near.close();
     far.close();
+}
+
+#[test]
+fn frames_that_were_lost_last_are_counted_when_the_queue_closes() {
+    let test = "frames_that_were_lost_last_are_counted_when_the_queue_closes";
+    if !is_inside(test, &["--strict", "--devices", "2", "--manual", "--lossy"]) {
+        return;
+    }
+    let (_far_device, far) = End::alone(&config("mlx5_1"), &[EXPERIMENT]);
+    let (_near_device, mut near) = End::alone(&config("mlx5_0"), &[]);
+    // The ring has 64 buffers, and nobody reads it.
+    near.send(&(0..100).map(frame).collect::<Vec<_>>());
+    near.receive_all(DRY);
+    let End { rx, tx, block, pool, .. } = far;
+    drop((rx, tx));
+    let count = |name: &str| block.snapshot().count(&format!("port/rx/drop/{name}"));
+    assert_eq!((count("queue_closed"), count("out_of_buffer")), (Some(64), Some(36)));
+    assert_eq!(pool.in_use(), 0);
+    near.close();
+}
+
+#[test]
+fn kernel_without_the_count_is_told_of() {
+    let test = "kernel_without_the_count_is_told_of";
+    if !is_inside(test, &["--strict", "--devices", "2", "--manual"]) {
+        return;
+    }
+    // In the test's own mount namespace, and its file system.
+    let file = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_buffer";
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "0\n");
+    std::fs::remove_file(file).unwrap();
+    let words = open(&config("mlx5_0")).describe();
+    assert!(words.contains("frames that find no buffer are counted by nobody"), "{words}");
 }

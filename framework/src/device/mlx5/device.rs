@@ -26,6 +26,11 @@ use crate::wire::MacAddr;
 const LINK_HEADER_LEN: usize = 14 + 4;
 /// The variable of libmlx5 that has it ring plain doorbells only: for slots and hypervisors that do not combine writes (mlx5.md 4).
 const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
+/// Of a kernel without the count.
+const UNCOUNTED: &str =
+    "; frames that find no buffer are counted by nobody: the kernel has no hw_counters/out_of_buffer of this device";
+/// Of a bond in hardware (docs/hardware.md).
+const BOND: &str = "frames of either come to the queues, and the device decides by which one a queue sends";
 /// Bytes of a packet where no interface says more: Ethernet's.
 const MTU_DEFAULT: usize = 1500;
 
@@ -119,6 +124,12 @@ impl Mlx5Device {
         let _ = write!(words, "; used: {}", if used.is_empty() { "nothing special".into() } else { used.join(", ") });
         for (feature, why) in &chosen.left_out {
             let _ = write!(words, "; no {feature}: {why}");
+        }
+        if !self.port.watch.counts_out_of_buffer() {
+            words.push_str(UNCOUNTED);
+        }
+        if facts.abilities.mlx5.lag_port_count > 1 {
+            let _ = write!(words, "; a bond of {} ports: {BOND}", facts.abilities.mlx5.lag_port_count);
         }
         if let Some(filter) = &self.port.filter {
             let _ = write!(words, "{filter}");

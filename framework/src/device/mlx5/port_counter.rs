@@ -17,10 +17,13 @@ impl PortCounter {
     /// The kernel answers from memory for so long (10 ms; linux drivers/infiniband/core/verbs.c, `lifespan` in sysfs.c), and some more.
     pub(super) const LIFESPAN: Duration = Duration::from_millis(12);
 
-    /// Counts from now on. `None` where the kernel keeps none.
+    /// Counts from now on. `None` where the kernel keeps none. In switchdev mode it keeps those of the device instead (linux
+    /// drivers/infiniband/hw/mlx5/counters.c, `mlx5_ib_alloc_hw_device_stats`).
     pub(super) fn open(sysfs: &Path, device: &str, port: u8, name: &str) -> Option<Self> {
-        let folder = sysfs.join("class/infiniband").join(device).join("ports").join(port.to_string());
-        let file = File::open(folder.join("hw_counters").join(name)).ok()?;
+        let device = sysfs.join("class/infiniband").join(device);
+        let of_port = device.join("ports").join(port.to_string()).join("hw_counters").join(name);
+        let of_device = device.join("hw_counters").join(name);
+        let file = File::open(of_port).or_else(|_| File::open(of_device)).ok()?;
         let taken = Mutex::new(read(&file)?);
         Some(Self { file, taken })
     }
@@ -66,5 +69,23 @@ mod tests {
         assert_eq!(counter.take(), 0);
         set("8");
         assert_eq!(counter.take(), 1);
+    }
+
+    #[test]
+    fn count_of_the_device_is_taken_where_its_port_has_none() {
+        let sysfs = tempfile::TempDir::new().unwrap();
+        let device = sysfs.path().join("class/infiniband/mlx5_0");
+        let write = |folder: &str, text: &str| {
+            std::fs::create_dir_all(device.join(folder)).unwrap();
+            std::fs::write(device.join(folder).join("out_of_buffer"), text).unwrap();
+        };
+        write("hw_counters", "1\n");
+        let counter = PortCounter::open(sysfs.path(), "mlx5_0", 1, "out_of_buffer").unwrap();
+        write("hw_counters", "3\n");
+        assert_eq!(counter.take(), 2);
+        write("ports/1/hw_counters", "10\n");
+        let counter = PortCounter::open(sysfs.path(), "mlx5_0", 1, "out_of_buffer").unwrap();
+        write("ports/1/hw_counters", "14\n");
+        assert_eq!(counter.take(), 4, "the port's own goes first");
     }
 }

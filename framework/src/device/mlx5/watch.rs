@@ -131,6 +131,11 @@ impl<S: Source> Watch<S> {
         self.lost.swap(0, Ordering::Relaxed)
     }
 
+    /// Whether anybody counts them.
+    pub(super) fn counts_out_of_buffer(&self) -> bool {
+        self.out_of_buffer.is_some()
+    }
+
     /// What became of a half with this ring and this completion queue since it was last asked for. Says `None` where somebody else
     /// is just reading events, and the truth the next time.
     pub(super) fn take_fault(&self, ring: Element, cq: Element) -> Option<Fault> {

@@ -6,6 +6,7 @@ use softhca::hca::Hca;
 use softhca::settings::{DeviceSettings, WireSettings};
 use softhca::wire::{Groups, PacketSocket, PairEnd, Pcap, Port, Tap};
 
+use crate::hw_counters::HwCounters;
 use crate::sheet::Sheet;
 use crate::sys;
 
@@ -15,6 +16,8 @@ pub(crate) struct Device {
     pub(crate) port: Port,
     /// Where its counters are left.
     pub(crate) sheet: Option<Sheet>,
+    /// Those of its counters that sysfs shows.
+    pub(crate) hw_counters: Option<HwCounters>,
     /// It was pulled out: nothing moves, and the kernel answers EIO.
     pub(crate) is_gone: bool,
 }
@@ -33,7 +36,8 @@ impl Device {
             _ => port,
         };
         let sheet = counters.and_then(|directory| Sheet::open(directory, &settings.config.name));
-        Ok(Self { hca: Hca::new(settings.config.clone()), port, sheet, is_gone: false })
+        let hw_counters = HwCounters::open(&settings.config.name);
+        Ok(Self { hca: Hca::new(settings.config.clone()), port, sheet, hw_counters, is_gone: false })
     }
 }
 

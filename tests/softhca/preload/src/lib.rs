@@ -25,6 +25,7 @@ mod device;
 mod engine;
 #[allow(unsafe_code)]
 pub mod entry;
+mod hw_counters;
 #[allow(unsafe_code)]
 mod memory;
 #[allow(unsafe_code)]

@@ -286,12 +286,15 @@ impl World {
             self.memory.forget();
         }
         for device in self.devices.iter_mut().flatten().filter(|device| !device.is_gone) {
-            let Device { hca, port, .. } = device;
+            let Device { hca, port, hw_counters, .. } = device;
             if port.awaits_start() && hca.listens(&self.memory) {
                 port.start();
             }
             done += hca.step(budget, &mut Outside { dma: &self.memory, wire: port, clock: &HostClock });
             port.tend(now.cycles);
+            if let Some(shown) = hw_counters {
+                shown.show(hca.counters().rx_out_of_buffer);
+            }
         }
         self.deliver();
         if now.cycles.saturating_sub(self.shown.cycles) >= SHOWN_NS {

@@ -64,10 +64,23 @@ fn show_in_sysfs(tree: &Tree) -> io::Result<()> {
         flags: libc::MS_RDONLY,
         options: &layers,
     })?;
+    tree.live.iter().try_for_each(|directory| enliven(tree, directory))?;
     for entry in fs::read_dir(machines.path(""))? {
         let name = entry?.file_name();
         if !OVERLAID.iter().any(|overlaid| name == *overlaid) {
             bind(&machines.path("").join(&name), &Path::new("/sys").join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Has the files of a directory below `/sys` be files that can be written: in a file system of their own, whose contents no layer hides.
+fn enliven(tree: &Tree, directory: &Path) -> io::Result<()> {
+    let target = Path::new("/sys").join(directory).display().to_string();
+    sys::mount(&Mount { source: "tmpfs", target: &target, kind: "tmpfs", options: "mode=0755", ..Mount::default() })?;
+    for (path, entry) in &tree.entries {
+        if let (Entry::File(text), true) = (entry, path.starts_with(directory)) {
+            fs::write(Path::new("/sys").join(path), text)?;
         }
     }
     Ok(())

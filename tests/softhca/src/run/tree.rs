@@ -17,6 +17,8 @@ pub(super) enum Entry {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) entries: Vec<(PathBuf, Entry)>,
+    /// Directories, below `/sys`, of files that the preload library writes anew while the command runs.
+    pub(super) live: Vec<PathBuf>,
     /// Devices, which are also nodes under `/dev/infiniband`.
     pub(super) devices: usize,
 }
@@ -129,6 +131,9 @@ impl Tree {
         for (file, value) in facts {
             self.file(&format!("{ibdev}/{file}"), value);
         }
+        // What is counted by the model of the process that has the device open.
+        self.file(&format!("{ibdev}/ports/1/hw_counters/out_of_buffer"), "0");
+        self.live.push(format!("{ibdev}/ports/1/hw_counters").into());
         self.link(&format!("{ibdev}/device"), directory);
         self.link(&format!("{ibdev}/subsystem"), "class/infiniband");
         self.link(&format!("class/infiniband/{name}"), &ibdev);
