@@ -68,6 +68,7 @@ lint: tools ## format, clippy and documentation, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@scripts/check-aarch64
 
 .PHONY: bench
 bench: tools ## the promised figures side by side with the incumbents; QUICK=1 is shorter; also in target/bench/report.json
