@@ -11,10 +11,11 @@ use wirepath_benches::live::reflector::Lockstep;
 use wirepath_benches::mlx5::{Cqes, Rings};
 use wirepath_benches::mlx5_tx::{Posting, SendRings};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
+use wirepath_benches::tcp::orders::{BATCH, Orders};
 
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
-    mlx5-tx-multi-reap";
+    mlx5-tx-multi-reap, tcp-fire";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         "mlx5-tx-urgent" => mlx5_send(false, Posting::Urgent, rounds),
         "mlx5-tx-reap" => mlx5_reap(false, rounds),
         "mlx5-tx-multi-reap" => mlx5_reap(true, rounds),
+        "tcp-fire" => fire(rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -122,6 +124,15 @@ fn mlx5_reap(multi_packet: bool, rounds: usize) {
     }
 }
 
+/// Prepared orders, from the patch to the wire.
+fn fire(rounds: usize) {
+    let mut orders = Orders::new();
+    for _ in 0..rounds * ROUND / BATCH {
+        measured_fire(&mut orders);
+        orders.settle();
+    }
+}
+
 /// Over AF_XDP, in namespaces of its own; as root.
 fn forward_live(rounds: usize) -> Result<(), String> {
     Lockstep::run(|lockstep| {
@@ -148,6 +159,11 @@ fn measured_idleness(receiver: &mut Receiver) {
 #[inline(never)]
 fn measured_forwarding(forwarder: &mut Forwarder) {
     forwarder.drain();
+}
+
+#[inline(never)]
+fn measured_fire(orders: &mut Orders) {
+    orders.fire();
 }
 
 #[inline(never)]

@@ -1,6 +1,7 @@
 //! The lines of the table: the figures that are promised, beside smoltcp's.
 
 use super::crowd::Crowd;
+use super::orders::Orders;
 use super::pair::{PairConfig, Role, TcpPair};
 use super::peer::SmoltcpPair;
 use super::{Checksums, MESSAGE_LEN};
@@ -18,6 +19,7 @@ const BATCHES: usize = 4;
 pub fn lines(samples: usize, mut add: impl FnMut(Line)) {
     bulk(samples, &mut add);
     round_trips(samples, &mut add);
+    orders(samples, &mut add);
     crowds(samples, &mut add);
 }
 
@@ -43,6 +45,13 @@ fn round_trips(samples: usize, add: &mut impl FnMut(Line)) {
     let title = format!("TCP request and response of {MESSAGE_LEN} B in memory, both ends");
     add(Line::new(&title, "ns", Ok(ours.spread())).at_most(300.0).hoping(200.0));
     add(Line::new("  smoltcp in the same run", "ns", Ok(theirs.spread())));
+}
+
+fn orders(samples: usize, add: &mut impl FnMut(Line)) {
+    let mut orders = Orders::new();
+    let [spent] = interleave(samples, [&mut || orders.time(BATCHES)]);
+    let title = format!("TCP template of {MESSAGE_LEN} B patched and fired, posted in memory");
+    add(Line::new(&title, "ns", Ok(spent.spread())).at_most(60.0).hoping(40.0));
 }
 
 fn crowds(samples: usize, add: &mut impl FnMut(Line)) {

@@ -3,6 +3,7 @@
 
 pub mod crowd;
 pub mod lines;
+pub mod orders;
 pub mod pair;
 pub mod peer;
 

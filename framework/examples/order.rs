@@ -1,0 +1,196 @@
+//! A tick that arrives over UDP fires an order over TCP within the same `poll_once`: the order stands prepared, headers, checksums and all, and only
+//! its price is written in.
+//!
+//! `cargo run --release -p wirepath --example order`
+//!
+//! The exchange is a second worker on the other end of a wire of plain memory. On a NIC only the device changes.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::error::Error;
+
+use wirepath::counters::{Block, Scope};
+use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
+use wirepath::device::{Device, Queue};
+use wirepath::mem::Pool;
+use wirepath::pipeline::tcp::{
+    ConnectionId, ConnectionOptions, ListenOptions, Sent, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
+    TcpSockets, TcpSocketsConfig, Template,
+};
+use wirepath::pipeline::{
+    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig, UdpOptions,
+    Unhandled, Vlans, send_to,
+};
+use wirepath::proto::{
+    ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
+};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::{Parts, Worker, random_seed};
+
+const TRADER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const EXCHANGE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const TICKS: Group = Group::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
+const GATEWAY: SocketAddrV4 = SocketAddrV4::new(EXCHANGE, 9_100);
+const CONSUMER: ConsumerId = ConsumerId(1);
+
+/// What an order looks like; the price goes in at `PRICE_AT`.
+const ORDER: &[u8; 40] = b"BUY 100 WIRE @ 0000000000 IOC ACCOUNT 7\n";
+const PRICE_AT: usize = 15;
+
+type Stack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
+type End<A> = Worker<MemoryRx, MemoryTx, Stack, A>;
+
+/// Buys whenever the price, the first eight bytes of a tick, is below 100.
+#[derive(Default)]
+struct Trader {
+    order: Option<Template>,
+    ticks: u64,
+    fired: u64,
+}
+
+impl App for Trader {
+    /// Between ticks the way of an order is kept warm. Nothing leaves by it.
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        if let Some(order) = &mut self.order {
+            // What is not open now is tried by the order itself.
+            let _ = cx.tcp().warm(order);
+        }
+    }
+}
+
+impl UdpApp for Trader {
+    fn on_datagram(&mut self, tick: &Datagram<'_>, cx: &mut Cx<'_>) {
+        let (Some(price), Some(order)) = (tick.payload.first_chunk(), &mut self.order) else { return };
+        self.ticks += 1;
+        let price = u64::from_be_bytes(*price);
+        if price >= 100 {
+            return;
+        }
+        let mut digits = [b'0'; 10];
+        (digits[8], digits[9]) = (b'0' + (price / 10) as u8, b'0' + (price % 10) as u8);
+        order.patch(PRICE_AT, &digits).expect("the price has its place in the order");
+        match cx.tcp().fire(order) {
+            Ok(Sent::Posted) => self.fired += 1,
+            Ok(Sent::Queued) => println!("the order at {price} waits for the exchange to read"),
+            Err(error) => println!("the order at {price} was not sent: {error}"),
+        }
+    }
+}
+
+impl TcpApp for Trader {
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+        match event {
+            // The way is known now, and the form of a segment: the order is prepared once.
+            TcpEvent::Connected { .. } => self.order = cx.tcp().template(connection, ORDER).ok(),
+            TcpEvent::Closed(reason) => println!("the exchange is gone: {reason}"),
+            _ => (),
+        }
+    }
+
+    fn on_tcp_data(&mut self, _: &TcpData<'_>, _: &mut Cx<'_>) {}
+}
+
+/// Reads orders.
+#[derive(Default)]
+struct Exchange {
+    book: Vec<u8>,
+}
+
+impl App for Exchange {}
+
+impl UdpApp for Exchange {
+    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
+}
+
+impl TcpApp for Exchange {
+    fn on_tcp_event(&mut self, _: ConnectionId, _: TcpEvent, _: &mut Cx<'_>) {}
+
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, _: &mut Cx<'_>) {
+        self.book.extend_from_slice(data.payload);
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (near, far) = pair("wire", MemoryConfig::default());
+    let block = Block::heap();
+    let mut trader = worker(near, TRADER, EXCHANGE, Trader::default(), &block.scope("trader"))?;
+    let mut exchange = worker(far, EXCHANGE, TRADER, Exchange::default(), &block.scope("exchange"))?;
+    let mut clock = MonotonicClock::start();
+
+    exchange.with_app(clock.now(), |_, cx| cx.tcp().listen(GATEWAY, &ListenOptions::default()))?;
+    trader.with_app(clock.now(), |_, cx| cx.sockets.join(CONSUMER, TICKS))?;
+    let local = SocketAddrV4::new(TRADER, 0);
+    // An order does not wait for others: nodelay is on by default.
+    let options = ConnectionOptions::default();
+    trader.with_app(clock.now(), |_, cx| cx.tcp().connect(local, GATEWAY, &options, CONSUMER))?;
+    while trader.app().order.is_none() {
+        exchange.poll_once(clock.now());
+        trader.poll_once(clock.now());
+    }
+
+    for number in 0..1_000u64 {
+        let tick = (60 + number * 37 % 80).to_be_bytes();
+        exchange.with_app(clock.now(), |_, cx| {
+            let to = SocketAddrV4::new(TICKS.group, TICKS.port);
+            send_to(SocketAddrV4::new(EXCHANGE, 5_000), to, &UdpOptions::default(), &tick, cx)
+        })?;
+        // The tick comes in and the order goes out.
+        trader.poll_once(clock.now());
+        exchange.poll_once(clock.now());
+    }
+    for _ in 0..10 {
+        trader.poll_once(clock.now());
+        exchange.poll_once(clock.now());
+    }
+
+    let (app, book) = (trader.app(), &exchange.app().book);
+    let orders = book.chunks(ORDER.len()).count() as u64;
+    println!("{} ticks, {} orders fired, {orders} in the book; the last: {}", app.ticks, app.fired, last(book));
+    assert_eq!(orders, app.fired, "each order arrived, once");
+    Ok(())
+}
+
+fn last(book: &[u8]) -> String {
+    book.rchunks(ORDER.len()).next().map_or(String::new(), |order| String::from_utf8_lossy(order).trim_end().to_owned())
+}
+
+fn mac(address: Ipv4Addr) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, address.octets()[3]])
+}
+
+/// A worker at `own` whose tree takes datagrams and segments.
+fn worker<A: UdpApp + TcpApp + App>(
+    mut port: MemoryDevice,
+    own: Ipv4Addr,
+    peer: Ipv4Addr,
+    app: A,
+    scope: &Scope,
+) -> Result<End<A>, Box<dyn Error>> {
+    let seed = random_seed();
+    let pool = Pool::heap(1_024)?;
+    let tcp = TcpSocketsConfig { machine: TcpConfig::default(), capabilities: port.capabilities(), seed };
+    let (rx, tx) = port.take_queue(0)?.open(&pool, scope)?;
+    let next = Ipv4Successors {
+        udp: Udp::new(UdpConfig::default(), scope),
+        icmp: Unhandled::new("icmp", scope),
+        igmp: Unhandled::new("igmp", scope),
+        tcp: Tcp::new(TcpNodeConfig::default(), scope),
+    };
+    let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
+    let pipeline = Ethernet::new(Some(mac(own)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope);
+    let config = HostConfig {
+        interface: InterfaceId(0),
+        mac: mac(own),
+        vlan: VlanTags::NONE,
+        mtu: 1500,
+        addresses_max: 1,
+        routes_max: 1,
+        neighbours_max: 1,
+    };
+    let mut host = Host::new(config, seed)?;
+    host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(own, 24).ok_or("a prefix has at most 32 bits")?))?;
+    host.apply(HostEvent::NeighbourSet { address: peer, mac: mac(peer) })?;
+    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
+    let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 };
+    Ok(Worker::new(parts, scope).with_tcp(TcpSockets::new(&tcp, scope)?))
+}

@@ -1,0 +1,171 @@
+//! An echo over TCP, and a client that finds out whether it is one: both ends in one process, over a wire of plain memory. On a NIC only the device
+//! changes.
+//!
+//! `cargo run --release -p wirepath --example tcp_echo`
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::error::Error;
+
+use wirepath::counters::{Block, Scope};
+use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
+use wirepath::device::{Device, Queue};
+use wirepath::mem::Pool;
+use wirepath::pipeline::tcp::{
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
+    TcpNodeConfig, TcpSockets, TcpSocketsConfig,
+};
+use wirepath::pipeline::{App, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans};
+use wirepath::proto::{ConsumerId, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::{Parts, Worker, random_seed};
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 7);
+/// Bytes that go there and back.
+const LEN: usize = 1 << 20;
+
+type Stack = Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Unhandled>;
+type End<A> = Worker<MemoryRx, MemoryTx, Stack, A>;
+
+/// Sends back what comes, on one connection. Where the peer does not read, no more is taken from it either: its window closes.
+#[derive(Default)]
+struct Echo {
+    /// What was taken and found no room to be sent.
+    owed: Vec<u8>,
+    peer_closed: bool,
+}
+
+impl Echo {
+    /// Sends what is owed; true where nothing is left.
+    fn pay(&mut self, id: ConnectionId, cx: &mut Cx<'_>) -> bool {
+        let sent = cx.tcp().send(id, &self.owed).unwrap_or(0);
+        self.owed.drain(..sent);
+        self.owed.is_empty()
+    }
+}
+
+impl App for Echo {}
+
+impl TcpApp for Echo {
+    fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+        self.peer_closed |= event == TcpEvent::PeerClosed;
+        if !matches!(event, TcpEvent::Writable | TcpEvent::PeerClosed) || !self.pay(id, cx) {
+            return;
+        }
+        // A connection that is gone refuses what is asked of it, and says so by its own `Closed`.
+        let _ = if self.peer_closed { cx.tcp().shutdown(id) } else { cx.tcp().resume(id) };
+    }
+
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        self.owed.extend_from_slice(data.payload);
+        if !self.pay(data.connection, cx) {
+            let _ = cx.tcp().pause(data.connection);
+        }
+    }
+}
+
+/// Sends numbers and counts those that come back.
+#[derive(Default)]
+struct Client {
+    id: Option<ConnectionId>,
+    sent: usize,
+    received: usize,
+    closed: Option<CloseReason>,
+}
+
+fn byte(idx: usize) -> u8 {
+    (idx % 251) as u8
+}
+
+impl App for Client {
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        let Some(id) = self.id.filter(|_| self.sent < LEN) else { return };
+        let mut bytes = [0; 4096];
+        let len = bytes.len().min(LEN - self.sent);
+        bytes[..len].iter_mut().zip(self.sent..).for_each(|(to, idx)| *to = byte(idx));
+        self.sent += cx.tcp().send(id, &bytes[..len]).unwrap_or(0);
+        if self.sent == LEN {
+            // Half of it: what is still on its way back is taken.
+            let _ = cx.tcp().shutdown(id);
+        }
+    }
+}
+
+impl TcpApp for Client {
+    fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
+        match event {
+            TcpEvent::Connected { .. } => self.id = Some(id),
+            TcpEvent::Closed(reason) => self.closed = Some(reason),
+            _ => (),
+        }
+    }
+
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, _: &mut Cx<'_>) {
+        for &came in data.payload {
+            assert_eq!(came, byte(self.received), "byte {}", self.received);
+            self.received += 1;
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (near, far) = pair("wire", MemoryConfig::default());
+    let block = Block::heap();
+    let mut client = worker(near, CLIENT, *SERVER.ip(), Client::default(), &block.scope("client"))?;
+    let mut server = worker(far, *SERVER.ip(), CLIENT, Echo::default(), &block.scope("server"))?;
+    let mut clock = MonotonicClock::start();
+    server.with_app(clock.now(), |_, cx| cx.tcp().listen(SERVER, &ListenOptions::default()))?;
+    let (local, options) = (SocketAddrV4::new(CLIENT, 0), ConnectionOptions::default());
+    client.with_app(clock.now(), |_, cx| cx.tcp().connect(local, SERVER, &options, ConsumerId(1)))?;
+    let start = clock.now();
+    while client.app().received < LEN && client.app().closed.is_none() {
+        client.poll_once(clock.now());
+        server.poll_once(clock.now());
+    }
+    let spent = clock.now().since(start).as_nanos().max(1);
+    println!("{} bytes came back, {} Mbit/s", client.app().received, 16_000 * LEN as u64 / spent);
+    assert_eq!(client.app().received, LEN, "closed: {:?}", client.app().closed);
+    Ok(())
+}
+
+fn mac(address: Ipv4Addr) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, address.octets()[3]])
+}
+
+/// A worker at `own` whose tree takes segments.
+fn worker<A: TcpApp + App>(
+    mut port: MemoryDevice,
+    own: Ipv4Addr,
+    peer: Ipv4Addr,
+    app: A,
+    scope: &Scope,
+) -> Result<End<A>, Box<dyn Error>> {
+    let seed = random_seed();
+    let pool = Pool::heap(1_024)?;
+    let tcp = TcpSocketsConfig { machine: TcpConfig::default(), capabilities: port.capabilities(), seed };
+    let (rx, tx) = port.take_queue(0)?.open(&pool, scope)?;
+    let next = Ipv4Successors {
+        udp: Unhandled::new("udp", scope),
+        icmp: Unhandled::new("icmp", scope),
+        igmp: Unhandled::new("igmp", scope),
+        tcp: Tcp::new(TcpNodeConfig::default(), scope),
+    };
+    let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
+    let pipeline = Ethernet::new(Some(mac(own)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope);
+    let config = HostConfig {
+        interface: InterfaceId(0),
+        mac: mac(own),
+        vlan: VlanTags::NONE,
+        mtu: 1500,
+        addresses_max: 1,
+        routes_max: 1,
+        neighbours_max: 1,
+    };
+    let mut host = Host::new(config, seed)?;
+    host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(own, 24).ok_or("a prefix has at most 32 bits")?))?;
+    host.apply(HostEvent::NeighbourSet { address: peer, mac: mac(peer) })?;
+    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
+    let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 };
+    Ok(Worker::new(parts, scope).with_tcp(TcpSockets::new(&tcp, scope)?))
+}
