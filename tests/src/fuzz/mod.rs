@@ -21,6 +21,7 @@ mod seeds;
 mod sequence;
 mod sockets;
 mod steering;
+mod tcp_machine;
 mod trunk;
 mod uverbs;
 mod wire;
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "igmp", run: wire::igmp, seeds: seeds::igmp },
     Target { name: "udp", run: wire::udp, seeds: seeds::udp },
     Target { name: "tcp", run: wire::tcp, seeds: seeds::tcp },
+    Target { name: "tcp_machine", run: tcp_machine::machine, seeds: tcp_machine::seeds },
     Target { name: "pcap", run: capture::pcap, seeds: seeds::pcap },
     Target { name: "pcapng", run: capture::pcap, seeds: seeds::pcapng },
     Target { name: "pcap_gzip", run: capture::gzip, seeds: seeds::pcap_gzip },
