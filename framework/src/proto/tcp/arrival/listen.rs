@@ -43,7 +43,11 @@ impl<P: Payload> Tcp<P> {
         match self.check_cookie(arrival, listener, now) {
             Some(syn) => self.open_by_cookie(arrival, payload, listener, &syn, accept, now, output),
             None => {
-                self.answer_with_reset(arrival, now, output);
+                // While cookies are out, this may stand behind the segment that brings one back and is late or lost: a reset would end
+                // the connection that the peer has.
+                if now > self.listeners.slots[listener].cookies_until {
+                    self.answer_with_reset(arrival, now, output);
+                }
                 Err(TcpDrop::BadAck)
             }
         }

@@ -272,12 +272,23 @@ mod cookies {
     }
 
     #[test]
-    fn made_up_cookie_is_answered_by_a_reset() {
+    fn data_that_comes_before_its_cookie_ends_nothing() {
+        let mut script = full(ConnectionOptions::default());
+        let (_, answers) = script.next(SYN, b"");
+        let (first, ack) = (script.seq, answers[0].seq + 1);
+        let (dropped, answers) = script.send(ACK, first + 5, ack, b" single");
+        assert_eq!((dropped, answers.len(), script.end.tcp.len()), (Some(TcpDrop::BadAck), 0, 1));
+        script.send(ACK, first, ack, b"order");
+        assert_eq!(script.end.bytes, b"order", "the segment that was late");
+    }
+
+    #[test]
+    fn made_up_cookie_is_answered_by_nothing() {
         let mut script = full(ConnectionOptions::default());
         script.next(SYN, b"");
         script.ack += 1;
         let (dropped, answers) = script.next(ACK, b"");
-        assert_eq!((dropped, answers[0].flags, script.end.tcp.len()), (Some(TcpDrop::BadAck), RST, 1));
+        assert_eq!((dropped, answers.len(), script.end.tcp.len()), (Some(TcpDrop::BadAck), 0, 1));
     }
 
     #[test]
@@ -286,7 +297,8 @@ mod cookies {
         let (_, answers) = script.next(SYN, b"");
         script.ack = answers[0].seq + 1;
         script.end.now += Duration::from_secs(140);
-        assert_eq!(script.next(ACK, b"").0, Some(TcpDrop::BadAck));
+        let (dropped, answers) = script.next(ACK, b"");
+        assert_eq!((dropped, answers[0].flags), (Some(TcpDrop::BadAck), RST));
     }
 
     #[test]
