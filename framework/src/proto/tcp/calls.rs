@@ -259,6 +259,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Appends to what waits.
     fn queue(&mut self, payload: P) -> Result<(), P> {
+        if self.shared.chunks.free_count() <= self.shared.chunk_reserve() {
+            return Err(payload);
+        }
         let len = payload.len() as u32;
         self.queue_chunk(len, PUSH, Some(payload)).map_err(|payload| payload.expect("it was put in above"))?;
         self.connection.send_len += len;

@@ -173,3 +173,25 @@ fn data_arrives_in_order() {
     assert_eq!(server.bytes, b"new order single");
     assert_eq!(client.tcp.chunks(), 0, "all is acknowledged");
 }
+
+#[test]
+fn store_full_of_long_payloads_still_leaves_in_segments() {
+    let (mut client, mut server) = connected();
+    let (id, now) = (client.id.unwrap(), client.now);
+    let options = ConnectionOptions { send_buffer: 1 << 24, ..ConnectionOptions::default() };
+    client.tcp.set_options(id, &options, now, &mut client.sent).unwrap();
+    let mut sent = 0;
+    let refusal = loop {
+        match client.tcp.send(id, vec![7; 3000], now, &mut client.sent) {
+            Ok(()) => sent += 3000,
+            Err((why, _)) => break why,
+        }
+    };
+    assert_eq!(refusal, SendError::NoChunk);
+    for _ in 0..100 {
+        settle(&mut client, &mut server);
+        let now = client.now + Duration::from_millis(5);
+        (client.now, server.now) = (now, now);
+    }
+    assert_eq!((server.bytes.len(), client.tcp.chunks()), (sent, 0));
+}
