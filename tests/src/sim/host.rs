@@ -199,6 +199,8 @@ pub struct SimApp {
     paused: Vec<(ConnectionId, u64)>,
     held: VecDeque<(Held, EndKey, u64)>,
     stolen: Vec<Mbuf>,
+    /// Connections that a cookie opened after their session had ended.
+    ghosts: Vec<ConnectionId>,
 }
 
 impl SimApp {
@@ -217,6 +219,7 @@ impl SimApp {
             paused: Vec::new(),
             held: VecDeque::new(),
             stolen: Vec::new(),
+            ghosts: Vec::new(),
         }
     }
 
@@ -367,6 +370,13 @@ impl SimApp {
         let Some(session) = self.ledger.borrow().session(client, server) else {
             return self.fail(format!("a connection from {client} that nobody began"));
         };
+        let before = self.ledger.borrow_mut().end((session, side)).outcome;
+        if before.is_some() && side == 1 {
+            // A segment that was on its way brought the cookie back once more: who keeps no SYN cannot know that this one was used.
+            self.ghosts.push(id);
+            let _ = cx.tcp().abort(id);
+            return;
+        }
         self.ends.insert(id, (session, side));
         self.ledger.borrow_mut().connected((session, side));
         self.wake(id);
@@ -377,6 +387,9 @@ impl TcpApp for SimApp {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         if let TcpEvent::Connected { listener } = event {
             self.took(listener, id, cx);
+        }
+        if self.ghosts.contains(&id) {
+            return;
         }
         let Some(&key) = self.ends.get(&id) else {
             // A handshake that was never done ends without having been told of.
@@ -398,6 +411,9 @@ impl TcpApp for SimApp {
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         let id = data.connection;
+        if self.ghosts.contains(&id) {
+            return;
+        }
         let Some(&key) = self.ends.get(&id) else { return self.fail("data of a connection that nobody knows".into()) };
         let now = self.now();
         let (pause, holds) = {

@@ -18,6 +18,8 @@ pub mod packet;
 pub mod run;
 pub mod scenario;
 pub mod script;
+pub mod smoltcp;
+pub mod station;
 pub mod world;
 
 pub use run::{Summary, run_seed, run_seeds};

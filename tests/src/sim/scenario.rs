@@ -65,7 +65,7 @@ impl Draw {
     fn host(&mut self, idx: usize, theme: Theme) -> HostPlan {
         let checksums = self.one_in(2);
         let nic = NicConfig {
-            rx_ring_len: if theme.is_fair { 1024 } else { self.of(&[16, 64, 256]) },
+            rx_ring_len: if theme.is_fair { 1024 } else { self.of(&[64, 256]) },
             tx_ring_len: self.of(&[4, 16, 64, 256]),
             checksums,
             segments: checksums && self.one_in(2),
@@ -84,9 +84,9 @@ impl Draw {
             drift_ppm: self.from_to(0, 400) as i64 - 200,
             uses_arp: theme.with_smoltcp || self.one_in(4),
             mtu: self.of(&[1500, 1500, 1500, 576, 1280]),
-            time_wait: self.of(&[MS, SECOND, 5 * SECOND]),
+            time_wait: self.of(&[MS, SECOND, 5 * SECOND, 60 * SECOND]),
             chunks_max,
-            reassembly_max: self.of(&[8, 64, 1024]),
+            reassembly_max: self.of(&[64, 1024]),
         }
     }
 
@@ -123,7 +123,13 @@ impl Draw {
 
     fn sessions(&mut self, hosts: &[HostPlan], listeners: &[Listener], heals_at: u64) -> Vec<Session> {
         let count = if self.one_in(8) { self.from_to(8, 64) } else { self.from_to(1, 6) };
-        let size_max = if count > 6 { 16 << 10 } else { 1 << 20 };
+        let size_max = if count > 6 {
+            16 << 10
+        } else if self.one_in(6) {
+            1 << 20
+        } else {
+            64 << 10
+        };
         (0..count).map(|_| self.session(hosts, listeners, heals_at, size_max)).collect()
     }
 
@@ -135,6 +141,7 @@ impl Draw {
         let mut ends = [self.end(size_max), self.end(size_max)];
         if self.one_in(4) {
             ends[1].role = Role::Echo;
+            ends[1].write_max = ends[1].write_max.max(ends[0].write_max);
         }
         // One waits for the other, at most; an echo ends when it has heard all.
         if self.one_in(2) {

@@ -7,11 +7,11 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 use super::end::mix;
-use super::host::SimHost;
 use super::ledger::{Ledger, nanos};
 use super::network::Network;
 use super::packet;
 use super::script::{MS, MishapKind, Script};
+use super::station::Station;
 
 /// What came of a run.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ const FRAMES_MAX: u64 = 2_000_000;
 const TURNS_MAX: u64 = 5_000_000;
 
 struct Place {
-    host: SimHost,
+    host: Station,
     /// When its next turn is, and how long it waits for the one behind it.
     turn_at: u64,
     gap: u64,
@@ -81,7 +81,7 @@ impl World {
     pub fn new(script: Script, is_traced: bool) -> Self {
         let ledger = Rc::new(RefCell::new(Ledger::new(&script, is_traced)));
         let place = |(idx, plan): (usize, &super::script::HostPlan)| Place {
-            host: SimHost::new(&script, idx, &ledger),
+            host: Station::new(&script, idx, &ledger),
             turn_at: 0,
             gap: TURN,
             turn_max: plan.turn_max,
@@ -185,7 +185,7 @@ impl World {
             }
             Event::Leave(host) => {
                 self.places[host].is_leaving = false;
-                for frame in self.places[host].host.tx_mut().leave() {
+                for frame in self.places[host].host.leave() {
                     self.ledger.borrow().trace(|| format!("host {host} -> {}", packet::describe(&frame)));
                     for arrival in self.network.carry(&frame, host, self.now) {
                         self.schedule(arrival.at, Event::Arrive(arrival.host, arrival.frame));
@@ -212,7 +212,7 @@ impl World {
         let now = self.clock(mishap.host);
         let place = &mut self.places[mishap.host];
         match mishap.kind {
-            MishapKind::RingFull => place.host.tx_mut().stalled = true,
+            MishapKind::RingFull => place.host.stall(true),
             MishapKind::PoolEmpty(leave) => place.host.steal(Some(leave), now),
             MishapKind::ClockJump(by) => place.clock += by,
             MishapKind::Blackout | MishapKind::Deaf | MishapKind::Stall | MishapKind::Mtu(..) => (),
@@ -225,7 +225,7 @@ impl World {
         let now = self.clock(mishap.host);
         let place = &mut self.places[mishap.host];
         match mishap.kind {
-            MishapKind::RingFull => place.host.tx_mut().stalled = false,
+            MishapKind::RingFull => place.host.stall(false),
             MishapKind::PoolEmpty(_) => place.host.steal(None, now),
             _ => (),
         }
@@ -247,7 +247,7 @@ impl World {
         let now = self.clock(host);
         let place = &mut self.places[host];
         let had = place.host.poll(now);
-        let is_busy = had || place.host.waiting() > 0 || place.host.tx_mut().next_len().is_some();
+        let is_busy = had || place.host.waiting() > 0 || place.host.next_len().is_some();
         if is_busy {
             (place.gap, place.busy_at) = (TURN, self.now);
         } else {
@@ -268,7 +268,7 @@ impl World {
     /// The next frame of a host gets onto the line.
     fn send_next(&mut self, host: usize) {
         let place = &mut self.places[host];
-        let Some(len) = place.host.tx_mut().next_len().filter(|_| !place.is_leaving) else { return };
+        let Some(len) = place.host.next_len().filter(|_| !place.is_leaving) else { return };
         place.is_leaving = true;
         let at = self.now + self.network.time_of(len);
         self.schedule(at, Event::Leave(host));
@@ -293,12 +293,12 @@ impl World {
     fn check_end(&mut self) {
         for host in 0..self.places.len() {
             let now = self.clock(host);
-            while !self.places[host].host.tx_mut().leave().is_empty() {}
+            while !self.places[host].host.leave().is_empty() {}
             let place = &mut self.places[host];
             place.host.let_go(now);
             // The first sends home what has left; what was still in the ring is received and has its end.
             while place.host.poll(now) {}
-            while !place.host.tx_mut().leave().is_empty() {}
+            while !place.host.leave().is_empty() {}
             place.host.poll(now);
             if let Err(what) = place.host.check_end() {
                 self.ledger.borrow_mut().fail(format!("host {host}, at the end: {what}"));

@@ -1,0 +1,121 @@
+//! A host of either kind.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::host::SimHost;
+use super::ledger::Ledger;
+use super::script::{Script, Stack};
+use super::smoltcp::SmoltcpHost;
+
+/// A host of ours, or somebody else's.
+pub enum Station {
+    /// A worker.
+    Wirepath(Box<SimHost>),
+    /// smoltcp.
+    Smoltcp(Box<SmoltcpHost>),
+}
+
+impl Station {
+    /// The host `idx` of a script.
+    pub fn new(script: &Script, idx: usize, ledger: &Rc<RefCell<Ledger>>) -> Self {
+        match script.hosts[idx].stack {
+            Stack::Wirepath => Self::Wirepath(Box::new(SimHost::new(script, idx, ledger))),
+            Stack::Smoltcp => Self::Smoltcp(Box::new(SmoltcpHost::new(script, idx, ledger))),
+        }
+    }
+
+    /// One turn. Says whether frames came.
+    pub fn poll(&mut self, now: u64) -> bool {
+        match self {
+            Self::Wirepath(host) => host.poll(now),
+            Self::Smoltcp(host) => host.poll(now),
+        }
+    }
+
+    /// A frame comes off the line.
+    pub fn arrive(&mut self, frame: Vec<u8>) {
+        match self {
+            Self::Wirepath(host) => host.arrive(frame),
+            Self::Smoltcp(host) => host.arrive(frame),
+        }
+    }
+
+    /// Frames that wait for a turn.
+    pub fn waiting(&self) -> usize {
+        match self {
+            Self::Wirepath(host) => host.waiting(),
+            Self::Smoltcp(host) => host.waiting(),
+        }
+    }
+
+    /// Bytes of the frame that is next on the line.
+    pub fn next_len(&mut self) -> Option<usize> {
+        match self {
+            Self::Wirepath(host) => host.tx_mut().next_len(),
+            Self::Smoltcp(host) => host.next_len(),
+        }
+    }
+
+    /// The next frame leaves.
+    pub fn leave(&mut self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Wirepath(host) => host.tx_mut().leave(),
+            Self::Smoltcp(host) => host.leave(),
+        }
+    }
+
+    /// The ring takes nothing, or frames again.
+    pub fn stall(&mut self, is_stalled: bool) {
+        match self {
+            Self::Wirepath(host) => host.tx_mut().stalled = is_stalled,
+            Self::Smoltcp(host) => host.stall(is_stalled),
+        }
+    }
+
+    /// Somebody takes all buffers but so many; `None` gives them back.
+    pub fn steal(&mut self, leave: Option<usize>, now: u64) {
+        if let Self::Wirepath(host) = self {
+            host.steal(leave, now);
+        }
+    }
+
+    /// Whether no connection is left.
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            Self::Wirepath(host) => host.is_quiet(),
+            Self::Smoltcp(host) => host.is_quiet(),
+        }
+    }
+
+    /// Lets go of what the app keeps.
+    pub fn let_go(&mut self, now: u64) {
+        if let Self::Wirepath(host) = self {
+            host.let_go(now);
+        }
+    }
+
+    /// What is wrong at any time.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Wirepath(host) => host.check(),
+            Self::Smoltcp(_) => Ok(()),
+        }
+    }
+
+    /// What is wrong at the end, when all is over and quiet.
+    pub fn check_end(&self) -> Result<(), String> {
+        match self {
+            Self::Wirepath(host) => host.check_end(),
+            Self::Smoltcp(_) => Ok(()),
+        }
+    }
+
+    /// Counters that are not zero.
+    pub fn counters(&self) -> String {
+        match self {
+            Self::Wirepath(host) => host.counters(),
+            Self::Smoltcp(_) => "smoltcp keeps none\n".into(),
+        }
+    }
+}
