@@ -5,6 +5,7 @@ use super::compressed::{Mini, Session};
 use super::cq::{Cq, Next};
 use super::cqe::{Format, Opcode, Syndrome};
 use super::parts::CqParts;
+use super::recover::Blame;
 use super::teller::Teller;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{Burst, Mbuf, Mold};
@@ -55,6 +56,8 @@ pub(super) struct Reader {
     compresses: bool,
     /// The NIC's ring is not ours any more, or in error.
     is_broken: bool,
+    /// What broke it.
+    blame: Blame,
     place: Place,
     counters: Counters,
     drops: Drops<Mlx5RxDrop>,
@@ -106,6 +109,7 @@ impl Reader {
             teller,
             compresses: mini.is_some(),
             is_broken: false,
+            blame: Blame::Ours,
             place: Place::Known,
             counters,
             drops: scope.drops(),
@@ -133,6 +137,7 @@ impl Reader {
 
     /// The queue has to be reset, or is.
     pub(super) fn set_broken(&mut self, is_broken: bool) {
+        self.blame = Blame::Ours;
         self.is_broken = is_broken;
         if matches!(self.place, Place::Sought(_)) {
             self.place = Place::Lost;
@@ -212,10 +217,16 @@ impl Reader {
     pub(super) fn stop(&mut self, reason: Mlx5RxDrop) -> Step {
         self.drops.count(reason);
         self.is_broken = true;
+        self.blame = if reason == Mlx5RxDrop::LocalLength { Blame::Wire } else { Blame::Ours };
         if self.compresses && matches!(reason, Mlx5RxDrop::SessionInvalid | Mlx5RxDrop::IndexUnexpected) {
             self.place = Place::Lost;
         }
         Step::Other
+    }
+
+    /// Who broke it.
+    pub(super) fn blame(&self) -> Blame {
+        self.blame
     }
 
     /// Takes the oldest entry where it tells of no frame. `None` where it does.

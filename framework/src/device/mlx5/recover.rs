@@ -44,6 +44,16 @@ pub(super) struct Recovery {
     stranded: Counter,
 }
 
+/// Who made an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// Nobody knows, or we: it may come back at once.
+    Ours,
+    /// Whoever sent a frame longer than the ring's buffers. A longer pause would keep nobody from sending the next one, and only
+    /// costs the good frames between.
+    Wire,
+}
+
 /// From one reset to the next, doubled with each until it is the longest, and anew after a quiet time. A frame that the NIC cannot
 /// send is a mistake of ours, which may come back with each order: the port then still sends what is good in between. A reset is
 /// four commands to the firmware, each of which may take 100 µs: with the longest pause that is half a percent of the worker's time.
@@ -70,11 +80,21 @@ impl Recovery {
     /// index 0 and calls [`ready`](Self::ready); with `false` it tries again on a later turn.
     #[cold]
     pub(super) fn reset(&mut self, now: Instant) -> bool {
+        self.reset_for(Blame::Ours, now)
+    }
+
+    /// The same, and says who made the error.
+    #[cold]
+    pub(super) fn reset_for(&mut self, error: Blame, now: Instant) -> bool {
         if now < self.due || self.has_ended {
             return false;
         }
         let quiet = now.since(self.due) > QUIET;
-        self.pause = if quiet { PAUSE_MIN } else { (self.pause + self.pause).min(PAUSE_MAX) };
+        self.pause = match error {
+            _ if quiet => PAUSE_MIN,
+            Blame::Ours => (self.pause + self.pause).min(PAUSE_MAX),
+            Blame::Wire => self.pause,
+        };
         self.due = now + self.pause;
         self.resets.inc();
         self.counted(|objects| objects.reset())
@@ -187,6 +207,15 @@ pub(super) mod tests {
         assert_eq!(counted.resets.get() as usize, resets.len());
         assert_eq!(block.snapshot().count("q/resets"), Some(resets.len() as u64));
         assert_eq!(block.snapshot().count("q/failed_resets"), Some(0));
+    }
+
+    #[test]
+    fn frames_that_are_too_long_make_no_pause_longer() {
+        let (mut recovery, counted, _block) = recovery();
+        let resets = (0..1_000).filter(|&ms| recovery.reset_for(Blame::Wire, at(ms)) && recovery.ready()).count();
+        assert_eq!((resets, counted.resets.get()), (1_000, 1_000), "one each ms");
+        // What is our own mistake between does.
+        assert!(recovery.reset(at(1_000)) && !recovery.reset(at(1_001)) && recovery.reset(at(1_002)));
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl Mlx5Rx {
 
     /// Starts the queue anew after an error, where it is time for that.
     fn recover(&mut self, pool: &Pool, now: Instant) {
-        if !self.recovery.reset(now) {
+        if !self.recovery.reset_for(self.reader.blame(), now) {
             return;
         }
         self.clear(Mlx5RxDrop::QueueReset);

@@ -602,6 +602,21 @@ fn nothing_is_posted_to_a_queue_that_did_not_become_ready() {
 }
 
 #[test]
+fn frames_that_are_too_long_are_recovered_from_each_time_at_the_same_pace() {
+    let mut rig = rig(PlainConfig::default());
+    let objects = std::rc::Rc::clone(&rig.nic.objects);
+    for round in 1..=20 {
+        rig.nic.cq.complete(14, 0, |cqe| cqe[55] = 0x01);
+        assert_eq!(rig.lens(32), [0; 0]);
+        rig.now += Duration::from_millis(1);
+        assert_eq!(rig.lens(32), [0; 0]);
+        assert_eq!((objects.resets.get(), objects.readies.get()), (round, round), "a millisecond after each error");
+    }
+    assert_eq!(rig.dropped(Mlx5RxDrop::LocalLength), 20);
+    rig.close();
+}
+
+#[test]
 fn error_without_a_cqe_is_heard_of_by_the_kernel() {
     let mut rig = rig(PlainConfig::default());
     rig.nic.objects.has_failed.set(true);
