@@ -276,6 +276,30 @@ fn hugepages_that_are_not_there_are_told_and_the_connectx_is_given_back() {
 }
 
 #[test]
+fn feature_that_the_file_demands_and_the_firmware_lacks_is_told_and_nothing_starts() {
+    let test = "feature_that_the_file_demands_and_the_firmware_lacks_is_told_and_nothing_starts";
+    let options = ["--strict", "--netns", "--without", "cqe-compression", "--without", "striding-rq"];
+    if !softhca::testing::is_inside(test, &options) {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let config = directory.path().join("feed.toml");
+    let line = format!("{{ group = \"{}\", port = 9000 }}", settings().lines[0].group);
+    let channel = format!("[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\nlines = [{line}]\n");
+    for (demand, feature) in [
+        ("compression = \"demanded\"", "compressed completions"),
+        ("striding = \"demanded\"", "striding receive queues"),
+    ] {
+        let port = format!("[port]\ninterface = \"soft0\"\ndevice = \"mlx5\"\nrx_ring = 64\n{demand}\n{OWN}");
+        std::fs::write(&config, format!("{port}{channel}")).unwrap();
+        let refused = feed_handler::run(&planned(&config, &[]), &StopFlag::new(), |_| {});
+        let said = refused.err().unwrap().to_string();
+        assert!(said.contains(feature) && said.contains("mlx5_0") && !said.contains('\n'), "{said}");
+        assert_eq!(nic::objects(), 0, "left behind after: {said}");
+    }
+}
+
+#[test]
 fn what_comes_to_our_host_beside_the_feed_is_accounted_for() {
     let Some(wire) = wire("what_comes_to_our_host_beside_the_feed_is_accounted_for") else { return };
     let beside = || {

@@ -475,6 +475,12 @@ mod tests {
         refused(&port("device = \"mlx5\"\ntx_ring = 16384"), 4, 11, "8 to 8192");
         refused(&port("device = \"mlx5\"\nmode = \"native\""), 4, 8, "of device = \"af_xdp\"");
         refused(&port("mode = \"fast\""), 3, 8, "generic");
+        refused(&port("timestamps = \"maybe\""), 3, 14, "true, false, or \"demanded\"");
+        refused(&port("timestamps = \"demanded\""), 3, 14, "only device = \"mlx5\" can demand");
+        refused(&port("striding = \"never\""), 3, 12, "of device = \"mlx5\"");
+        refused(&port("device = \"mlx5\"\nstriding = \"maybe\""), 4, 12, "where possible");
+        let both = "device = \"mlx5\"\ntimestamps = \"demanded\"\ncompression = \"demanded\"";
+        refused(&port(both), 5, 15, "share their time stamps");
         refused(&port("igmp = \"v3\""), 3, 8, "kernel");
         refused(&port("queues = [1, 1]"), 3, 10, "each queue once");
         refused(&port("igmp = \"own\"\nqueues = [0, 1]"), 4, 10, "igmp = \"kernel\"");
@@ -495,6 +501,25 @@ mod tests {
         let shared = own("addresses = [\"10.0.0.2/24\"]").replace("\"own\"", "\"shared\"");
         refused(&shared, 4, 1, "the kernel says who we are");
         refused("[port]\ninterface = \"eth1\"\nowner = \"own\"\n", 2, 13, "needs [host]");
+    }
+
+    #[test]
+    fn what_the_port_demands_reaches_the_device() {
+        use wirepath::device::mlx5::Feature::{self, Demanded, Off, WherePossible};
+        use wirepath::worker::live::PortConfig;
+        let features = |rest: &str| -> [Feature; 3] {
+            let text = format!("[port]\ninterface = \"eth1\"\ndevice = \"mlx5\"\n{rest}\n");
+            match Config::parse(&text).unwrap().live().unwrap().port {
+                PortConfig::Mlx5(port) => [port.timestamps, port.compression, port.striding],
+                PortConfig::AfXdp(_) => panic!("it is an mlx5"),
+            }
+        };
+        assert_eq!(features(""), [Off; 3]);
+        assert_eq!(features("timestamps = false\ncompression = \"never\"\nstriding = \"never\""), [Off; 3]);
+        let possible = "timestamps = true\ncompression = \"where possible\"\nstriding = \"where possible\"";
+        assert_eq!(features(possible), [WherePossible; 3]);
+        assert_eq!(features("timestamps = \"demanded\"\nstriding = \"demanded\""), [Demanded, Off, Demanded]);
+        assert_eq!(features("compression = \"demanded\""), [Off, Demanded, Off]);
     }
 
     #[test]

@@ -26,8 +26,9 @@ pub(super) struct PortSection {
     rx_ring: Option<Spanned<RingLen>>,
     tx_ring: Option<Spanned<RingLen>>,
     /// Whether the NIC is asked when each frame arrived.
-    #[serde(default)]
-    timestamps: bool,
+    timestamps: Option<Spanned<StampsWord>>,
+    compression: Option<Spanned<FeatureWord>>,
+    striding: Option<Spanned<FeatureWord>>,
     #[serde(default)]
     owner: OwnerWord,
     igmp: Option<Spanned<IgmpWord>>,
@@ -71,6 +72,31 @@ enum DeviceWord {
     AfXdp,
     #[serde(rename = "mlx5")]
     Mlx5,
+}
+
+/// `true` is where possible; `"demanded"`: without it no start.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged, expecting = "use true, false, or \"demanded\"")]
+enum StampsWord {
+    Wanted(bool),
+    Word(DemandedWord),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+enum DemandedWord {
+    #[serde(rename = "demanded")]
+    Demanded,
+}
+
+/// What of the firmware's features a run has.
+#[derive(Clone, Copy, Debug, Deserialize)]
+enum FeatureWord {
+    #[serde(rename = "never")]
+    Never,
+    #[serde(rename = "where possible")]
+    WherePossible,
+    #[serde(rename = "demanded")]
+    Demanded,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -208,6 +234,25 @@ impl PortSection {
                 "mode and copying are of device = \"af_xdp\": the rings of a ConnectX need neither",
             ));
         }
+        if self.device == DeviceWord::AfXdp {
+            if let Some(feature) = self.compression.as_ref().or(self.striding.as_ref()) {
+                return Err(Fault::new(
+                    feature.span(),
+                    "compression and striding are of device = \"mlx5\": leave them out",
+                ));
+            }
+            if let (Some(stamps), Feature::Demanded) = (&self.timestamps, self.stamps()) {
+                let what =
+                    "only device = \"mlx5\" can demand time stamps: use timestamps = true, and see what the start says";
+                return Err(Fault::new(stamps.span(), what));
+            }
+        }
+        if let (Some(compression), true) = (&self.compression, self.stamps() == Feature::Demanded)
+            && feature(self.compression.as_ref()) == Feature::Demanded
+        {
+            let what = "compressed completions share their time stamps: demand one of compression and timestamps";
+            return Err(Fault::new(compression.span(), what));
+        }
         let lens = match self.device {
             DeviceWord::AfXdp => 64..=65_536,
             DeviceWord::Mlx5 => 8..=8_192,
@@ -219,6 +264,14 @@ impl PortSection {
             }
         }
         Ok(())
+    }
+
+    fn stamps(&self) -> Feature {
+        match self.timestamps.as_ref().map(Spanned::get_ref) {
+            Some(StampsWord::Word(DemandedWord::Demanded)) => Feature::Demanded,
+            Some(StampsWord::Wanted(true)) => Feature::WherePossible,
+            Some(StampsWord::Wanted(false)) | None => Feature::Off,
+        }
     }
 
     /// The queues to take.
@@ -265,7 +318,7 @@ impl PortSection {
             },
             rx_ring_len: self.rx_ring.as_ref().map_or(usual.rx_ring_len, |len| len.get_ref().0),
             tx_ring_len: self.tx_ring.as_ref().map_or(usual.tx_ring_len, |len| len.get_ref().0),
-            rx_timestamps: self.timestamps,
+            rx_timestamps: self.stamps() != Feature::Off,
             ..usual
         }
     }
@@ -276,9 +329,19 @@ impl PortSection {
             queues: self.queues().into_iter().max().map_or(1, |last| last + 1),
             rx_ring_len: self.rx_ring.as_ref().map_or(usual.rx_ring_len, |len| len.get_ref().0),
             tx_ring_len: self.tx_ring.as_ref().map_or(usual.tx_ring_len, |len| len.get_ref().0),
-            timestamps: if self.timestamps { Feature::WherePossible } else { Feature::Off },
+            timestamps: self.stamps(),
+            compression: feature(self.compression.as_ref()),
+            striding: feature(self.striding.as_ref()),
             ..usual
         }
+    }
+}
+
+fn feature(word: Option<&Spanned<FeatureWord>>) -> Feature {
+    match word.map(Spanned::get_ref) {
+        None | Some(FeatureWord::Never) => Feature::Off,
+        Some(FeatureWord::WherePossible) => Feature::WherePossible,
+        Some(FeatureWord::Demanded) => Feature::Demanded,
     }
 }
 
