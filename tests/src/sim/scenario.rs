@@ -30,13 +30,27 @@ pub fn themed(seed: u64, theme: Theme) -> Script {
     let count = if draw.one_in(2) { 2 } else { draw.from_to(2, 8) as usize };
     let heals_at = if theme.is_fair { 0 } else { draw.from_to(100, 15_000) * MS };
     let hosts: Vec<_> = (0..count).map(|idx| draw.host(idx, theme)).collect();
-    let listeners = draw.listeners(&hosts, heals_at);
+    let mut listeners = draw.listeners(&hosts, heals_at);
     let sessions = draw.sessions(&hosts, &listeners, heals_at);
+    listeners.iter_mut().for_each(|listener| suit(listener, &sessions));
     let line = draw.line();
     let weather = if theme.is_fair { Weather::default() } else { draw.weather() };
     let mishaps = if theme.is_fair { Vec::new() } else { draw.mishaps(count, heals_at) };
     let ends_by = heals_at + 600 * SECOND;
     Script { seed, hosts, listeners, sessions, line, weather, mishaps, heals_at, ends_by }
+}
+
+/// A listener that its sessions can live with.
+fn suit(listener: &mut Listener, sessions: &[Session]) {
+    let mut own = sessions.iter().filter(|session| (session.server, session.port) == (listener.host, listener.port));
+    if own.clone().any(|session| session.ends.iter().any(|end| end.abort.is_some())) {
+        // A reset that is lost, or finds no room in the ring, is only learned of by asking.
+        listener.options.keepalive = Some(Keepalive::default());
+    }
+    if own.any(|session| session.ends[0].role == Role::Source(0)) {
+        // Who says nothing does not bring a cookie back twice: where that is lost, the server never learns of him.
+        listener.backlog = 128;
+    }
 }
 
 struct Draw(Random);
