@@ -21,7 +21,7 @@ pub use running::{Ended, Running};
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -48,16 +48,28 @@ pub fn is_inside_under(test: &str, options: &[&str], launcher: &[&str]) -> bool 
     }
     match std::env::current_exe().map_err(|error| error.to_string()).and_then(|program| {
         let mut command = command(options)?;
-        command.args(launcher).arg(program).args(["--exact", test, "--nocapture"]).env(INSIDE, test);
+        command
+            .args(launcher)
+            .arg(program)
+            .args(["--exact", test, "--nocapture", "--include-ignored"])
+            .env(INSIDE, test);
         command.output().map_err(|error| error.to_string())
     }) {
         Err(why) => println!("SKIPPED {test}: {why}"),
-        Ok(output) => {
-            print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            assert!(output.status.success(), "{test} failed inside softhca run, see above");
-        }
+        Ok(output) => show(test, &output),
     }
     false
+}
+
+/// Shows what a test said that was started again by its name.
+///
+/// # Panics
+/// When it failed, or when nothing was run, as of a test that has another name by now.
+pub fn show(test: &str, output: &Output) {
+    print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{test} failed where it was started again, see above");
+    let is_run = String::from_utf8_lossy(&output.stdout).contains("test result: ok. 1 passed");
+    assert!(is_run, "{test} did not run where it was started again: is that its name?");
 }
 
 /// `softhca run OPTIONS --`: the program and its arguments are to be added.
@@ -156,4 +168,30 @@ pub fn has_provider() -> bool {
     let places = libraries.iter().flat_map(|library| [vec![library.clone()], entries(library)].concat());
     let mut found = places.flat_map(|place| entries(&place.join("libibverbs")));
     found.any(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with("libmlx5-rdmav")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+
+    fn again(test: &str) -> Output {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).output().unwrap()
+    }
+
+    #[test]
+    fn child() {}
+
+    #[test]
+    fn test_that_runs_again_has_passed() {
+        show("child", &again("testing::tests::child"));
+    }
+
+    #[test]
+    #[should_panic(expected = "did not run where it was started again")]
+    fn test_that_is_not_there_has_not_passed() {
+        show("chidl", &again("testing::tests::chidl"));
+    }
 }

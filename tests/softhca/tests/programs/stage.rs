@@ -28,8 +28,7 @@ pub(crate) fn is_inside(test: &str, program: &str, package: &str) -> bool {
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--", "sh", "-c", inside]).arg(std::env::current_exe().unwrap());
     let output = command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1").output().unwrap();
-    print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{test} failed inside its namespace, see above");
+    testing::show(test, &output);
     false
 }
 
