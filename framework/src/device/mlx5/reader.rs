@@ -264,8 +264,8 @@ impl Reader {
     }
 
     /// Reads the CQ dry; what frames there are have `reason` to be lost. The NIC writes no more. Where the place is lost, or gets lost
-    /// here, what can be read is, and the rest has no name.
-    pub(super) fn drain(&mut self, reason: Mlx5RxDrop) {
+    /// here, what can be read is, and the rest has no name. An entry whose byte count has a bit of `no_frame` is none.
+    pub(super) fn drain(&mut self, reason: Mlx5RxDrop, no_frame: u32) {
         self.drops.count_many(reason, self.session.close() as u64);
         let first = self.cq.idx();
         for _ in 0..self.cq.count() {
@@ -280,6 +280,7 @@ impl Reader {
                     self.drops.count_many(reason, self.session.close() as u64);
                     continue;
                 }
+                (Opcode::Received, _) if cqe.byte_count() & no_frame != 0 => {}
                 (Opcode::Received, _) => self.drops.count(reason),
                 (Opcode::ReceiveFailed, _) => self.counters.flushed.inc(),
                 _ => self.drops.count(Mlx5RxDrop::OpcodeUnexpected),

@@ -19,7 +19,7 @@ use super::parts::{CqParts, RqParts};
 use super::reader::{Mlx5RxDrop, Reader};
 use super::recover::Recovery;
 use super::rq::Rq;
-use super::striding::{self, StridingRq};
+use super::striding::{self, FILLER, StridingRq};
 use super::teller::Teller;
 use super::watch::Fault;
 use crate::counters::Scope;
@@ -170,7 +170,8 @@ impl Mlx5Rx {
 
     /// Reads the CQ dry and sends all buffers home. The NIC has let go of both.
     fn clear(&mut self, reason: Mlx5RxDrop) {
-        self.reader.drain(reason);
+        let no_frame = if matches!(self.ring, RxRing::Striding(_)) { FILLER } else { 0 };
+        self.reader.drain(reason, no_frame);
         match &mut self.ring {
             RxRing::Cyclic(rq) => rq.reset(),
             RxRing::Striding(rq) => rq.reset(),

@@ -915,6 +915,14 @@ fn burst_goes_over_fillers_and_wqes() {
 }
 
 #[test]
+fn fillers_are_no_frames_that_a_closed_queue_loses() {
+    let mut rig = rig_of(striding(), 64);
+    (0..12).for_each(|idx| rig.nic.strided(&frame(300, idx), |_| ()));
+    let rig = rig.close();
+    assert_eq!(rig.dropped(Mlx5RxDrop::QueueClosed), 12);
+}
+
+#[test]
 fn frame_of_a_striding_ring_over_one_buffer_is_a_chain() {
     let config = PlainConfig { wqes: 2, cqes: 128, striding: Some((8, 6)), ..striding() };
     let mut rig = rig_of(config, 64);

@@ -24,7 +24,7 @@ const AT_KEY: usize = 4;
 const AT_ADDRESS: usize = 8;
 
 /// Of the byte count of a CQE: no frame, the strides, the frame's bytes (mlx5.md 2.9).
-const FILLER: u32 = 1 << 31;
+pub(super) const FILLER: u32 = 1 << 31;
 const STRIDES_SHIFT: u32 = 16;
 const STRIDES_MASK: u32 = 0x7fff;
 const LEN_MASK: u32 = 0xffff;
