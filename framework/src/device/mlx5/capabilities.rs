@@ -120,7 +120,7 @@ impl Abilities {
         }
         Ok(Chosen {
             checksum: self.checksum().is_ok(),
-            tso_len_max: self.device.tso_len_max as usize,
+            tso_len_max: self.segmentation().unwrap_or(0) as usize,
             inline_len_min: self.inline_len_min(),
             multi_packet: multi_packet.is_some(),
             stamps,
@@ -163,8 +163,9 @@ impl Abilities {
     }
 
     pub(super) fn segmentation(&self) -> Can<u32> {
-        yes(self.device.tso_len_max > 0, "the firmware does not offer it to raw packets")
-            .map(|()| self.device.tso_len_max)
+        yes(self.device.tso_len_max > 0, "the firmware does not offer it to raw packets")?;
+        yes(self.checksum().is_ok(), "each segment needs checksums, which the firmware does not offer to raw packets")?;
+        Ok(self.device.tso_len_max)
     }
 
     pub(super) fn vlan_stripping(&self) -> Can<()> {
@@ -517,6 +518,15 @@ pub(super) mod tests {
         assert_eq!((chosen.striding, chosen.compression), (None, None));
         assert_eq!(chosen.left_out.len(), 5);
         assert!((!chosen.checksum && chosen.tso_len_max == 0) && chosen.inline_len_min == 18);
+    }
+
+    #[test]
+    fn segmentation_without_checksums_is_none() {
+        let mut abilities = connectx5();
+        abilities.device.raw_checksum = false;
+        let chosen = abilities.choose("mlx5_0", &config()).unwrap();
+        assert!(!chosen.checksum && abilities.device.tso_len_max > 0);
+        assert_eq!(chosen.tso_len_max, 0);
     }
 
     #[test]
