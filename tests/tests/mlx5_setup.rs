@@ -7,11 +7,11 @@ use std::net::Ipv4Addr;
 
 use rdma_core_sys::RdmaCore;
 use rdma_core_sys::verbs::{CompletionQueue, CqRequest, ProtectionDomain, QpCaps, QpRequest, QueuePair, ThreadDomain};
-use softhca::testing::is_inside;
+use softhca::testing::{is_inside, is_inside_under};
 use wirepath::counters::Block;
 use wirepath::device::mlx5::{Feature, Hash, Mlx5Config, Mlx5Device, Mlx5Support, Pace, Spread};
 use wirepath::device::steering::{Fields, Rule, SteerError};
-use wirepath::device::{Device, Offload, Queue, RxState, TxQueue};
+use wirepath::device::{Device, DeviceError, Offload, Queue, RxState, TxQueue};
 use wirepath::mem::Mbuf;
 use wirepath_tests::connectx::{End, config, open, pool};
 use wirepath_tests::nic;
@@ -48,6 +48,40 @@ fn device_is_found_by_its_name_and_its_pci_address() {
     assert_eq!(open(&config(&pci)).name(), "mlx5_0");
     let said = refused(&config("mlx5_7"));
     assert!(said.contains("mlx5_0") && said.contains("mlx5_1"), "those that are there are not named: {said}");
+    is_clean();
+}
+
+#[test]
+fn entries_of_completions_are_of_64_bytes_whatever_the_cache_line_is() {
+    // The variable of libmlx5, which takes the place of the CPU's cache line.
+    let launcher = ["env", "MLX5_CQE_SIZE=128"];
+    if is_inside_under("entries_of_completions_are_of_64_bytes_whatever_the_cache_line_is", &["--strict"], &launcher) {
+        End::alone(&config("mlx5_0"), &[]).1.close();
+        is_clean();
+    }
+}
+
+#[test]
+fn queue_whose_halves_are_gone_may_be_taken_again() {
+    if !is_inside("queue_whose_halves_are_gone_may_be_taken_again", &["--strict", "--devices", "2"]) {
+        return;
+    }
+    let mut device = open(&config("mlx5_0"));
+    device.steer(&Rule::ALL, 0).unwrap();
+    let taken = |device: &mut Mlx5Device| matches!(device.take_queue(0), Err(DeviceError::QueueTaken { .. }));
+    let queue = device.take_queue(0).unwrap();
+    assert!(taken(&mut device), "while it is on its way to a worker");
+    drop(queue);
+    for turn in 0..3 {
+        let (pool, block) = (pool(), Block::heap());
+        let (rx, tx) = device.take_queue(0).unwrap().open(&pool, &block.scope("q")).unwrap();
+        assert!(taken(&mut device), "turn {turn}");
+        drop(rx);
+        assert!(taken(&mut device), "one half is there in turn {turn}");
+        drop(tx);
+        assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+    }
+    drop(device);
     is_clean();
 }
 

@@ -45,7 +45,8 @@ pub trait Device {
     /// half done.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes queue `idx` out of the device. Each queue is taken once.
+    /// Takes queue `idx` out of the device. Each queue is taken once; of some devices again, when both halves
+    /// of it are gone.
     fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError>;
 
     /// Sends the frames that `rule` names to queue `idx`. May be called while the queues run; no frame of another

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rdma_core_sys::RdmaCore;
 use rdma_core_sys::verbs::{Context, CqOptions, LinkLayer, VerbsError};
@@ -38,7 +38,8 @@ const MTU_DEFAULT: usize = 1500;
 /// process ends, nothing of ours stays in the NIC.
 pub struct Mlx5Device {
     port: Arc<Port>,
-    taken: Vec<bool>,
+    /// Of each queue what it has while it, or a half of it, is there.
+    taken: Vec<Weak<()>>,
 }
 
 impl Mlx5Device {
@@ -78,7 +79,7 @@ impl Mlx5Device {
         };
         let port = Port::new(&context, facts, sysfs)?;
         try_a_queue_pair(&port)?;
-        Ok(Self { port: Arc::new(port), taken: vec![false; config.queues.into()] })
+        Ok(Self { port: Arc::new(port), taken: vec![Weak::new(); config.queues.into()] })
     }
 
     /// The network interface of the same port, where there is one.
@@ -131,6 +132,9 @@ impl Mlx5Device {
         if facts.abilities.mlx5.lag_port_count > 1 {
             let _ = write!(words, "; a bond of {} ports: {BOND}", facts.abilities.mlx5.lag_port_count);
         }
+        if let Some(why) = self.port.strides.get() {
+            let _ = write!(words, "; strides {why}");
+        }
         if let Some(filter) = &self.port.filter {
             let _ = write!(words, "{filter}");
         }
@@ -177,15 +181,19 @@ impl Device for Mlx5Device {
         }
     }
 
+    /// A queue of which both halves are gone may be taken again, as one whose completions are lost has to be. Rules that named it are
+    /// in the device again once it is open.
     fn take_queue(&mut self, idx: u16) -> Result<Mlx5Queue, DeviceError> {
         let queues = self.port.config().queues;
         let Some(taken) = self.taken.get_mut(usize::from(idx)) else {
             return Err(DeviceError::NoQueue { device: self.device(), idx, queues });
         };
-        if core::mem::replace(taken, true) {
+        if taken.strong_count() > 0 {
             return Err(DeviceError::QueueTaken { device: self.device(), idx });
         }
-        Ok(Mlx5Queue { port: Arc::clone(&self.port), idx })
+        let place = Arc::new(());
+        *taken = Arc::downgrade(&place);
+        Ok(Mlx5Queue { port: Arc::clone(&self.port), idx, place })
     }
 
     /// Frames that the rule names come to queue `idx`; with [`Spread::Hash`](super::Spread::Hash) to all queues, whichever is named.

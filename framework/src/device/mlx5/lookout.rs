@@ -79,6 +79,10 @@ mod tests {
         fn port_state(&self, _port: u8) -> Result<PortState, VerbsError> {
             Ok(PortState::Active)
         }
+
+        fn is_listed(&self) -> bool {
+            true
+        }
     }
 
     #[test]

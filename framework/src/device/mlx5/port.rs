@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use arrayvec::ArrayVec;
 use rdma_core_sys::verbs::{
@@ -20,7 +20,7 @@ use super::objects::spreader;
 use super::port_counter::PortCounter;
 use super::steering::{Flow, Spec, Spreader, spread};
 use super::table::{Table, Target};
-use super::watch::Watch;
+use super::watch::{Kernel, Watch};
 use crate::device::af_xdp::filter::NicFilter;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
@@ -36,6 +36,8 @@ pub(super) struct Port {
     group: Mutex<Group<WorkQueue>>,
     regions: Mutex<Vec<Weak<Registered>>>,
     pub(super) watch: Arc<Watch>,
+    /// On what pages the strides of a receiving queue lie, where those are not what is wanted.
+    pub(super) strides: OnceLock<String>,
     /// Where the port has an interface.
     pub(super) filter: Option<Filter>,
     facts: Facts,
@@ -83,7 +85,8 @@ impl Port {
         let (config, targets) =
             (&facts.config, if facts.config.hash().is_some() { 1 } else { facts.config.queues.into() });
         let out_of_buffer = PortCounter::open(sysfs, &facts.name, config.port, "out_of_buffer");
-        let watch = Arc::new(Watch::new(context.clone(), config.port, out_of_buffer));
+        let kernel = Kernel::new(context.clone(), sysfs.join("class/infiniband").join(&facts.name));
+        let watch = Arc::new(Watch::new(kernel, config.port, out_of_buffer));
         let lookout = Lookout::start(&facts.name, Arc::clone(&watch))
             .map_err(|error| SetupError::Thread { device: facts.name.clone(), error })?;
         Ok(Self {
@@ -92,6 +95,7 @@ impl Port {
             regions: Mutex::default(),
             _lookout: lookout,
             watch,
+            strides: OnceLock::new(),
             filter: facts
                 .interface
                 .as_ref()

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
 use std::sync::Arc;
 
-use hugepages::MapRequest;
+use hugepages::{MapRequest, Mapping};
 use rdma_core_sys::verbs::{CompletionQueue, Compression, CqOptions, Element};
 
 use super::capabilities::Stamping;
@@ -31,6 +31,8 @@ use crate::mem::{Pool, Region};
 pub struct Mlx5Queue {
     pub(super) port: Arc<Port>,
     pub(super) idx: u16,
+    /// Nobody else may take it as long as this is somewhere: with it, then with its halves.
+    pub(super) place: Arc<()>,
 }
 
 /// Bytes of the longest header that is repeated before each segment: what DPDK's driver uses on every device (mlx5_prm.h).
@@ -114,7 +116,13 @@ impl Mlx5Queue {
         scope.scope("tx").text("doorbell", if sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
         let ears = Ears::new(&self.port, sender.element(), &cq, has_ended);
         let regions = [Some(Arc::clone(region)), None];
-        let half = Half { objects: sender, from: None, ears: ears.clone(), _regions: regions };
+        let half = Half {
+            objects: sender,
+            from: None,
+            ears: ears.clone(),
+            _place: Arc::clone(&self.place),
+            _regions: regions,
+        };
         let clock = Arc::clone(&self.port);
         let parts = TxParts {
             sq,
@@ -145,7 +153,7 @@ impl Mlx5Queue {
             ..CqOptions::default()
         };
         let (cq, cq_parts) = objects::completion_queue(port, shape.cqe_count(), options)?;
-        let landing = shape.striding.map(|_| self.landing(shape)).transpose()?;
+        let landing = shape.striding.map(|_| self.landing(shape, pool)).transpose()?;
         let lkey = landing.as_ref().map_or(region.lkey(), |(_, registered)| registered.lkey());
         let (receiver, rq) = if facts.config.hash().is_some() || shape.striding.is_some() {
             objects::work_queue(port, &cq, shape, lkey)?
@@ -157,7 +165,8 @@ impl Mlx5Queue {
         let (landing, landing_region) = landing.unzip();
         let regions = [Some(Arc::clone(region)), landing_region];
         let ears = Ears::new(&self.port, receiver.element(), &cq, has_ended);
-        let half = Half { objects: receiver, from, ears: ears.clone(), _regions: regions };
+        let half =
+            Half { objects: receiver, from, ears: ears.clone(), _place: Arc::clone(&self.place), _regions: regions };
         let parts = RxParts {
             cq: cq_parts,
             rq,
@@ -183,10 +192,16 @@ impl Mlx5Queue {
     }
 
     /// Memory for the frames of a striding ring, which are copied out of it; known to the device.
-    fn landing(&self, shape: Shape) -> Result<(Landing, Arc<Registered>), SetupError> {
+    fn landing(&self, shape: Shape, pool: &Pool) -> Result<(Landing, Arc<Registered>), SetupError> {
         let len = shape.landing_len();
-        let region = Region::map(&MapRequest::new(len)).or_else(|_| Region::heap(len));
+        // Beside the pool into which they are copied.
+        let node = pool.region().mapping().and_then(Mapping::node);
+        let region = Region::map(&MapRequest { node, ..MapRequest::new(len) }).or_else(|_| Region::heap(len));
         let region = Arc::new(region.map_err(|_| SetupError::NoMemory { doing: "the strides of a receive queue" })?);
+        if let Some(why) = short_of_hugepages(&region) {
+            // Of several queues the first one says it.
+            let _ = self.port.strides.set(why);
+        }
         let registered = self.port.register(&region)?;
         let landing =
             Landing::new(region, registered.lkey()).ok_or_else(|| self.port.strange("making a striding queue"))?;
@@ -197,6 +212,14 @@ impl Mlx5Queue {
     fn stamps(&self) -> Result<Stamps, SetupError> {
         let stamps = stamps(self.port.chosen().stamps, || self.port.relation());
         stamps.ok_or_else(|| SetupError::NoClock { device: self.port.name().into() })
+    }
+}
+
+/// What an operator ought to know of memory that is not in hugepages.
+fn short_of_hugepages(region: &Region) -> Option<String> {
+    match region.mapping() {
+        Some(mapping) => mapping.fallback().map(|fallback| format!("on small pages: {fallback}")),
+        None => Some("on the heap, on any NUMA node".into()),
     }
 }
 
@@ -239,6 +262,7 @@ struct Half<T> {
     from: Option<(Arc<Port>, u16)>,
     ears: Ears,
     // Behind the objects: they go first.
+    _place: Arc<()>,
     _regions: [Option<Arc<Registered>>; 2],
 }
 
@@ -260,6 +284,11 @@ impl<T: Objects> Objects for Half<T> {
         self.objects.close()?;
         self.ears.forget_ring();
         Ok(())
+    }
+
+    fn are_gone(&mut self) -> bool {
+        self.ears.port.watch.ask();
+        self.ears.port.watch.state() == RxState::Ended
     }
 }
 
@@ -324,6 +353,16 @@ impl Tidings for QueueTidings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strides_that_are_not_in_hugepages_say_so() {
+        let heap = Region::heap(4096).map(|region| short_of_hugepages(&region));
+        assert_eq!(heap.ok().flatten().as_deref(), Some("on the heap, on any NUMA node"));
+        // More than any machine reserves.
+        if let Ok(region) = Region::map(&MapRequest { populate: false, ..MapRequest::new(1 << 40) }) {
+            assert!(short_of_hugepages(&region).is_some_and(|why| why.starts_with("on small pages: ")));
+        }
+    }
 
     const RELATION: Relation = Relation { ns: 5, ticks: 6, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
 

@@ -27,6 +27,11 @@ pub(super) trait Objects {
     fn close(&mut self) -> io::Result<()> {
         self.reset()
     }
+
+    /// Whether the device was removed, by another's word than that of the call that failed.
+    fn are_gone(&mut self) -> bool {
+        false
+    }
 }
 
 /// The objects behind a ring, and when they may be reset again.
@@ -120,11 +125,15 @@ impl Recovery {
     #[cold]
     #[must_use]
     pub(super) fn close(&mut self) -> bool {
-        let closed = self.objects.close();
-        if closed.is_err() {
-            self.failed_resets.inc();
+        let Err(error) = self.objects.close() else { return true };
+        self.failed_resets.inc();
+        match error.raw_os_error() {
+            Some(libc::ENODEV) => true,
+            // So answers the kernel of a device that it has taken away (linux drivers/infiniband/core/uverbs_main.c), but also of one
+            // that is there and whose firmware did not like the command (`cmd_status_to_err` of mlx5/core/cmd.c).
+            Some(libc::EIO) => self.objects.are_gone(),
+            _ => false,
         }
-        closed.or_else(|error| if is_removed(&error) { Ok(()) } else { Err(error) }).is_ok()
     }
 
     /// Counts buffers that never go home.
@@ -140,11 +149,6 @@ impl Recovery {
         }
         done
     }
-}
-
-/// What calls answer once the kernel has taken the device away (linux drivers/infiniband/core/uverbs_main.c).
-fn is_removed(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EIO | libc::ENODEV))
 }
 
 #[cfg(test)]
@@ -164,6 +168,7 @@ pub(super) mod tests {
         pub(in crate::device::mlx5) readies: Cell<u32>,
         pub(in crate::device::mlx5) failing: Cell<u32>,
         pub(in crate::device::mlx5) errno: Cell<i32>,
+        are_gone: Cell<bool>,
     }
 
     impl Counted {
@@ -186,6 +191,10 @@ pub(super) mod tests {
 
         fn ready(&mut self) -> io::Result<()> {
             self.call(&self.readies)
+        }
+
+        fn are_gone(&mut self) -> bool {
+            self.are_gone.get()
         }
     }
 
@@ -257,12 +266,20 @@ pub(super) mod tests {
 
     #[test]
     fn close_that_fails_is_as_good_only_where_the_device_was_removed() {
-        for (errno, is_safe) in [(libc::EIO, true), (libc::ENODEV, true), (libc::EINVAL, false), (libc::ENOMEM, false)]
-        {
+        use libc::{EINVAL, EIO, ENODEV, ENOMEM};
+        // EIO is also the word of a device that is there and refused a command: it may still write into the buffers.
+        for (errno, are_gone, is_safe) in [
+            (EIO, false, false),
+            (EIO, true, true),
+            (ENODEV, false, true),
+            (EINVAL, true, false),
+            (ENOMEM, false, false),
+        ] {
             let (mut recovery, counted, block) = recovery();
             counted.failing.set(1);
             counted.errno.set(errno);
-            assert_eq!(recovery.close(), is_safe, "errno {errno}");
+            counted.are_gone.set(are_gone);
+            assert_eq!(recovery.close(), is_safe, "errno {errno}, gone {are_gone}");
             assert_eq!(block.snapshot().count("q/failed_resets"), Some(1));
         }
     }

@@ -9,6 +9,7 @@
 //! port is asked at the start and after an event of it, and now and then in case one was lost; the answer counts, and not the event.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rdma_core_sys::verbs::{AsyncEvent, Context, Element, EventKind, PortState, VerbsError};
@@ -33,20 +34,40 @@ pub(super) trait Source {
     /// Whether the port has a link: on Ethernet commands to the firmware (linux drivers/infiniband/hw/mlx5/main.c,
     /// mlx5_query_port_roce: register PTYS, the vport's state).
     fn port_state(&self, port: u8) -> Result<PortState, VerbsError>;
+    /// Whether the system still lists the device, as far as is known.
+    fn is_listed(&self) -> bool;
 }
 
-impl Source for Context {
+/// The kernel.
+pub(super) struct Kernel {
+    context: Context,
+    /// The device in sysfs, where it was there at first: in another's namespace it may not be.
+    entry: Option<PathBuf>,
+}
+
+impl Kernel {
+    /// An open device, which sysfs lists at `entry`.
+    pub(super) fn new(context: Context, entry: PathBuf) -> Self {
+        Self { context, entry: Some(entry).filter(|entry| entry.exists()) }
+    }
+}
+
+impl Source for Kernel {
     fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
-        self.next_event()
+        self.context.next_event()
     }
 
     fn port_state(&self, port: u8) -> Result<PortState, VerbsError> {
-        Ok(self.port(port)?.state)
+        Ok(self.context.port(port)?.state)
+    }
+
+    fn is_listed(&self) -> bool {
+        self.entry.as_ref().is_none_or(|entry| entry.exists())
     }
 }
 
 /// The state of a port, shared by its queues.
-pub(super) struct Watch<S = Context> {
+pub(super) struct Watch<S = Kernel> {
     source: S,
     port: u8,
     out_of_buffer: Option<PortCounter>,
@@ -195,7 +216,8 @@ impl<S: Source> Watch<S> {
                     }
                 }
                 Ok(Some(_)) => {}
-                Err(error) if is_removed(error) => return true,
+                // No firmware has a part in this call: EIO is the kernel's word for a device that it has taken away.
+                Err(error) if matches!(error.errno(), libc::EIO | libc::ENODEV) => return true,
                 Ok(None) | Err(_) => return false,
             }
         }
@@ -206,23 +228,28 @@ impl<S: Source> Watch<S> {
         let state = match self.source.port_state(self.port) {
             Ok(PortState::Active) => UP,
             Ok(_) => DOWN,
-            Err(error) if is_removed(error) => REMOVED,
+            Err(error) if self.is_removed(error) => REMOVED,
             // It did not say; it is as it was, and asked again.
             Err(_) => return self.is_due.store(true, Ordering::Relaxed),
         };
         // Who is removed stays so, whoever has heard of it meanwhile.
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != REMOVED).then_some(state));
     }
+
+    /// Whether a command failed because the kernel has taken the device away (linux drivers/infiniband/core/uverbs_main.c). EIO is also
+    /// what it makes of many a firmware's word about a device that is there (`cmd_status_to_err` of mlx5/core/cmd.c).
+    fn is_removed(&self, error: VerbsError) -> bool {
+        match error.errno() {
+            libc::ENODEV => true,
+            libc::EIO => !self.source.is_listed(),
+            _ => false,
+        }
+    }
 }
 
 /// Whoever panicked with it left it whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What calls answer once the kernel has taken the device away (linux drivers/infiniband/core/uverbs_main.c).
-fn is_removed(error: VerbsError) -> bool {
-    matches!(error.errno(), libc::EIO | libc::ENODEV)
 }
 
 #[cfg(test)]
@@ -238,6 +265,7 @@ mod tests {
         state: Cell<Result<PortState, VerbsError>>,
         /// Calls for an event, and for the state.
         asked: Cell<(u32, u32)>,
+        is_listed: Cell<bool>,
     }
 
     impl Source for &Port {
@@ -251,10 +279,19 @@ mod tests {
             self.asked.set((self.asked.get().0, self.asked.get().1 + 1));
             self.state.get()
         }
+
+        fn is_listed(&self) -> bool {
+            self.is_listed.get()
+        }
     }
 
     fn port() -> Port {
-        Port { events: RefCell::default(), state: Cell::new(Ok(PortState::Active)), asked: Cell::default() }
+        Port {
+            events: RefCell::default(),
+            state: Cell::new(Ok(PortState::Active)),
+            asked: Cell::default(),
+            is_listed: Cell::new(true),
+        }
     }
 
     fn watch(port: &Port) -> Watch<&Port> {
@@ -347,6 +384,22 @@ mod tests {
         let port = port();
         port.state.set(Err(errno(libc::ENODEV)));
         assert_eq!(watch(&port).state(), RxState::Ended);
+    }
+
+    #[test]
+    fn device_whose_firmware_refused_a_command_is_there() {
+        let port = port();
+        let watch = watch(&port);
+        port.state.set(Err(errno(libc::EIO)));
+        watch.ask();
+        assert_eq!(watch.state(), RxState::Open);
+        port.state.set(Ok(PortState::Down));
+        watch.ask();
+        assert_eq!(watch.state(), RxState::LinkDown);
+        port.state.set(Err(errno(libc::EIO)));
+        port.is_listed.set(false);
+        watch.ask();
+        assert_eq!(watch.state(), RxState::Ended, "nor does the system list it");
     }
 
     #[test]
