@@ -1,11 +1,21 @@
 # The verbs, the same for people and CI. `make` alone lists them.
 #
-# A fresh machine needs Rust and a C linker. The linker is installed from the distribution when you are root, and
-# named when you are not; nothing else is wanted, because no dependency brings a C library. Only `make bench` likes to have
-# valgrind, strace, rdma-core and DPDK, and `make fuzz` needs a C++ compiler for libFuzzer.
+# A fresh machine needs Rust and a C linker; no dependency brings a C library. What a verb needs beyond them stands in its `want`
+# lines, and is installed from the distribution when you are root, and named when you are not: for `make run` the linker and iproute2;
+# for `make test` also the unmodified programs and headers that tests run against, rdma-core and DPDK among them; for `make bench`
+# valgrind, strace, rdma-core and DPDK; for `make fuzz` a C++ compiler for libFuzzer.
 
-# rustup puts cargo where a shell finds it only after the next login.
+# rustup puts cargo where a shell finds it only after the next login, and sudo does not look there at all.
 export PATH := $(PATH):$(HOME)/.cargo/bin
+ifneq ($(SUDO_USER),)
+SUDO_HOME := $(shell getent passwd $(SUDO_USER) | cut -d: -f6)
+ifeq ($(wildcard $(HOME)/.cargo/bin/cargo),)
+ifneq ($(wildcard $(SUDO_HOME)/.cargo/bin/cargo),)
+export PATH := $(PATH):$(SUDO_HOME)/.cargo/bin
+export RUSTUP_HOME ?= $(SUDO_HOME)/.rustup
+endif
+endif
+endif
 
 # Where cargo puts the programs of the profile `demo`; the generated day lies beside them.
 DEMO := target/demo
@@ -59,6 +69,8 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,iperf,iperf,for tests against unmodified programs,:)
 	$(call want,sockperf,sockperf,for tests against unmodified programs,:)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,:)
+	$(call want,/usr/include/infiniband/verbs.h,libibverbs-dev,for tests against programs in C,:)
+	$(call want,pkg-config,pkgconf,for tests against programs in C,:)
 	$(call want,raw_ethernet_bw,perftest,for tests against unmodified programs,:)
 	$(call want,dpdk-testpmd,dpdk-dev,for tests against unmodified programs,:)
 	@scripts/test
@@ -95,7 +107,7 @@ soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, 
 	cargo test -p wirepath-tests --test live_udp --test live_captures -- --ignored --nocapture
 
 .PHONY: metal
-metal: tools ## as root: conformance and figures on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3
+metal: root tools ## as root: conformance and figures on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3
 	$(if $(DEV),,$(error which port? add DEV=mlx5_0, or a PCI address or interface that `wirepath devices` names))
 	$(if $(PEER),,$(error what is at the other end of the cable of $(DEV)? add PEER=mlx5_1, a port of this machine))
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the ConnectX,:)
@@ -112,10 +124,10 @@ fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS=60 each
 			-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -timeout=10 || exit 1; \
 	done
 
-# What verbs need that make network namespaces.
+# What verbs need that make network namespaces, or drive a NIC.
 .PHONY: root
 root:
-	@[ "$$(id -u)" = 0 ] || { echo "wirepath: only root may make network namespaces: sudo make $(MAKECMDGOALS)" >&2; exit 2; }
+	@[ "$$(id -u)" = 0 ] || { echo "wirepath: only root may do this: sudo make $(MAKECMDGOALS)" >&2; exit 2; }
 
 # What every verb needs.
 .PHONY: tools
@@ -123,10 +135,10 @@ tools:
 	@command -v cargo >/dev/null || { echo "wirepath: cargo is missing; install Rust from https://rustup.rs" >&2; exit 2; }
 	$(call want,cc,gcc libc6-dev,to link programs,exit 2)
 
-# $(call want,COMMAND,PACKAGES,PURPOSE,OTHERWISE): a command that is missing is installed when you are root on a machine with
+# $(call want,COMMAND,PACKAGES,PURPOSE,OTHERWISE): a command, or a file with its whole path, that is missing is installed when you are root on a machine with
 # apt; when not, its packages are named and OTHERWISE decides whether that is the end.
 define want
-@command -v $(1) >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+@command -v $(1) >/dev/null || [ -r "$(filter /%,$(1))" ] || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "wirepath: installing $(2) $(3)"; \
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends $(2) || $(4); \
 else \
