@@ -73,7 +73,7 @@ fn queue_whose_halves_are_gone_may_be_taken_again() {
     assert!(taken(&mut device), "while it is on its way to a worker");
     drop(queue);
     for turn in 0..3 {
-        let (pool, block) = (pool(), Block::heap());
+        let (pool, block) = (pool(256, 1518), Block::heap());
         let (rx, tx) = device.take_queue(0).unwrap().open(&pool, &block.scope("q")).unwrap();
         assert!(taken(&mut device), "turn {turn}");
         drop(rx);
