@@ -220,6 +220,8 @@ fn each_queue_is_taken_once_and_the_pool_must_be_large_enough() {
     let mut device = open(&config("mlx5_0"));
     let Err(error) = End::with_pool(&mut device, 0, pool(64, 1518)) else { panic!("64 buffers were enough") };
     assert!(error.to_string().contains("a pool of 64 buffers cannot feed a receive ring of 64"), "{error}");
+    // One that could not be opened is there again.
+    let Ok(_taken) = device.take_queue(0) else { panic!("queue 0 was gone") };
     for (idx, words) in [(0, "is taken"), (1, "has no queue 1")] {
         let Err(error) = device.take_queue(idx) else { panic!("queue {idx} was there") };
         assert!(error.to_string().contains(words), "{error}");

@@ -79,7 +79,7 @@ impl Mlx5Device {
         };
         let port = Port::new(&context, facts, sysfs)?;
         try_a_queue_pair(&port)?;
-        Ok(Self { port: Arc::new(port), taken: vec![Weak::new(); config.queues.into()] })
+        Ok(Self { port: Arc::new(port), taken: (0..config.queues).map(|_| Weak::new()).collect() })
     }
 
     /// The network interface of the same port, where there is one.
