@@ -67,6 +67,10 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,traceroute,traceroute,for tests against unmodified programs,:)
 	$(call want,socat,socat,for tests against unmodified programs,:)
 	$(call want,iperf,iperf,for tests against unmodified programs,:)
+	$(call want,iperf3,iperf3,for tests against unmodified programs,:)
+	$(call want,curl,curl,for tests against unmodified programs,:)
+	$(call want,nft,nftables,for wires that lose frames,:)
+	$(call want,ethtool,ethtool,for wires that lose frames,:)
 	$(call want,sockperf,sockperf,for tests against unmodified programs,:)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,:)
 	$(call want,/usr/include/infiniband/verbs.h,libibverbs-dev,for tests against programs in C,:)
@@ -98,13 +102,14 @@ sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rin
 	@SEEDS=$(SEEDS) SEED=$(SEED) target/release/sim
 
 .PHONY: soak
-soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace
+soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,exit 2)
 	cargo build --release -p wirepath-tests --bin soak
 	SOAK_FRAMES=$(SOAK_FRAMES) target/release/soak
 	MLX5_SOAK_FRAMES=$(MLX5_SOAK_FRAMES) cargo test --release -p wirepath-tests --test mlx5_soak -- --nocapture --test-threads 1
 	cargo test -p wirepath-tests --test live_udp --test live_captures -- --ignored --nocapture
+	cargo test --release -p wirepath-tests --test live_tcp -- --ignored --nocapture --test-threads 1
 
 .PHONY: metal
 metal: root tools ## as root: conformance and figures on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3

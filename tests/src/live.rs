@@ -10,6 +10,7 @@
 //! and other tests to run beside it: figures are not to be had here. [`Live::stop`] checks that every frame is accounted for.
 
 mod account;
+mod iperf3;
 pub mod peer;
 mod program;
 mod recorder;
@@ -49,6 +50,7 @@ use crate::netns::{self, Namespace};
 
 pub use account::table;
 use account::{Account, count, drops};
+pub use iperf3::Iperf3;
 pub use program::Program;
 pub use recorder::{Handler, Received, Recorder};
 pub use traffic::{End, PIECE_LEN_MAX, Plan, Server, Traffic, is_stream, stream};

@@ -2,12 +2,13 @@
 //! of the test's own.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant as Moment};
 
 use wirepath::counters::Block;
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
-use wirepath::pipeline::tcp::TcpApp;
+use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions, TcpApp, TcpConfig, TcpData};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, SendToError, UdpApp, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
@@ -20,6 +21,9 @@ const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 const PORT: u16 = 9_000;
+/// The far kernel's port that we connect to, and ours for that.
+const EXCHANGE: u16 = 4_000;
+const SESSION: u16 = 5_000;
 /// Long enough for a machine with two busy cores.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -54,7 +58,11 @@ struct Echo {
 
 impl App for Echo {}
 
-impl TcpApp for Echo {}
+impl TcpApp for Echo {
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        cx.tcp().send(data.connection, data.payload).unwrap();
+    }
+}
 
 impl IcmpApp for Echo {
     fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {
@@ -239,6 +247,74 @@ fn shared_port_sends_by_the_kernels_neighbours() {
         let mut live = Live::open(shared()).unwrap();
         let answer = ask(&mut live, &peer, NEAR);
         assert_eq!(answer.as_deref(), Some(b"hello".as_slice()), "{:?}", live.worker.app().refused);
+    });
+}
+
+/// Connects to the far kernel's `port` and from there to ours, and has what is sent come back; nobody is reset.
+fn echo(live: &mut Live, far: &Namespace) {
+    let listener = far.run(|| TcpListener::bind((FAR, EXCHANGE)).unwrap());
+    let options = ConnectionOptions::default();
+    let remote = SocketAddrV4::new(FAR, EXCHANGE);
+    let connected = live.until(|live| {
+        let local = SocketAddrV4::new(NEAR, SESSION);
+        live.worker.with_app(live.clock.now(), |_, cx| cx.tcp().connect(local, remote, &options, ConsumerId(0))).is_ok()
+    });
+    assert!(connected);
+    let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT);
+    live.worker.with_app(live.clock.now(), |_, cx| cx.tcp().listen(local, &ListenOptions::default()).unwrap());
+    std::thread::scope(|scope| {
+        let peer = scope.spawn(|| {
+            let (accepted, from) = listener.accept().unwrap();
+            assert_eq!(from.port(), SESSION);
+            let connected = far.run(|| TcpStream::connect((NEAR, PORT)).unwrap());
+            for mut stream in [accepted, connected] {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.write_all(b"order").unwrap();
+                let mut answer = [0; 5];
+                stream.read_exact(&mut answer).unwrap();
+                assert_eq!(&answer, b"order");
+            }
+        });
+        assert!(live.until(|_| peer.is_finished()), "{:?}", live.block.snapshot());
+        peer.join().unwrap();
+    });
+    assert_eq!(live.worker.tcp().tally().resets_in, 0);
+}
+
+#[test]
+fn connections_of_a_shared_port_are_ours_and_the_kernels_its_own() {
+    let Some(Wire { near, far }) = wire("connections_of_a_shared_port_are_ours_and_the_kernels_its_own") else {
+        return;
+    };
+    near.ip(&["address", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
+    near.run(|| {
+        let exchange = SocketAddrV4::new(FAR, EXCHANGE);
+        let config = shared()
+            .with_tcp(TcpConfig { connections_max: 16, chunks_max: 256, ..TcpConfig::default() })
+            .want(Want::tcp(Ipv4Addr::UNSPECIFIED, PORT))
+            .want(Want::tcp_from(exchange).to_port(SESSION));
+        let mut live = Live::open(config).unwrap();
+        echo(&mut live, &far);
+        // The kernel connects to the same exchange, and is listened to beside us.
+        let listener = far.run(|| TcpListener::bind((FAR, EXCHANGE)).unwrap());
+        let mut kernel = TcpStream::connect(exchange).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        for _ in 0..3 {
+            accepted.write_all(b"fill").unwrap();
+            live.until(|_| true);
+            let mut bytes = [0; 4];
+            kernel.read_exact(&mut bytes).unwrap();
+        }
+        assert_eq!(live.worker.tcp().tally().resets_out, 0);
+    });
+}
+
+#[test]
+fn connections_of_a_port_of_our_own_need_no_kernel() {
+    let Some(Wire { near, far }) = wire("connections_of_a_port_of_our_own_need_no_kernel") else { return };
+    near.run(|| {
+        let tcp = TcpConfig { connections_max: 16, chunks_max: 256, ..TcpConfig::default() };
+        echo(&mut Live::open(own().with_tcp(tcp)).unwrap(), &far);
     });
 }
 

@@ -1,11 +1,21 @@
 //! TCP against the Linux kernel: connections in both directions, whose bytes come whole whatever the wire does.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::Command;
 use std::time::Instant;
 
-use wirepath::pipeline::tcp::{CloseReason, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig};
-use wirepath_tests::live::{Live, LiveConfig, NEAR, OURS, Plan, THEIRS, Wire, peer, table};
+use wirepath::device::fault::{FaultConfig, Faults};
+use wirepath::device::steering::Rule;
+use wirepath::pipeline::ChecksumPolicy;
+use wirepath::pipeline::tcp::{
+    CloseReason, Congestion, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, TcpConfig, TcpNodeConfig,
+};
+use wirepath::proto::{HostEvent, Ipv4Prefix, Route};
+use wirepath::time::Duration;
+use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, Plan, THEIRS, Wire, has_program, peer, set, table};
+use wirepath_tests::netns::Namespace;
 
 const PORT: u16 = 7_000;
 /// Enough for slow start, full windows and what wraps in between, and little enough for every run.
@@ -48,6 +58,7 @@ fn open(live: &Live, wire: &Wire, opens: Opens, plan: Plan) -> (ConnectionId, Tc
 
 /// Sends so many bytes each way, all at the same time, and checks every one of them.
 fn transfer(live: &Live, id: ConnectionId, socket: &TcpStream, ours: u64, theirs: u64) {
+    let before = live.with_worker(|worker, _| worker.tcp().tally());
     let start = Instant::now();
     let heard = peer::exchange(socket, theirs);
     let took = start.elapsed();
@@ -58,10 +69,13 @@ fn transfer(live: &Live, id: ConnectionId, socket: &TcpStream, ours: u64, theirs
     assert_eq!((end.wrong_at, end.received), (None, theirs), "what we have heard of the kernel");
     assert_eq!(end.closed, Some(CloseReason::Finished));
     let rate = (ours + theirs) as f64 / took.as_secs_f64() / 1e6;
-    let info = end.info.unwrap();
+    let after = live.with_worker(|worker, _| worker.tcp().tally());
     println!(
-        "{ours} bytes to the kernel and {theirs} from it in {took:?}, {rate:.0} MB/s; resent {} segments, {} timeouts",
-        info.resent_segments, info.timeouts
+        "{ours} bytes to the kernel and {theirs} from it in {took:?}, {rate:.0} MB/s; {} of our segments resent, {} timeouts, {} of \
+         theirs out of order",
+        after.segments_resent - before.segments_resent,
+        after.timeouts - before.timeouts,
+        after.out_of_order - before.out_of_order
     );
 }
 
@@ -99,4 +113,553 @@ fn bulk_comes_whole_both_ways_at_once() {
     for opens in [Opens::Us, Opens::Them] {
         bulk("bulk_comes_whole_both_ways_at_once", opens, BULK, BULK);
     }
+}
+
+/// The kernel's end behind a router, so that frames can be lost on their way to either end.
+struct Routed {
+    beyond: Namespace,
+    wire: Wire,
+}
+
+const BEYOND: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 3);
+
+fn routed(test: &str, mtu: &str) -> Option<Routed> {
+    let wire = Wire::new(test)?;
+    let beyond = Namespace::new().unwrap();
+    wire.far.veth("veth2", &beyond, "veth3").unwrap();
+    wire.far.ip(&["link", "set", "veth2", "mtu", mtu]).unwrap();
+    wire.far.ip(&["addr", "add", "10.8.0.2/24", "dev", "veth2"]).unwrap();
+    set(&wire.far, "ip_forward", "1");
+    beyond.ip(&["link", "set", "veth3", "mtu", mtu]).unwrap();
+    beyond.ip(&["addr", "add", "10.8.0.3/24", "dev", "veth3"]).unwrap();
+    beyond.ip(&["route", "add", "default", "via", "10.8.0.2"]).unwrap();
+    // A frame that is lost is one segment.
+    for (namespace, interface) in [(&wire.far, FAR), (&wire.far, "veth2"), (&beyond, "veth3")] {
+        let off = ["-K", interface, "tso", "off", "gso", "off", "gro", "off"];
+        assert!(namespace.command("ethtool", &off).unwrap().status.success());
+    }
+    Some(Routed { beyond, wire })
+}
+
+fn start_routed(wire: &Wire, config: &LiveConfig) -> Live {
+    let live = Live::start(&wire.near, config).unwrap();
+    let network = Ipv4Prefix::new(Ipv4Addr::UNSPECIFIED, 0).unwrap();
+    live.apply(HostEvent::RouteAdded(Route { network, gateway: Some(THEIRS), source: OURS, metric: 0 }));
+    live
+}
+
+/// Loses so many frames of a thousand that arrive at an interface.
+fn lose(namespace: &Namespace, interface: &str, per_mille: u32) {
+    let rules = format!(
+        "table netdev loss {{ chain in {{ type filter hook ingress device \"{interface}\" priority 0; \
+         numgen random mod 1000 < {per_mille} counter drop; }}; }}"
+    );
+    let set = namespace.command("nft", &[&rules]).unwrap();
+    assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+}
+
+/// What the kernel lets the namespace take: a new one may not have those that the kernel calls restricted.
+fn congestion_controls(namespace: &Namespace) -> Vec<String> {
+    let all = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let (allowed, refused): (Vec<_>, Vec<_>) = all
+        .split_whitespace()
+        .map(str::to_owned)
+        .partition(|name| namespace.run(|| std::fs::write(path, name)).is_ok());
+    println!("congestion controls of the kernel's end: {allowed:?}; it may not have {refused:?}");
+    allowed
+}
+
+/// Bulk each way at once over a wire that loses, with each congestion control of the kernel's end, connected by either.
+fn lossy(test: &str, per_mille: u32, len: u64) {
+    if !has_program(test, "nft") || !has_program(test, "ethtool") {
+        return;
+    }
+    let Some(Routed { beyond, wire }) = routed(test, "1500") else { return };
+    lose(&beyond, "veth3", per_mille);
+    lose(&wire.far, "veth2", per_mille);
+    for control in congestion_controls(&beyond) {
+        set(&beyond, "tcp_congestion_control", &control);
+        let live = start_routed(&wire, &LiveConfig::own(NEAR).with_tcp(tcp()));
+        print!("{per_mille} of 1000 frames lost each way, {control}: ");
+        let listener = peer::listener(&beyond, 0);
+        let port = listener.local_addr().unwrap().port();
+        let id = live.dial((BEYOND, port), ConnectionOptions::default(), Plan::send(len));
+        let socket = peer::accept(&listener).unwrap();
+        transfer(&live, id, &socket, len, len);
+        live.stop();
+    }
+    for (namespace, end) in [(&beyond, "the kernel's"), (&wire.far, "ours")] {
+        let lost = lost(namespace);
+        println!("{lost} frames were lost on the way to {end} end");
+        assert!(lost > 0);
+    }
+}
+
+/// How many frames were lost in a namespace.
+fn lost(namespace: &Namespace) -> u64 {
+    let said = namespace.command("nft", &["list", "table", "netdev", "loss"]).unwrap().stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let count = said.split("packets ").nth(1).and_then(|after| after.split(' ').next());
+    count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no packets are counted in {said}"))
+}
+
+#[test]
+fn bulk_comes_whole_where_one_of_100_frames_is_lost() {
+    lossy("bulk_comes_whole_where_one_of_100_frames_is_lost", 10, 4 << 20);
+}
+
+#[test]
+fn bulk_comes_whole_where_five_of_100_frames_are_lost() {
+    lossy("bulk_comes_whole_where_five_of_100_frames_are_lost", 50, 1 << 20);
+}
+
+#[test]
+fn bulk_comes_whole_where_ten_of_100_frames_are_lost() {
+    lossy("bulk_comes_whole_where_ten_of_100_frames_are_lost", 100, 1 << 18);
+}
+
+/// Bulk each way at once over a device with faults.
+fn faulty(test: &str, name: &str, faults: Faults) {
+    if !has_program(test, "ethtool") {
+        return;
+    }
+    let Some(wire) = Wire::new(test) else { return };
+    // What finishes no checksum notices no damage either.
+    assert!(wire.far.command("ethtool", &["-K", FAR, "tx", "off", "rx", "off"]).unwrap().status.success());
+    let mut config = LiveConfig::own(NEAR).with_tcp(tcp());
+    config.stack.tcp = Some(TcpNodeConfig { checksum: ChecksumPolicy::Verify });
+    config.faults = FaultConfig { seed: 7, rx: faults, tx: faults };
+    let live = Live::start(&wire.near, &config).unwrap();
+    let len = 4 << 20;
+    let plan = Plan::send(len);
+    live.listen(PORT, ListenOptions::default(), plan);
+    for opens in [Opens::Us, Opens::Them] {
+        let (id, socket) = open(&live, &wire, opens, plan);
+        transfer(&live, id, &socket, len, len);
+    }
+    let done = ["rx", "tx"].map(|half| live.count(&format!("device/fault/{half}/{name}")));
+    println!(
+        "{name}: {done:?} frames received and sent, {} segments with a wrong checksum",
+        live.count("tcp/drop/bad_checksum")
+    );
+    assert!(done.iter().all(|count| *count > 20), "{name}: {done:?}");
+    live.stop();
+}
+
+#[test]
+fn bulk_comes_whole_where_frames_come_twice() {
+    faulty("bulk_comes_whole_where_frames_come_twice", "duplicated", Faults { duplication: 0.05, ..Faults::NONE });
+}
+
+#[test]
+fn bulk_comes_whole_where_frames_overtake_each_other() {
+    let faults = Faults { reordering: 0.05, reorder_frames_max: 8, ..Faults::NONE };
+    faulty("bulk_comes_whole_where_frames_overtake_each_other", "reordered", faults);
+}
+
+#[test]
+fn bulk_comes_whole_where_bits_flip() {
+    faulty("bulk_comes_whole_where_bits_flip", "corrupted", Faults { corruption: 0.01, ..Faults::NONE });
+}
+
+/// The fault device leaves alone what the connection still holds: our data is damaged on its arrival.
+#[test]
+fn bulk_comes_whole_to_the_kernel_where_bytes_change() {
+    let test = "bulk_comes_whole_to_the_kernel_where_bytes_change";
+    if !has_program(test, "nft") || !has_program(test, "ethtool") {
+        return;
+    }
+    let Some((wire, live)) = start(test) else { return };
+    assert!(wire.far.command("ethtool", &["-K", FAR, "rx", "off"]).unwrap().status.success());
+    let rules = format!(
+        "table netdev loss {{ chain in {{ type filter hook ingress device \"{FAR}\" priority 0; \
+         numgen random mod 100 < 1 meta length > 1000 counter @ll,1600,8 set 0xa5; }}; }}"
+    );
+    let set = wire.far.command("nft", &[&rules]).unwrap();
+    assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    let (id, socket) = open(&live, &wire, Opens::Us, Plan::send(BULK));
+    transfer(&live, id, &socket, BULK, 0);
+    println!("{} frames were damaged", lost(&wire.far));
+    assert!(live.with_worker(|worker, _| worker.tcp().tally()).segments_resent > 20);
+    live.stop();
+}
+
+#[test]
+fn bulk_comes_whole_with_each_congestion_control_of_ours() {
+    let Some((wire, live)) = start("bulk_comes_whole_with_each_congestion_control_of_ours") else { return };
+    let listener = peer::listener(&wire.far, 0);
+    let port = listener.local_addr().unwrap().port();
+    for congestion in [Congestion::Cubic, Congestion::Reno, Congestion::None] {
+        let options = ConnectionOptions { congestion, ..ConnectionOptions::default() };
+        let id = live.dial((THEIRS, port), options, Plan::send(BULK));
+        transfer(&live, id, &peer::accept(&listener).unwrap(), BULK, BULK);
+    }
+    live.stop();
+}
+
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
+
+#[test]
+fn window_that_the_kernel_closes_for_seconds_is_probed_until_it_opens() {
+    let test = "window_that_the_kernel_closes_for_seconds_is_probed_until_it_opens";
+    let Some((wire, live)) = start(test) else { return };
+    let (id, socket) = open(&live, &wire, Opens::Us, Plan::send(BULK));
+    live.until("the window is closed", |live| live.info(id).is_some_and(|info| info.snd_wnd < 1_500));
+    std::thread::sleep(PAUSE);
+    let info = live.info(id).unwrap();
+    assert!(live.end_of(id).closed.is_none(), "{info:?}");
+    transfer(&live, id, &socket, BULK, BULK);
+    live.stop();
+}
+
+#[test]
+fn window_that_we_close_for_seconds_holds_the_kernel_back() {
+    let Some((wire, live)) = start("window_that_we_close_for_seconds_holds_the_kernel_back") else { return };
+    let (id, socket) = open(&live, &wire, Opens::Us, Plan { paused: true, ..Plan::send(BULK) });
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            live.until("our window is closed", |live| live.info(id).is_some_and(|info| info.rcv_wnd < 1_500));
+            std::thread::sleep(PAUSE);
+            assert_eq!(live.end_of(id).received, 0);
+            live.with(move |_, cx| cx.tcp().resume(id)).unwrap();
+        });
+        transfer(&live, id, &socket, BULK, BULK);
+    });
+    live.stop();
+}
+
+#[test]
+fn closed_port_of_the_kernel_refuses() {
+    let Some((_wire, live)) = start("closed_port_of_the_kernel_refuses") else { return };
+    let id = live.dial((THEIRS, 9), ConnectionOptions::default(), Plan::STAY);
+    live.until("it is refused", |live| live.end_of(id).closed == Some(CloseReason::Refused));
+    live.stop();
+}
+
+#[test]
+fn closed_port_of_ours_refuses() {
+    let Some((wire, live)) = start("closed_port_of_ours_refuses") else { return };
+    let refused = peer::connect(&wire.far, (OURS, 9)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    live.stop();
+}
+
+#[test]
+fn reset_of_the_kernel_in_the_middle_ends_the_connection() {
+    let Some((wire, live)) = start("reset_of_the_kernel_in_the_middle_ends_the_connection") else { return };
+    let (id, mut socket) = open(&live, &wire, Opens::Us, Plan::send(1 << 40));
+    socket.read_exact(&mut [0; 100_000]).unwrap();
+    // What was not read makes the kernel reset.
+    drop(socket);
+    live.until("it is reset", |live| live.end_of(id).closed == Some(CloseReason::Reset));
+    live.stop();
+}
+
+#[test]
+fn reset_of_ours_in_the_middle_ends_the_connection() {
+    let Some((wire, live)) = start("reset_of_ours_in_the_middle_ends_the_connection") else { return };
+    let (id, mut socket) = open(&live, &wire, Opens::Us, Plan::send(1 << 40));
+    socket.read_exact(&mut [0; 100_000]).unwrap();
+    live.with(move |_, cx| cx.tcp().abort(id)).unwrap();
+    let reset = peer::receive_stream(&socket).unwrap_err();
+    assert!(matches!(reset.kind(), ErrorKind::ConnectionReset | ErrorKind::InvalidData), "{reset}");
+    live.until("it is gone", |live| live.end_of(id).closed == Some(CloseReason::Aborted));
+    live.stop();
+}
+
+#[test]
+fn peer_that_is_gone_is_found_by_keepalive() {
+    let Some((wire, live)) = start("peer_that_is_gone_is_found_by_keepalive") else { return };
+    let listener = peer::listener(&wire.far, 0);
+    // Linux answers one probe in 500 ms (tcp_invalid_ratelimit): the last of three has to come later.
+    let (idle, interval) = (Duration::from_millis(300), Duration::from_millis(300));
+    let keepalive = Some(Keepalive { idle, interval, count: 3 });
+    let options = ConnectionOptions { keepalive, ..ConnectionOptions::default() };
+    let id = live.dial((THEIRS, listener.local_addr().unwrap().port()), options, Plan::STAY);
+    let _socket = peer::accept(&listener).unwrap();
+    // A peer that answers lives on.
+    std::thread::sleep(PAUSE);
+    assert_eq!(live.end_of(id).closed, None);
+    wire.far.ip(&["addr", "flush", "dev", FAR]).unwrap();
+    wire.far.ip(&["link", "set", FAR, "arp", "off"]).unwrap();
+    live.until("it is found dead", |live| live.end_of(id).closed == Some(CloseReason::KeepaliveTimedOut));
+    live.stop();
+}
+
+#[test]
+fn router_with_shorter_frames_makes_segments_shorter() {
+    let test = "router_with_shorter_frames_makes_segments_shorter";
+    if !has_program(test, "ethtool") {
+        return;
+    }
+    let Some(Routed { beyond, wire }) = routed(test, "1000") else { return };
+    let live = start_routed(&wire, &LiveConfig::own(NEAR).with_tcp(tcp()));
+    // The kernel's end would tell by its MSS.
+    beyond.ip(&["link", "set", "veth3", "mtu", "1500"]).unwrap();
+    let listener = peer::listener(&beyond, 0);
+    let port = listener.local_addr().unwrap().port();
+    let id = live.dial((BEYOND, port), ConnectionOptions::default(), Plan::send(1 << 20));
+    transfer(&live, id, &peer::accept(&listener).unwrap(), 1 << 20, 0);
+    let end = live.end_of(id);
+    assert_eq!(end.info.map(|info| info.snd_mss), Some(1000 - 40 - 12));
+    assert!(live.count("icmp/errors_delivered") >= 1);
+    live.stop();
+}
+
+#[test]
+fn network_that_is_unreachable_ends_the_handshake() {
+    let Some((wire, live)) = start("network_that_is_unreachable_ends_the_handshake") else { return };
+    set(&wire.far, "ip_forward", "1");
+    wire.far.ip(&["route", "add", "unreachable", "10.7.0.0/24"]).unwrap();
+    let network = Ipv4Prefix::new(Ipv4Addr::UNSPECIFIED, 0).unwrap();
+    live.apply(HostEvent::RouteAdded(Route { network, gateway: Some(THEIRS), source: OURS, metric: 0 }));
+    let id = live.dial(([10, 7, 0, 1].into(), 9), ConnectionOptions::default(), Plan::STAY);
+    live.until("it is given up", |live| live.end_of(id).closed == Some(CloseReason::Unreachable));
+    live.stop();
+}
+
+#[test]
+fn kernel_with_the_port_keeps_its_own_connections() {
+    let Some(wire) = Wire::new("kernel_with_the_port_keeps_its_own_connections") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let listener = peer::listener(&wire.far, 0);
+    let port = listener.local_addr().unwrap().port();
+    let connects = Rule { source_port: Some(port), ..Rule::protocol(wirepath::wire::Protocol::TCP) };
+    let rules = [Rule::tcp(OURS, PORT), connects.from(THEIRS).to(OURS)];
+    let live = Live::start(&wire.near, &LiveConfig::shared(NEAR, &rules).with_tcp(tcp())).unwrap();
+    live.until("the mirror has told the address", |live| live.with(|_, cx| cx.host.is_own(OURS)));
+    live.listen(PORT, ListenOptions::default(), Plan::send(1 << 20));
+    for opens in [Opens::Us, Opens::Them] {
+        let (id, socket) = match opens {
+            Opens::Us => {
+                let id = live.dial((THEIRS, port), ConnectionOptions::default(), Plan::send(1 << 20));
+                (id, peer::accept(&listener).unwrap())
+            }
+            Opens::Them => open(&live, &wire, opens, Plan::send(1 << 20)),
+        };
+        transfer(&live, id, &socket, 1 << 20, 1 << 20);
+    }
+    let theirs = peer::listener(&wire.near, 0);
+    let socket = peer::connect(&wire.far, (OURS, theirs.local_addr().unwrap().port())).unwrap();
+    let accepted = peer::accept(&theirs).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(peer::exchange(&accepted, 1 << 20).unwrap(), 1 << 20));
+        assert_eq!(peer::exchange(&socket, 1 << 20).unwrap(), 1 << 20);
+    });
+    live.stop();
+}
+
+const MANY: usize = 10_000;
+
+/// Whether so many sockets can be had; says aloud that `test` is skipped where not.
+fn has_descriptors(test: &str) -> bool {
+    let pid = std::process::id().to_string();
+    let raised = Command::new("prlimit").args(["--pid", &pid, "--nofile=20000:20000"]).output();
+    let may = raised.is_ok_and(|output| output.status.success());
+    if !may {
+        println!("SKIPPED {test}: a process may not have 20,000 descriptors here");
+    }
+    may
+}
+
+fn start_many(wire: &Wire) -> Live {
+    let tcp = TcpConfig { connections_max: 16 << 10, chunks_max: 16 << 10, ..TcpConfig::default() };
+    set(&wire.far, "ip_local_port_range", "10000 65000");
+    Live::start(&wire.near, &LiveConfig::own(NEAR).with_tcp(tcp)).unwrap()
+}
+
+#[test]
+fn ten_thousand_connections_are_accepted_at_once() {
+    let test = "ten_thousand_connections_are_accepted_at_once";
+    let Some(wire) = Wire::new(test) else { return };
+    if !has_descriptors(test) {
+        return;
+    }
+    let live = start_many(&wire);
+    live.listen(PORT, ListenOptions::default(), Plan::send(1_000));
+    let start = Instant::now();
+    let sockets: Vec<_> = (0..MANY).map(|_| peer::connect(&wire.far, (OURS, PORT)).unwrap()).collect();
+    live.until("all are connected", |live| live.with(|recorder, _| recorder.traffic.accepted.len()) == MANY);
+    println!("{MANY} connections were accepted in {:?}", start.elapsed());
+    for socket in &sockets {
+        peer::send_stream(socket, 1_000).unwrap();
+        socket.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+    for socket in &sockets {
+        assert_eq!(peer::receive_stream(socket).unwrap(), 1_000);
+    }
+    check_many(&live);
+    println!("and had 1,000 bytes each way after {:?}", start.elapsed());
+    live.stop();
+}
+
+#[test]
+fn ten_thousand_connections_are_made_at_once() {
+    let test = "ten_thousand_connections_are_made_at_once";
+    let Some(wire) = Wire::new(test) else { return };
+    if !has_descriptors(test) {
+        return;
+    }
+    let live = start_many(&wire);
+    let listener = peer::listener(&wire.far, 0);
+    let port = listener.local_addr().unwrap().port();
+    let start = Instant::now();
+    let sockets = std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| (0..MANY).map(|_| peer::accept(&listener).unwrap()).collect::<Vec<_>>());
+        for _ in 0..MANY {
+            live.dial((THEIRS, port), ConnectionOptions::default(), Plan::send(1_000));
+        }
+        accepting.join().unwrap()
+    });
+    println!("{MANY} connections were made in {:?}", start.elapsed());
+    for socket in &sockets {
+        assert_eq!(peer::exchange(socket, 1_000).unwrap(), 1_000);
+    }
+    check_many(&live);
+    println!("and had 1,000 bytes each way after {:?}", start.elapsed());
+    live.stop();
+}
+
+/// All have had their 1,000 bytes, and have ended in order.
+fn check_many(live: &Live) {
+    let finished = |live: &Live| {
+        live.with(|recorder, _| {
+            let ends = recorder.traffic.ends.values();
+            ends.filter(|end| {
+                end.closed == Some(CloseReason::Finished) && end.received == 1_000 && end.wrong_at.is_none()
+            })
+            .count()
+        })
+    };
+    live.until("all have finished", |live| finished(live) == MANY);
+}
+
+/// Answers a request for a page with so many bytes of the stream.
+fn serve_http(live: &Live, body: u64) {
+    live.with(move |recorder, _| {
+        let mut requests = std::collections::HashMap::<ConnectionId, Vec<u8>>::new();
+        recorder.traffic.server = Some(Box::new(move |id, bytes, cx| {
+            let request = requests.entry(id).or_default();
+            request.extend_from_slice(bytes);
+            if request.ends_with(b"\r\n\r\n") {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {body}\r\nConnection: close\r\n\r\n");
+                cx.tcp().send(id, head.as_bytes()).unwrap();
+                requests.remove(&id);
+                return Some(Plan::send(body));
+            }
+            None
+        }));
+    });
+}
+
+#[test]
+fn curl_gets_its_page() {
+    let test = "curl_gets_its_page";
+    if !has_program(test, "curl") {
+        return;
+    }
+    let Some((wire, live)) = start(test) else { return };
+    live.listen(80, ListenOptions::default(), Plan::STAY);
+    serve_http(&live, BULK);
+    for _ in 0..3 {
+        let page = wire.far.command("curl", &["-sS", "-f", "-m", "20", "http://10.9.0.1/day"]).unwrap();
+        assert!(page.status.success(), "{}", String::from_utf8_lossy(&page.stderr));
+        assert_eq!(page.stdout.len() as u64, BULK);
+        assert!(wirepath_tests::live::is_stream(0, &page.stdout));
+    }
+    live.stop();
+}
+
+#[test]
+fn traceroute_arrives_by_tcp() {
+    let test = "traceroute_arrives_by_tcp";
+    if !has_program(test, "traceroute") || !has_program(test, "ethtool") {
+        return;
+    }
+    let Some(Routed { beyond, wire }) = routed(test, "1500") else { return };
+    let live = start_routed(&wire, &LiveConfig::own(NEAR).with_tcp(tcp()));
+    live.listen(80, ListenOptions::default(), Plan::STAY);
+    // To one that listens and one that does not.
+    for (from, port, hops) in [
+        (&wire.far, "80", vec!["10.9.0.1"]),
+        (&beyond, "80", vec!["10.8.0.2", "10.9.0.1"]),
+        (&beyond, "81", vec!["10.8.0.2", "10.9.0.1"]),
+    ] {
+        let arguments = ["-T", "-n", "-p", port, "-q", "1", "-w", "5", "-m", "5", "10.9.0.1"];
+        let output = from.command("traceroute", &arguments).unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let seen: Vec<_> = said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        assert_eq!(seen, hops, "port {port}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    live.stop();
+}
+
+#[test]
+fn socat_sends_a_file_and_gets_another() {
+    let test = "socat_sends_a_file_and_gets_another";
+    if !has_program(test, "socat") {
+        return;
+    }
+    let Some((wire, live)) = start(test) else { return };
+    live.listen(PORT, ListenOptions::default(), Plan::send(BULK));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let pieces = (0..BULK).step_by(1 << 16).map(|at| wirepath_tests::live::stream(at, 1 << 16));
+    std::fs::write(file.path(), pieces.collect::<Vec<_>>().concat()).unwrap();
+    let from = format!("OPEN:{},rdonly!!STDOUT", file.path().display());
+    let got = wire.far.command("socat", &["-t", "20", &from, "TCP:10.9.0.1:7000"]).unwrap();
+    assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
+    assert_eq!(got.stdout.len() as u64, BULK);
+    assert!(wirepath_tests::live::is_stream(0, &got.stdout));
+    let id = live.accepted(0);
+    live.until("all of it came", |live| live.end_of(id).received == BULK);
+    assert_eq!(live.end_of(id).wrong_at, None);
+    live.stop();
+}
+
+#[test]
+fn iperf3_measures_both_ways() {
+    let test = "iperf3_measures_both_ways";
+    if !has_program(test, "iperf3") {
+        return;
+    }
+    let Some((wire, live)) = start(test) else { return };
+    live.listen(5_201, ListenOptions::default(), Plan::STAY);
+    for direction in [&[][..], &["-R"], &["-P", "4"]] {
+        let server = wirepath_tests::live::Iperf3::default();
+        live.with(move |recorder, _| recorder.traffic.server = Some(server.into_server()));
+        let arguments = [&["-c", "10.9.0.1", "-t", "1", "-f", "m"], direction].concat();
+        let output = wire.far.command("timeout", &[&["20", "iperf3"], &arguments[..]].concat()).unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        // A stream's last bytes come when the client is gone.
+        live.until("all connections are closed", |live| {
+            live.with(|recorder, _| {
+                let traffic = &recorder.traffic;
+                traffic.accepted.iter().all(|id| traffic.ends.get(id).is_some_and(|end| end.closed.is_some()))
+            })
+        });
+        println!("{}", said.lines().filter(|line| line.contains("receiver")).collect::<Vec<_>>().join("\n"));
+    }
+    live.stop();
+}
+
+/// What the issue asks for; `make soak` has the time for it.
+const GIBIBYTE: u64 = 1 << 30;
+
+#[test]
+#[ignore = "a gibibyte each way takes a minute"]
+fn gibibyte_comes_whole_to_the_kernel_to_us_and_both_ways_at_once() {
+    let test = "gibibyte_comes_whole_to_the_kernel_to_us_and_both_ways_at_once";
+    for opens in [Opens::Us, Opens::Them] {
+        bulk(test, opens, GIBIBYTE, 0);
+        bulk(test, opens, 0, GIBIBYTE);
+        bulk(test, opens, GIBIBYTE, GIBIBYTE);
+    }
+}
+
+#[test]
+#[ignore = "bulk with losses takes minutes"]
+fn gibibyte_comes_whole_where_one_of_100_frames_is_lost() {
+    lossy("gibibyte_comes_whole_where_one_of_100_frames_is_lost", 10, GIBIBYTE);
 }

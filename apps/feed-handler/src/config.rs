@@ -388,10 +388,10 @@ impl ChannelSection {
     fn wants(&self, first: u16) -> impl Iterator<Item = Want> {
         let queue = self.queue.as_ref().map_or(first, |queue| *queue.get_ref());
         self.lines.get_ref().iter().map(move |line| Want {
-            destination: line.address(),
             sources: line.sources.iter().map(|sender| sender.0).collect(),
             vlan: line.vlan.map(|vlan| vlan.0),
             queue: Some(queue),
+            ..Want::udp(*line.address().ip(), line.address().port())
         })
     }
 }

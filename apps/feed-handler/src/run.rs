@@ -112,8 +112,8 @@ fn on_queue(plan: &FeedPlan, idx: u16, first: u16) -> FeedPlan {
 }
 
 fn ground(queue: LiveQueue, interface: &str) -> Ground {
-    let LiveQueue { idx, queue, live } = queue;
-    let LiveHost { host, follower, egress, stack, layout, buffers } = live;
+    let LiveQueue { idx, queue, live, .. } = queue;
+    let LiveHost { host, follower, egress, stack, layout, buffers, .. } = live;
     Ground {
         queue: Box::new(queue),
         packets_max: None,

@@ -10,13 +10,15 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::answer::{Link, build};
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
+use super::tcp::TcpSockets;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::icmp::is_single_host;
+use crate::proto::tcp::IcmpRefusal;
 use crate::proto::{
     ConsumerId, Destination, Flow, FlowErrorKind, FragmentPiece, FragmentPlan, FragmentRequest, PathMtuClaim,
-    PathMtuRefusal, TokenBucket, UnmatchedError, match_error,
+    PathMtuRefusal, TokenBucket, UnmatchedError, match_error, match_segment,
 };
 use crate::proto::{Found, FragmentationError};
 use crate::wire::icmpv4::{Icmpv4Error, Unreachable};
@@ -39,7 +41,7 @@ crate::drop_reasons! {
         UnwantedAnswer => "unwanted_answer",
         /// Redirects, source quench, and what we do not know.
         NotTaken => "not_taken",
-        /// An error about a packet of another protocol than UDP.
+        /// An error about a packet of another protocol than UDP, or TCP where the worker has it.
         NotUdp => "not_udp",
         /// An error whose quote names no flow.
         NoFlow => "no_flow",
@@ -49,6 +51,10 @@ crate::drop_reasons! {
         NoSocket => "no_socket",
         /// "Fragmentation needed" about a packet that may be fragmented, or that would have fitted.
         BadPathMtu => "bad_path_mtu",
+        /// An error about a segment that is not on its way: a late one, or a stranger's (RFC 5927 4.1).
+        NotOnItsWay => "not_on_its_way",
+        /// An error about a connection whose handshake is done: the route may come back (RFC 5927 5.2).
+        Established => "established",
         /// An echo request that was not answered: no route leads back.
         NoRoute => "no_route",
         /// An echo request that was not answered: no buffer is free.
@@ -78,6 +84,17 @@ impl From<UnmatchedError> for IcmpDrop {
             UnmatchedError::NotOurs | UnmatchedError::ToMany => Self::NotOurs,
             UnmatchedError::MayFragment => Self::BadPathMtu,
             UnmatchedError::NoSocket => Self::NoSocket,
+        }
+    }
+}
+
+impl From<IcmpRefusal> for IcmpDrop {
+    fn from(refusal: IcmpRefusal) -> Self {
+        match refusal {
+            IcmpRefusal::NoConnection => Self::NoSocket,
+            IcmpRefusal::NotOnItsWay => Self::NotOnItsWay,
+            IcmpRefusal::NotSmaller => Self::BadPathMtu,
+            IcmpRefusal::Soft => Self::Established,
         }
     }
 }
@@ -298,7 +315,10 @@ impl Icmp {
         app: &mut A,
         cx: &mut Cx<'_>,
     ) -> Result<(), IcmpDrop> {
-        let error = match_error(message, cx.host, cx.sockets)?;
+        let error = match match_error(message, cx.host, cx.sockets) {
+            Err(UnmatchedError::NotUdp) => return self.tell_connections(message, cx),
+            matched => matched?,
+        };
         let path_mtu = match error.kind {
             FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) => {
                 let claim = PathMtuClaim { destination: *error.flow.remote.ip(), mtu, packet_len: error.packet_len };
@@ -316,6 +336,19 @@ impl Icmp {
                     app.on_icmp_error(&tell(subscriber.consumer), cx);
                 }
             }
+        }
+        self.errors.inc();
+        Ok(())
+    }
+
+    /// Gives an error to the connection that it is about. What becomes of that one its app hears by an event.
+    fn tell_connections(&self, message: &Icmpv4Message<'_>, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
+        let (error, seq) = match_segment(message, cx.host)?;
+        TcpSockets::take_error(&error, seq, cx).ok_or(IcmpDrop::NotUdp)??;
+        if let FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) = error.kind {
+            let claim = PathMtuClaim { destination: *error.flow.remote.ip(), mtu, packet_len: error.packet_len };
+            // The connection has taken it; whoever connects there next begins with it.
+            let _ = Self::lower_path_mtu(claim, cx);
         }
         self.errors.inc();
         Ok(())

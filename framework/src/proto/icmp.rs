@@ -12,6 +12,7 @@ use super::demux::{Flow, Found};
 use super::host::{Destination, Host};
 use super::rate_limit::TokenBucket;
 use super::sockets::UdpSockets;
+use super::tcp::Seq;
 use crate::time::Instant;
 use crate::wire::icmpv4::{QuotedFlow, TimeExceeded, Unreachable};
 use crate::wire::{Icmpv4Message, Ipv4Header, Ipv4Packet, MacAddr, Protocol};
@@ -183,7 +184,7 @@ pub enum UnmatchedError {
     NotTaken,
     /// The quote is too short for ports, or a later fragment's.
     NoFlow,
-    /// The quoted packet is not UDP.
+    /// The quoted packet is not of the protocol that was asked for.
     NotUdp,
     /// The quoted packet did not come from an address of ours, or did not leave this host.
     NotOurs,
@@ -203,6 +204,25 @@ pub fn match_error(
     host: &Host,
     sockets: &UdpSockets,
 ) -> Result<FlowError, UnmatchedError> {
+    let (error, _) = match_quote(message, Protocol::UDP, host)?;
+    if let Found::Nobody = sockets.lookup(error.flow) {
+        return Err(UnmatchedError::NoSocket);
+    }
+    Ok(error)
+}
+
+/// Which connection a received message may be about, and the quoted sequence number, which whoever has the connections compares with
+/// what is on its way (RFC 5927 4.1).
+pub fn match_segment(message: &Icmpv4Message<'_>, host: &Host) -> Result<(FlowError, Seq), UnmatchedError> {
+    match_quote(message, Protocol::TCP, host).map(|(error, sequence)| (error, Seq(sequence)))
+}
+
+/// What a message says of a packet of ours, with the first four bytes behind the ports.
+fn match_quote(
+    message: &Icmpv4Message<'_>,
+    protocol: Protocol,
+    host: &Host,
+) -> Result<(FlowError, u32), UnmatchedError> {
     let kind = match *message {
         Icmpv4Message::DestinationUnreachable { code, .. } => FlowErrorKind::Unreachable(code),
         Icmpv4Message::TimeExceeded { code, .. } => FlowErrorKind::TimeExceeded(code),
@@ -211,7 +231,7 @@ pub fn match_error(
     };
     let quoted = message.quoted().ok_or(UnmatchedError::NotTaken)?;
     let header = Ipv4Packet::parse_quoted(quoted).map_err(|_| UnmatchedError::NoFlow)?.header;
-    if header.protocol() != Protocol::UDP {
+    if header.protocol() != protocol {
         return Err(UnmatchedError::NotUdp);
     }
     let quote = QuotedFlow::parse(quoted).ok_or(UnmatchedError::NoFlow)?;
@@ -220,10 +240,7 @@ pub fn match_error(
         local: SocketAddrV4::new(quote.source, quote.source_port),
         remote: SocketAddrV4::new(quote.destination, quote.destination_port),
     };
-    if let Found::Nobody = sockets.lookup(flow) {
-        return Err(UnmatchedError::NoSocket);
-    }
-    Ok(FlowError { flow, kind, packet_len: header.total_len() })
+    Ok((FlowError { flow, kind, packet_len: header.total_len() }, quote.sequence))
 }
 
 /// Whether we could have sent what is quoted, and somebody could have sent this about it.

@@ -29,7 +29,9 @@ pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash
 pub use fragmentation::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError};
 pub use hash::HashSeed;
 pub use host::{Destination, Host, HostConfig, HostError, HostEvent, Resolution, Route};
-pub use icmp::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowError, FlowErrorKind, Offence, UnmatchedError, match_error};
+pub use icmp::{
+    ErrorLimit, ErrorRefusal, ErrorRoute, FlowError, FlowErrorKind, Offence, UnmatchedError, match_error, match_segment,
+};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
 pub use membership::{Announcement, Reporter, ReporterConfig, ReporterError};
 pub use neighbor::{

@@ -78,8 +78,8 @@ pub struct End {
     is_shut: bool,
 }
 
-/// Says what a server of the test answers to what came: called with each piece of data.
-pub type Server = Box<dyn FnMut(ConnectionId, &[u8], &mut Cx<'_>) + Send>;
+/// A server of the test: called with each piece of data, and says what more to send of the stream, if anything.
+pub type Server = Box<dyn FnMut(ConnectionId, &[u8], &mut Cx<'_>) -> Option<Plan> + Send>;
 
 /// All connections of a host, also those that are gone.
 #[derive(Default)]
@@ -159,7 +159,11 @@ impl TcpApp for Traffic {
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         if let Some(server) = &mut self.server {
-            return server(data.connection, data.payload, cx);
+            if let Some(plan) = server(data.connection, data.payload, cx) {
+                self.begin(data.connection, plan);
+                self.pump(data.connection, cx);
+            }
+            return;
         }
         let end = self.ends.entry(data.connection).or_default();
         if end.wrong_at.is_none() && !is_stream(end.received, data.payload) {

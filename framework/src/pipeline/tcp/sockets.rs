@@ -14,8 +14,9 @@ use super::{
 use crate::counters::Scope;
 use crate::device::Capabilities;
 use crate::mem::Mbuf;
-use crate::proto::tcp::{self as machine, TcpTally};
-use crate::proto::{ConsumerId, Flow, HashSeed, Resolution};
+use crate::proto::tcp::{self as machine, IcmpRefusal, Seq, TcpTally};
+use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolution};
+use crate::wire::icmpv4::Unreachable;
 
 /// What a worker's TCP is made of.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +85,22 @@ impl TcpSockets {
     /// Whether there is no connection.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Tells the machine what an ICMP message says of a segment of ours; None where there is no TCP.
+    #[cold]
+    pub(in crate::pipeline) fn take_error(
+        error: &FlowError,
+        seq: Seq,
+        cx: &mut Cx<'_>,
+    ) -> Option<Result<(), IcmpRefusal>> {
+        let (flow, now) = (error.flow, cx.now);
+        Inner::call(cx, |machine, output| match error.kind {
+            FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) => {
+                machine.path_mtu(flow, mtu, seq, now, output)
+            }
+            _ => machine.unreachable(flow, seq, now, output),
+        })
     }
 
     /// Pieces of data that wait: buffers of the pool that are not at home.

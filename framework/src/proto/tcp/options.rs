@@ -14,7 +14,8 @@ pub enum Congestion {
     None,
 }
 
-/// Probes of a peer that says nothing (`SO_KEEPALIVE`, RFC 9293 3.8.4).
+/// Probes of a peer that says nothing (`SO_KEEPALIVE`, RFC 9293 3.8.4). Linux answers one probe in 500 ms (`tcp_invalid_ratelimit`): where
+/// all come sooner, a peer that lives may seem dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
     /// Silence before the first probe (`TCP_KEEPIDLE`).

@@ -6,8 +6,9 @@ use super::device::PortConfig;
 use super::error::LiveError;
 use crate::device::af_xdp::AfXdpConfig;
 use crate::pipeline::ChecksumPolicy;
+use crate::pipeline::tcp::TcpConfig;
 use crate::proto::Ipv4Prefix;
-use crate::wire::{MacAddr, VlanTags};
+use crate::wire::{MacAddr, Protocol, VlanTags};
 
 /// Which interface, whose it is, and what is wanted of it.
 #[derive(Clone, Debug)]
@@ -28,7 +29,10 @@ pub struct LiveConfig {
     /// The tags of a host of our own: it takes what has them, and all that it sends has them. Two for a VLAN in a provider's
     /// (QinQ). [`VlanTags::NONE`] for untagged, and where the interface is the kernel's.
     pub vlan: VlanTags,
-    /// What to do about UDP checksums; `None` decides by the driver: virtual links (veth, tap) between kernels carry
+    /// How many connections each worker holds, and how much of their data; `None` for no TCP. `connections_max` and `chunks_max` decide
+    /// how much memory it takes: a chunk is a buffer of the pool.
+    pub tcp: Option<TcpConfig>,
+    /// What to do about UDP and TCP checksums; `None` decides by the driver: virtual links (veth, tap) between kernels carry
     /// unfinished ones, a wire does not.
     pub checksum: Option<ChecksumPolicy>,
 }
@@ -92,10 +96,14 @@ pub enum IgmpBy {
 /// Something that shall come to us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// A group and port, or an address of ours and a port; [`Ipv4Addr::UNSPECIFIED`] for all that the interface has.
+    /// UDP or TCP.
+    pub protocol: Protocol,
+    /// A group and port, or an address of ours and a port; [`Ipv4Addr::UNSPECIFIED`] for all that the interface has, port 0 for any.
     pub destination: SocketAddrV4,
     /// The only senders; empty for whoever.
     pub sources: Vec<Ipv4Addr>,
+    /// The only port of theirs; `None` for any.
+    pub source_port: Option<u16>,
     /// The only VLAN; `None` for tagged and untagged.
     pub vlan: Option<u16>,
     /// The only queue that is asked for it; `None` for all that are taken.
@@ -113,6 +121,7 @@ impl LiveConfig {
             igmp: IgmpBy::Kernel,
             wants: Vec::new(),
             vlan: VlanTags::NONE,
+            tcp: None,
             checksum: None,
         }
     }
@@ -136,13 +145,19 @@ impl LiveConfig {
         self
     }
 
+    /// The same, with connections.
+    #[must_use]
+    pub fn with_tcp(self, tcp: TcpConfig) -> Self {
+        Self { tcp: Some(tcp), ..self }
+    }
+
     /// The same on an interface of our own, with IGMP of our own.
     #[must_use]
     pub fn owned(self, host: OwnHost) -> Self {
         Self { owner: Owner::Own(host), igmp: IgmpBy::Own, ..self }
     }
 
-    /// What to do about UDP checksums on an interface that is a virtual link or not.
+    /// What to do about checksums on an interface that is a virtual link or not.
     pub(super) fn checksum_on(&self, is_virtual: bool) -> ChecksumPolicy {
         self.checksum.unwrap_or(match is_virtual {
             true => ChecksumPolicy::AcceptPartial,
@@ -166,6 +181,12 @@ impl LiveConfig {
         if let Some(queue) = self.wants.iter().filter_map(|want| want.queue).find(|queue| !self.queues.contains(queue))
         {
             return Err(LiveError::Config(format!("queue {queue} is wanted and not taken: name it among the queues")));
+        }
+        if let Some(tcp) = &self.tcp {
+            tcp.check().map_err(LiveError::Tcp)?;
+        } else if self.wants.iter().any(|want| want.protocol == Protocol::TCP) {
+            let what = "segments are wanted and there is no TCP to take them: give the configuration a TcpConfig";
+            return Err(LiveError::Config(what.into()));
         }
         match &self.owner {
             Owner::Shared => self.check_shared(),
@@ -205,7 +226,27 @@ impl LiveConfig {
 impl Want {
     /// Datagrams to a group, or to an address of ours, from whoever sends them.
     pub const fn udp(destination: Ipv4Addr, port: u16) -> Self {
-        Self { destination: SocketAddrV4::new(destination, port), sources: Vec::new(), vlan: None, queue: None }
+        let destination = SocketAddrV4::new(destination, port);
+        Self { protocol: Protocol::UDP, destination, sources: Vec::new(), source_port: None, vlan: None, queue: None }
+    }
+
+    /// Segments to an address of ours that we listen at.
+    pub fn tcp(destination: Ipv4Addr, port: u16) -> Self {
+        Self { protocol: Protocol::TCP, ..Self::udp(destination, port) }
+    }
+
+    /// Segments from an address and port that we connect to. On an interface of the kernel's its own connections there would come to us too
+    /// and be reset: with [`to_port`](Self::to_port) they do not.
+    pub fn tcp_from(remote: SocketAddrV4) -> Self {
+        let want = Self::tcp(Ipv4Addr::UNSPECIFIED, 0).from(&[*remote.ip()]);
+        Self { source_port: Some(remote.port()), ..want }
+    }
+
+    /// The same, to one port of ours only: that which we connect from.
+    #[must_use]
+    pub fn to_port(mut self, port: u16) -> Self {
+        self.destination.set_port(port);
+        self
     }
 
     /// The same, from these senders only.
@@ -256,6 +297,9 @@ mod tests {
         refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, "owner = own");
         let other = Want { vlan: Some(21), ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
         refused(&LiveConfig { vlan: tagged(20), ..own(Takes::Needed).want(other) }, "VLAN 21 is wanted");
+        refused(&config.clone().want(Want::tcp(Ipv4Addr::UNSPECIFIED, 80)), "no TCP to take them");
+        let none = TcpConfig { chunks_max: 0, ..TcpConfig::default() };
+        refused(&config.clone().with_tcp(none), "chunks_max");
         let want = Want { queue: Some(3), ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
         refused(&config.want(want), "queue 3 is wanted and not taken");
     }

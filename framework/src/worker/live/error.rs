@@ -6,6 +6,7 @@ use std::io;
 
 use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
+use crate::pipeline::tcp::TcpConfigError;
 use crate::proto::{HostError, Ipv4Prefix};
 use crate::worker::PostError;
 use crate::worker::kernel::MirrorError;
@@ -51,6 +52,8 @@ pub enum LiveError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// The limits of TCP do not add up.
+    Tcp(TcpConfigError),
     /// No buffers.
     Pool(PostError),
 }
@@ -74,6 +77,7 @@ impl fmt::Display for LiveError {
                 "no raw socket hears the ICMP errors that come to the kernel on {interface} ({error}): run as root, or give the \
                  program cap_net_raw"
             ),
+            Self::Tcp(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
         }
     }

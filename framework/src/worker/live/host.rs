@@ -4,6 +4,7 @@
 use super::config::{IgmpBy, LiveConfig, OwnHost, Owner};
 use super::error::LiveError;
 use crate::mem::{BURST_MAX, Layout, Sizing};
+use crate::pipeline::tcp::{TcpConfig, TcpNodeConfig};
 use crate::pipeline::{ArpConfig, EgressConfig, HostStackConfig, IgmpConfig, Ipv4Config, UdpConfig, Vlans};
 use crate::proto::{
     ErrorLimit, HashSeed, Host, HostConfig, HostEvent, InterfaceId, LearnFrom, NeighbourConfig, ReporterConfig, Route,
@@ -37,6 +38,8 @@ pub struct LiveHost {
     pub layout: Layout,
     /// Buffers of the pool, without what the application holds.
     pub buffers: Sizing,
+    /// The connections, for [`TcpSockets`](crate::pipeline::tcp::TcpSockets).
+    pub tcp: Option<TcpConfig>,
 }
 
 impl LiveHost {
@@ -67,6 +70,7 @@ impl LiveHost {
             vlans: vlans(config),
             ipv4: Ipv4Config::new(seed),
             udp: UdpConfig { checksum: config.checksum_on(is_virtual) },
+            tcp: config.tcp.map(|_| TcpNodeConfig { checksum: config.checksum_on(is_virtual) }),
             arp: ArpConfig { announces: is_own, ..ArpConfig::new(seed) },
             igmp: (config.igmp == IgmpBy::Own).then(|| igmp(seed, link.mtu)),
             ..HostStackConfig::new(seed)
@@ -82,6 +86,7 @@ impl LiveHost {
             },
             stack,
             layout: config.port.layout(link.mtu),
+            tcp: config.tcp,
         })
     }
 }
@@ -137,12 +142,14 @@ fn igmp(seed: HashSeed, mtu: usize) -> IgmpConfig {
 
 fn buffers(config: &LiveConfig, neighbours: &NeighbourConfig, ipv4: &Ipv4Config) -> Sizing {
     let (rx_ring_len, tx_ring_len) = config.port.ring_lens();
+    let chunks = config.tcp.map_or(0, |tcp| tcp.chunks_max);
     Sizing::new()
         .part("receiving", rx_ring_len as usize, "lent to the kernel or the NIC, for frames to come")
         .part("sending", tx_ring_len as usize, "posted, and not on the wire yet")
         .part("burst", BURST_MAX, "in the hands of the pipeline")
         .part("reassembly", ipv4.reassembly.pieces, "fragments that wait for the rest")
         .part("neighbours", neighbours.pending_max, "datagrams that wait for a MAC address")
+        .part("connections", chunks, "data that waits to be acknowledged, or for what is missing before it")
 }
 
 #[cfg(test)]

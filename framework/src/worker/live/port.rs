@@ -102,7 +102,7 @@ impl LivePort {
         }
         let (idx, live) = self.hosts.remove(0);
         let queue = self.device.take_queue(idx)?;
-        Ok(Some(LiveQueue { idx, queue, live }))
+        Ok(Some(LiveQueue { idx, queue, capabilities: self.device.capabilities(), live }))
     }
 
     /// Wants more while it runs: has it steered to the queues that are named and, where the kernel keeps the memberships,

@@ -5,9 +5,9 @@ use super::error::LiveError;
 use super::host::LiveHost;
 use crate::counters::Scope;
 use crate::device::tap::{TapQueue, TapRx, TapTx};
-use crate::device::{Device, Queue};
+use crate::device::{Capabilities, Device, Queue};
 use crate::mem::Pool;
-use crate::pipeline::tcp::TcpApp;
+use crate::pipeline::tcp::{TcpApp, TcpSockets, TcpSocketsConfig};
 use crate::pipeline::{App, HostStack, IcmpApp, UdpApp, host_stack};
 use crate::proto::{SocketCapacity, UdpSockets};
 use crate::worker::{Parts, Post, Worker, random_seed};
@@ -28,13 +28,15 @@ pub struct LiveQueue {
     pub idx: u16,
     /// To be opened on the worker's thread, with the worker's pool. `wirepath capture` may listen to it.
     pub queue: TapQueue<DeviceQueue>,
+    /// What the device can do.
+    pub capabilities: Capabilities,
     /// Addresses, routes, neighbours, and what nodes have to know.
     pub live: LiveHost,
 }
 
 impl LiveQueue {
     /// The usual worker, on the calling thread: a pool with room for `held` buffers that `app` keeps, the queue, the
-    /// [`host_stack`], sockets of the default size. Its first turn comes next; joining groups is up to the app
+    /// [`host_stack`], sockets of the default size, connections where the configuration has them. Its first turn comes next; joining groups is up to the app
     /// ([`Worker::with_app`]).
     ///
     /// # Errors
@@ -46,13 +48,20 @@ impl LiveQueue {
         post: &Post,
         scope: &Scope,
     ) -> Result<LiveWorker<A>, LiveError> {
-        let LiveHost { host, follower, egress, stack, layout, buffers, .. } = self.live;
+        let LiveHost { host, follower, egress, stack, layout, buffers, tcp } = self.live;
         let pool: Pool = post.pool(buffers.total() + held, layout)?;
         let (rx, tx) = self.queue.open(&pool, scope)?;
         let pipeline = host_stack(stack, &host, scope);
         let sockets = UdpSockets::new(SocketCapacity::default(), random_seed());
+        let tcp = match tcp {
+            Some(machine) => {
+                let config = TcpSocketsConfig { machine, capabilities: self.capabilities, seed: random_seed() };
+                TcpSockets::new(&config, scope).map_err(LiveError::Tcp)?
+            }
+            None => TcpSockets::none(),
+        };
         let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: BURST_LEN };
-        let mut worker = Worker::new(parts, scope);
+        let mut worker = Worker::new(parts, scope).with_tcp(tcp);
         worker.follow(follower);
         Ok(worker)
     }

@@ -56,7 +56,13 @@ fn wanted(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
 }
 
 fn exact(want: &Want, destination: Ipv4Addr) -> Vec<Rule> {
-    let rule = Rule { vlan: want.vlan, ..Rule::udp(destination, want.destination.port()) };
+    let port = want.destination.port();
+    let rule = Rule {
+        vlan: want.vlan,
+        source_port: want.source_port,
+        destination_port: (port != 0).then_some(port),
+        ..Rule::protocol(want.protocol).to(destination)
+    };
     match &want.sources[..] {
         [] => vec![rule],
         sources => sources.iter().map(|source| rule.from(*source)).collect(),
@@ -124,6 +130,18 @@ mod tests {
             .want(Want::udp(GROUP, 9001).from(&[SENDER]))
             .want(Want::udp(Ipv4Addr::UNSPECIFIED, 5000));
         let expected = ["udp to 239.1.1.1:9000", "udp from 10.0.0.1 to 239.1.1.1:9001", "udp to 10.0.0.2:5000"];
+        check(&config, 0, &expected);
+    }
+
+    #[test]
+    fn connections_come_to_us_and_those_of_the_kernel_to_the_kernel() {
+        let exchange = "10.0.0.9:4000".parse().unwrap();
+        let config = LiveConfig::new("eth1")
+            .want(Want::tcp(Ipv4Addr::UNSPECIFIED, 80))
+            .want(Want::tcp_from(exchange))
+            .want(Want::tcp_from(exchange).to_port(5000));
+        let expected =
+            ["tcp to 10.0.0.2:80", "tcp from 10.0.0.9:4000 to 10.0.0.2", "tcp from 10.0.0.9:4000 to 10.0.0.2:5000"];
         check(&config, 0, &expected);
     }
 
