@@ -72,6 +72,13 @@ impl TcpSockets {
         }
     }
 
+    /// Says how many buffers the worker's pool has, so that half of them is never kept for connections while others wait to be filled.
+    pub(crate) fn limit_buffers(&mut self, buffers: usize) {
+        if let Some(inner) = &mut self.0 {
+            inner.machine.limit_buffers(buffers / 2);
+        }
+    }
+
     /// What the machine has done.
     pub fn tally(&self) -> TcpTally {
         self.0.as_ref().map_or(TcpTally::default(), |inner| *inner.machine.tally())

@@ -1,6 +1,7 @@
 //! Two workers' TCP over frames, through a wire that may be bad.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+mod bad_input;
 mod orders;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -82,6 +83,8 @@ struct Wanted {
     seed: u64,
     echoes: bool,
     options: ConnectionOptions,
+    /// Asks for neighbours, where they are not configured.
+    asks: bool,
 }
 
 impl Line {
@@ -186,7 +189,7 @@ fn end(port: MemoryDevice, number: u8, wanted: &Wanted, block: &Block) -> End {
         pool,
         host: host(number, seed),
         sockets: UdpSockets::new(SocketCapacity::default(), seed),
-        egress: EgressConfig::quiet(seed),
+        egress: if wanted.asks { EgressConfig::host(seed) } else { EgressConfig::quiet(seed) },
         burst_len: 32,
     };
     Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).unwrap())

@@ -75,6 +75,14 @@ impl TcpConfig {
     /// RFC 9293 3.4.1's two maximum segment lifetimes.
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
 
+    /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a burst take, `others`. A smaller one is no danger:
+    /// data that comes is then refused, to come again, while half of the pool is left, and `send` says `PoolEmpty` where it would have said `NoChunk`. An app
+    /// that wants to be sure of its memory asks here.
+    pub fn check_pool(&self, buffers: usize, others: usize) -> Result<(), TcpConfigError> {
+        let needed = self.chunks_max + others;
+        if buffers < needed { Err(TcpConfigError::PoolTooSmall { buffers, needed }) } else { Ok(()) }
+    }
+
     /// Whether the limits add up.
     pub fn check(&self) -> Result<(), TcpConfigError> {
         const LIMIT: usize = 1 << 28;
@@ -117,6 +125,13 @@ pub enum TcpConfigError {
     },
     /// Too short to be waited for, or longer than the standard wants.
     TimeWait(Duration),
+    /// Fewer buffers than may be kept.
+    PoolTooSmall {
+        /// What the pool has.
+        buffers: usize,
+        /// What it should have.
+        needed: usize,
+    },
 }
 
 impl fmt::Display for TcpConfigError {
@@ -124,6 +139,11 @@ impl fmt::Display for TcpConfigError {
         match self {
             Self::OutOfRange { name, value, max } => write!(f, "TcpConfig::{name} is {value}: it must be 1 to {max}"),
             Self::TimeWait(span) => write!(f, "TcpConfig::time_wait is {span}: it must be 1 ms to 240 s"),
+            Self::PoolTooSmall { buffers, needed } => write!(
+                f,
+                "the pool has {buffers} buffers and TCP may keep so many that it needs {needed}: \
+                 make the pool larger, or lower TcpConfig::chunks_max"
+            ),
         }
     }
 }

@@ -39,6 +39,8 @@ pub struct Tcp<P> {
 pub(super) struct Shared<P> {
     pub(super) config: TcpConfig,
     pub(super) chunks: Chunks<P>,
+    /// So many chunks more than buffers.
+    pub(super) chunks_without_buffer: usize,
     pub(super) wheel: Wheel,
     /// Connections that have something to send at the end of the burst, or could not send it.
     pub(super) flush: SlotList,
@@ -135,6 +137,7 @@ impl<P: Payload> Tcp<P> {
             listeners: Listeners::new(config.listeners_max, seed),
             shared: Shared {
                 chunks: Chunks::new(config.chunks_max),
+                chunks_without_buffer: 0,
                 wheel: Wheel::new(capacity),
                 flush: SlotList::new(capacity),
                 ready: SlotList::new(capacity),
@@ -147,6 +150,12 @@ impl<P: Payload> Tcp<P> {
                 config,
             },
         })
+    }
+
+    /// Says how many buffers there are: data that came is kept only as long as that leaves some for what comes. Without being told, the machine
+    /// believes in one for each of `TcpConfig::chunks_max`.
+    pub fn limit_buffers(&mut self, buffers: usize) {
+        self.shared.chunks_without_buffer = self.shared.config.chunks_max.saturating_sub(buffers);
     }
 
     /// What the machine has done.

@@ -128,6 +128,18 @@ fn no_connection_takes_more_of_the_store_than_it_leaves() {
 }
 
 #[test]
+fn pool_with_fewer_buffers_than_chunks_is_not_used_up_by_what_is_kept() {
+    let config = TcpConfig { connections_max: 1, chunks_max: 100, ..TcpConfig::default() };
+    let mut line = Line::of(config, &options());
+    line.tcp.limit_buffers(40);
+    (1..1000).for_each(|idx| _ = line.data(idx * 20, 10));
+    assert_eq!(line.tcp.chunks(), 20);
+    line.tcp.limit_buffers(1_000);
+    (1..1000).for_each(|idx| _ = line.data(idx * 20, 10));
+    assert_eq!(line.tcp.chunks(), 47, "more buffers than chunks make no more chunks");
+}
+
+#[test]
 fn paused_app_gets_its_data_when_it_goes_on() {
     let mut line = seasoned();
     line.connection().set(flag::PAUSED);

@@ -1,0 +1,163 @@
+//! What is wrong from the outside: each call says so by a typed error, nothing is lost, and nothing is sent twice.
+
+use super::*;
+
+/// An address on the link where nobody is.
+const NOBODY: SocketAddrV4 = SocketAddrV4::new(address(77), 80);
+/// Behind a router, of which none is known.
+const FAR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
+const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A worker that asks for its neighbours, with a wire at whose other end nobody answers.
+fn lonely() -> (End, MemoryDevice, Block, Instant) {
+    let (left, right) = pair("tcp", MemoryConfig::default());
+    let block = Block::heap();
+    let wanted = Wanted { asks: true, ..Wanted::default() };
+    let end = end(left, 1, &wanted, &block);
+    (end, right, block, Instant::ZERO + seconds(1))
+}
+
+/// Turns each millisecond until the connection is closed, 600 s at most; says how, and after how long.
+fn outcome(end: &mut End, begin: Instant) -> (CloseReason, Duration) {
+    for ms in 0..600_000 {
+        let now = begin + Duration::from_millis(ms);
+        end.poll_once(now);
+        if let [TcpEvent::Closed(reason)] = end.app().events[..] {
+            return (reason, now.since(begin));
+        }
+    }
+    panic!("it was never told how it ended: {:?}", end.app().events);
+}
+
+#[test]
+fn no_route_is_told_at_once_and_takes_no_place() {
+    let mut line = Line::connected(Wanted::default());
+    let refused = line.ask(|_, cx| cx.tcp().connect(ANY, FAR, &ConnectionOptions::default(), ConsumerId(1)));
+    let error = refused.unwrap_err();
+    assert_eq!(error, ConnectError::NoRoute(*FAR.ip()));
+    assert!(error.to_string().contains("add a route"), "{error}");
+    assert_eq!(line.client.tcp().len(), 1, "the connection that there was");
+    line.close();
+}
+
+#[test]
+fn own_address_group_and_port_none_are_no_peers() {
+    let mut line = Line::connected(Wanted::default());
+    let group = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 80);
+    for remote in [SocketAddrV4::new(address(1), 80), group, SocketAddrV4::new(address(2), 0)] {
+        let refused = line.ask(|_, cx| cx.tcp().connect(ANY, remote, &ConnectionOptions::default(), ConsumerId(1)));
+        assert_eq!(refused, Err(ConnectError::BadAddress(remote)));
+    }
+    line.close();
+}
+
+#[test]
+fn neighbour_that_never_answers_times_the_call_out_and_every_frame_comes_home() {
+    let (mut end, _wire, block, now) = lonely();
+    let options = ConnectionOptions::default();
+    end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());
+    let (reason, after) = outcome(&mut end, now);
+    assert_eq!(reason, CloseReason::TimedOut);
+    assert!(after > seconds(180), "RFC 9293 3.8.3 wants three minutes: {after}");
+    assert_eq!((end.tcp().len(), end.tcp().chunks()), (0, 0));
+    rest(&mut end, now + after);
+    assert!(
+        block.snapshot().count("1/egress/neighbours/drop/unreachable").unwrap() > 0,
+        "the SYNs that waited are named"
+    );
+}
+
+#[test]
+fn neighbour_that_never_answers_ends_a_call_when_its_user_says() {
+    let (mut end, _wire, _, now) = lonely();
+    let options = ConnectionOptions { user_timeout: Some(seconds(2)), ..ConnectionOptions::default() };
+    end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());
+    let (reason, after) = outcome(&mut end, now);
+    assert_eq!(reason, CloseReason::TimedOut);
+    assert!(after >= seconds(2) && after < seconds(3), "{after}");
+    rest(&mut end, now + after);
+}
+
+/// What waited for the neighbour goes, and every buffer is home.
+fn rest(end: &mut End, now: Instant) {
+    for second in 0..10 {
+        end.poll_once(now + seconds(second));
+    }
+    assert_eq!((end.pool().in_use(), end.pool().unnamed()), (0, 0), "every buffer is home, by name");
+}
+
+#[test]
+fn peer_that_is_gone_ends_the_connection_and_what_waited_goes_home() {
+    let options = ConnectionOptions { user_timeout: Some(seconds(5)), ..ConnectionOptions::default() };
+    let mut line = Line::connected(Wanted { options, ..Wanted::default() });
+    let (id, gone) = (line.id(), HostEvent::NeighbourRemoved(address(2)));
+    line.ask(|_, cx| {
+        cx.host.apply(gone).unwrap();
+        assert_eq!(cx.tcp().send(id, b"into the void"), Ok(13));
+    });
+    line.turn_until(|line| line.client.app().events.contains(&TcpEvent::Closed(CloseReason::TimedOut)));
+    assert_eq!((line.client.tcp().len(), line.client.tcp().chunks(), line.client.pool().in_use()), (0, 0, 0));
+    assert!(line.server.app().received.is_empty() && line.count("1/tcp/output_lost") > 0);
+}
+
+#[test]
+fn send_after_close_gives_the_buffer_back_and_sends_nothing() {
+    let mut line = Line::connected(Wanted::default());
+    let id = line.id();
+    line.ask(|_, cx| cx.tcp().shutdown(id).unwrap());
+    line.turns(5);
+    line.ask(|_, cx| {
+        assert_eq!(cx.tcp().send(id, b"late"), Err(SendError::Closed));
+        let mbuf = cx.pool.alloc_copy(b"late").unwrap();
+        let (error, mbuf) = cx.tcp().send_mbuf(id, mbuf).unwrap_err();
+        assert_eq!((error, mbuf.bytes()), (SendError::Closed, &b"late"[..]));
+        mbuf.free();
+    });
+    assert_eq!(line.client.pool().in_use(), 0);
+    line.turns(50);
+    assert!(line.server.app().received.is_empty());
+    line.close();
+}
+
+#[test]
+fn every_call_on_a_dead_connection_is_refused_and_its_place_serves_the_next() {
+    let mut line = Line::connected(Wanted::default());
+    let id = line.id();
+    line.ask(|_, cx| cx.tcp().abort(id).unwrap());
+    line.turns(5);
+    let local = ANY;
+    let next = line.ask(|_, cx| cx.tcp().connect(local, SERVER, &ConnectionOptions::default(), ConsumerId(1)).unwrap());
+    line.turns(5);
+    assert_eq!(next.slot(), id.slot());
+    line.ask(|_, cx| {
+        assert_eq!(cx.tcp().send(id, b"for the first"), Err(SendError::NotFound));
+        let mbuf = cx.pool.alloc_copy(b"for the first").unwrap();
+        let (error, mbuf) = cx.tcp().send_mbuf(id, mbuf).unwrap_err();
+        assert_eq!(error, SendError::NotFound);
+        mbuf.free();
+        let calls =
+            [cx.tcp().shutdown(id), cx.tcp().close(id), cx.tcp().abort(id), cx.tcp().pause(id), cx.tcp().resume(id)];
+        assert_eq!(calls, [Err(CallError::NotFound); 5]);
+        assert!(cx.tcp().info(id).is_none() && cx.tcp().options(id).is_none());
+        assert_eq!(cx.tcp().send(next, b"for the second"), Ok(14));
+    });
+    line.turns(10);
+    assert_eq!(line.server.app().received, b"for the second");
+    line.close();
+}
+
+#[test]
+fn worker_without_tcp_refuses_every_call() {
+    let (mut end, _wire, _, now) = lonely();
+    end = end.with_tcp(TcpSockets::none());
+    end.with_app(now, |_, cx| {
+        let listened = cx.tcp().listen(SERVER, &ListenOptions::default());
+        assert_eq!(listened, Err(ListenError::TooMany { limit: 0 }));
+        let called = cx.tcp().connect(ANY, SERVER, &ConnectionOptions::default(), ConsumerId(1));
+        assert_eq!(called, Err(ConnectError::TooMany { limit: 0 }));
+    });
+}
