@@ -263,8 +263,8 @@ fn hugepages_that_are_not_there_are_told_and_the_connectx_is_given_back() {
     let config = directory.path().join("feed.toml");
     let line = format!("{{ group = \"{}\", port = 9000 }}", settings().lines[0].group);
     let channel = format!("[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\nlines = [{line}]\n");
-    // 1024 buffers of 2 KiB and more take more than a page of 2 MiB: more pages than there are.
-    let buffers = (reserved + 1) * 1024;
+    // 2048 buffers of 1.5 KiB and more take more than a page of 2 MiB: more pages than there are.
+    let buffers = (reserved + 1) * 2048;
     let worker = format!("[worker]\nbuffers = {buffers}\nhugepages = \"require\"\n");
     let port = format!("[port]\ninterface = \"soft0\"\ndevice = \"mlx5\"\nrx_ring = 64\n{OWN}");
     std::fs::write(&config, format!("{port}{worker}{channel}")).unwrap();

@@ -123,7 +123,7 @@ impl SimHost {
     /// What is wrong at the end, when all is over and quiet.
     pub fn check_end(&self) -> Result<(), String> {
         let (pool, tcp) = (self.worker.pool(), self.worker.tcp());
-        if tcp.len() > 0 {
+        if !tcp.is_empty() {
             return Err(format!("{} connections are left", tcp.len()));
         }
         if tcp.chunks() > 0 {
@@ -426,10 +426,11 @@ impl TcpApp for SimApp {
         if self.held.iter().filter(|(_, holder, _)| *holder == key).count() < holds {
             self.held.push_back((data.hold(), key, now + 5_000_000));
         }
-        if let Some(until) = pause {
-            if self.paused.iter().all(|(other, _)| *other != id) && cx.tcp().pause(id).is_ok() {
-                self.paused.push((id, until));
-            }
+        if let Some(until) = pause
+            && self.paused.iter().all(|(other, _)| *other != id)
+            && cx.tcp().pause(id).is_ok()
+        {
+            self.paused.push((id, until));
         }
         self.act(id, cx);
     }

@@ -27,8 +27,8 @@ pub fn script(seed: u64) -> Script {
 /// The run of a seed, about something.
 pub fn themed(seed: u64, theme: Theme) -> Script {
     let mut draw = Draw(Random::new(mix(seed, 1)));
-    let count = if draw.one_in(2) { 2 } else { draw.from_to(2, 8) as usize };
-    let heals_at = if theme.is_fair { 0 } else { draw.from_to(100, 15_000) * MS };
+    let count = if draw.one_in(2) { 2 } else { draw.between(2, 8) as usize };
+    let heals_at = if theme.is_fair { 0 } else { draw.between(100, 15_000) * MS };
     let hosts: Vec<_> = (0..count).map(|idx| draw.host(idx, theme)).collect();
     let mut listeners = draw.listeners(&hosts, heals_at);
     let sessions = draw.sessions(&hosts, &listeners, heals_at);
@@ -60,7 +60,7 @@ impl Draw {
         self.0.below(count) == 0
     }
 
-    fn from_to(&mut self, from: u64, to: u64) -> u64 {
+    fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.0.draw() % (to - from + 1)
     }
 
@@ -71,7 +71,7 @@ impl Draw {
     /// A number up to `most`, small ones as often as large ones.
     fn spread(&mut self, most: u64) -> u64 {
         let bits = 64 - most.leading_zeros() as u64;
-        let bits = self.from_to(0, bits);
+        let bits = self.between(0, bits);
         let below = 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX);
         (self.0.draw() % below).min(most)
     }
@@ -95,7 +95,7 @@ impl Draw {
             burst_len: self.of(&[1, 8, 32, 64]),
             turn_max: self.of(&[MS / 10, MS, 10 * MS]),
             clock: self.of(&[0, 1, SECOND, 3_600 * SECOND, 4_294_967 * SECOND]),
-            drift_ppm: self.from_to(0, 400) as i64 - 200,
+            drift_ppm: self.between(0, 400) as i64 - 200,
             uses_arp: theme.with_smoltcp || self.one_in(4),
             mtu: self.of(&[1500, 1500, 1500, 576, 1280]),
             time_wait: self.of(&[MS, SECOND, 5 * SECOND, 60 * SECOND]),
@@ -125,10 +125,10 @@ impl Draw {
     fn listeners(&mut self, hosts: &[HostPlan], heals_at: u64) -> Vec<Listener> {
         let mut listeners = Vec::new();
         for host in 0..hosts.len() {
-            for port in 0..self.from_to(1, 2) as u16 {
+            for port in 0..self.between(1, 2) as u16 {
                 let closes = heals_at > 0 && self.one_in(16);
                 let backlog = self.of(&[1, 4, 128]);
-                let closes_at = closes.then(|| self.from_to(0, heals_at));
+                let closes_at = closes.then(|| self.between(0, heals_at));
                 listeners.push(Listener { host, port: 5_000 + port, backlog, options: self.options(), closes_at });
             }
         }
@@ -136,7 +136,7 @@ impl Draw {
     }
 
     fn sessions(&mut self, hosts: &[HostPlan], listeners: &[Listener], heals_at: u64) -> Vec<Session> {
-        let count = if self.one_in(8) { self.from_to(8, 64) } else { self.from_to(1, 6) };
+        let count = if self.one_in(8) { self.between(8, 64) } else { self.between(1, 6) };
         let size_max = if count > 6 {
             16 << 10
         } else if self.one_in(6) {
@@ -186,7 +186,7 @@ impl Draw {
         let write_max = self.of(&[1, 20, 200, 1_400, 1_500, 16 << 10]);
         // Single bytes for a megabyte are a long story without a point.
         let size = size.min(write_max * 2_000);
-        let pauses = if self.one_in(4) { self.from_to(1, 3) } else { 0 };
+        let pauses = if self.one_in(4) { self.between(1, 3) } else { 0 };
         let mut pauses: Vec<_> = (0..pauses).map(|_| (self.spread(size_max), self.spread(3 * SECOND))).collect();
         pauses.sort_unstable();
         let abort = self.one_in(16).then(|| {
@@ -230,12 +230,12 @@ impl Draw {
     }
 
     fn mishaps(&mut self, hosts: usize, heals_at: u64) -> Vec<Mishap> {
-        let count = if self.one_in(3) { 0 } else { self.from_to(1, 6) };
+        let count = if self.one_in(3) { 0 } else { self.between(1, 6) };
         (0..count).map(|_| self.mishap(hosts, heals_at)).collect()
     }
 
     fn mishap(&mut self, hosts: usize, heals_at: u64) -> Mishap {
-        let from = self.from_to(0, heals_at - 1);
+        let from = self.between(0, heals_at - 1);
         let longest = heals_at - from;
         let kind = match self.0.below(7) {
             0 => MishapKind::Blackout,

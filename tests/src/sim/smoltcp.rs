@@ -273,7 +273,7 @@ impl smoltcp::phy::Device for Nic {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Leaving<'_>> {
-        self.has_room().then(|| Leaving(&mut self.tx))
+        self.has_room().then_some(Leaving(&mut self.tx))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
