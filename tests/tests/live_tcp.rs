@@ -71,9 +71,10 @@ fn transfer(live: &Live, id: ConnectionId, socket: &TcpStream, ours: u64, theirs
     let rate = (ours + theirs) as f64 / took.as_secs_f64() / 1e6;
     let after = live.with_worker(|worker, _| worker.tcp().tally());
     println!(
-        "{ours} bytes to the kernel and {theirs} from it in {took:?}, {rate:.0} MB/s; {} of our segments resent, {} timeouts, {} of \
-         theirs out of order",
+        "{ours} bytes to the kernel and {theirs} from it in {took:?}, {rate:.0} MB/s; {} of our segments resent, {} probes, {} \
+         timeouts, {} of theirs out of order",
         after.segments_resent - before.segments_resent,
+        after.tail_loss_probes - before.tail_loss_probes,
         after.timeouts - before.timeouts,
         after.out_of_order - before.out_of_order
     );
@@ -189,7 +190,7 @@ fn lossy(test: &str, per_mille: u32, len: u64) {
         transfer(&live, id, &socket, len, len);
         live.stop();
     }
-    for (namespace, end) in [(&beyond, "the kernel's"), (&wire.far, "ours")] {
+    for (namespace, end) in [(&beyond, "the kernel's"), (&wire.far, "our")] {
         let lost = lost(namespace);
         println!("{lost} frames were lost on the way to {end} end");
         assert!(lost > 0);
