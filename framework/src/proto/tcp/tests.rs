@@ -195,3 +195,20 @@ fn store_full_of_long_payloads_still_leaves_in_segments() {
     }
     assert_eq!((server.bytes.len(), client.tcp.chunks()), (sent, 0));
 }
+
+#[test]
+fn app_that_aborts_with_unread_data_is_not_told_that_all_was_delivered() {
+    let (mut client, mut server) = connected();
+    let (id, now) = (server.id.unwrap(), server.now);
+    server.tcp.pause(id).unwrap();
+    server.tcp.shutdown(id, now, &mut server.sent).unwrap();
+    settle(&mut client, &mut server);
+    let (theirs, now) = (client.id.unwrap(), client.now);
+    client.tcp.send(theirs, b"unread".to_vec(), now, &mut client.sent).unwrap();
+    client.tcp.shutdown(theirs, now, &mut client.sent).unwrap();
+    settle(&mut client, &mut server);
+    server.events.clear();
+    server.tcp.abort(id, server.now, &mut server.sent).unwrap();
+    settle(&mut client, &mut server);
+    assert!(matches!(server.events[..], [TcpEvent::Closed(_)]), "{:?}", server.events);
+}
