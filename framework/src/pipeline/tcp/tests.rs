@@ -85,6 +85,8 @@ struct Wanted {
     options: ConnectionOptions,
     /// Asks for neighbours, where they are not configured.
     asks: bool,
+    /// Buffers of each pool, where 2048 are too many.
+    buffers: Option<usize>,
 }
 
 impl Line {
@@ -171,12 +173,12 @@ fn mac(host: u8) -> MacAddr {
 
 fn end(port: MemoryDevice, number: u8, wanted: &Wanted, block: &Block) -> End {
     let scope = block.scope(&number.to_string());
-    let pool = Pool::heap(2048).unwrap();
+    let pool = Pool::heap(wanted.buffers.unwrap_or(2048)).unwrap();
     let config = FaultConfig { seed: wanted.seed + u64::from(number), tx: wanted.faults, ..FaultConfig::default() };
     let mut port = FaultDevice::new(port, config).unwrap();
     let seed = HashSeed::new(number.into(), 7);
     let sockets = TcpSocketsConfig {
-        machine: TcpConfig { connections_max: 4, chunks_max: 1024, ..TcpConfig::default() },
+        machine: TcpConfig { connections_max: 4, chunks_max: 2048, ..TcpConfig::default() },
         capabilities: port.capabilities(),
         seed,
     };

@@ -76,8 +76,8 @@ impl TcpConfig {
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
 
     /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a burst take, `others`. A smaller one is no danger:
-    /// data that comes is then refused, to come again, while half of the pool is left, and `send` says `PoolEmpty` where it would have said `NoChunk`. An app
-    /// that wants to be sure of its memory asks here.
+    /// half of it may wait in connections; data that comes beyond is refused, to come again, and `send` says `NoChunk`. An app that wants to
+    /// be sure of its memory asks here.
     pub fn check_pool(&self, buffers: usize, others: usize) -> Result<(), TcpConfigError> {
         let needed = self.chunks_max + others;
         if buffers < needed { Err(TcpConfigError::PoolTooSmall { buffers, needed }) } else { Ok(()) }

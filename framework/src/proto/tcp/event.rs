@@ -247,7 +247,9 @@ impl fmt::Display for SendError {
             Self::TooLong { limit } => write!(f, "more than the {limit} bytes of the send buffer: send in parts"),
             Self::NotLinear => f.write_str("an mbuf to send must have bytes, all in one buffer: copy them with send"),
             Self::PoolEmpty => f.write_str("no buffer is free: make the pool larger"),
-            Self::NoChunk => f.write_str("all chunks are taken: raise TcpConfig::chunks_max, or try again later"),
+            Self::NoChunk => {
+                f.write_str("all chunks are taken: raise TcpConfig::chunks_max and the pool, or try again later")
+            }
         }
     }
 }

@@ -152,7 +152,7 @@ impl<P: Payload> Tcp<P> {
         })
     }
 
-    /// Says how many buffers there are: data that came is kept only as long as that leaves some for what comes. Without being told, the machine
+    /// Says how many buffers there are: no more chunks wait than that, so that some are left for what comes. Without being told, the machine
     /// believes in one for each of `TcpConfig::chunks_max`.
     pub fn limit_buffers(&mut self, buffers: usize) {
         self.shared.chunks_without_buffer = self.shared.config.chunks_max.saturating_sub(buffers);

@@ -106,7 +106,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             && len <= u32::from(connection.snd_mss)
             && len <= connection.usable_window()
             && connection.send_len + len <= connection.options.send_buffer
-            && self.shared.chunks.free_count() > 0
+            && self.shared.chunks.free_count() > self.shared.chunks_without_buffer
             && len <= self.cwnd_room()
     }
 

@@ -161,3 +161,31 @@ fn worker_without_tcp_refuses_every_call() {
         assert_eq!(called, Err(ConnectError::TooMany { limit: 0 }));
     });
 }
+
+/// More may wait than there are buffers: what is sent and what is not taken would else keep all of them, and no acknowledgment could come.
+#[test]
+fn pool_smaller_than_the_chunks_is_not_used_up_and_all_arrives() {
+    let mut line = Line::connected(Wanted { buffers: Some(48), ..Wanted::default() });
+    let (bytes, mut sent, mut refused) = (pattern(200_000), 0, 0);
+    let (id, now) = (line.id(), line.now);
+    line.server.with_app(now, |app, cx| cx.tcp().pause(app.id.unwrap()).unwrap());
+    for turn in 0..2_000_000 {
+        match line.ask(|_, cx| cx.tcp().send(id, &bytes[sent..])) {
+            Ok(len) => sent += len,
+            Err(error) => refused += usize::from(error == SendError::NoChunk),
+        }
+        line.turn();
+        for end in [&line.client, &line.server] {
+            assert!(end.pool().available() >= 16, "{} of 48", end.pool().available());
+        }
+        if turn == 1_000 {
+            let now = line.now;
+            line.server.with_app(now, |app, cx| cx.tcp().resume(app.id.unwrap()).unwrap());
+        }
+        if line.server.app().received.len() == bytes.len() {
+            break;
+        }
+    }
+    assert!(line.server.app().received == bytes && refused > 0, "{sent} sent, {refused} refused");
+    line.close();
+}
