@@ -204,6 +204,8 @@ impl UdpFlow {
         }
         if let Err(error) = self.prepare(cx) {
             self.next_hop = NextHop::Lost(match error {
+                // A link that was taken down takes its routes along.
+                _ if !cx.host.is_up() => SendError::LinkDown,
                 ConnectError::Own(address) | ConnectError::NoRoute(address) => SendError::NoRoute(address),
                 ConnectError::NeighbourMissing(next_hop) => SendError::NeighbourMissing(next_hop),
             });
