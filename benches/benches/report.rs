@@ -45,7 +45,7 @@ fn main() {
         report.in_memory();
     }
     if is_wanted("tcp") {
-        tcp::lines::lines(report.samples / 8, |line| report.add(line));
+        tcp::lines::lines(report.samples / 8, instructions, |line| report.add(line));
     }
     if is_wanted("connectx") {
         report.connectx();

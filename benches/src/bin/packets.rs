@@ -11,11 +11,14 @@ use wirepath_benches::live::reflector::Lockstep;
 use wirepath_benches::mlx5::{Cqes, Rings};
 use wirepath_benches::mlx5_tx::{Posting, SendRings};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
+use wirepath_benches::tcp::crowd::{self, Crowd};
 use wirepath_benches::tcp::orders::{BATCH, Orders};
+use wirepath_benches::tcp::pair::{PairConfig, Role, TcpPair};
+use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
 
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
-    mlx5-tx-multi-reap, tcp-fire";
+    mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-round-trip, tcp-crowd-1, tcp-crowd-1000";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -42,6 +45,11 @@ fn main() -> ExitCode {
         "mlx5-tx-reap" => mlx5_reap(false, rounds),
         "mlx5-tx-multi-reap" => mlx5_reap(true, rounds),
         "tcp-fire" => fire(rounds),
+        "tcp-bulk" => tcp_bulk(Checksums::On, rounds),
+        "tcp-bulk-unchecked" => tcp_bulk(Checksums::Off, rounds),
+        "tcp-round-trip" => tcp_round_trips(rounds),
+        "tcp-crowd-1" => tcp_crowd(1, rounds),
+        "tcp-crowd-1000" => tcp_crowd(1000, rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -142,6 +150,46 @@ fn forward_live(rounds: usize) -> Result<(), String> {
         }
         Ok(())
     })?
+}
+
+/// Both ends; a packet is a full segment.
+fn tcp_bulk(checksums: Checksums, rounds: usize) {
+    let mut pair = TcpPair::new(PairConfig::one(checksums, Role::Sink));
+    pair.bulk(100 * ROUND * SEGMENT_LEN);
+    measured_tcp_bulk(&mut pair, rounds * ROUND * SEGMENT_LEN);
+}
+
+/// Both ends; a packet is a request and its response.
+fn tcp_round_trips(rounds: usize) {
+    let mut pair = TcpPair::new(PairConfig::one(Checksums::On, Role::Echo));
+    pair.round_trip(100 * ROUND);
+    measured_tcp_round_trips(&mut pair, rounds * ROUND);
+}
+
+/// The server alone.
+fn tcp_crowd(connections: usize, rounds: usize) {
+    const { assert!(crowd::BATCH == ROUND, "a batch counts as a round") };
+    let mut crowd = Crowd::new(connections);
+    for _ in 0..rounds {
+        crowd.send_batch();
+        measured_tcp_crowd(&mut crowd);
+        crowd.take_answers();
+    }
+}
+
+#[inline(never)]
+fn measured_tcp_bulk(pair: &mut TcpPair, bytes: usize) {
+    pair.bulk(bytes);
+}
+
+#[inline(never)]
+fn measured_tcp_round_trips(pair: &mut TcpPair, count: usize) {
+    pair.round_trip(count);
+}
+
+#[inline(never)]
+fn measured_tcp_crowd(crowd: &mut Crowd) {
+    crowd.receive_batch();
 }
 
 #[inline(never)]

@@ -3,12 +3,14 @@
 
 use std::time;
 
+use wirepath::pipeline::tcp::Congestion;
+
 use super::Checksums;
 use super::MESSAGE_LEN;
 use super::pair::{PairConfig, Role, TcpPair};
 
 /// Segments that wait on the wire when the server's turn comes.
-const BATCH: usize = 256;
+pub const BATCH: usize = 256;
 /// A client has 64,000 ports and one address.
 const LISTENERS: u16 = 16;
 
@@ -23,7 +25,10 @@ pub struct Crowd {
 impl Crowd {
     /// All connected.
     pub fn new(connections: usize) -> Self {
-        let config = PairConfig { connections, listeners: LISTENERS, ..PairConfig::one(Checksums::On, Role::Sink) };
+        // A batch on one connection is more than a first window.
+        let congestion = Congestion::None;
+        let usual = PairConfig::one(Checksums::On, Role::Sink);
+        let config = PairConfig { connections, listeners: LISTENERS, congestion, ..usual };
         Self { pair: TcpPair::new(config), next: 0, connections }
     }
 
@@ -35,14 +40,18 @@ impl Crowd {
             let start = time::Instant::now();
             self.receive_batch();
             spent += start.elapsed();
-            // The client takes the acknowledgments.
-            while self.pair.turn_client() > 0 {}
+            self.take_answers();
         }
         spent.as_nanos() as f64 / (batches * BATCH) as f64
     }
 
+    /// The client takes the acknowledgments.
+    pub fn take_answers(&mut self) {
+        while self.pair.turn_client() > 0 {}
+    }
+
     /// A segment of each of some clients onto the wire.
-    fn send_batch(&mut self) {
+    pub fn send_batch(&mut self) {
         for _ in 0..BATCH {
             // A linear congruence with an odd factor visits all of a power of two, and jumps far.
             self.next = self.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -6,7 +6,7 @@ use super::pair::{PairConfig, Role, TcpPair};
 use super::peer::SmoltcpPair;
 use super::{Checksums, MESSAGE_LEN};
 use crate::sampling::interleave;
-use crate::table::Line;
+use crate::table::{Found, Line};
 
 /// Bytes of a sample in bulk: some 0.2 ms.
 const BULK_LEN: usize = 2 << 20;
@@ -15,19 +15,20 @@ const REQUESTS: usize = 500;
 /// Segments of a sample are so many batches of 256.
 const BATCHES: usize = 4;
 
-/// All lines of TCP in memory, each as it is measured.
-pub fn lines(samples: usize, mut add: impl FnMut(Line)) {
-    bulk(samples, &mut add);
-    round_trips(samples, &mut add);
+/// All lines of TCP in memory, each as it is measured; `instructions` counts those of a path.
+pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl FnMut(Line)) {
+    bulk(samples, &instructions, &mut add);
+    round_trips(samples, &instructions, &mut add);
     orders(samples, &mut add);
     crowds(samples, &mut add);
 }
 
 /// Gbit/s are measured as such, so what is more is better.
-fn bulk(samples: usize, add: &mut impl FnMut(Line)) {
-    for (checksums, name, least, hope) in
-        [(Checksums::On, "checksums on", 60.0, 80.0), (Checksums::Off, "checksums off", 90.0, 120.0)]
-    {
+fn bulk(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
+    for (checksums, name, path, least, hope) in [
+        (Checksums::On, "checksums on", "tcp-bulk", 60.0, 80.0),
+        (Checksums::Off, "checksums off", "tcp-bulk-unchecked", 90.0, 120.0),
+    ] {
         let mut ours = TcpPair::new(PairConfig::one(checksums, Role::Sink));
         let mut theirs = SmoltcpPair::new(checksums);
         let [ours, theirs] = interleave(samples, [&mut || ours.bulk(BULK_LEN), &mut || theirs.bulk(BULK_LEN)]);
@@ -35,16 +36,18 @@ fn bulk(samples: usize, add: &mut impl FnMut(Line)) {
         add(Line::new(&title, "Gbit/s", Ok(ours.spread())).at_least(least).hoping(hope));
         add(Line::new("  smoltcp in the same run", "Gbit/s", Ok(theirs.spread())));
         add(Line::new("  wirepath over smoltcp", "x", Ok(ours.over(&theirs))).at_least(1.3));
+        add(Line::new("  instructions a segment", "instr", instructions(path)));
     }
 }
 
-fn round_trips(samples: usize, add: &mut impl FnMut(Line)) {
+fn round_trips(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
     let mut ours = TcpPair::new(PairConfig::one(Checksums::On, Role::Echo));
     let mut theirs = SmoltcpPair::new(Checksums::On);
     let [ours, theirs] = interleave(samples, [&mut || ours.round_trip(REQUESTS), &mut || theirs.round_trip(REQUESTS)]);
     let title = format!("TCP request and response of {MESSAGE_LEN} B in memory, both ends");
     add(Line::new(&title, "ns", Ok(ours.spread())).at_most(300.0).hoping(200.0));
     add(Line::new("  smoltcp in the same run", "ns", Ok(theirs.spread())));
+    add(Line::new("  instructions, both ends", "instr", instructions("tcp-round-trip")).at_most(3500.0));
 }
 
 fn orders(samples: usize, add: &mut impl FnMut(Line)) {

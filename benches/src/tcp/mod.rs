@@ -11,6 +11,8 @@ use wirepath::device::memory::MemoryConfig;
 
 /// Bytes that an app hands over at a time where it sends in bulk.
 pub const CHUNK_LEN: usize = 64 << 10;
+/// Bytes of a full segment: what an MTU of 1500 leaves beside the headers and the timestamps.
+pub const SEGMENT_LEN: usize = 1500 - 20 - 20 - 12;
 /// Bytes of a request, and of its response.
 pub const MESSAGE_LEN: usize = 64;
 /// Bytes that may be on their way, on both sides of the comparison.

@@ -8,7 +8,7 @@ use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::tcp::{
-    ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
+    Congestion, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
     TcpSockets, TcpSocketsConfig,
 };
 use wirepath::pipeline::{
@@ -93,12 +93,14 @@ pub struct PairConfig {
     pub connections: usize,
     /// Listeners of the server, on ports from 80 on.
     pub listeners: u16,
+    /// What limits a client beside the server's window.
+    pub congestion: Congestion,
 }
 
 impl PairConfig {
     /// One connection.
     pub fn one(checksums: Checksums, server: Role) -> Self {
-        Self { checksums, server, connections: 1, listeners: 1 }
+        Self { checksums, server, connections: 1, listeners: 1, congestion: Congestion::default() }
     }
 }
 
@@ -112,25 +114,25 @@ impl TcpPair {
         pair.server.with_app(now, |_, cx| {
             for port in 0..config.listeners {
                 let local = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + port);
-                let options = ListenOptions { backlog: 1 << 20, connection: options(), ..ListenOptions::default() };
+                let options = ListenOptions { backlog: 1 << 20, connection: options(config.congestion), ..ListenOptions::default() };
                 cx.tcp().listen(local, &options).expect("the port is free");
             }
         });
         while pair.client.app().connections.len() < config.connections {
-            pair.connect(config.connections, config.listeners);
+            pair.connect(&config);
         }
         (0..10).for_each(|_| pair.turn());
         pair
     }
 
     /// Begins some of the connections that are still to be, and turns both ends.
-    fn connect(&mut self, wanted: usize, listeners: u16) {
-        let begun = self.client.tcp().len();
-        for idx in begun..wanted.min(begun + 64) {
+    fn connect(&mut self, config: &PairConfig) {
+        let (begun, listeners) = (self.client.tcp().len(), config.listeners);
+        for idx in begun..config.connections.min(begun + 64) {
             let local = SocketAddrV4::new(address(1), 1_024 + (idx / usize::from(listeners)) as u16);
             let remote = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + (idx % usize::from(listeners)) as u16);
             self.client.with_app(self.now, |_, cx| {
-                cx.tcp().connect(local, remote, &options(), ConsumerId(0)).expect("the port is free")
+                cx.tcp().connect(local, remote, &options(config.congestion), ConsumerId(0)).expect("the port is free")
             });
         }
         self.turn();
@@ -204,9 +206,9 @@ const fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
 
-fn options() -> ConnectionOptions {
+fn options(congestion: Congestion) -> ConnectionOptions {
     let buffer = BUFFER_LEN as u32;
-    ConnectionOptions { send_buffer: buffer, receive_buffer: buffer, ..ConnectionOptions::default() }
+    ConnectionOptions { send_buffer: buffer, receive_buffer: buffer, congestion, ..ConnectionOptions::default() }
 }
 
 fn end(mut port: MemoryDevice, host: u8, role: Role, config: &PairConfig) -> End {
