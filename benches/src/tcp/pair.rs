@@ -8,8 +8,8 @@ use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::tcp::{
-    Congestion, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
-    TcpSockets, TcpSocketsConfig,
+    Congestion, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
+    TcpNodeConfig, TcpSockets, TcpSocketsConfig,
 };
 use wirepath::pipeline::{
     App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig, Unhandled,
@@ -114,7 +114,11 @@ impl TcpPair {
         pair.server.with_app(now, |_, cx| {
             for port in 0..config.listeners {
                 let local = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + port);
-                let options = ListenOptions { backlog: 1 << 20, connection: options(config.congestion), ..ListenOptions::default() };
+                let options = ListenOptions {
+                    backlog: 1 << 20,
+                    connection: options(config.congestion),
+                    ..ListenOptions::default()
+                };
                 cx.tcp().listen(local, &options).expect("the port is free");
             }
         });

@@ -67,6 +67,16 @@ impl<T> Slab<T> {
         Some(item)
     }
 
+    /// Lets go of an item where it stands. Nothing happens to a free slot.
+    #[inline]
+    pub(super) fn let_go(&mut self, idx: u32) {
+        if let Some(slot @ Slot::Taken(_)) = self.slots.get_mut(idx as usize) {
+            *slot = Slot::Free { next: self.free };
+            self.free = idx;
+            self.len -= 1;
+        }
+    }
+
     #[inline]
     pub(super) fn get(&self, idx: u32) -> Option<&T> {
         match self.slots.get(idx as usize) {

@@ -101,6 +101,8 @@ pub struct TcpSegment<'a> {
     pub options: &'a [u8],
     /// What the segment carries.
     pub payload: &'a [u8],
+    /// All three.
+    bytes: &'a [u8],
 }
 
 impl<'a> TcpSegment<'a> {
@@ -110,23 +112,22 @@ impl<'a> TcpSegment<'a> {
         let (header, rest) = TcpHeader::ref_from_prefix(bytes).map_err(|_| TcpError::Short)?;
         let options_len = header.header_len().checked_sub(HEADER_LEN).ok_or(TcpError::DataOffset)?;
         let (options, payload) = rest.split_at_checked(options_len).ok_or(TcpError::Truncated)?;
-        Ok(Self { header, options, payload })
+        Ok(Self { header, options, payload, bytes })
     }
 
     /// Checks the checksum over pseudo header, header, options and payload. The order of the two addresses does not
     /// change a sum.
     #[inline]
     pub fn verify_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<(), TcpError> {
-        let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.len() as u16 };
-        let sum = pseudo.sum().append(self.header.as_bytes()).append(self.options).append(self.payload);
-        if sum.is_valid() { Ok(()) } else { Err(TcpError::Checksum) }
+        let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.bytes.len() as u16 };
+        if pseudo.sum().append(self.bytes).is_valid() { Ok(()) } else { Err(TcpError::Checksum) }
     }
 
     /// True where the field holds the sum of the pseudo header alone, because the sender's NIC had not finished it: see
     /// `UdpHeader::has_partial_checksum`.
     #[inline]
     pub fn has_partial_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
-        let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.len() as u16 };
+        let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.bytes.len() as u16 };
         self.header.checksum() == pseudo.sum().fold()
     }
 
@@ -140,19 +141,12 @@ impl<'a> TcpSegment<'a> {
     /// with timestamps looks like (RFC 7323 appendix A). One compare; `None` sends the caller to the iterator.
     #[inline]
     pub fn aligned_timestamps(&self) -> Option<Timestamps> {
-        const LAYOUT: [u8; 4] = [OPTION_NO_OPERATION, OPTION_NO_OPERATION, OPTION_TIMESTAMPS, 10];
-        let options: &[u8; 12] = self.options.try_into().ok()?;
+        let options: &[u8; Timestamps::ALIGNED_LEN] = self.options.try_into().ok()?;
         let (layout, values) = options.split_first_chunk()?;
-        if *layout != LAYOUT {
+        if *layout != Timestamps::ALIGNED {
             return None;
         }
         Timestamps::parse(values)
-    }
-
-    /// Bytes of header, options and payload.
-    #[inline]
-    fn len(&self) -> usize {
-        HEADER_LEN + self.options.len() + self.payload.len()
     }
 }
 
@@ -337,6 +331,21 @@ pub struct Timestamps {
 }
 
 impl Timestamps {
+    /// Bytes of [`aligned`](Self::aligned).
+    pub const ALIGNED_LEN: usize = 12;
+    /// What stands before the values there.
+    const ALIGNED: [u8; 4] = [OPTION_NO_OPERATION, OPTION_NO_OPERATION, OPTION_TIMESTAMPS, 10];
+
+    /// All options of a segment that has no others: what [`TcpSegment::aligned_timestamps`] reads.
+    #[inline]
+    pub fn aligned(self) -> [u8; Self::ALIGNED_LEN] {
+        let mut bytes = [0; Self::ALIGNED_LEN];
+        let (layout, values) = bytes.split_at_mut(Self::ALIGNED.len());
+        layout.copy_from_slice(&Self::ALIGNED);
+        values.copy_from_slice([U32::new(self.value), U32::new(self.echo_reply)].as_bytes());
+        bytes
+    }
+
     #[inline]
     fn parse(data: &[u8]) -> Option<Self> {
         let &[value, echo_reply] = <[U32; 2]>::ref_from_bytes(data).ok()?;

@@ -227,26 +227,53 @@ impl Tcp {
         })
     }
 
+    /// Takes a segment apart: what it says, and its payload. `None` where it was dropped.
+    #[inline(always)]
+    fn open(&mut self, mut mbuf: Mbuf, cx: &Cx<'_>) -> Option<(Arrival, Option<Mbuf>)> {
+        if !mbuf.is_plain() {
+            return self.open_chain(mbuf, cx);
+        }
+        match self.check(&mbuf, mbuf.bytes(), cx) {
+            Ok((arrival, header_len)) => {
+                let payload_len = arrival.segment.len as usize;
+                if payload_len == 0 {
+                    mbuf.free();
+                    return Some((arrival, None));
+                }
+                mbuf.narrow(header_len, payload_len);
+                Some((arrival, Some(mbuf)))
+            }
+            Err(reason) => {
+                discard(mbuf, &mut self.drops, reason);
+                None
+            }
+        }
+    }
+
     /// A segment that came in fragments: its payload is copied into one buffer, or where it does not fit, it counts as lost.
     #[cold]
     #[inline(never)]
-    fn push_chain<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+    fn open_chain(&mut self, mbuf: Mbuf, cx: &Cx<'_>) -> Option<(Arrival, Option<Mbuf>)> {
         let mut scratch = core::mem::take(&mut self.scratch);
         let bytes = gather(&mbuf, &mut scratch);
-        match self.check(&mbuf, bytes, cx) {
-            Ok((arrival, header_len)) => {
-                let payload = &bytes[header_len..];
-                let copy = if payload.is_empty() { None } else { cx.pool.alloc_copy(payload) };
-                if copy.is_none() && !payload.is_empty() {
-                    discard(mbuf, &mut self.drops, TcpNodeDrop::NoRoom);
-                } else {
-                    mbuf.free();
-                    self.take(&arrival, copy, app, cx);
-                }
-            }
-            Err(reason) => discard(mbuf, &mut self.drops, reason),
-        }
+        let opened = self.check(&mbuf, bytes, cx).and_then(|(arrival, header_len)| match &bytes[header_len..] {
+            [] => Ok((arrival, None)),
+            payload => match cx.pool.alloc_copy(payload) {
+                None => Err(TcpNodeDrop::NoRoom),
+                copy => Ok((arrival, copy)),
+            },
+        });
         self.scratch = scratch;
+        match opened {
+            Ok(opened) => {
+                mbuf.free();
+                Some(opened)
+            }
+            Err(reason) => {
+                discard(mbuf, &mut self.drops, reason);
+                None
+            }
+        }
     }
 
     /// A segment that passed, and its payload.
@@ -266,23 +293,9 @@ impl Tcp {
 
 impl<A: TcpApp> Node<A> for Tcp {
     #[inline]
-    fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
-        if !mbuf.is_plain() {
-            return self.push_chain(mbuf, app, cx);
-        }
-        match self.check(&mbuf, mbuf.bytes(), cx) {
-            Ok((arrival, header_len)) => {
-                let payload_len = arrival.segment.len as usize;
-                mbuf.narrow(header_len, payload_len);
-                let payload = if payload_len == 0 {
-                    mbuf.free();
-                    None
-                } else {
-                    Some(mbuf)
-                };
-                self.take(&arrival, payload, app, cx);
-            }
-            Err(reason) => discard(mbuf, &mut self.drops, reason),
+    fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        if let Some((arrival, payload)) = self.open(mbuf, cx) {
+            self.take(&arrival, payload, app, cx);
         }
     }
 

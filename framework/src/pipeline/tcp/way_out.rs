@@ -17,8 +17,8 @@ use crate::mem::Mbuf;
 use crate::proto::tcp::{Outgoing, Output, Payload, Seq, SynOptions, Unsent};
 use crate::proto::{Flow, NeighbourWish};
 use crate::wire::checksum::{PseudoHeader, Sum};
-use crate::wire::tcp::{OPTIONS_LEN_MAX, SackBlock, TcpFields};
-use crate::wire::{Ipv4Fields, Ipv4Header, Protocol, TcpHeader, TcpOption, TcpOptionList, ipv4, tcp};
+use crate::wire::tcp::{OPTIONS_LEN_MAX, SackBlock, TcpFields, Timestamps};
+use crate::wire::{Ipv4Fields, Ipv4Header, Protocol, TcpHeader, TcpOption, TcpOptionList, ethernet, ipv4, tcp};
 
 /// Bytes of the longest headers.
 pub(super) const HEADERS_LEN_MAX: usize = LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HEADER_LEN + OPTIONS_LEN_MAX;
@@ -163,7 +163,8 @@ impl WayOut<'_, '_> {
         match payload {
             None => {
                 headers.write(segment, Sum::EMPTY, 0, offload);
-                let Some(frame) = self.cx.pool.alloc_copy(headers.as_bytes()) else { return Err(Unsent::Busy) };
+                let Some(mut frame) = self.cx.pool.alloc() else { return Err(Unsent::Busy) };
+                headers.copy_to(frame.append(headers.len).expect("a buffer has room for headers"));
                 self.leave(frame, &headers, offload, wish).map_err(|frame| {
                     frame.free();
                     Unsent::Busy
@@ -196,7 +197,7 @@ impl WayOut<'_, '_> {
         let payload_len = frame.len();
         headers.write(segment, sum_where(!offload.l4_checksum, frame.bytes()), payload_len, offload);
         match frame.prepend(headers.len) {
-            Some(room) => room.copy_from_slice(headers.as_bytes()),
+            Some(room) => headers.copy_to(room),
             None => {
                 *payload = Bytes::Held(frame.hold());
                 frame.free();
@@ -335,7 +336,11 @@ impl Headers {
     #[inline]
     pub(super) fn new(link: &[u8]) -> Self {
         let mut bytes = [0; HEADERS_LEN_MAX];
-        bytes[..link.len()].copy_from_slice(link);
+        match <&[u8; ethernet::HEADER_LEN]>::try_from(link) {
+            // Without a tag, as nearly all are: a few instructions, where a copy of any length is a call.
+            Ok(untagged) => bytes[..ethernet::HEADER_LEN].copy_from_slice(untagged),
+            Err(_) => bytes[..link.len()].copy_from_slice(link),
+        }
         Self { bytes, len: link.len(), link_len: link.len() }
     }
 
@@ -347,8 +352,23 @@ impl Headers {
     /// Writes IPv4, TCP and options behind the link header; `payload` is the payload's sum.
     #[inline]
     pub(super) fn write(&mut self, segment: &Outgoing, payload: Sum, payload_len: usize, offload: Offload) {
-        let options = options(segment);
-        let tcp_len = tcp::HEADER_LEN + options.as_bytes().len() + payload_len;
+        match segment.timestamps {
+            // Nearly all segments. Their length is known here, so that no copy is a call.
+            Some(timestamps) if segment.syn.is_none() && segment.sack_count == 0 => {
+                self.write_before(segment, &timestamps.aligned(), payload, payload_len, offload);
+            }
+            _ => self.write_others(segment, payload, payload_len, offload),
+        }
+    }
+
+    #[inline(never)]
+    fn write_others(&mut self, segment: &Outgoing, payload: Sum, payload_len: usize, offload: Offload) {
+        self.write_before(segment, options(segment).as_bytes(), payload, payload_len, offload);
+    }
+
+    #[inline(always)]
+    fn write_before(&mut self, segment: &Outgoing, options: &[u8], payload: Sum, payload_len: usize, offload: Offload) {
+        let tcp_len = tcp::HEADER_LEN + options.len() + payload_len;
         let (source, destination) = (*segment.flow.local.ip(), *segment.flow.remote.ip());
         let fields = Ipv4Fields {
             source,
@@ -372,19 +392,28 @@ impl Headers {
             window: segment.wnd,
             urgent_pointer: 0,
         };
-        let mut tcp = TcpHeader::new(&fields, options.as_bytes()).expect("the list keeps to whole words");
+        let mut tcp = TcpHeader::new(&fields, options).expect("the list keeps to whole words");
         let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: tcp_len as u16 };
         if offload.l4_checksum {
             tcp.set_checksum(pseudo.sum().fold());
         } else {
-            tcp.fill_checksum(pseudo.sum().append(options.as_bytes()).combine(payload));
+            tcp.fill_checksum(pseudo.sum().append(options).combine(payload));
         }
-        let mut at = self.link_len;
-        for part in [ipv4.as_bytes(), tcp.as_bytes(), options.as_bytes()] {
-            self.bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
+        self.len = self.link_len + ipv4::HEADER_LEN + tcp::HEADER_LEN + options.len();
+        let (fixed, behind) = self.bytes[self.link_len..self.len].split_at_mut(ipv4::HEADER_LEN + tcp::HEADER_LEN);
+        fixed[..ipv4::HEADER_LEN].copy_from_slice(ipv4.as_bytes());
+        fixed[ipv4::HEADER_LEN..].copy_from_slice(tcp.as_bytes());
+        behind.copy_from_slice(options);
+    }
+
+    /// Copies the headers into `room`, which is as long as they are.
+    #[inline]
+    fn copy_to(&self, room: &mut [u8]) {
+        const USUAL_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN + Timestamps::ALIGNED_LEN;
+        match room.first_chunk_mut::<USUAL_LEN>() {
+            Some(usual) if self.len == USUAL_LEN => usual.copy_from_slice(&self.bytes[..USUAL_LEN]),
+            _ => room.copy_from_slice(self.as_bytes()),
         }
-        self.len = at;
     }
 }
 

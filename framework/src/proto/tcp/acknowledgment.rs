@@ -136,11 +136,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             if !first.has(SENT) || first.end().is_after(self.connection.snd_una) {
                 break;
             }
-            let sent_at = first.sent_at;
+            let (sent_at, len) = (first.sent_at, first.len);
             let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
             let idx = connection.send.head;
             connection.in_flight.remove(chunks, idx);
-            connection.send_len -= connection.send.remove(chunks, idx).len;
+            connection.send.drop_front(chunks);
+            connection.send_len -= len;
             times = Some((times.map_or(sent_at, |(oldest, _)| oldest), sent_at));
         }
         self.trim_first(&mut News::default());

@@ -87,6 +87,19 @@ impl SlotList {
         ends.tail = slot;
     }
 
+    /// Takes the first out.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        let slot = self.first()?;
+        let next = core::mem::replace(&mut self.links[slot as usize], Link { next: NIL, prev: OUT }).next;
+        self.ends[0].head = next;
+        match next {
+            NIL => self.ends[0].tail = NIL,
+            next => self.links[next as usize].prev = NIL,
+        }
+        Some(slot)
+    }
+
     /// Takes a slot out, if it is in a list.
     pub(super) fn remove(&mut self, slot: u32) {
         let Link { next, prev } = self.links[slot as usize];
@@ -123,8 +136,7 @@ mod tests {
         list.remove(0);
         list.push(0);
         let mut seen = Vec::new();
-        while let Some(slot) = list.first() {
-            list.remove(slot);
+        while let Some(slot) = list.pop() {
             seen.push(slot);
         }
         assert_eq!(seen, [2, 3, 0]);

@@ -130,6 +130,19 @@ impl Queue {
         Ok(idx)
     }
 
+    /// Lets go of the first chunk.
+    #[inline]
+    pub(super) fn drop_front<P>(&mut self, chunks: &mut Chunks<P>) {
+        let idx = self.head;
+        self.head = chunks[idx].next;
+        match self.head {
+            NIL => self.tail = NIL,
+            head => chunks[head].prev = NIL,
+        }
+        self.count -= 1;
+        chunks.let_go(idx);
+    }
+
     /// Takes the chunk at `idx` out.
     #[inline]
     pub(super) fn remove<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> Chunk<P> {

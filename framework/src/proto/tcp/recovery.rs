@@ -101,10 +101,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if connection.is_unlimited() {
             return u32::MAX;
         }
-        if pipe == 0 || connection.flags & flag::PROBE_DUE != 0 || !connection.has(flag::SACK) {
-            return self.unusual_room(pipe);
+        let is_usual = connection.flags & (flag::PROBE_DUE | flag::SACK) == flag::SACK;
+        // RFC 5681 4.1 asks of one that was idle for how long.
+        if is_usual && (pipe != 0 || self.now.since(connection.rack.xmit_ts) <= connection.rto.span()) {
+            return connection.cwnd.saturating_sub(pipe);
         }
-        connection.cwnd.saturating_sub(pipe)
+        self.unusual_room(pipe)
     }
 
     #[inline(never)]
@@ -127,7 +129,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// A chunk has left: `snd_nxt` is behind it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_sent(&mut self, idx: u32, is_resent: bool) {
         self.mark_sent(idx, is_resent);
         let connection = &mut *self.connection;

@@ -38,11 +38,12 @@ impl<P: Payload> Tcp<P> {
         let last = self.shared.flush.last();
         let busy = self.shared.tally.output_busy;
         for _ in 0..FLUSH_MAX {
-            let Some(slot) = self.shared.flush.first() else { return };
-            self.shared.flush.remove(slot);
+            let Some(slot) = self.shared.flush.pop() else { return };
             let mut turn = self.turn(slot, output, now);
             turn.connection.clear(flag::IN_FLUSH);
-            turn.transmit();
+            if turn.has_business() {
+                turn.transmit();
+            }
             // A full ring is full for all: who is next in the list is first the next time.
             if last == Some(slot) || self.shared.tally.output_busy != busy {
                 return;
@@ -77,6 +78,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             _ => (),
         }
         self.arm();
+    }
+
+    /// Whether anything is left to do. Most often the app has answered within the burst, and its answer has carried all.
+    #[inline]
+    fn has_business(&self) -> bool {
+        let connection = &*self.connection;
+        connection.ack_owed != AckOwed::No
+            || connection.next_unsent != NIL
+            || connection.lost_len != 0
+            || connection.state != State::Established
     }
 
     #[inline]

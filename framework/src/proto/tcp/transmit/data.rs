@@ -3,7 +3,7 @@
 use super::super::connection::{RetransmitTimer, flag, switch};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
-use super::super::queue::{FIN, PUSH, SENT};
+use super::super::queue::{FIN, PUSH};
 use super::super::wheel::Wheel;
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
@@ -50,6 +50,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Sends a chunk again. It may have become longer than a segment: the path's MTU has shrunk.
+    #[inline(never)]
     pub(crate) fn resend(&mut self, idx: u32) -> Sending {
         let len = self.shared.chunks[idx].len;
         if len > u32::from(self.connection.snd_mss) {
@@ -113,13 +114,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// The first chunk that was never sent has left.
     #[inline]
     pub(crate) fn has_left(&mut self, idx: u32) {
-        let chunk = &mut self.shared.chunks[idx];
-        (chunk.flags, chunk.sent_at) = (chunk.flags | SENT, self.now);
+        let chunk = &self.shared.chunks[idx];
         let (len, end, next) = (chunk.len, chunk.end(), chunk.next);
         let connection = &mut *self.connection;
-        if connection.unacked_since == Instant::MAX {
-            connection.unacked_since = self.now;
-        }
         if connection.timer == RetransmitTimer::Persist {
             connection.end_persist();
         }
@@ -135,7 +132,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// A chunk as a segment, with what else is due.
-    #[inline]
+    #[inline(always)]
     fn emit(&mut self, idx: u32, flags: TcpFlags, is_ect: bool) -> Sending {
         let chunk = &self.shared.chunks[idx];
         let (seq, len, mss) = (chunk.seq, chunk.len, u32::from(self.connection.snd_mss));

@@ -17,7 +17,7 @@ const BLOCK_LEN: u32 = 8;
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// The header of a segment of a synchronized connection. SACK blocks take part of the `spare` bytes that the payload leaves.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn header(&mut self, seq: Seq, mut flags: TcpFlags, spare: u32) -> Outgoing {
         let connection = &mut *self.connection;
         if connection.has(flag::ECE_OWED) {
