@@ -18,7 +18,7 @@ use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
 
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
-    mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-round-trip, tcp-crowd-1, tcp-crowd-1000";
+    mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-round-trip, tcp-crowd-CONNECTIONS";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -48,21 +48,27 @@ fn main() -> ExitCode {
         "tcp-bulk" => tcp_bulk(Checksums::On, rounds),
         "tcp-bulk-unchecked" => tcp_bulk(Checksums::Off, rounds),
         "tcp-round-trip" => tcp_round_trips(rounds),
-        "tcp-crowd-1" => tcp_crowd(1, rounds),
-        "tcp-crowd-1000" => tcp_crowd(1000, rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
                 return ExitCode::FAILURE;
             }
         }
-        _ => {
-            eprintln!("packets: no path {path}: choose one of {PATHS}");
-            return ExitCode::from(2);
-        }
+        _ => match crowd_of(&path) {
+            Some(connections) => tcp_crowd(connections, rounds),
+            None => {
+                eprintln!("packets: no path {path}: choose one of {PATHS}");
+                return ExitCode::from(2);
+            }
+        },
     }
     println!("packets {}", rounds * ROUND);
     ExitCode::SUCCESS
+}
+
+/// The connections of a path with as many as one likes.
+fn crowd_of(path: &str) -> Option<usize> {
+    path.strip_prefix("tcp-crowd-")?.parse().ok().filter(|&connections| connections > 0)
 }
 
 fn receive(reception: Reception, rounds: usize) {

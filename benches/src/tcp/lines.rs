@@ -62,7 +62,11 @@ fn crowds(samples: usize, add: &mut impl FnMut(Line)) {
     for (connections, most, hope) in [(1_000, 1.3, 1.1), (100_000, 2.5, 2.0), (1_000_000, 4.0, 3.0)] {
         let mut many = Crowd::new(connections);
         let [one, many] = interleave(samples / 4, [&mut || one.time(BATCHES), &mut || many.time(BATCHES)]);
-        add(Line::new(&format!("TCP segment to the app, one of {connections} connections"), "ns", Ok(many.spread())));
+        add(Line::new(
+            &format!("TCP segment to the app and its answer, one of {connections} connections"),
+            "ns",
+            Ok(many.spread()),
+        ));
         add(Line::new("  over one connection", "x", Ok(many.over(&one))).at_most(most).hoping(hope));
     }
 }

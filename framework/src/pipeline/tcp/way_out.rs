@@ -207,7 +207,8 @@ impl WayOut<'_, '_> {
         let held = frame.hold_part(headers.len, payload_len);
         match self.leave(frame, &headers, offload, wish) {
             Ok(()) => {
-                *payload = Bytes::Held(held);
+                // What stood there was taken above: nothing is dropped.
+                core::mem::forget(core::mem::replace(payload, Bytes::Held(held)));
                 Ok(())
             }
             Err(mut frame) => {

@@ -105,7 +105,15 @@ impl Queue {
     /// Appends a chunk, and says where it stands; it comes back where the store is full.
     #[inline]
     pub(super) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, chunk: Chunk<P>) -> Result<u32, Chunk<P>> {
-        self.insert_after(chunks, self.tail, chunk)
+        let tail = self.tail;
+        let idx = chunks.insert(Chunk { prev: tail, next: NIL, ..chunk })?;
+        match tail {
+            NIL => self.head = idx,
+            tail => chunks[tail].next = idx,
+        }
+        self.tail = idx;
+        self.count += 1;
+        Ok(idx)
     }
 
     /// Puts a chunk behind the one at `prev`; in front of all where that is `NIL`.
