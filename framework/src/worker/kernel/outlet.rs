@@ -95,15 +95,13 @@ impl Outlet {
 
     /// Compares with the model as the addresses have made it: they bring routes along, and take them away.
     fn update_routes(&mut self, wanted: &[Route]) -> Result<(), RingFull> {
-        let same = |one: &Route, other: &Route| (one.network, one.metric) == (other.network, other.metric);
-        let stays = |held: &Route| wanted.iter().any(|wanted| same(held, wanted));
+        let wanted = &one_for_each(wanted)[..];
+        let stays = |held: &Route| wanted.iter().any(|wanted| is_same(held, wanted));
         let gone: Vec<_> = self.model.routes().iter().filter(|held| !stays(held)).copied().collect();
         for Route { network, metric, .. } in gone {
             self.send(HostEvent::RouteRemoved { network, metric })?;
         }
-        let mut new: Vec<_> = difference(wanted, self.model.routes());
-        new.sort_by_key(|route| route.gateway.is_some());
-        for route in new {
+        for route in difference(wanted, self.model.routes()) {
             self.send(HostEvent::RouteAdded(route))?;
         }
         Ok(())
@@ -171,4 +169,21 @@ impl Outlet {
 
 fn difference<T: Copy + PartialEq>(from: &[T], without: &[T]) -> Vec<T> {
     from.iter().filter(|item| !without.contains(item)).copied().collect()
+}
+
+/// A host has one route to a network by each metric. Of several that are wanted it is the one on the link, over which others may lead; and
+/// those on the link come first.
+fn one_for_each(wanted: &[Route]) -> Vec<Route> {
+    let mut routes: Vec<Route> = Vec::with_capacity(wanted.len());
+    let (on_link, behind): (Vec<_>, Vec<_>) = wanted.iter().partition(|route| route.gateway.is_none());
+    for route in on_link.into_iter().chain(behind) {
+        if !routes.iter().any(|held| is_same(held, route)) {
+            routes.push(*route);
+        }
+    }
+    routes
+}
+
+fn is_same(one: &Route, other: &Route) -> bool {
+    (one.network, one.metric) == (other.network, other.metric)
 }
