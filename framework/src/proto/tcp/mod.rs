@@ -9,8 +9,6 @@
 //!      └─────▶ assembly                                                  └─▶ Output
 //! ```
 
-#![allow(dead_code)] // while its parts are joined
-
 mod acknowledgment;
 mod arrival;
 mod assembly;
