@@ -94,8 +94,6 @@ mod path;
 pub mod roster;
 mod sockets;
 mod template;
-#[cfg(test)]
-mod tests;
 mod way_out;
 
 pub use crate::proto::tcp::{

@@ -21,4 +21,6 @@ pub use seed::random_seed;
 pub use stop::StopFlag;
 
 #[cfg(test)]
+mod tcp_tests;
+#[cfg(test)]
 mod tests;

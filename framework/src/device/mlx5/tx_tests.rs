@@ -39,7 +39,9 @@ struct Rig {
 
 fn rig(config: PlainTxConfig) -> Rig {
     let layout = Layout::for_frames(9000);
-    let region = Arc::new(Region::heap(layout.region_len(700)).unwrap());
+    // A plan has 120 steps of 64 frames at most, and a large ring may keep all of them.
+    let buffers = if config.blocks > 512 { 120 * 64 + 700 } else { 700 };
+    let region = Arc::new(Region::heap(layout.region_len(buffers)).unwrap());
     let (pool, block) = (Pool::new(region, layout).unwrap(), Block::heap());
     let (tx, nic) = plain_tx(config, &pool, &block.scope("q")).unwrap();
     let accepts = Accepts {

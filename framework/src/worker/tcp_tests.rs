@@ -6,19 +6,19 @@ mod orders;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::*;
+use super::{Parts, Worker};
 use crate::counters::{Block, Scope};
 use crate::device::fault::{FaultConfig, FaultDevice, FaultRx, FaultTx, Faults};
 use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use crate::device::{Device, Queue};
 use crate::mem::Pool;
+use crate::pipeline::tcp::*;
 use crate::pipeline::{App, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans};
 use crate::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::{MacAddr, VlanTags};
-use crate::worker::{Parts, Worker};
 
 type Stack = Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Unhandled>;
 type End = Worker<FaultRx<MemoryRx>, FaultTx<MemoryTx>, Stack, Talker>;
