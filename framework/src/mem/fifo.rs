@@ -127,6 +127,10 @@ impl Fifo {
             return None;
         }
         self.head = self.head.wrapping_sub(1);
+        if self.odd_end == self.head.wrapping_add(1) {
+            // It was the last odd one, and nobody remembers where the one before stands: so it may be anywhere.
+            self.odd_end = self.head;
+        }
         let slot = self.slot(self.head);
         // SAFETY: the slot was inside `tail .. head` and no longer is (1).
         Some(unsafe { self.slots[slot].assume_init_read() })
@@ -341,6 +345,21 @@ mod tests {
         drop(held);
         check_home(&own);
         check_home(&other);
+    }
+
+    #[test]
+    fn chain_goes_home_whole_also_where_one_behind_it_was_taken_out_again() {
+        let pool = pool(8);
+        let mut line = Fifo::new(&pool, 4);
+        for _ in 0..2 {
+            let mut chain = mbuf(&pool, 1);
+            chain.attach(mbuf(&pool, 2));
+            line.push(chain);
+        }
+        line.pop_back().unwrap().free();
+        line.push(mbuf(&pool, 3));
+        line.free_front(2);
+        check_home(&pool);
     }
 
     #[test]
