@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +68,10 @@ fn exchange_over(wire: Wire, to_us: Ipv4Addr, to_them: Ipv4Addr, sizes: impl Int
     let (contents, mut bytes, mut count) = (Contents::new(), vec![0; 70_000], 0);
     for size in sizes {
         socket.send_to(contents.of(size), (to_us, OUR_PORT)).unwrap();
-        let back = socket.recv(&mut bytes);
+        // A signal that somebody else's end brings is no answer.
+        let back = std::iter::repeat_with(|| socket.recv(&mut bytes))
+            .find(|back| back.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::Interrupted))
+            .expect("the iterator has no end");
         let len =
             back.unwrap_or_else(|error| panic!("{size} bytes did not come back ({error}): {:?}", live.snapshot()));
         assert!(bytes[..len] == *contents.of(size), "{size} bytes came back as {len} others");

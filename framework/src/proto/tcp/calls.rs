@@ -320,10 +320,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if !matches!(state, State::SynSent | State::TimeWait | State::Closed) {
             self.send_reset();
         }
+        if self.connection.in_order_len > 0 {
+            // "All that it sent was delivered" is what the peer's end would say, and it would not be true.
+            self.connection.pending &= !(pending::PEER_CLOSED | pending::READABLE);
+            self.connection.close_reason = CloseReason::Aborted;
+        }
         self.connection.in_order.clear(&mut self.shared.chunks);
         self.connection.in_order_len = 0;
-        // "All that it sent was delivered" is what the peer's end would say, and it would not be true.
-        self.connection.pending &= !(pending::PEER_CLOSED | pending::READABLE);
         if matches!(state, State::TimeWait | State::Closed) {
             // How it ended may have waited behind the data.
             self.connection.set(flag::IN_READY);
