@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use wirepath::device::fault::{FaultConfig, Faults};
@@ -453,15 +454,18 @@ fn kernel_with_the_port_keeps_its_own_connections() {
 
 const MANY: usize = 10_000;
 
-/// Whether so many sockets can be had; says aloud that `test` is skipped where not.
-fn has_descriptors(test: &str) -> bool {
+/// Leave to have so many sockets: one test at a time, as the kernel's ends are descriptors of this process. Says aloud that `test` is skipped
+/// where there are not so many.
+fn descriptors(test: &str) -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let pid = std::process::id().to_string();
-    let raised = Command::new("prlimit").args(["--pid", &pid, "--nofile=60000:60000"]).output();
-    let may = raised.is_ok_and(|output| output.status.success());
-    if !may {
-        println!("SKIPPED {test}: a process may not have 20,000 descriptors here");
+    let raised = Command::new("prlimit").args(["--pid", &pid, "--nofile=20000:20000"]).output();
+    if raised.is_ok_and(|output| output.status.success()) {
+        return Some(turn);
     }
-    may
+    println!("SKIPPED {test}: a process may not have 20,000 descriptors here");
+    None
 }
 
 fn start_many(wire: &Wire) -> Live {
@@ -474,9 +478,7 @@ fn start_many(wire: &Wire) -> Live {
 fn ten_thousand_connections_are_accepted_at_once() {
     let test = "ten_thousand_connections_are_accepted_at_once";
     let Some(wire) = Wire::new(test) else { return };
-    if !has_descriptors(test) {
-        return;
-    }
+    let Some(_turn) = descriptors(test) else { return };
     let live = start_many(&wire);
     live.listen(PORT, ListenOptions::default(), Plan::send(1_000));
     let start = Instant::now();
@@ -499,9 +501,7 @@ fn ten_thousand_connections_are_accepted_at_once() {
 fn ten_thousand_connections_are_made_at_once() {
     let test = "ten_thousand_connections_are_made_at_once";
     let Some(wire) = Wire::new(test) else { return };
-    if !has_descriptors(test) {
-        return;
-    }
+    let Some(_turn) = descriptors(test) else { return };
     let live = start_many(&wire);
     let listener = peer::listener(&wire.far, 0);
     let port = listener.local_addr().unwrap().port();
