@@ -5,7 +5,8 @@ use super::orders::Orders;
 use super::pair::{PairConfig, Role, TcpPair};
 use super::peer::SmoltcpPair;
 use super::{Checksums, MESSAGE_LEN};
-use crate::sampling::interleave;
+use crate::allocations;
+use crate::sampling::{Spread, interleave};
 use crate::table::{Found, Line};
 
 /// Bytes of a sample in bulk: some 0.2 ms.
@@ -19,8 +20,9 @@ const BATCHES: usize = 4;
 pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl FnMut(Line)) {
     bulk(samples, &instructions, &mut add);
     round_trips(samples, &instructions, &mut add);
-    orders(samples, &mut add);
+    orders(samples, &instructions, &mut add);
     crowds(samples, &mut add);
+    allocated(&mut add);
 }
 
 /// Gbit/s are measured as such, so what is more is better.
@@ -50,11 +52,12 @@ fn round_trips(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut i
     add(Line::new("  instructions, both ends", "instr", instructions("tcp-round-trip")).at_most(3500.0));
 }
 
-fn orders(samples: usize, add: &mut impl FnMut(Line)) {
+fn orders(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
     let mut orders = Orders::new();
     let [spent] = interleave(samples, [&mut || orders.time(BATCHES)]);
     let title = format!("TCP template of {MESSAGE_LEN} B patched and fired, posted in memory");
     add(Line::new(&title, "ns", Ok(spent.spread())).at_most(60.0).hoping(40.0));
+    add(Line::new("  instructions", "instr", instructions("tcp-fire")).at_most(350.0));
 }
 
 fn crowds(samples: usize, add: &mut impl FnMut(Line)) {
@@ -69,4 +72,13 @@ fn crowds(samples: usize, add: &mut impl FnMut(Line)) {
         ));
         add(Line::new("  over one connection", "x", Ok(many.over(&one))).at_most(most).hoping(hope));
     }
+}
+
+/// Of a connection that stands: a million segments, half of them each way.
+fn allocated(add: &mut impl FnMut(Line)) {
+    let mut pair = TcpPair::new(PairConfig::one(Checksums::On, Role::Echo));
+    let before = allocations::count();
+    (0..500_000).for_each(|_| pair.exchange());
+    let count = Ok(Spread::exactly((allocations::count() - before) as f64));
+    add(Line::new("allocations in a million segments of a connection", "count", count).at_most(0.0));
 }
