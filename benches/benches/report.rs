@@ -37,9 +37,10 @@ fn main() {
         // The first core takes most of a machine's interrupts.
         cores::pin(second);
     }
-    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- connectx` the mlx5 device on software NICs only, `… -- tcp` TCP in
-    // memory only.
-    let only = env::args().skip(1).find(|argument| ["live", "connectx", "tcp"].contains(&argument.as_str()));
+    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- live-tcp` of it TCP only, `… -- connectx` the mlx5 device on software
+    // NICs only, `… -- tcp` TCP in memory only.
+    let parts = ["live", "live-tcp", "connectx", "tcp"];
+    let only = env::args().skip(1).find(|argument| parts.contains(&argument.as_str()));
     let is_wanted = |part| only.as_deref().is_none_or(|only| only == part);
     if is_wanted("memory") {
         report.in_memory();
@@ -51,7 +52,9 @@ fn main() {
         report.connectx();
     }
     if is_wanted("live") {
-        report.live();
+        report.live(|live| live.measure());
+    } else if is_wanted("live-tcp") {
+        report.live(|live| live.tcp());
     }
     let distances = if is_wanted("memory") { report.two_cores() } else { Vec::new() };
     report.finish(&distances);
@@ -185,9 +188,9 @@ impl Report {
     }
 
     /// AF_XDP against DPDK and the kernel's sockets.
-    fn live(&mut self) {
+    fn live(&mut self, measure: fn(&mut Live<'_>)) {
         let cores = self.cores;
-        Live { add: &mut |line| self.add(line), cores, packets: PACKETS }.measure();
+        measure(&mut Live { add: &mut |line| self.add(line), cores, packets: PACKETS });
     }
 
     /// The hand-off, between two looks at how far the cores are from each other. Returns the looks, in ns one way.

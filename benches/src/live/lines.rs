@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
+use super::goodput::{Sender, Sent, goodput};
 use super::multicast::{self, Habit, Reception};
 use super::reflector::Lockstep;
 use super::round_trip::{self, Kind};
+use super::tcp_round_trip::{Exchange, exchange};
 use super::{forwarding, testpmd};
 use crate::outside::Subject;
 use crate::sampling::{Samples, Spread};
@@ -31,7 +33,14 @@ impl Live<'_> {
         self.share();
         self.multicast();
         self.round_trips();
+        self.tcp();
         self.what_a_frame_must_not_cost();
+    }
+
+    /// The lines of TCP.
+    pub fn tcp(&mut self) {
+        self.exchanges();
+        self.goodputs();
     }
 
     fn forwarding(&mut self) {
@@ -40,7 +49,7 @@ impl Live<'_> {
             println!("   against: {}", testpmd::command_line(cores));
             take_turns(|| forwarding::ours(cores, window), || forwarding::theirs(cores, window))
         });
-        let (ours, theirs, ratio) = apart(found);
+        let (ours, theirs, ratio) = apart(&found, |&figure| figure);
         self.add(Line::new("AF_XDP on veth, forwarding frames of 60 B", "Mpps", ours));
         self.add(Line::new("  DPDK's testpmd (net_af_xdp) in the same run", "Mpps", theirs));
         self.add(Line::new("  wirepath over DPDK", "x", ratio).at_least(1.0).hoping(1.1));
@@ -69,7 +78,7 @@ impl Live<'_> {
                     || multicast::theirs(cores, habit, window()).map(of),
                 )
             });
-            apart(found)
+            apart(&found, |&figure| figure)
         };
         let (ours, theirs, cpu) = run(Habit::Pause, |reception| reception.cpu);
         let (our_rate, their_rate, rate) = run(Habit::Spin, |reception| reception.rate);
@@ -90,7 +99,7 @@ impl Live<'_> {
                     || round_trip::median(cores, Kind::Kernel, Kind::Kernel, count),
                 )
             });
-            apart(found)
+            apart(&found, |&figure| figure)
         };
         let (ours, theirs, ratio) = run(Kind::Ours, Kind::Ours);
         let (mixed, _, mixed_ratio) = run(Kind::Kernel, Kind::Ours);
@@ -99,6 +108,43 @@ impl Live<'_> {
         self.add(Line::new("  wirepath over kernel sockets", "x", ratio).at_most(0.5).hoping(0.45));
         self.add(Line::new("  wirepath serves a kernel's client", "ns", mixed));
         self.add(Line::new("  wirepath serves a kernel's client, over kernel sockets", "x", mixed_ratio));
+    }
+
+    fn exchanges(&mut self) {
+        let count = if is_quick() { 5_000 } else { 20_000 };
+        let found = self.cores().and_then(|cores| {
+            take_turns(|| exchange(cores, Kind::Ours, count), || exchange(cores, Kind::Kernel, count))
+        });
+        let (ours, theirs, ratio) = apart(&found, |exchange: &Exchange| exchange.p50);
+        self.add(Line::new("TCP, a kernel's client asks our server over veth, 64 B, both spin, p50", "ns", ours));
+        self.add(Line::new("  a kernel's server in the same run, p50", "ns", theirs));
+        self.add(Line::new("  wirepath over the kernel, p50", "x", ratio).at_most(0.75).hoping(0.65));
+        let (ours, theirs, ratio) = apart(&found, |exchange: &Exchange| exchange.p99);
+        self.add(Line::new("  p99", "ns", ours));
+        self.add(Line::new("  a kernel's server in the same run, p99", "ns", theirs));
+        self.add(Line::new("  wirepath over the kernel, p99", "x", ratio));
+    }
+
+    fn goodputs(&mut self) {
+        let window = Duration::from_secs(if is_quick() { 1 } else { 3 });
+        for per_mille in [0, 10, 20, 50] {
+            let run = |cores, sender| goodput(cores, sender, per_mille, window);
+            let found = self
+                .cores()
+                .and_then(|cores| take_turns(|| run(cores, Sender::Ours), || run(cores, Sender::Kernel("cubic"))));
+            if let Ok(runs) = &found {
+                println!("   ours:   {}", told(runs.iter().map(|(ours, _)| ours)));
+                println!("   kernel: {}", told(runs.iter().map(|(_, theirs)| theirs)));
+            }
+            let (ours, theirs, ratio) = apart(&found, |sent: &Sent| sent.rate);
+            let per_cent = per_mille / 10;
+            self.add(Line::new(&format!("TCP to a kernel over veth, {per_cent} % of frames lost"), "Gbit/s", ours));
+            self.add(Line::new("  from a kernel in the same run, CUBIC as ours", "Gbit/s", theirs));
+            let ratio = Line::new("  wirepath over the kernel", "x", ratio);
+            self.add(if per_mille == 0 { ratio } else { ratio.at_least(1.0).hoping(1.2) });
+            let bbr = self.cores().and_then(|cores| run(cores, Sender::Kernel("bbr")));
+            self.add(Line::new("  from a kernel with BBR, once", "Gbit/s", bbr.map(|sent| Spread::exactly(sent.rate))));
+        }
     }
 
     fn what_a_frame_must_not_cost(&mut self) {
@@ -122,21 +168,38 @@ fn window() -> Duration {
     Duration::from_millis(if is_quick() { 500 } else { 1_000 })
 }
 
+/// What came of runs in turn, ours and theirs.
+type Runs<T> = Result<Vec<(T, T)>, String>;
+
 /// Runs of both in turn.
-fn take_turns(
-    mut ours: impl FnMut() -> Result<f64, String>,
-    mut theirs: impl FnMut() -> Result<f64, String>,
-) -> Result<(Samples, Samples), String> {
+fn take_turns<T>(
+    mut ours: impl FnMut() -> Result<T, String>,
+    mut theirs: impl FnMut() -> Result<T, String>,
+) -> Runs<T> {
     let pairs = if is_quick() { 3 } else { PAIRS };
     (0..pairs).map(|_| Ok((ours()?, theirs()?))).collect()
 }
 
-/// Ours, theirs, and ours over theirs, pair by pair.
-fn apart(found: Result<(Samples, Samples), String>) -> (Found, Found, Found) {
+/// A figure of ours, of theirs, and ours over theirs, pair by pair.
+fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (Found, Found, Found) {
     match found {
-        Ok((ours, theirs)) => (Ok(ours.spread()), Ok(theirs.spread()), Ok(ours.over(&theirs))),
-        Err(why) => (Err(why.clone()), Err(why.clone()), Err(why)),
+        Ok(runs) => {
+            let (ours, theirs): (Samples, Samples) =
+                runs.iter().map(|(ours, theirs)| (figure(ours), figure(theirs))).unzip();
+            (Ok(ours.spread()), Ok(theirs.spread()), Ok(ours.over(&theirs)))
+        }
+        Err(why) => (Err(why.clone()), Err(why.clone()), Err(why.clone())),
     }
+}
+
+/// What the runs of a sender have in common, beside their rates.
+fn told<'a>(runs: impl Iterator<Item = &'a Sent> + Clone) -> String {
+    let sum = |of: fn(&Sent) -> u64| runs.clone().map(of).sum::<u64>();
+    let (resent, duplicates) = (sum(|sent| sent.resent), sum(|sent| sent.duplicates));
+    let (timeouts, probes) = (sum(|sent| sent.timeouts), sum(|sent| sent.probes));
+    format!(
+        "{resent} segments resent, {duplicates} of them for nothing, {timeouts} timeouts, {probes} probes, all runs together"
+    )
 }
 
 /// Allocations while a million frames are forwarded, by a counting allocator.

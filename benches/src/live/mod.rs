@@ -8,6 +8,7 @@
 
 pub mod flood;
 pub mod forwarding;
+pub mod goodput;
 pub mod multicast;
 pub mod pair;
 pub mod port;
@@ -15,6 +16,7 @@ pub mod reflector;
 pub mod round_trip;
 #[allow(unsafe_code)]
 pub mod sys;
+pub mod tcp_round_trip;
 pub mod testpmd;
 
 mod lines;

@@ -8,9 +8,12 @@ use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Mode}
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue, TxQueue};
 use wirepath::mem::{Layout, Pool, Region};
+use wirepath::pipeline::tcp::{Tcp, TcpApp, TcpConfig, TcpNodeConfig, TcpSockets, TcpSocketsConfig};
 use wirepath::pipeline::{
-    App, ChecksumPolicy, Cx, EgressConfig, Ipv4Config, Node, StackConfig, UdpApp, UdpConfig, UdpStack, Vlans, udp_stack,
+    App, ChecksumPolicy, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Node, StackConfig, Udp, UdpApp,
+    UdpConfig, UdpStack, Unhandled, Vlans, udp_stack,
 };
+use wirepath::proto::tcp::TcpTally;
 use wirepath::proto::{
     ConsumerId, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity,
     UdpSockets,
@@ -26,8 +29,22 @@ use super::pair::End;
 const RING_LEN: u32 = 512;
 /// Buffers: two full rings and what is in the worker's hands.
 const BUFFERS: usize = 2 * RING_LEN as usize + 256;
+/// Pieces of data that wait in connections: more than the kernel's default window has room for. Their buffers are used last, so that
+/// a connection which has little on its way stays in the cache.
+const CHUNKS: usize = 4_096;
 /// What the worker's hashes start from.
 pub const SEED: HashSeed = HashSeed::new(1, 2);
+
+/// Where a worker is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its end of the pair.
+    pub ours: End,
+    /// Its neighbour.
+    pub peer: End,
+    /// Where the program on the interface runs.
+    pub mode: Mode,
+}
 
 /// A worker on a live port. Made and used on one thread, which is in the port's namespace.
 pub struct Port<Tx, N, A> {
@@ -37,28 +54,41 @@ pub struct Port<Tx, N, A> {
 }
 
 impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
-    /// Opens the port of `ours`, where frames of `rule` are taken, and whose neighbour is `peer`. `wrap` may put something
-    /// around the sending half.
+    /// Opens a port where frames of `rule` are taken. `wrap` may put something around the sending half.
     ///
     /// # Errors
     /// Why the port does not open, in words.
     pub fn open(
-        (ours, peer): (End, End),
-        mode: Mode,
+        place: Place,
         rule: &Rule,
         wrap: impl FnOnce(AfXdpTx) -> Tx,
         pipeline: impl FnOnce(&Scope) -> N,
         app: A,
     ) -> Result<Self, String> {
+        Self::open_with(place, None, rule, wrap, pipeline, app)
+    }
+
+    /// As [`open`](Self::open), with connections.
+    fn open_with(
+        Place { ours, peer, mode }: Place,
+        machine: Option<TcpConfig>,
+        rule: &Rule,
+        wrap: impl FnOnce(AfXdpTx) -> Tx,
+        pipeline: impl FnOnce(&Scope) -> N,
+        app: A,
+    ) -> Result<Self, String> {
+        // Half of a pool may wait in connections.
+        let buffers = BUFFERS + machine.map_or(0, |machine| 2 * machine.chunks_max);
         let config =
             AfXdpConfig { rx_ring_len: RING_LEN, tx_ring_len: RING_LEN, mode, ..AfXdpConfig::new(ours.interface) };
         let layout = Layout::umem(2048);
-        let region = Region::heap(layout.region_len(BUFFERS)).map_err(|error| error.to_string())?;
+        let region = Region::heap(layout.region_len(buffers)).map_err(|error| error.to_string())?;
         let pool = Pool::new(Arc::new(region), layout).map_err(|error| error.to_string())?;
         let mut device = AfXdpDevice::open(&config).map_err(|error| error.to_string())?;
         device.steer(rule, 0).map_err(|error| error.to_string())?;
         let block = Block::heap();
         let scope = block.scope("worker0");
+        let capabilities = device.capabilities();
         let queue = device.take_queue(0).map_err(|error| error.to_string())?;
         let (rx, tx) = queue.open(&pool, &scope).map_err(|error| error.to_string())?;
         let parts = Parts {
@@ -72,7 +102,11 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
             egress: EgressConfig::quiet(SEED),
             burst_len: 32,
         };
-        let worker = Worker::new(parts, &scope);
+        let mut worker = Worker::new(parts, &scope);
+        if let Some(machine) = machine {
+            let sockets = TcpSocketsConfig { machine, capabilities, seed: SEED };
+            worker = worker.with_tcp(TcpSockets::new(&sockets, &scope).map_err(|error| error.to_string())?);
+        }
         block.check().map_err(|error| error.to_string())?;
         let clock = TscClock::start().ok_or("the processor's counter does not run evenly")?;
         let mut port = Self { worker, clock, _device: device };
@@ -99,6 +133,11 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
     pub fn app(&self) -> &A {
         self.worker.app()
     }
+
+    /// What its connections have seen.
+    pub fn tally(&self) -> TcpTally {
+        self.worker.tcp().tally()
+    }
 }
 
 /// A port with the UDP stack behind it, where datagrams to `local` are taken: a group, or the address of `ours`. The program runs
@@ -120,13 +159,43 @@ pub fn open_udp<A: UdpApp + App>(
         udp: UdpConfig { checksum: ChecksumPolicy::AcceptPartial },
     };
     let rule = Rule::udp(*local.ip(), local.port());
-    let mut port = Port::open((ours, peer), Mode::Generic, &rule, |tx| tx, |scope| udp_stack(config, scope), app)?;
+    let place = Place { ours, peer, mode: Mode::Generic };
+    let mut port = Port::open(place, &rule, |tx| tx, |scope| udp_stack(config, scope), app)?;
     let taken = port.with_app(|_, cx| match local.ip().is_multicast() {
         true => cx.sockets.join(ConsumerId(0), Group::new(*local.ip(), local.port())),
         false => cx.sockets.bind(ConsumerId(0), local, Sharing::Exclusive).map(drop),
     });
     taken.map_err(|error| format!("{local}: {error}"))?;
     Ok(port)
+}
+
+/// The tree of a worker that has connections and nothing else: the kernel answers ARP and ICMP.
+pub type TcpStack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
+
+/// A port with the TCP stack behind it, where segments to our port `local` are taken.
+///
+/// # Errors
+/// As [`Port::open`].
+pub fn open_tcp<A: TcpApp + UdpApp + App>(
+    place: Place,
+    local: u16,
+    app: A,
+) -> Result<Port<AfXdpTx, TcpStack, A>, String> {
+    let machine = TcpConfig { connections_max: 16, chunks_max: CHUNKS, ..TcpConfig::default() };
+    let rule = Rule::tcp(place.ours.address, local);
+    // As for UDP above.
+    let checksum = ChecksumPolicy::AcceptPartial;
+    let stack = |scope: &Scope| {
+        let next = Ipv4Successors {
+            udp: Udp::new(UdpConfig { checksum }, scope),
+            icmp: Unhandled::new("icmp", scope),
+            igmp: Unhandled::new("igmp", scope),
+            tcp: Tcp::new(TcpNodeConfig { checksum }, scope),
+        };
+        let ipv4 = Ipv4::new(Ipv4Config::new(SEED), next, scope);
+        Ethernet::new(Some(place.ours.mac), Vlans::Any, ipv4, Unhandled::new("arp", scope), scope)
+    };
+    Port::open_with(place, Some(machine), &rule, |tx| tx, stack, app)
 }
 
 /// The interface's own address and its one neighbour.

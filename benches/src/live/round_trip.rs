@@ -62,7 +62,8 @@ pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Re
     })
 }
 
-fn begin(core: usize) {
+/// Makes the calling thread one that spins on a core.
+pub(super) fn begin(core: usize) {
     cores::pin(core);
     sys::run_first();
 }
@@ -122,7 +123,7 @@ fn ask(kind: Kind, count: usize) -> Result<f64, String> {
     Ok(times.select_nth_unstable(half).1.as_nanos() as f64)
 }
 
-fn times(count: usize, trip: &mut dyn FnMut() -> bool) -> Result<Vec<Duration>, String> {
+pub(super) fn times(count: usize, trip: &mut dyn FnMut() -> bool) -> Result<Vec<Duration>, String> {
     // The first ones may be lost while the programs settle on their interfaces.
     if !(0..TRIES).any(|_| trip()) || !(0..WARM_UP).all(|_| trip()) {
         return Err("no answer before the first datagram that counts".to_owned());
@@ -139,7 +140,7 @@ fn times(count: usize, trip: &mut dyn FnMut() -> bool) -> Result<Vec<Duration>, 
 }
 
 /// Spins until `done`, or for as long as patience lasts; whether it was done.
-fn until(mut done: impl FnMut() -> bool) -> bool {
+pub(super) fn until(mut done: impl FnMut() -> bool) -> bool {
     /// Looks at the clock are rare, as the spinning is what is measured.
     const LOOKS: u32 = 1_000;
     let start = Instant::now();

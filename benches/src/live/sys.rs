@@ -46,6 +46,13 @@ pub fn cut_into_segments(socket: &UdpSocket, len: i32) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, len)
 }
 
+/// Chooses a socket's congestion control by its name, also one that the namespace itself may not have.
+pub fn set_congestion_control(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
+    let (address, len) = (name.as_ptr().cast(), name.len() as libc::socklen_t);
+    // SAFETY: the name is borrowed for the call, with its own length (1).
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_TCP, libc::TCP_CONGESTION, address, len) }).map(drop)
+}
+
 /// As many messages as one system call sends or receives.
 pub struct Batch {
     headers: Vec<libc::mmsghdr>,
