@@ -8,7 +8,7 @@ use wirepath::device::RxQueue;
 use wirepath::mem::Sizing;
 use wirepath::pipeline::{Node, Outline};
 use wirepath::proto::{SocketCapacity, UdpSockets};
-use wirepath::time::{Clock, Duration, MonotonicClock};
+use wirepath::time::{Clock, Duration, Instant, MonotonicClock};
 use wirepath::worker::{Ended, Parts, Post, Worker, random_seed};
 
 use super::{Done, Event, Ground, Job, Nodes};
@@ -26,6 +26,8 @@ const DRAIN_TURNS: usize = 65_536;
 const LEAVING_MAX: Duration = Duration::from_millis(200);
 /// For so long nothing more was said: all groups are left. Repetitions, up to a second later, are not waited for.
 const LEAVING_QUIET: Duration = Duration::from_millis(5);
+/// And turns that either takes at least: on a busy machine the time may be over before we had our turn.
+const LEAVING_TURNS: usize = 64;
 
 /// Does the job. Who fails stops the others.
 pub(super) fn work<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
@@ -106,16 +108,16 @@ fn leave<P: Protocol, N: Node<Feed<P>>>(
     let began = clock.now();
     let before = said();
     worker.with_app(began, |feed, cx| feed.leave(cx));
-    let (mut last, mut changed) = (before, began);
-    loop {
+    let (mut last, mut changed) = (before, (began, 0));
+    for turn in 0.. {
         let now = clock.now();
         worker.poll_once(now);
         let count = said();
         if count != last {
-            (last, changed) = (count, now);
+            (last, changed) = (count, (now, turn));
         }
-        let is_said = last != before && now.since(changed) >= LEAVING_QUIET;
-        if is_said || now.since(began) >= LEAVING_MAX {
+        let passed = |since: (Instant, usize), time| now.since(since.0) >= time && turn >= since.1 + LEAVING_TURNS;
+        if last != before && passed(changed, LEAVING_QUIET) || passed((began, 0), LEAVING_MAX) {
             return;
         }
     }
