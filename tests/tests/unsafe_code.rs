@@ -45,6 +45,7 @@ const FILES: &[&str] = &[
     "framework/src/mem/region.rs",
     "framework/src/mem/told.rs",
     "framework/src/time/tsc.rs",
+    "framework/src/wire/checksum/lanes.rs",
     "framework/src/worker/guard/socket.rs",
     "framework/src/worker/live/sys.rs",
     "framework/src/worker/spsc/lossless.rs",

@@ -5,7 +5,10 @@
 //! (RFC 1071 2(B)), and what enters or leaves as a number is in host order.
 //!
 //! Measured on an EPYC without target flags: a 20-byte header is verified in 1 ns, 64 bytes are summed in 3 ns, 1460 in
-//! 27 ns.
+//! 27 ns by words of 64 bits, in a third of that where the CPU has wider registers.
+
+#[allow(unsafe_code)]
+mod lanes;
 
 use core::net::Ipv4Addr;
 
@@ -28,6 +31,12 @@ impl Sum {
     #[inline]
     pub fn of(bytes: &[u8]) -> Self {
         Self { words: sum_bytes(bytes), odd: bytes.len() & 1 != 0 }
+    }
+
+    /// Copies `from` into `to` and sums it on the way: the bytes are read once. Panics where the two are not of one length.
+    #[inline]
+    pub fn of_copy(to: &mut [u8], from: &[u8]) -> Self {
+        Self { words: copy_bytes(to, from), odd: from.len() & 1 != 0 }
     }
 
     /// The sum of what went before and `bytes` directly behind it.
@@ -188,14 +197,42 @@ pub fn update_bytes(checksum: u16, patch: Patch<'_>) -> u16 {
 }
 
 /// The sum of all 16-bit words in machine order, modulo 0xffff; a last single byte counts as the first of its word.
+#[inline]
+fn sum_bytes(bytes: &[u8]) -> u32 {
+    if bytes.len() < lanes::LEN_MIN { sum_words(bytes, 0) } else { sum_long(bytes) }
+}
+
+fn sum_long(bytes: &[u8]) -> u32 {
+    let (blocks, rest) = bytes.as_chunks();
+    match lanes::sum(blocks) {
+        Some(sum) => sum_words(rest, sum),
+        None => sum_words(bytes, 0),
+    }
+}
+
+#[inline]
+fn copy_bytes(to: &mut [u8], from: &[u8]) -> u32 {
+    if from.len() >= lanes::LEN_MIN {
+        let ((to_blocks, to_rest), (blocks, rest)) = (to.as_chunks_mut(), from.as_chunks());
+        assert!(to_blocks.len() == blocks.len(), "a copy is as long as what is copied");
+        if let Some(sum) = lanes::copy(to_blocks, blocks) {
+            to_rest.copy_from_slice(rest);
+            return sum_words(rest, sum);
+        }
+    }
+    to.copy_from_slice(from);
+    sum_words(from, 0)
+}
+
+/// The same word by word, of what comes behind a sum that stands already.
 ///
 /// Two chains of 64-bit words with their carries in a second register. 1460 bytes take 27 ns, 64 bytes 2.8 ns, on an
 /// EPYC without target flags, which is near two loads a cycle. Lanes of 32-bit words, which the compiler turns into SSE2,
 /// took 26 to 29 ns there; built for that very CPU they took between 23 and 65 ns, depending on the number of lanes.
 #[inline]
-fn sum_bytes(bytes: &[u8]) -> u32 {
+fn sum_words(bytes: &[u8], before: u64) -> u32 {
     let (blocks, rest) = bytes.as_chunks::<32>();
-    let (mut even, mut odd) = (0u128, 0u128);
+    let (mut even, mut odd) = (u128::from(before), 0u128);
     for block in blocks {
         let words: [u64; 4] = zerocopy::transmute!(*block);
         even += u128::from(words[0]);
@@ -282,13 +319,28 @@ mod tests {
 
     #[test]
     fn every_length_and_alignment_equals_the_reference() {
-        let bytes: Vec<u8> = (0..200u32).map(|n| (n.wrapping_mul(2654435761) >> 13) as u8).collect();
+        let bytes: Vec<u8> = (0..700u32).map(|n| (n.wrapping_mul(2654435761) >> 13) as u8).collect();
         for start in 0..8 {
-            for end in start..bytes.len() {
+            for end in (start..200).chain(240..bytes.len()) {
                 assert_eq!(checksum(&bytes[start..end]), reference(&bytes[start..end]), "{start}..{end}");
             }
         }
     }
+
+    #[test]
+    fn longest_runs_of_extreme_words_fit_the_lanes() {
+        for byte in [0x00, 0x7f, 0x80, 0xff] {
+            let bytes = vec![byte; 3 * 4096 * lanes::BLOCK_LEN + 77];
+            assert_eq!(checksum(&bytes), reference(&bytes), "{byte:#x}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "as long as")]
+    fn copy_into_fewer_blocks_panics() {
+        Sum::of_copy(&mut [0; 300], &[0; 400]);
+    }
+
     /// The checksum of a pseudo header in its wire form, which RFC 9293 3.1 draws.
     fn pseudo_reference(pseudo: PseudoHeader) -> u16 {
         let [high, low] = pseudo.len.to_be_bytes();
@@ -300,6 +352,10 @@ mod tests {
         #[test]
         fn any_bytes_equal_the_reference(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
             prop_assert_eq!(checksum(&bytes), reference(&bytes));
+            prop_assert_eq!(sum_words(&bytes, 0) % 0xffff, sum_bytes(&bytes) % 0xffff, "both ways of summing");
+            let mut copy = vec![0; bytes.len()];
+            prop_assert_eq!(Sum::of_copy(&mut copy, &bytes).finish(), reference(&bytes));
+            prop_assert_eq!(copy, bytes);
         }
 
         #[test]
