@@ -567,8 +567,9 @@ impl fmt::Debug for Mbuf {
     }
 }
 
+/// Asks the CPU to load the line that an address lies in, whatever stands there. Free of effects.
 #[inline(always)]
-fn prefetch_line(line: *const u8) {
+pub(crate) fn prefetch_line(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch never faults and changes nothing.
     unsafe {

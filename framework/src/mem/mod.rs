@@ -32,6 +32,7 @@ pub(crate) use fifo::{Fifo, Span};
 pub use held::{Held, Segments};
 pub(crate) use mbuf::Loan;
 pub use mbuf::Mbuf;
+pub(crate) use mbuf::prefetch_line;
 pub use metadata::{Headers, L3, L4, METADATA_LEN, RxInfo, Verdict};
 pub(crate) use metadata::{Known, KnownWord};
 pub(crate) use pool::CACHE_LINE;

@@ -87,6 +87,7 @@
 //! # }
 //! ```
 
+mod ahead;
 mod bytes;
 mod delegation;
 mod node;

@@ -199,10 +199,11 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     }
 
     /// Each frame of the burst in order. All their headers are asked for at once, so that the cache misses of a burst
-    /// overlap instead of following each other.
+    /// overlap instead of following each other; so are the connections that they are for, where there are many.
     #[inline]
     fn run_burst(&mut self, now: Instant) {
         self.burst.iter().for_each(Mbuf::prefetch);
+        self.tools.tcp.look_ahead(&self.burst);
         let mut cx = self.tools.cx(now);
         for mbuf in self.burst.drain(..) {
             self.pipeline.push(mbuf, &mut self.app, &mut cx);

@@ -35,7 +35,7 @@ pub struct TcpSockets(pub(in crate::pipeline) Option<Box<Inner>>);
 
 pub(in crate::pipeline) struct Inner {
     pub(super) machine: machine::Tcp<Bytes>,
-    paths: Box<[Path]>,
+    pub(super) paths: Box<[Path]>,
     counters: OutCounters,
     offloads: OutOffloads,
     roster: Option<Roster>,

@@ -70,7 +70,7 @@ impl TcpConfig {
     }
 
     /// Bytes that the way out remembers of a connection: its prepared link header, and when that was true.
-    pub const PATH_LEN: usize = 48;
+    pub const PATH_LEN: usize = 32;
 
     /// RFC 9293 3.4.1's two maximum segment lifetimes.
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);

@@ -159,21 +159,44 @@ pub(super) mod flag {
     pub(crate) const FRTO_ADVANCED: u32 = 1 << 26;
 }
 
+/// A connection. The order of the fields is that of the memory: what a segment of an established connection needs, data or
+/// acknowledgment, stands in the first [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million is brought in by so many
+/// loads and no more.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Connection {
-    // What each segment looks at.
+    // First line: whose it is, and what came.
     pub(super) flow: Flow,
     pub(super) generation: u32,
+    pub(super) flags: u32,
     pub(super) state: State,
     pub(super) recovery: Recovery,
     pub(super) ack_owed: AckOwed,
     pub(super) timer: RetransmitTimer,
-    pub(super) flags: u32,
+    taken: Taken,
     pub(super) pending: u8,
     pub(super) snd_wscale: u8,
     pub(super) rcv_wscale: u8,
+    pub(super) rcv_nxt: Seq,
+    /// The right edge that was shown last: it never moves left (RFC 9293 3.8.6).
+    pub(super) rcv_adv: Seq,
+    /// What was acknowledged last.
+    pub(super) last_ack_sent: Seq,
+    /// Timestamps (RFC 7323): TS.Recent; what is added to our clock.
+    pub(super) ts_recent: u32,
+    pub(super) ts_offset: u32,
+    /// When TS.Recent was taken, in [`coarse_seconds`]: PAWS asks for days (RFC 7323 5.5).
+    pub(super) ts_recent_at_s: u32,
+    /// The largest payload that came: two such are acknowledged at once (RFC 5681 4.2).
+    pub(super) rcv_full_len: u16,
+    /// What the peer may send us, by our SYN.
+    pub(super) rcv_mss: u16,
+    /// Bytes in `in_order`.
+    pub(super) in_order_len: u32,
+    /// The tick of the wheel's entry, or `NIL` where it has none.
+    pub(super) wheel_tick: u32,
 
-    // Send sequence space (RFC 9293 3.3.1).
+    // Second line: the send sequence space (RFC 9293 3.3.1), and what waits to be sent and to be acknowledged.
     pub(super) snd_una: Seq,
     /// What was sent, up to here; never taken back.
     pub(super) snd_nxt: Seq,
@@ -185,101 +208,86 @@ pub(super) struct Connection {
     pub(super) snd_wnd_max: u32,
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
     pub(super) snd_small: Seq,
-    pub(super) iss: Seq,
-
-    // Receive sequence space.
-    pub(super) rcv_nxt: Seq,
-    /// The right edge that was shown last: it never moves left (RFC 9293 3.8.6).
-    pub(super) rcv_adv: Seq,
-    pub(super) irs: Seq,
-    /// What was acknowledged last.
-    pub(super) last_ack_sent: Seq,
-    /// The largest payload that came: two such are acknowledged at once (RFC 5681 4.2).
-    pub(super) rcv_full_len: u16,
-    /// The tick of the wheel's entry, or `NIL` where it has none.
-    pub(super) wheel_tick: u32,
-    /// The number of the peer's FIN, where `flag::FIN_SEEN` is set.
-    pub(super) rcv_fin: Seq,
-
-    // Timestamps (RFC 7323): TS.Recent and when it was taken; what is added to our clock.
-    pub(super) ts_recent: u32,
-    pub(super) ts_offset: u32,
-    /// In [`coarse_seconds`]: PAWS asks for days (RFC 7323 5.5).
-    pub(super) ts_recent_at_s: u32,
-
-    // What waits.
+    /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
+    pub(super) snd_mss: u16,
+    pub(super) backoff: u8,
+    pub(super) probes: u8,
     /// To be acknowledged, and behind that to be sent.
     pub(super) send: Queue,
     /// The first chunk that was never sent.
     pub(super) next_unsent: u32,
     /// Bytes in `send`.
     pub(super) send_len: u32,
-    /// Bytes in `in_order`.
-    pub(super) in_order_len: u32,
-    pub(super) in_order: Queue,
-    pub(super) out_of_order: Queue,
-
-    // What is on its way, in bytes (RFC 6675 2: pipe).
+    /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last transmission.
+    pub(super) in_flight: Ring,
     pub(super) cwnd: u32,
     pub(super) ssthresh: u32,
-    pub(super) sacked_len: u32,
-    pub(super) lost_len: u32,
-    pub(super) resent_len: u32,
-    /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
-    pub(super) snd_mss: u16,
-    /// What the peer may send us, by our SYN.
-    pub(super) rcv_mss: u16,
 
-    // Round trip (RFC 6298, RFC 8985).
-    /// Zero before the first sample.
-    pub(super) srtt: Micros,
-    pub(super) rttvar: Micros,
-    pub(super) rto: Micros,
-    /// The least of late, and when it was measured.
-    pub(super) rtt_min: Micros,
-    pub(super) rtt_min_at_ms: u32,
-
-    // When.
+    // Third line: when; the round trip (RFC 6298); whether anything is missing.
     pub(super) timer_at: Instant,
     pub(super) ack_at: Instant,
     /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
     pub(super) idle_at: Instant,
-    pub(super) pace_at: Instant,
     pub(super) last_received_at: Instant,
     /// When the oldest data that is not acknowledged was sent first, for the user timeout.
     pub(super) unacked_since: Instant,
-
-    // Losses.
-    pub(super) recovery_point: Seq,
-    /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last transmission.
-    pub(super) in_flight: Ring,
-    /// Chunks that are LOST and were not sent again since, the one to be sent next first.
-    pub(super) lost: Ring,
+    pub(super) rto: Micros,
+    /// Zero before the first sample.
+    pub(super) srtt: Micros,
     /// Where the last look for a SACK block ended; `NIL` while nothing is marked.
     pub(super) sack_hint: u32,
     /// Segments that left the network before their turn: chunks SACKED or, without SACK, duplicate ACKs in a row.
     pub(super) sacked_count: u32,
+    /// What became of what is on its way, in bytes (RFC 6675 2: pipe).
+    pub(super) sacked_len: u32,
+    pub(super) lost_len: u32,
+
+    // Fourth line: what waits that came, and counts.
+    pub(super) resent_len: u32,
+    pub(super) in_order: Queue,
+    pub(super) out_of_order: Queue,
+    /// What came twice, to be told to the peer (RFC 2883).
+    pub(super) dsack: Range,
+    pub(super) consumer: ConsumerId,
+    pub(super) tally: ConnectionTally,
+
+    // Fifth and sixth line: options, and what an acknowledgment moves.
+    pub(super) options: StoredOptions,
+    pub(super) rack: Rack,
+    pub(super) congestion: CongestionState,
+    pub(super) rttvar: Micros,
     /// Once this is acknowledged, another round trip has passed.
     pub(super) round_end: Seq,
-    pub(super) backoff: u8,
-    pub(super) probes: u8,
-    pub(super) reo_wnd_mult: u8,
-    pub(super) reo_wnd_persist: u8,
-    pub(super) rack: Rack,
+
+    // Behind: what a new round trip, a loss, and the beginning and the end of a connection look at.
+    /// The least of late, and when it was measured.
+    pub(super) rtt_min: Micros,
+    pub(super) rtt_min_at_ms: u32,
+    pub(super) pace_at: Instant,
+    pub(super) iss: Seq,
+    pub(super) irs: Seq,
+    /// The number of the peer's FIN, where `flag::FIN_SEEN` is set.
+    pub(super) rcv_fin: Seq,
+    pub(super) recovery_point: Seq,
+    /// Chunks that are LOST and were not sent again since, the one to be sent next first.
+    pub(super) lost: Ring,
     pub(super) undo: Undo,
     pub(super) prr: Prr,
-    pub(super) congestion: CongestionState,
-
-    // What SACK tells the peer: ranges that came, the latest first (RFC 2018 4), and a duplicate (RFC 2883).
+    /// What SACK tells the peer: ranges that came, the latest first (RFC 2018 4).
     pub(super) sacks: [Range; 4],
-    pub(super) dsack: Range,
-
-    pub(super) options: StoredOptions,
     /// The listener that it came by, or `NIL`.
     pub(super) listener: u32,
-    pub(super) consumer: ConsumerId,
+    pub(super) reo_wnd_mult: u8,
+    pub(super) reo_wnd_persist: u8,
     pub(super) close_reason: CloseReason,
-    pub(super) tally: ConnectionTally,
+}
+
+/// A byte with one value of 256. The slab tells a free place by another, as this one has more of them than any other field: so that it
+/// looks at the first line, and at none that nobody else needs.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum Taken {
+    Yes,
 }
 
 /// A span of time in half the room: microseconds, 71 minutes at most.
@@ -354,40 +362,42 @@ pub(super) struct CongestionState {
     pub(super) acked: u32,
 }
 
-/// Counts of a connection, as TCP_INFO has them.
+/// Counts of a connection, as TCP_INFO has them; first those that each segment moves.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(super) struct ConnectionTally {
-    pub(super) bytes_sent: u64,
-    pub(super) bytes_acked: u64,
-    pub(super) bytes_received: u64,
     pub(super) segments_out: u32,
     pub(super) segments_in: u32,
+    pub(super) bytes_sent: u64,
+    pub(super) bytes_received: u64,
+    pub(super) bytes_acked: u64,
     pub(super) resent_segments: u32,
     pub(super) dsacks: u32,
     pub(super) timeouts: u32,
 }
 
-/// [`ConnectionOptions`] in the size that a million connections can afford.
+/// [`ConnectionOptions`] in the size that a million connections can afford; first those that each segment asks for.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct StoredOptions {
+    pub(super) pacing_rate: u64,
     pub(super) send_buffer: u32,
     pub(super) receive_buffer: u32,
     pub(super) rto_min_us: u32,
     pub(super) ack_delay_us: u32,
     /// 0 is none.
     pub(super) user_timeout_ms: u32,
-    /// `u32::MAX` is in the background.
-    pub(super) linger_ms: u32,
-    pub(super) keepalive_idle_ms: u32,
-    pub(super) keepalive_interval_ms: u32,
-    /// 0 is no keepalive.
-    pub(super) keepalive_count: u8,
+    pub(super) switches: u8,
     pub(super) ttl: u8,
     pub(super) tos: u8,
-    pub(super) switches: u8,
+    /// 0 is no keepalive.
+    pub(super) keepalive_count: u8,
+    pub(super) keepalive_idle_ms: u32,
+    pub(super) keepalive_interval_ms: u32,
+    /// `u32::MAX` is in the background.
+    pub(super) linger_ms: u32,
     /// 0 is what the path allows.
     pub(super) mss_max: u16,
-    pub(super) pacing_rate: u64,
 }
 
 /// Switches of [`StoredOptions`].
@@ -415,6 +425,7 @@ impl Connection {
             recovery: Recovery::Open,
             ack_owed: AckOwed::No,
             timer: RetransmitTimer::Off,
+            taken: Taken::Yes,
             flags: 0,
             pending: 0,
             snd_wscale: 0,
@@ -596,5 +607,52 @@ impl StoredOptions {
     }
 }
 
+impl Connection {
+    /// Cache lines from the beginning that a segment of an established connection looks at.
+    pub(super) const HOT_LINES: usize = 6;
+}
+
 /// [`TcpConfig::connection_len`](super::TcpConfig::connection_len) has the sum that this is a part of.
-const _: () = assert!(size_of::<Connection>() <= 496);
+const _: () = assert!(size_of::<Connection>() == 512);
+
+#[cfg(test)]
+mod tests {
+    use core::mem::offset_of;
+
+    use super::*;
+    use crate::proto::slab::Slot;
+
+    const LINE: usize = 64;
+
+    /// Where a field ends.
+    macro_rules! end {
+        ($field:ident) => {
+            offset_of!(Connection, $field) + size_of_val(&fresh().$field)
+        };
+    }
+
+    fn fresh() -> Connection {
+        let at = core::net::SocketAddrV4::new(core::net::Ipv4Addr::LOCALHOST, 80);
+        let flow = Flow { local: at, remote: at };
+        Connection::new(flow, State::Established, &ConnectionOptions::default(), ConsumerId(0), Instant::ZERO)
+    }
+
+    #[test]
+    fn lines_hold_what_belongs_together() {
+        let ends = [end!(wheel_tick), end!(ssthresh), end!(lost_len)];
+        assert_eq!(ends, [LINE, 2 * LINE, 3 * LINE]);
+    }
+
+    #[test]
+    fn what_a_segment_looks_at_is_in_the_hot_lines() {
+        let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, resent_segments);
+        let options = offset_of!(Connection, options) + offset_of!(StoredOptions, keepalive_idle_ms);
+        let ends = [end!(dsack), end!(consumer), counts, options, end!(rack), end!(congestion), end!(round_end)];
+        assert!(ends.iter().all(|&end| end <= Connection::HOT_LINES * LINE), "{ends:?}");
+    }
+
+    #[test]
+    fn place_in_the_slab_takes_no_more_than_the_connection() {
+        assert_eq!((size_of::<Slot<Connection>>(), align_of::<Slot<Connection>>()), (8 * LINE, LINE));
+    }
+}

@@ -10,6 +10,7 @@
 //! ```
 
 mod acknowledgment;
+mod ahead;
 mod arrival;
 mod assembly;
 mod calls;
@@ -40,6 +41,7 @@ mod timers;
 mod transmit;
 mod wheel;
 
+pub use ahead::Sought;
 pub use arrival::{Arrival, Received, TcpDrop};
 pub use config::{TcpConfig, TcpConfigError};
 pub use connection::State;

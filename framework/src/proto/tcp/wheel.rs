@@ -73,6 +73,12 @@ impl Wheel {
         deadline.as_nanos().div_ceil(Self::TICK_NS) as u32
     }
 
+    /// Where an entry stands, for a prefetch.
+    #[inline]
+    pub(super) fn address(&self, entry: u32) -> *const u8 {
+        (&raw const self.links[entry as usize]).cast()
+    }
+
     /// Whether the entry has a deadline.
     pub(super) fn is_set(&self, entry: u32) -> bool {
         self.links[entry as usize].place != NIL

@@ -1,0 +1,53 @@
+//! Where a segment's connection stands, told before the segment comes: with a million of them each is in no cache, and who asks for the
+//! memory of a whole burst at once waits once instead of once a segment. In two steps, as the bucket of the flow says where the rest is.
+//!
+//! Addresses go out, nothing else: the machine does not change, and what was foreseen wrongly costs a load.
+
+use super::connection::Connection;
+use super::machine::{FlowKey, Tcp};
+use crate::proto::Flow;
+use crate::proto::table::Key;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// A flow that is looked up soon.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought {
+    key: FlowKey,
+    hash: u64,
+}
+
+impl<P> Tcp<P> {
+    /// What a lookup of the flow needs. None where no connection can be of it.
+    #[inline]
+    pub fn seek(&self, flow: Flow) -> Option<Sought> {
+        let key = FlowKey::from(flow);
+        (key != FlowKey::EMPTY).then(|| Sought { key, hash: self.flows.hash(key) })
+    }
+
+    /// Where the lookup begins to read.
+    #[inline]
+    pub fn bucket(&self, sought: &Sought) -> *const u8 {
+        self.flows.address(sought.hash)
+    }
+
+    /// The connection's place. Of a hundred one is not found here, and is where the lookup looks further.
+    #[inline]
+    pub fn foresee(&self, sought: &Sought) -> Option<u32> {
+        self.flows.get_at_home(sought.hash, sought.key).copied()
+    }
+
+    /// The lines that a segment of the connection at a place touches: its own, and its links in the wheel and in the list of those that
+    /// have something to send.
+    #[inline]
+    pub fn lines(&self, slot: u32) -> [*const u8; Connection::HOT_LINES + 2] {
+        let mut lines = [self.connections.address(slot); Connection::HOT_LINES + 2];
+        for (idx, line) in lines[..Connection::HOT_LINES].iter_mut().enumerate() {
+            *line = line.wrapping_add(idx * LINE);
+        }
+        lines[Connection::HOT_LINES] = self.shared.wheel.address(slot);
+        lines[Connection::HOT_LINES + 1] = self.shared.flush.address(slot);
+        lines
+    }
+}
