@@ -97,7 +97,7 @@ bench: tools ## the promised figures side by side with the incumbents; QUICK=1 i
 	cargo bench -p wirepath-benches
 
 .PHONY: sim
-sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds; SEED=n replays one with its trace
+sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds, and beside smoltcp; SEED=n replays one with its trace
 	cargo build --release -p wirepath-tests --bin sim
 	@SEEDS=$(SEEDS) SEED=$(SEED) target/release/sim
 

@@ -4,6 +4,7 @@
 pub mod cable;
 pub mod connectx;
 pub mod corpus;
+pub mod differential;
 pub mod frames;
 pub mod fuzz;
 pub mod live;

@@ -1,8 +1,9 @@
-//! `make sim`: TCP in virtual time, 10,000 seeds or as many as SEEDS says. `SEED=n` replays one and prints its trace. Ends with 1 where a
-//! seed fails.
+//! `make sim`: TCP in virtual time, and beside smoltcp's over the same segments: 10,000 seeds of each, or as many as SEEDS says. `SEED=n` replays
+//! one and prints its trace. Ends with 1 where a seed fails.
 
 use std::process::ExitCode;
 
+use wirepath_tests::differential;
 use wirepath_tests::sim::{run_seed, run_seeds};
 
 fn main() -> ExitCode {
@@ -17,7 +18,8 @@ fn main() -> ExitCode {
 }
 
 fn replay(seed: u64) -> ExitCode {
-    let report = run_seed(seed, true);
+    let mut report = run_seed(seed, true);
+    report.faults.extend(differential::run(seed).err());
     report.faults.iter().for_each(|fault| println!("sim: seed {seed}: {fault}"));
     println!(
         "sim: seed {seed}: {} frames, {} bytes, {:.3} s of virtual time",
@@ -46,7 +48,30 @@ fn run(from: u64, seeds: u64) -> ExitCode {
         summary.took.as_secs_f64(),
         summary.seeds as f64 / summary.took.as_secs_f64()
     );
-    if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let parted = compare(from, seeds);
+    if summary.failures.is_empty() && parted == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The same scripts into two stacks; says how many of them part the two.
+fn compare(from: u64, seeds: u64) -> u64 {
+    let (begin, mut sum, mut parted) = (std::time::Instant::now(), differential::Tally::default(), 0);
+    for seed in from..from + seeds {
+        match differential::run(seed) {
+            Ok(tally) => sum.add(&tally),
+            Err(why) => {
+                parted += 1;
+                println!("sim: beside smoltcp: {why}");
+            }
+        }
+    }
+    println!(
+        "sim: {seeds} scripts beside smoltcp, {parted} parted; {} steps, {} bytes to the apps, {} from them; {:.1} s",
+        sum.steps,
+        sum.received,
+        sum.sent,
+        begin.elapsed().as_secs_f64()
+    );
+    parted
 }
 
 fn seconds(ns: u128) -> f64 {

@@ -20,6 +20,8 @@ mod wire;
 use core::fmt;
 use std::path::{Path, PathBuf};
 
+pub(crate) use wire::{Bytes, Sent, Wire};
+
 /// Where the scripts lie.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")

@@ -8,7 +8,7 @@ use wirepath::time::Instant;
 
 /// The payload of a script's segments.
 #[derive(Debug)]
-pub(super) struct Bytes(pub(super) Vec<u8>);
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
 impl Payload for Bytes {
     fn len(&self) -> usize {
@@ -36,17 +36,17 @@ impl Payload for Bytes {
 
 /// A segment that left, and when.
 #[derive(Debug)]
-pub(super) struct Sent {
-    pub(super) at: Instant,
-    pub(super) segment: Outgoing,
-    pub(super) payload: Vec<u8>,
+pub(crate) struct Sent {
+    pub(crate) at: Instant,
+    pub(crate) segment: Outgoing,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// Where segments leave.
 #[derive(Debug)]
-pub(super) struct Wire {
-    pub(super) sent: VecDeque<Sent>,
-    pub(super) now: Instant,
+pub(crate) struct Wire {
+    pub(crate) sent: VecDeque<Sent>,
+    pub(crate) now: Instant,
     /// What it answers instead of taking a segment.
     pub(super) refuses: Option<Unsent>,
     pub(super) mtu: usize,
@@ -54,7 +54,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { sent: VecDeque::new(), now, refuses: None, mtu: 1500, cuts: 0 }
     }
 }

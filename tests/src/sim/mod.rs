@@ -1,6 +1,6 @@
 //! TCP in virtual time: two to eight hosts, each a whole worker, over a network that loses, repeats, delays, reorders and damages frames,
-//! goes dark and changes its MTU, while rings fill, pools run empty and clocks jump. All of it is drawn from a seed. smoltcp takes part where
-//! nothing is lost.
+//! goes dark and changes its MTU, while rings fill, pools run empty and clocks jump. All of it is drawn from a seed. smoltcp is every other
+//! host of each fourth seed.
 //!
 //! ```text
 //!  seed ─▶ script ─▶ world: hosts (worker, pipeline, app) ◀─ frames, turns ─▶ network
