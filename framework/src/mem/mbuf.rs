@@ -467,21 +467,21 @@ impl Mbuf {
         Self(buffer)
     }
 
-    /// The same with a copy of `line`, of which `len` bytes count.
+    /// The same with a copy of `lines`, of which `len` bytes count.
     ///
     /// # Safety
-    /// As [`init`](Self::init), and a line behind the headroom is inside `room`; `len` is at most a line.
+    /// As [`init`](Self::init), and so many lines behind the headroom are inside `room`; `len` is at most what they have.
     #[inline(always)]
-    pub(super) unsafe fn init_line(
+    pub(super) unsafe fn init_lines<const N: usize>(
         buffer: NonNull<Metadata>,
         headroom: usize,
-        line: &[u8; CACHE_LINE],
+        lines: &[[u8; CACHE_LINE]; N],
         len: usize,
     ) -> Self {
-        // SAFETY: the caller's promise, passed on; a line behind `data` is inside the buffer, and nobody else names it.
+        // SAFETY: the caller's promise, passed on; the lines behind `data` are inside the buffer, and nobody else names it.
         unsafe {
             let mbuf = Self::init(buffer, headroom);
-            (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>().write(*line);
+            (*buffer.as_ptr()).data.cast::<[[u8; CACHE_LINE]; N]>().write(*lines);
             (*buffer.as_ptr()).len = len as u32;
             mbuf
         }

@@ -159,7 +159,19 @@ impl Pool {
         assert!(len <= CACHE_LINE, "more bytes than a cache line");
         let buffer = self.inner().take()?;
         // SAFETY: as in `alloc`, and a line follows the headroom (2, 4).
-        Some(unsafe { Mbuf::init_line(buffer, self.inner().headroom, line, len) })
+        Some(unsafe { Mbuf::init_lines(buffer, self.inner().headroom, core::array::from_ref(line), len) })
+    }
+
+    /// The same with `N` lines: who knows how many there are copies without a call. `None` also where a buffer has no room for them.
+    #[inline]
+    pub(crate) fn alloc_lines<const N: usize>(&self, lines: &[[u8; CACHE_LINE]; N], len: usize) -> Option<Mbuf> {
+        assert!(len <= N * CACHE_LINE, "more bytes than in the lines");
+        if N * CACHE_LINE > self.layout().data_room() {
+            return None;
+        }
+        let buffer = self.inner().take()?;
+        // SAFETY: as in `alloc`, and the lines fit behind the headroom.
+        Some(unsafe { Mbuf::init_lines(buffer, self.inner().headroom, lines, len) })
     }
 
     /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger than one.

@@ -230,7 +230,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         if !is_ordinary(source) {
             self.check_source(source)?;
         }
-        if !is_group(destination) {
+        if !is_group(destination) && !cx.host.is_first_own(destination) {
             self.check_destination(destination, cx)?;
         }
         Ok(())

@@ -142,10 +142,16 @@ pub(super) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> Heard {
     heard
 }
 
-/// Asks again, checks what gets old, gives up, and looks at what others told the host. Two compares where nothing is to
-/// be done.
-#[inline]
+/// Asks again, checks what gets old, gives up, and looks at what others told the host. A compare where nobody is asked.
+#[inline(always)]
 pub(super) fn tick(cx: &mut Cx<'_>) {
+    if cx.egress.resolver.is_some() {
+        tend(cx);
+    }
+}
+
+/// Two compares where nothing is to be done.
+fn tend(cx: &mut Cx<'_>) {
     let Some(resolver) = &mut cx.egress.resolver else { return };
     let has_changed = resolver.host_changes != cx.host.changes();
     resolver.host_changes = cx.host.changes();

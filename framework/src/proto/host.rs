@@ -218,6 +218,12 @@ impl Host {
         })
     }
 
+    /// Whether an address is our first, as that of nearly every packet to us. Three instructions; [`classify`](Self::classify) knows all.
+    #[inline(always)]
+    pub fn is_first_own(&self, address: Ipv4Addr) -> bool {
+        self.addresses.first().is_some_and(|first| first.address() == address)
+    }
+
     /// To whom a received packet is addressed. About 1 ns for groups and for the first address.
     #[inline]
     pub fn classify(&self, destination: Ipv4Addr) -> Destination {

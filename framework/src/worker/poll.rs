@@ -173,9 +173,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         if received > 0 {
             self.counters.bursts.inc();
             self.counters.frames.add(received as u64);
-            self.run_burst(now);
         }
-        self.tick(now);
+        self.run_to_completion(now);
         self.tools.tx.ring_doorbell(now);
         self.last = (now, received);
         received
@@ -198,67 +197,28 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         }
     }
 
-    /// Each frame of the burst in order. All their headers are asked for at once, so that the cache misses of a burst
-    /// overlap instead of following each other; so are the connections that they are for, where there are many.
-    #[inline]
-    fn run_burst(&mut self, now: Instant) {
-        self.burst.iter().for_each(Mbuf::prefetch);
-        self.tools.tcp.look_ahead(&self.burst);
-        let mut cx = self.tools.cx(now);
-        for mbuf in self.burst.drain(..) {
-            self.pipeline.push(mbuf, &mut self.app, &mut cx);
+    /// Each frame of the burst in order, then what time brings. The context is made once for both.
+    #[inline(always)]
+    fn run_to_completion(&mut self, now: Instant) {
+        let Self { burst, pipeline, app, tools, follower, counters, .. } = self;
+        // All their headers are asked for at once, so that the cache misses of a burst overlap instead of following each other; so are
+        // the connections that they are for, where there are many.
+        burst.iter().for_each(Mbuf::prefetch);
+        tools.tcp.look_ahead(burst);
+        let mut cx = tools.cx(now);
+        for mbuf in burst.drain(..) {
+            pipeline.push(mbuf, app, &mut cx);
         }
-    }
-
-    #[inline]
-    fn tick(&mut self, now: Instant) {
-        if let Some(follower) = &mut self.follower {
-            follower.catch_up(&mut self.tools.host);
-            self.hear_kernel(now);
+        if let Some(follower) = follower {
+            follower.catch_up(cx.host);
+            hear_kernel(follower, pipeline, app, counters, &mut cx);
         }
-        let mut cx = self.tools.cx(now);
         // What waited for a neighbour goes before what is sent now.
         Egress::tick(&mut cx);
-        self.pipeline.tick(&mut self.app, &mut cx);
-        self.app.tick(&mut cx);
-        self.pass_wishes_on();
-    }
-
-    /// ICMP errors that came to the kernel go the way of frames.
-    #[inline]
-    fn hear_kernel(&mut self, now: Instant) {
-        for _ in 0..OVERHEARD_PER_TURN {
-            let Some(overheard) = self.follower.as_mut().and_then(Follower::next_overheard) else { return };
-            self.take_overheard(&overheard, now);
-        }
-    }
-
-    #[cold]
-    fn take_overheard(&mut self, overheard: &Overheard, now: Instant) {
-        let own = self.tools.host.mac();
-        let link = EthernetHeader::new(EthernetFields { dst: own, src: own, ethertype: EtherType::IPV4 });
-        let packet = overheard.packet();
-        let mut frame = [0; ethernet::HEADER_LEN + OVERHEARD_LEN_MAX];
-        frame[..ethernet::HEADER_LEN].copy_from_slice(link.as_bytes());
-        frame[ethernet::HEADER_LEN..][..packet.len()].copy_from_slice(packet);
-        let mut cx = self.tools.cx(now);
-        let frame = cx.pool.alloc_copy(&frame[..ethernet::HEADER_LEN + packet.len()]);
-        match frame {
-            Some(frame) => {
-                self.counters.overheard.inc();
-                self.pipeline.push(frame, &mut self.app, &mut cx);
-            }
-            None => self.counters.overheard_lost.inc(),
-        }
-    }
-
-    /// Neighbours that the kernel is to ask for.
-    #[inline]
-    fn pass_wishes_on(&mut self) {
-        let Some(follower) = &mut self.follower else { return };
-        while let Some(wish) = self.tools.egress.next_wish() {
-            // One that finds no room is wished for again.
-            let _ = follower.want(wish.next_hop);
+        pipeline.tick(app, &mut cx);
+        app.tick(&mut cx);
+        if let Some(follower) = follower {
+            pass_wishes_on(follower, cx.egress);
         }
     }
 
@@ -335,6 +295,48 @@ pub enum Ended {
     Stopped,
     /// The device has ended: the end of a capture, the peer is gone.
     DeviceEnded,
+}
+
+/// ICMP errors that came to the kernel go the way of frames.
+#[inline]
+fn hear_kernel<N: Node<A>, A>(
+    follower: &mut Follower,
+    pipeline: &mut N,
+    app: &mut A,
+    counters: &Counters,
+    cx: &mut Cx<'_>,
+) {
+    for _ in 0..OVERHEARD_PER_TURN {
+        let Some(overheard) = follower.next_overheard() else { return };
+        match frame_of(&overheard, cx) {
+            Some(frame) => {
+                counters.overheard.inc();
+                pipeline.push(frame, app, cx);
+            }
+            None => counters.overheard_lost.inc(),
+        }
+    }
+}
+
+/// The frame that a packet may have come in.
+#[cold]
+fn frame_of(overheard: &Overheard, cx: &Cx<'_>) -> Option<Mbuf> {
+    let own = cx.host.mac();
+    let link = EthernetHeader::new(EthernetFields { dst: own, src: own, ethertype: EtherType::IPV4 });
+    let packet = overheard.packet();
+    let mut frame = [0; ethernet::HEADER_LEN + OVERHEARD_LEN_MAX];
+    frame[..ethernet::HEADER_LEN].copy_from_slice(link.as_bytes());
+    frame[ethernet::HEADER_LEN..][..packet.len()].copy_from_slice(packet);
+    cx.pool.alloc_copy(&frame[..ethernet::HEADER_LEN + packet.len()])
+}
+
+/// Neighbours that the kernel is to ask for.
+#[inline]
+fn pass_wishes_on(follower: &mut Follower, egress: &mut Egress) {
+    while let Some(wish) = egress.next_wish() {
+        // One that finds no room is wished for again.
+        let _ = follower.want(wish.next_hop);
+    }
 }
 
 impl Counters {

@@ -82,6 +82,9 @@ impl MemoryRx {
                 let Some(mbuf) = pool.alloc_line(frame.first, frame.len) else { break };
                 burst.push(mbuf);
                 frame.len
+            } else if let Some(mbuf) = take_short(frame.len, frame.blocks, pool) {
+                burst.push(mbuf);
+                frame.len
             } else {
                 let Some(bytes) = take_long(frame.len, frame.blocks, burst, pool) else { break };
                 if bytes == 0 {
@@ -146,6 +149,17 @@ impl RxQueue for MemoryRx {
     }
 
     fn refresh_counters(&mut self) {}
+}
+
+/// Takes a frame of three lines at most, as orders are with their headers: all three in one piece. `None` where it is longer, or where
+/// no buffer is free.
+#[inline(always)]
+fn take_short(len: usize, blocks: &[[u8; BLOCK]], pool: &Pool) -> Option<Mbuf> {
+    const LINES: usize = 3;
+    if len > LINES * BLOCK {
+        return None;
+    }
+    pool.alloc_lines(blocks.first_chunk::<LINES>()?, len)
 }
 
 /// Takes a frame of more than a line; returns the bytes received, zero where it is too long for a buffer, and `None`

@@ -12,10 +12,10 @@ use super::{Accept, ConnectionId, ListenerId, TcpEvent};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{Held, Loan, Mbuf, Verdict};
 use crate::proto::icmp::is_single_host;
-use crate::proto::tcp::{Arrival, Received, Segment, TcpDrop};
+use crate::proto::tcp::{Arrival, Plain, Received, Segment, TcpDrop};
 use crate::proto::{ConsumerId, Destination, Flow};
 use crate::time::UnixTime;
-use crate::wire::{Ipv4Header, TcpError, TcpSegment};
+use crate::wire::{Ipv4Header, TcpError, TcpHeader, TcpSegment};
 use core::net::SocketAddrV4;
 
 crate::drop_reasons! {
@@ -165,15 +165,53 @@ impl Tcp {
         }
     }
 
-    /// Checks a segment, `bytes` in one piece; says what it is and how long its header is.
+    /// Gives the machine a segment that is what its connection expects, and the app its payload. It comes back, and nothing has happened,
+    /// where it is any other, as all segments are that are not sound, or of no connection.
+    ///
+    /// That it is from a host and to us alone need not be asked: only such have connections.
     #[inline(always)]
+    fn push_expected<A: TcpApp>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+        let Some(Expected { connection, consumer, header_len, len }) = self.expect(&mbuf, cx) else { return Err(mbuf) };
+        self.segments.inc();
+        if len != 0 {
+            self.bytes.add(len as u64);
+            mbuf.narrow(header_len, len);
+            deliver_mbuf(connection, consumer, &mbuf, app, cx);
+        }
+        mbuf.free();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn expect(&self, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
+        if !mbuf.is_plain() {
+            return None;
+        }
+        let parsed = TcpSegment::parse(mbuf.bytes()).ok()?;
+        let segment = Plain::of(&parsed)?;
+        let ipv4 = ipv4_header(mbuf)?;
+        let is_sound = || self.is_intact(&parsed, mbuf, ipv4);
+        let machine = &mut cx.tcp.0.as_mut()?.machine;
+        let (connection, consumer) = machine.receive_expected(flow(ipv4, parsed.header), &segment, is_sound, cx.now)?;
+        Some(Expected { connection, consumer, header_len: parsed.header.header_len(), len: segment.len as usize })
+    }
+
+    /// Any other segment.
+    #[inline(never)]
+    fn push_any<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        if let Some((arrival, payload)) = self.open(mbuf, cx) {
+            self.take(&arrival, payload, app, cx);
+        }
+    }
+
+    /// Checks a segment, `bytes` in one piece; says what it is and how long its header is.
+    #[inline]
     fn check(&self, mbuf: &Mbuf, bytes: &[u8], cx: &Cx<'_>) -> Result<(Arrival, usize), TcpNodeDrop> {
         let parsed = TcpSegment::parse(bytes).map_err(|error| match error {
             TcpError::Short => TcpNodeDrop::TooShort,
             _ => TcpNodeDrop::BadHeader,
         })?;
-        let ipv4 = mbuf.behind(mbuf.l3_len()).and_then(|header| Ipv4Header::ref_from_prefix(header).ok());
-        let Some((ipv4, _)) = ipv4 else { return Err(TcpNodeDrop::TooShort) };
+        let Some(ipv4) = ipv4_header(mbuf) else { return Err(TcpNodeDrop::TooShort) };
         if !self.is_intact(&parsed, mbuf, ipv4) {
             return Err(TcpNodeDrop::BadChecksum);
         }
@@ -181,14 +219,9 @@ impl Tcp {
         if cx.host.classify(destination) != Destination::Own || !is_single_host(source, cx.host) {
             return Err(TcpNodeDrop::ToMany);
         }
-        let header = parsed.header;
-        let flow = Flow {
-            local: SocketAddrV4::new(destination, header.destination_port()),
-            remote: SocketAddrV4::new(source, header.source_port()),
-        };
         // RFC 3168 5: CE is 11.
         let segment = Segment::new(&parsed, ipv4.ecn() == 3);
-        Ok((Arrival { flow, segment }, header.header_len()))
+        Ok((Arrival { flow: flow(ipv4, parsed.header), segment }, parsed.header.header_len()))
     }
 
     #[inline(always)]
@@ -212,7 +245,7 @@ impl Tcp {
     }
 
     /// Gives a segment to the machine.
-    #[inline(always)]
+    #[inline]
     fn receive<A: TcpApp>(
         &mut self,
         arrival: &Arrival,
@@ -223,12 +256,12 @@ impl Tcp {
         let now = cx.now;
         Inner::call(cx, |machine, output| {
             let accept = |listener| app.on_tcp_accept(listener, arrival.flow);
-            machine.receive(arrival, payload, accept, now, output)
+            machine.receive_any(arrival, payload, accept, now, output)
         })
     }
 
     /// Takes a segment apart: what it says, and its payload. `None` where it was dropped.
-    #[inline(always)]
+    #[inline]
     fn open(&mut self, mut mbuf: Mbuf, cx: &Cx<'_>) -> Option<(Arrival, Option<Mbuf>)> {
         if !mbuf.is_plain() {
             return self.open_chain(mbuf, cx);
@@ -277,7 +310,7 @@ impl Tcp {
     }
 
     /// A segment that passed, and its payload.
-    #[inline(always)]
+    #[inline]
     fn take<A: TcpApp>(&mut self, arrival: &Arrival, payload: Option<Mbuf>, app: &mut A, cx: &mut Cx<'_>) {
         self.segments.inc();
         self.bytes.add(arrival.segment.len.into());
@@ -287,23 +320,25 @@ impl Tcp {
             Some(Err(reason)) => self.drops.count(reason.into()),
             None => self.drops.count(TcpNodeDrop::Disabled),
         }
-        tell_events(app, cx);
     }
 }
 
 impl<A: TcpApp> Node<A> for Tcp {
     #[inline]
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
-        if let Some((arrival, payload)) = self.open(mbuf, cx) {
-            self.take(&arrival, payload, app, cx);
+        if let Err(other) = self.push_expected(mbuf, app, cx) {
+            self.push_any(other, app, cx);
         }
+        tell_events(app, cx);
     }
 
     /// The burst has ended: acknowledgments leave, and timers run out.
     #[inline]
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
         let now = cx.now;
-        Inner::call(cx, |machine, output| machine.tick(now, output));
+        if cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.is_due(now)) {
+            Inner::call(cx, |machine, output| machine.tick(now, output));
+        }
         tell_events(app, cx);
     }
 
@@ -318,16 +353,42 @@ impl<A: TcpApp> Node<A> for Tcp {
     }
 }
 
-/// Gives data to the app.
+/// A segment that was expected, and whose it is.
+struct Expected {
+    connection: ConnectionId,
+    consumer: ConsumerId,
+    header_len: usize,
+    /// Bytes of its payload.
+    len: usize,
+}
+
+/// The IPv4 header in front of a segment.
 #[inline(always)]
+fn ipv4_header(mbuf: &Mbuf) -> Option<&Ipv4Header> {
+    let (header, _) = Ipv4Header::ref_from_prefix(mbuf.behind(mbuf.l3_len())?).ok()?;
+    Some(header)
+}
+
+#[inline(always)]
+fn flow(ipv4: &Ipv4Header, tcp: &TcpHeader) -> Flow {
+    Flow {
+        local: SocketAddrV4::new(ipv4.destination(), tcp.destination_port()),
+        remote: SocketAddrV4::new(ipv4.source(), tcp.source_port()),
+    }
+}
+
+/// Gives data to the app where the NIC put it.
+#[inline(always)]
+fn deliver_mbuf<A: TcpApp>(connection: ConnectionId, consumer: ConsumerId, mbuf: &Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+    let (timestamp, held) = (mbuf.timestamp(), Source::Mbuf(mbuf.lend()));
+    app.on_tcp_data(&TcpData { connection, consumer, timestamp, payload: mbuf.bytes(), held }, cx);
+}
+
+/// Gives data to the app.
 fn deliver<A: TcpApp>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut Cx<'_>) {
     let consumer = cx.tcp.0.as_ref().map_or(ConsumerId::default(), |inner| inner.machine.consumer(connection));
     match data {
-        Bytes::Mbuf(Own(Some(mbuf))) => {
-            let held = Source::Mbuf(mbuf.lend());
-            let data = TcpData { connection, consumer, timestamp: mbuf.timestamp(), payload: mbuf.bytes(), held };
-            app.on_tcp_data(&data, cx);
-        }
+        Bytes::Mbuf(Own(Some(mbuf))) => deliver_mbuf(connection, consumer, mbuf, app, cx),
         Bytes::Held(held) => {
             for payload in held.segments() {
                 let data = TcpData { connection, consumer, timestamp: None, payload, held: Source::Held(held) };

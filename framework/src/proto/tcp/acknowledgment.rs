@@ -9,7 +9,8 @@ use super::machine::Turn;
 use super::payload::{Output, Payload};
 use super::queue::SENT;
 use super::recovery::News;
-use super::segment::Segment;
+use super::segment::{Plain, Segment};
+use super::seq::Seq;
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
@@ -28,11 +29,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if acked > self.connection.flight() {
             return self.take_strange_ack(segment);
         }
-        let is_update = self.update_window(segment);
+        let is_update = self.update_window(&segment.plain());
         if !self.connection.is_calm(segment) {
             self.take_troubled_ack(segment, acked, is_update);
         } else if acked != 0 {
-            self.take_calm_ack(segment, acked);
+            self.take_calm_ack(segment.ack, acked);
         } else if segment.len == 0 && !is_update {
             self.take_duplicate(segment);
         }
@@ -77,8 +78,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says whether the window is another.
-    #[inline]
-    fn update_window(&mut self, segment: &Segment) -> bool {
+    #[inline(always)]
+    pub(super) fn update_window(&mut self, segment: &Plain) -> bool {
         let connection = &mut *self.connection;
         let (wl1, wl2) = (connection.snd_wl1, connection.snd_wl2);
         if segment.seq.is_before(wl1) || segment.seq == wl1 && segment.ack.is_before(wl2) {
@@ -99,28 +100,27 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Nothing is missing, and more has arrived.
-    #[inline]
-    fn take_calm_ack(&mut self, segment: &Segment, acked: u32) {
-        self.connection.snd_una = segment.ack;
+    #[inline(always)]
+    pub(super) fn take_calm_ack(&mut self, ack: Seq, acked: u32) {
+        self.connection.snd_una = ack;
         self.connection.tally.bytes_acked += u64::from(acked);
         if let Some((oldest, newest)) = self.free_in_order() {
-            self.take_sample(segment, acked, oldest, newest);
+            self.take_sample(acked, oldest, newest);
         }
         self.set_timer();
         self.note_progress();
-        self.arm();
+        self.arm_by(self.connection.timer_at);
     }
 
     /// What was sent from `oldest` to `newest` has arrived.
     #[inline]
-    fn take_sample(&mut self, segment: &Segment, acked: u32, oldest: Instant, newest: Instant) {
+    fn take_sample(&mut self, acked: u32, oldest: Instant, newest: Instant) {
         let now = self.now;
         let connection = &mut *self.connection;
         let is_new_round = connection.passes_round();
         connection.take_rtt(now.since(oldest), is_new_round, now);
-        let rack = &mut connection.rack;
-        (rack.xmit_ts, rack.end_seq, rack.fack) = (newest, segment.ack, segment.ack);
-        rack.rtt = Micros((now.since(newest).as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32);
+        let (rack, end) = (&mut connection.rack, connection.snd_una);
+        (rack.xmit_ts, rack.end_seq, rack.fack, rack.rtt) = (newest, end, end, Micros::floor(now.since(newest)));
         connection.grow_window(acked, now);
         if is_new_round {
             connection.begin_round();
@@ -239,11 +239,16 @@ impl super::connection::Connection {
     /// Whether nothing is missing as far as we know, and the segment does not say otherwise.
     #[inline]
     fn is_calm(&self, segment: &Segment) -> bool {
-        let marked = self.sacked_len | self.lost_len | self.resent_len | self.sacked_count | !self.sack_hint;
-        marked == 0
-            && self.recovery == Recovery::Open
-            && self.flags & flag::PROBE_OUT == 0
+        self.is_untroubled()
+            && !self.has(flag::PROBE_OUT)
             && segment.sack_count == 0
             && !(segment.has(TcpFlags::ECE) && self.has(flag::ECN))
+    }
+
+    /// Whether nothing is missing as far as we know.
+    #[inline]
+    pub(super) fn is_untroubled(&self) -> bool {
+        let marked = self.sacked_len | self.lost_len | self.resent_len | self.sacked_count | !self.sack_hint;
+        marked == 0 && self.recovery == Recovery::Open
     }
 }

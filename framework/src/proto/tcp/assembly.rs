@@ -51,25 +51,34 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if !is_plain {
             return self.take_odd_data(segment, payload);
         }
-        connection.rcv_nxt = end;
-        connection.tally.bytes_received += u64::from(segment.len);
-        self.owe_ack_of_data(segment.len);
+        self.take_next_in_order(segment.len);
         Some(payload)
+    }
+
+    /// The next bytes have come, and are on their way to the app.
+    #[inline]
+    pub(super) fn take_next_in_order(&mut self, len: u32) {
+        self.connection.rcv_nxt += len;
+        self.connection.tally.bytes_received += u64::from(len);
+        self.owe_ack_of_data(len);
     }
 
     /// We owe an acknowledgment, by then.
     #[inline]
     pub(super) fn owe_ack(&mut self, by: AckOwed) {
         let connection = &mut *self.connection;
-        if by == AckOwed::Delayed && connection.ack_owed == AckOwed::No {
-            connection.ack_at = self.now + Duration::from_nanos(u64::from(connection.options.ack_delay_us) * 1_000);
+        if by == AckOwed::Now {
+            connection.ack_owed = AckOwed::Now;
+            self.flush_later();
+        } else if connection.ack_owed == AckOwed::No {
+            let delay = Duration::from_nanos(u64::from(connection.options.ack_delay_us) * 1_000);
+            (connection.ack_owed, connection.ack_at) = (by, self.now + delay);
+            self.arm_by(self.connection.ack_at);
         }
-        connection.ack_owed = connection.ack_owed.max(by);
-        self.flush_later();
     }
 
     /// RFC 9293 3.8.6.3, RFC 5681 4.2: for every second full segment, and at the latest after the delay.
-    #[inline]
+    #[inline(always)]
     fn owe_ack_of_data(&mut self, len: u32) {
         let connection = &mut *self.connection;
         if len > u32::from(connection.rcv_full_len) {
@@ -77,6 +86,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         let is_due = connection.rcv_nxt - connection.last_ack_sent >= 2 * u32::from(connection.rcv_full_len)
             || connection.is_on(switch::QUICKACK)
+            || connection.options.ack_delay_us == 0
             || connection.tally.bytes_received <= QUICK_LEN;
         self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
     }

@@ -260,9 +260,9 @@ pub(super) struct Connection {
     pub(super) round_end: Seq,
 
     // Behind: what a new round trip, a loss, and the beginning and the end of a connection look at.
-    /// The least of late, and when it was measured.
+    /// The least of late, and when it was measured, in [`coarse_seconds`].
     pub(super) rtt_min: Micros,
-    pub(super) rtt_min_at_ms: u32,
+    pub(super) rtt_min_at_s: u32,
     pub(super) pace_at: Instant,
     pub(super) iss: Seq,
     pub(super) irs: Seq,
@@ -301,6 +301,12 @@ impl Micros {
     #[inline]
     pub(super) fn of(span: Duration) -> Self {
         Self(span.as_nanos().div_ceil(1_000).min(u64::from(u32::MAX)) as u32)
+    }
+
+    /// The span, rounded down: all that was sent in one burst with something that has arrived is as old as that.
+    #[inline]
+    pub(super) fn floor(span: Duration) -> Self {
+        Self((span.as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32)
     }
 
     #[inline]
@@ -466,7 +472,7 @@ impl Connection {
             // RFC 6298 2.1.
             rto: Micros::of(Duration::from_secs(1)),
             rtt_min: Micros::ZERO,
-            rtt_min_at_ms: (now.as_nanos() / 1_000_000) as u32,
+            rtt_min_at_s: coarse_seconds(now),
             timer_at: Instant::MAX,
             ack_at: Instant::MAX,
             idle_at: Instant::MAX,

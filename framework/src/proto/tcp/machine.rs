@@ -31,6 +31,8 @@ pub struct Tcp<P> {
     /// Connections that there ever were: the generation of the last.
     pub(super) generation: u32,
     pub(super) flows: Table<FlowKey, u32>,
+    /// Whose the last expected segment was: the next is most often of the same connection. `NIL` where there was none.
+    pub(super) recent: u32,
     pub(super) listeners: Listeners,
     pub(super) shared: Shared<P>,
 }
@@ -134,6 +136,7 @@ impl<P: Payload> Tcp<P> {
             connections: Slab::new(capacity),
             generation: 0,
             flows: Table::new(capacity, seed),
+            recent: NIL,
             listeners: Listeners::new(config.listeners_max, seed),
             shared: Shared {
                 chunks: Chunks::new(config.chunks_max),

@@ -56,7 +56,7 @@ pub use machine::{Tcp, TcpTally};
 pub use options::{Congestion, ConnectionOptions, Keepalive, Linger};
 pub use payload::{Output, Payload, Unsent};
 pub use prepared::{Fired, Mode, Prospect};
-pub use segment::{Outgoing, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
+pub use segment::{Outgoing, Plain, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
 pub use seq::Seq;
 
 #[cfg(test)]

@@ -39,12 +39,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if resent != 0 {
             // Which of its transmissions was it? Not the last, where the peer echoes an older time, or the answer is too fast.
             let before = |echo: u32| (echo.wrapping_sub(connection.ts_now(sent_at)) as i32) < 0;
-            if news.echo.is_some_and(before) || floor(rtt) < connection.rtt_min {
+            if news.echo.is_some_and(before) || Micros::floor(rtt) < connection.rtt_min {
                 return;
             }
         }
         let rack = &mut connection.rack;
-        rack.rtt = floor(rtt);
+        rack.rtt = Micros::floor(rtt);
         if is_sent_after(sent_at, end, rack.xmit_ts, rack.end_seq) {
             (rack.xmit_ts, rack.end_seq) = (sent_at, end);
         }
@@ -277,10 +277,4 @@ impl Connection {
 #[inline]
 fn is_sent_after(at: Instant, end: Seq, other_at: Instant, other_end: Seq) -> bool {
     at > other_at || at == other_at && end.is_after(other_end)
-}
-
-/// In microseconds, rounded down: all that was sent in one burst with something that has arrived is as old as that.
-#[inline]
-fn floor(span: Duration) -> Micros {
-    Micros((span.as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32)
 }

@@ -1,11 +1,11 @@
 //! How long a round trip takes, and how long the sender waits for an acknowledgment (RFC 6298). All in microseconds.
 
-use super::connection::{Connection, Micros};
+use super::connection::{Connection, Micros, coarse_seconds};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::Timestamps;
 
 /// How long the least round trip is believed: as on Linux five minutes, so that a path that became longer is noticed in the end.
-const RTT_MIN_AGE_MS: u32 = 300_000;
+const RTT_MIN_AGE_S: u32 = ((300 * 1_000_000_000_u64) >> 30) as u32;
 /// G of RFC 6298 2.3: what the timers are late by.
 const GRANULARITY_US: u64 = 262;
 /// RFC 6298 2.5 allows 60 s as the least maximum.
@@ -18,7 +18,7 @@ impl Connection {
     /// grows at once but shrinks once in a round trip only, or it would be forgotten within one window (RFC 7323 4.2, and Linux).
     #[inline]
     pub(super) fn take_rtt(&mut self, sample: Duration, is_new_round: bool, now: Instant) {
-        let sample = Micros::of(sample).0.max(1);
+        let sample = Micros::floor(sample).0.max(1);
         self.take_rtt_min(sample, now);
         let sample = u64::from(sample);
         let (srtt, rttvar) = (u64::from(self.srtt.0), u64::from(self.rttvar.0));
@@ -35,6 +35,7 @@ impl Connection {
         self.set_rto();
     }
 
+    #[inline]
     fn set_rto(&mut self) {
         let variance = (4 * u64::from(self.rttvar.0)).max(GRANULARITY_US);
         let rto = (u64::from(self.srtt.0) + variance).max(self.options.rto_min_us.into());
@@ -44,11 +45,11 @@ impl Connection {
     /// The least round trip of late: how long the path takes where nothing waits in it.
     #[inline]
     fn take_rtt_min(&mut self, sample: u32, now: Instant) {
-        let now_ms = (now.as_nanos() / 1_000_000) as u32;
-        let is_old = now_ms.wrapping_sub(self.rtt_min_at_ms) > RTT_MIN_AGE_MS;
+        let now_s = coarse_seconds(now);
+        let is_old = now_s.wrapping_sub(self.rtt_min_at_s) > RTT_MIN_AGE_S;
         if sample <= self.rtt_min.0 || self.rtt_min == Micros::ZERO || is_old {
             self.rtt_min = Micros(sample);
-            self.rtt_min_at_ms = now_ms;
+            self.rtt_min_at_s = now_s;
         }
     }
 

@@ -55,6 +55,45 @@ pub struct Segment {
     pub ce: bool,
 }
 
+/// What every segment of a connection says, and nearly all of them nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK.
+    pub ack: Seq,
+    /// SEG.WND as it was sent: not yet scaled.
+    pub wnd: u16,
+    /// Bytes of the payload.
+    pub len: u32,
+    /// Options of every segment.
+    pub timestamps: Option<Timestamps>,
+}
+
+impl Plain {
+    /// What a segment says that says nothing else: no flag but ACK, and PSH, which means nothing to us; no option but timestamps where
+    /// they usually stand. `None` for all others.
+    #[inline(always)]
+    pub fn of(parsed: &TcpSegment<'_>) -> Option<Self> {
+        let header = parsed.header;
+        let timestamps = parsed.aligned_timestamps();
+        let is_plain = is_plain(header.flags()) && timestamps.is_some() != parsed.options.is_empty();
+        is_plain.then(|| Self {
+            seq: Seq(header.seq()),
+            ack: Seq(header.ack()),
+            wnd: header.window(),
+            len: parsed.payload.len() as u32,
+            timestamps,
+        })
+    }
+}
+
+/// Whether the flags say that a segment acknowledges, and nothing else that counts.
+#[inline]
+fn is_plain(flags: TcpFlags) -> bool {
+    flags.0 | TcpFlags::PSH.0 == (TcpFlags::ACK | TcpFlags::PSH).0
+}
+
 /// Options of a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynOptions {
@@ -109,6 +148,19 @@ impl Segment {
                 TcpOption::Unknown { .. } => (),
             }
         }
+    }
+
+    /// What it says as every segment does.
+    #[inline]
+    pub fn plain(&self) -> Plain {
+        let Self { seq, ack, wnd, len, timestamps, .. } = *self;
+        Plain { seq, ack, wnd, len, timestamps }
+    }
+
+    /// Whether it says nothing else. What the IPv4 header says of congestion counts only for who has agreed on ECN.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        is_plain(self.flags) && self.sack_count == 0
     }
 
     /// SEG.LEN: the numbers that the segment takes, SYN and FIN included.

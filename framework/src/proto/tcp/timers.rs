@@ -46,7 +46,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Has the wheel come by at the earliest deadline.
     #[inline]
     pub(super) fn arm(&mut self) {
-        let at = self.connection.deadline();
+        self.arm_by(self.connection.deadline());
+    }
+
+    /// The same where one deadline may have come nearer, and no other has.
+    #[inline]
+    pub(super) fn arm_by(&mut self, at: Instant) {
         if at != Instant::MAX {
             let at = at.min(self.now + AHEAD_MAX);
             let (tick, set) = (Wheel::tick_of(at), self.connection.wheel_tick);

@@ -24,6 +24,12 @@ use crate::time::Instant;
 const FLUSH_MAX: u32 = 1024;
 
 impl<P: Payload> Tcp<P> {
+    /// Whether [`tick`](Self::tick) has anything to do. Two loads.
+    #[inline(always)]
+    pub fn is_due(&self, now: Instant) -> bool {
+        !self.shared.flush.is_empty() || self.shared.wheel.is_due(now)
+    }
+
     /// Time passes, and a burst has ended: what waited for it is sent, and timers run out. Bounded work.
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {

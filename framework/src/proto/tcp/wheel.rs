@@ -101,15 +101,17 @@ impl Wheel {
         }
     }
 
+    /// Whether a tick has begun that was not looked at yet.
+    #[inline(always)]
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.tick <= now.as_nanos() >> TICK_SHIFT
+    }
+
     /// An entry whose deadline has passed, which it then has no more. A look at a slot and a step of an entry take one of `budget` each:
     /// with `None` all that was due is taken, or the budget is used up and the next call goes on.
     #[inline]
     pub(super) fn take_due(&mut self, now: Instant, budget: &mut u32) -> Option<u32> {
-        let now = now.as_nanos() >> TICK_SHIFT;
-        if self.tick > now {
-            return None;
-        }
-        self.advance(now, budget)
+        if self.is_due(now) { self.advance(now.as_nanos() >> TICK_SHIFT, budget) } else { None }
     }
 
     #[inline(never)]

@@ -6,7 +6,7 @@ use crate::proto::tcp::connection::{State, coarse_seconds, flag};
 use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Turn;
 use crate::proto::tcp::payload::{Output, Payload};
-use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::segment::{Plain, Segment};
 use crate::wire::tcp::TcpFlags;
 
 /// RFC 7323 5.5: after 24 days TS.Recent may be from before the peer's clock went around.
@@ -83,7 +83,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// The segment counts: the peer lives, and its clock is that (RFC 7323 4.3, rule 2).
     #[inline]
-    pub(super) fn note_arrival(&mut self, segment: &Segment) {
+    pub(super) fn note_arrival(&mut self, segment: &Plain) {
         let connection = &mut *self.connection;
         connection.last_received_at = self.now;
         if let Some(timestamps) = segment.timestamps

@@ -1,6 +1,7 @@
 //! A segment arrives (RFC 9293 3.10.7): the phases are functions, in the RFC's order.
 //!
 //! ```text
+//!  expected ─ prediction
 //!  no connection, LISTEN ─ listen      SYN-SENT ─ syn_sent      SYN-RECEIVED ─ syn_received      TIME-WAIT ─ time_wait
 //!  all others: checks ─▶ acknowledgment ─▶ assembly ─▶ fin
 //! ```
@@ -12,6 +13,7 @@ mod checks;
 mod fin;
 mod listen;
 mod negotiation;
+mod prediction;
 mod syn_received;
 mod syn_sent;
 mod time_wait;
@@ -86,6 +88,24 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
+        let Arrival { flow, segment } = arrival;
+        if segment.is_plain()
+            && let Some((id, _)) = self.receive_expected(*flow, &segment.plain(), || true, now)
+        {
+            return Ok(payload.map(|data| (id, data)));
+        }
+        self.receive_any(arrival, payload, accept, now, output)
+    }
+
+    /// The same for a segment that [`receive_expected`](Self::receive_expected) has not taken, or was not asked to.
+    pub fn receive_any<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        payload: Option<P>,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
         self.shared.tally.segments_in += 1;
         let Some(&slot) = self.flows.get(arrival.flow.into()) else {
             return self.arrive_without_connection(arrival, payload, accept, now, output);
@@ -142,7 +162,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
             return Err(self.take_reset_or_syn(segment));
         }
-        self.note_arrival(segment);
+        self.note_arrival(&segment.plain());
         self.process_ack(segment)?;
         self.take_text(segment, payload)
     }

@@ -47,7 +47,7 @@ impl<P: Payload> Tcp<P> {
             self.answer_with_reset(arrival, now, output);
             return Err(TcpDrop::BadAck);
         }
-        turn.note_arrival(&segment);
+        turn.note_arrival(&segment.plain());
         let was_embryonic = turn.connection.has(flag::EMBRYONIC);
         turn.process_ack(&segment)?;
         if turn.connection.state == State::SynReceived {

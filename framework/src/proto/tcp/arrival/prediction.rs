@@ -1,0 +1,106 @@
+//! Header prediction (Van Jacobson's, in 4.4BSD's `tcp_input` and in every TCP since): nearly each segment of an established connection
+//! acknowledges what is on its way, brings what is next, or both, and says nothing else. One look finds out whether it is such a one.
+//! Then it is taken by the very steps that the phases of RFC 9293 3.10.7.4 would take, with all their questions answered; otherwise
+//! nothing has happened, and the phases ask them one by one.
+//!
+//! What is expected sends nothing: its acknowledgment waits for company, or for the end of the burst. So its turn has no way out.
+
+use core::net::Ipv4Addr;
+
+use super::checks::is_older;
+use crate::proto::tcp::connection::{Connection, State, flag};
+use crate::proto::tcp::event::ConnectionId;
+use crate::proto::tcp::machine::{Tcp, Turn};
+use crate::proto::tcp::payload::{Output, Payload, Unsent};
+use crate::proto::tcp::segment::{Outgoing, Plain};
+use crate::proto::{ConsumerId, Flow};
+use crate::time::Instant;
+
+/// What has a connection look at each segment closely: an app that does not take what comes, congestion marks, a FIN that came early, a
+/// probe whose acknowledgment says more than that it arrived.
+const WATCHFUL: u32 = flag::HOLDS | flag::ECN | flag::FIN_SEEN | flag::PROBE_OUT;
+
+impl<P: Payload> Tcp<P> {
+    /// Takes a segment that is just what its connection expects; its payload is then next in order and the caller's to hand over, to the
+    /// connection and the consumer that are named. `None`, and nothing has happened, where it is anything else:
+    /// [`receive_any`](Self::receive_any) has a close look. `is_sound` is asked of an expected segment, before it is believed: who has to
+    /// compute a checksum does so once, here or later.
+    #[inline(always)]
+    pub fn receive_expected(
+        &mut self,
+        flow: Flow,
+        segment: &Plain,
+        is_sound: impl FnOnce() -> bool,
+        now: Instant,
+    ) -> Option<(ConnectionId, ConsumerId)> {
+        let slot = match self.connections.get(self.recent) {
+            Some(recent) if recent.flow == flow && recent.state == State::Established => self.recent,
+            _ => *self.flows.get(flow.into())?,
+        };
+        let mut silence = Silence;
+        let mut turn = self.turn(slot, &mut silence, now);
+        if !turn.connection.expects(segment) || !is_sound() {
+            return None;
+        }
+        turn.take_expected(segment);
+        self.recent = slot;
+        let Connection { generation, consumer, .. } = self.connections[slot];
+        Some((ConnectionId { slot, generation }, consumer))
+    }
+}
+
+impl<P: Payload> Turn<'_, P, Silence> {
+    #[inline(always)]
+    fn take_expected(&mut self, segment: &Plain) {
+        self.shared.tally.segments_in += 1;
+        self.connection.tally.segments_in += 1;
+        self.note_arrival(segment);
+        self.update_window(segment);
+        let acked = segment.ack - self.connection.snd_una;
+        if acked != 0 {
+            self.take_calm_ack(segment.ack, acked);
+        }
+        if segment.len != 0 {
+            self.take_next_in_order(segment.len);
+        }
+    }
+}
+
+impl Connection {
+    /// Whether a segment is what comes next where all is well.
+    #[inline(always)]
+    fn expects(&self, segment: &Plain) -> bool {
+        let acked = segment.ack - self.snd_una;
+        self.state == State::Established
+            // Nothing is missing on the way to the peer, or on the way to us, or waits for the app.
+            && self.is_untroubled()
+            && self.out_of_order.is_empty()
+            && self.in_order.is_empty()
+            && !self.has(WATCHFUL)
+            // First: what is next, and there is room for all of it.
+            && segment.seq == self.rcv_nxt
+            && (segment.seq + segment.len).is_at_most(self.rcv_adv)
+            // Of now, by its timestamp (RFC 7323 5.3 R1).
+            && match segment.timestamps {
+                Some(timestamps) => self.has(flag::TIMESTAMPS) && !is_older(timestamps.value, self.ts_recent),
+                None => !self.has(flag::TIMESTAMPS),
+            }
+            // Fifth: it acknowledges what was sent and not acknowledged yet. One that neither does nor brings anything is a duplicate,
+            // tells of a window, or asks whether we live.
+            && acked <= self.flight()
+            && acked | segment.len != 0
+    }
+}
+
+/// The way out of who sends nothing.
+struct Silence;
+
+impl<P> Output<P> for Silence {
+    fn send(&mut self, _: Option<u32>, _: &Outgoing, _: Option<&mut P>) -> Result<(), Unsent> {
+        Err(Unsent::Busy)
+    }
+
+    fn mtu(&self, _: Ipv4Addr) -> usize {
+        0
+    }
+}
