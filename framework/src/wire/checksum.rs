@@ -203,8 +203,8 @@ fn sum_bytes(bytes: &[u8]) -> u32 {
 }
 
 fn sum_long(bytes: &[u8]) -> u32 {
-    let (blocks, rest) = bytes.as_chunks();
-    match lanes::sum(blocks) {
+    let (lines, rest) = bytes.as_chunks();
+    match lanes::sum(lines) {
         Some(sum) => sum_words(rest, sum),
         None => sum_words(bytes, 0),
     }
@@ -213,9 +213,8 @@ fn sum_long(bytes: &[u8]) -> u32 {
 #[inline]
 fn copy_bytes(to: &mut [u8], from: &[u8]) -> u32 {
     if from.len() >= lanes::LEN_MIN {
-        let ((to_blocks, to_rest), (blocks, rest)) = (to.as_chunks_mut(), from.as_chunks());
-        assert!(to_blocks.len() == blocks.len(), "a copy is as long as what is copied");
-        if let Some(sum) = lanes::copy(to_blocks, blocks) {
+        let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut(), from.as_chunks());
+        if let Some(sum) = lanes::copy(to_lines, lines) {
             to_rest.copy_from_slice(rest);
             return sum_words(rest, sum);
         }
@@ -330,14 +329,16 @@ mod tests {
     #[test]
     fn longest_runs_of_extreme_words_fit_the_lanes() {
         for byte in [0x00, 0x7f, 0x80, 0xff] {
-            let bytes = vec![byte; 3 * 4096 * lanes::BLOCK_LEN + 77];
-            assert_eq!(checksum(&bytes), reference(&bytes), "{byte:#x}");
+            for lines in [lanes::LINES_MAX, lanes::LINES_MAX + 1] {
+                let bytes = vec![byte; lines * lanes::LINE_LEN + 27];
+                assert_eq!(checksum(&bytes), reference(&bytes), "{byte:#x}");
+            }
         }
     }
 
     #[test]
     #[should_panic(expected = "as long as")]
-    fn copy_into_fewer_blocks_panics() {
+    fn copy_into_fewer_bytes_panics() {
         Sum::of_copy(&mut [0; 300], &[0; 400]);
     }
 

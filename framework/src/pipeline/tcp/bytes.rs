@@ -2,6 +2,7 @@
 
 use crate::mem::{Held, Mbuf};
 use crate::proto::tcp::Payload;
+use crate::wire::checksum::Sum;
 
 /// Payload bytes. Letting go of them is their good end: they were acknowledged, delivered, or are somebody else's too.
 pub(in crate::pipeline) enum Bytes {
@@ -11,13 +12,18 @@ pub(in crate::pipeline) enum Bytes {
     Held(Held),
 }
 
-/// An mbuf that goes home when it is let go of. It is only `None` on the way to another form.
-pub(in crate::pipeline) struct Own(pub(super) Option<Mbuf>);
+/// An mbuf that goes home when it is let go of.
+pub(in crate::pipeline) struct Own {
+    /// Only `None` on the way to another form.
+    pub(super) mbuf: Option<Mbuf>,
+    /// The sum of all its bytes, where it was taken while they were copied: the segment that carries them need not read them again.
+    sum: Option<Sum>,
+}
 
 impl Drop for Own {
     #[inline]
     fn drop(&mut self) {
-        if let Some(mbuf) = self.0.take() {
+        if let Some(mbuf) = self.mbuf.take() {
             mbuf.free();
         }
     }
@@ -25,27 +31,67 @@ impl Drop for Own {
 
 impl Bytes {
     /// No bytes, while they are elsewhere.
-    pub(super) const NONE: Self = Self::Mbuf(Own(None));
+    pub(super) const NONE: Self = Self::Mbuf(Own { mbuf: None, sum: None });
 
     /// The bytes of an mbuf.
     #[inline]
     pub(super) fn of(mbuf: Mbuf) -> Self {
-        Self::Mbuf(Own(Some(mbuf)))
+        Self::summed(mbuf, None)
+    }
+
+    /// The bytes of an mbuf, and what they sum to where that is known.
+    #[inline]
+    pub(super) fn summed(mbuf: Mbuf, sum: Option<Sum>) -> Self {
+        Self::Mbuf(Own { mbuf: Some(mbuf), sum })
+    }
+
+    /// A copy of `bytes`, or of as many from their front as there is room for, in an mbuf that is empty. `sums` says whether whoever
+    /// sends them asks for their sum: it is taken on the way.
+    #[inline]
+    pub(super) fn copy(bytes: &[u8], mbuf: Mbuf, sums: bool) -> Self {
+        let mut own = Own { mbuf: Some(mbuf), sum: sums.then_some(Sum::EMPTY) };
+        own.append(bytes);
+        Self::Mbuf(own)
+    }
+
+    /// What the bytes sum to, where that is known.
+    #[inline]
+    pub(super) fn sum(&self) -> Option<Sum> {
+        match self {
+            Self::Mbuf(own) => own.sum,
+            Self::Held(_) => None,
+        }
     }
 
     /// Gives the mbuf up, where it is ours alone.
     #[inline]
     pub(super) fn take_mbuf(&mut self) -> Option<Mbuf> {
         match self {
-            Self::Mbuf(own) => own.0.take(),
+            Self::Mbuf(own) => own.mbuf.take(),
             Self::Held(_) => None,
         }
     }
+}
 
-    fn mbuf(&mut self) -> Option<&mut Mbuf> {
-        match self {
-            Self::Mbuf(own) => own.0.as_mut(),
-            Self::Held(_) => None,
+impl Own {
+    /// Appends a copy of as many of `bytes` as there is room for, and says how many.
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> usize {
+        let Some(mbuf) = self.mbuf.as_mut().filter(|mbuf| mbuf.is_plain() && mbuf.is_writable()) else { return 0 };
+        let bytes = &bytes[..bytes.len().min(mbuf.tailroom())];
+        let Some(room) = mbuf.append(bytes.len()) else { return 0 };
+        match &mut self.sum {
+            Some(sum) => *sum = sum.combine(Sum::of_copy(room, bytes)),
+            None => room.copy_from_slice(bytes),
+        }
+        bytes.len()
+    }
+
+    /// Keeps a part of the bytes.
+    fn narrow(&mut self, offset: usize, len: usize) {
+        if let Some(mbuf) = &mut self.mbuf {
+            mbuf.narrow(offset, len);
+            self.sum = None;
         }
     }
 }
@@ -54,7 +100,7 @@ impl Payload for Bytes {
     #[inline]
     fn len(&self) -> usize {
         match self {
-            Self::Mbuf(own) => own.0.as_ref().map_or(0, Mbuf::len),
+            Self::Mbuf(own) => own.mbuf.as_ref().map_or(0, Mbuf::len),
             Self::Held(held) => held.len(),
         }
     }
@@ -62,16 +108,14 @@ impl Payload for Bytes {
     fn advance(&mut self, count: usize) {
         let len = self.len() - count;
         match self {
-            Self::Mbuf(Own(Some(mbuf))) => mbuf.narrow(count, len),
-            Self::Mbuf(Own(None)) => (),
+            Self::Mbuf(own) => own.narrow(count, len),
             Self::Held(held) => *held = held.slice(count, len).expect("held bytes are in one buffer"),
         }
     }
 
     fn trim_to(&mut self, len: usize) {
         match self {
-            Self::Mbuf(Own(Some(mbuf))) => mbuf.narrow(0, len),
-            Self::Mbuf(Own(None)) => (),
+            Self::Mbuf(own) => own.narrow(0, len),
             Self::Held(held) => *held = held.slice(0, len).expect("held bytes are in one buffer"),
         }
     }
@@ -89,17 +133,51 @@ impl Payload for Bytes {
     }
 
     fn append(&mut self, bytes: &[u8]) -> usize {
-        let Some(mbuf) = self.mbuf() else { return 0 };
-        if !mbuf.is_plain() || !mbuf.is_writable() {
-            return 0;
+        match self {
+            Self::Mbuf(own) => own.append(bytes),
+            Self::Held(_) => 0,
         }
-        let count = bytes.len().min(mbuf.tailroom());
-        match mbuf.append(count) {
-            Some(room) => {
-                room.copy_from_slice(&bytes[..count]);
-                count
-            }
-            None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+    use crate::mem::Pool;
+
+    fn copy(pool: &Pool, bytes: &[u8], sums: bool) -> Bytes {
+        Bytes::copy(bytes, pool.alloc().unwrap(), sums)
+    }
+
+    fn sum(bytes: &Bytes) -> Option<u16> {
+        bytes.sum().map(Sum::finish)
+    }
+
+    #[test]
+    fn sum_is_of_all_that_was_appended_up_to_the_end_of_the_buffer() {
+        let pool = Pool::heap(1).unwrap();
+        let text: Vec<u8> = (0..4000u32).map(|n| (n * 7 >> 2) as u8).collect();
+        let mut bytes = copy(&pool, &text[..333], true);
+        for len in [0, 1, 300, 4, 4000] {
+            bytes.append(&text[bytes.len()..text.len().min(bytes.len() + len)]);
+            assert_eq!(sum(&bytes), Some(Sum::of(&text[..bytes.len()]).finish()), "after {len}");
+        }
+        assert!(bytes.len() >= 1500 && bytes.append(&text) == 0, "it is full");
+    }
+
+    #[test]
+    fn sum_is_forgotten_with_a_part_of_the_bytes() {
+        let pool = Pool::heap(1).unwrap();
+        assert_eq!(sum(&copy(&pool, b"order", false)), None, "nobody asks for it");
+        let cuts: [fn(&mut Bytes); 3] =
+            [|bytes| bytes.advance(1), |bytes| bytes.trim_to(2), |bytes| drop(bytes.split_off(3))];
+        for cut in cuts {
+            let mut bytes = copy(&pool, b"order", true);
+            assert!(sum(&bytes).is_some());
+            cut(&mut bytes);
+            assert_eq!(sum(&bytes), None);
         }
     }
 }

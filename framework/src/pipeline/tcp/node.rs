@@ -388,14 +388,14 @@ fn deliver_mbuf<A: TcpApp>(connection: ConnectionId, consumer: ConsumerId, mbuf:
 fn deliver<A: TcpApp>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut Cx<'_>) {
     let consumer = cx.tcp.0.as_ref().map_or(ConsumerId::default(), |inner| inner.machine.consumer(connection));
     match data {
-        Bytes::Mbuf(Own(Some(mbuf))) => deliver_mbuf(connection, consumer, mbuf, app, cx),
+        Bytes::Mbuf(Own { mbuf: Some(mbuf), .. }) => deliver_mbuf(connection, consumer, mbuf, app, cx),
         Bytes::Held(held) => {
             for payload in held.segments() {
                 let data = TcpData { connection, consumer, timestamp: None, payload, held: Source::Held(held) };
                 app.on_tcp_data(&data, cx);
             }
         }
-        Bytes::Mbuf(Own(None)) => (),
+        Bytes::Mbuf(Own { mbuf: None, .. }) => (),
     }
 }
 

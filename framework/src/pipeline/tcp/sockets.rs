@@ -180,13 +180,8 @@ impl TcpCalls<'_, '_> {
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
         let (now, pool) = (self.0.now, self.0.pool);
-        let make = |bytes: &[u8]| {
-            let mut mbuf = pool.alloc()?;
-            let len = bytes.len().min(mbuf.tailroom());
-            let room = mbuf.append(len).expect("no more than there is room for");
-            room.copy_from_slice(&bytes[..len]);
-            Some(Bytes::of(mbuf))
-        };
+        let sums = self.0.tcp.0.as_ref().is_some_and(|inner| !inner.offloads.checksum);
+        let make = |bytes: &[u8]| Some(Bytes::copy(bytes, pool.alloc()?, sums));
         Inner::call(self.0, |machine, output| machine.send_copy(id, payload, make, now, output))
             .unwrap_or(Err(SendError::NotFound))
     }

@@ -47,7 +47,7 @@ impl OutCounters {
 /// What the device can do for segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutOffloads {
-    checksum: bool,
+    pub(super) checksum: bool,
     segmentation_len_max: usize,
     /// Frames may be chains.
     chains: bool,
@@ -191,11 +191,16 @@ impl WayOut<'_, '_> {
         offload: Offload,
         wish: Option<NeighbourWish>,
     ) -> Result<(), Unsent> {
+        let sum = payload.sum();
         let Some(mut frame) = self.owned(payload) else {
             return self.send_copy(segment, payload, headers, offload, wish);
         };
         let payload_len = frame.len();
-        headers.write(segment, sum_where(!offload.l4_checksum, frame.bytes()), payload_len, offload);
+        let payload_sum = match sum {
+            Some(sum) => sum,
+            None => sum_where(!offload.l4_checksum, frame.bytes()),
+        };
+        headers.write(segment, payload_sum, payload_len, offload);
         match frame.prepend(headers.len) {
             Some(room) => headers.copy_to(room),
             None => {
@@ -214,7 +219,7 @@ impl WayOut<'_, '_> {
             Err(mut frame) => {
                 drop(held);
                 frame.advance(headers.len);
-                *payload = Bytes::of(frame);
+                *payload = Bytes::summed(frame, sum);
                 Err(Unsent::Busy)
             }
         }

@@ -97,7 +97,7 @@ impl<P: Payload> Tcp<P> {
             return Err((error, payload));
         }
         if !payload.is_empty() {
-            turn.queue(payload).map_err(|payload| (SendError::NoChunk, payload))?;
+            turn.queue(payload, PUSH).map_err(|payload| (SendError::NoChunk, payload))?;
             turn.transmit();
         }
         Ok(())
@@ -126,12 +126,13 @@ impl<P: Payload> Tcp<P> {
             let segment = &wanted[taken..wanted.len().min(taken + mss)];
             let Some(payload) = make(segment).filter(|payload| !payload.is_empty()) else { break };
             let len = payload.len();
-            if turn.queue(payload).is_err() {
+            if turn.queue(payload, 0).is_err() {
                 refusal = SendError::NoChunk;
                 break;
             }
             taken += len;
         }
+        turn.push_tail();
         if taken == 0 && !bytes.is_empty() {
             return Err(refusal);
         }
@@ -258,12 +259,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Appends to what waits.
-    fn queue(&mut self, payload: P) -> Result<(), P> {
+    fn queue(&mut self, payload: P, flags: u8) -> Result<(), P> {
         if self.shared.chunks.free_count() <= self.shared.chunk_reserve() {
             return Err(payload);
         }
         let len = payload.len() as u32;
-        self.queue_chunk(len, PUSH, Some(payload)).map_err(|payload| payload.expect("it was put in above"))?;
+        self.queue_chunk(len, flags, Some(payload)).map_err(|payload| payload.expect("it was put in above"))?;
         self.connection.send_len += len;
         Ok(())
     }
@@ -293,6 +294,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         tail.len += taken as u32;
         connection.send_len += taken as u32;
         taken
+    }
+
+    /// What was handed over ends here: PSH is set with it, and not before, as peers that merge segments stop at each that has it.
+    #[inline]
+    fn push_tail(&mut self) {
+        if self.connection.next_unsent != NIL {
+            self.shared.chunks[self.connection.send.tail].flags |= PUSH;
+        }
     }
 
     /// RFC 9293 3.10.4: the FIN stands behind all that waits, and the state moves with the call.

@@ -1,8 +1,8 @@
-//! Sums of whole blocks in registers of 256 bits, where the CPU has them: a third of the instructions, and of the time, that 64-bit words
-//! take. Which it is, is asked of what the standard library remembers of the CPU: a load and a test for a block of 1448 bytes.
+//! Sums of many bytes in registers of 256 bits, where the CPU has them: a third of the instructions, and of the time, that 64-bit words
+//! take. Which it is, is asked of what the standard library remembers of the CPU: a load and a test a call.
 //!
 //! ```text
-//!   16 words of a block, as signed numbers: each less 0x8000 ─▶ products with one, pairs added ─▶ 8 lanes of 32 bits
+//!   16 words of a line, as signed numbers: each less 0x8000 ─▶ products with one, pairs added ─▶ 8 lanes of 32 bits
 //! ```
 //! There is an instruction that adds neighbouring words into 32 bits, and it takes them as signed. So the words are moved down by half of
 //! their range, which turning the highest bit does, and what was taken off each is given back to the sum of all.
@@ -10,33 +10,36 @@
 //! Invariants:
 //! 1. A function that is compiled for AVX2 is called only where the CPU was found to have it.
 
-/// Bytes of a block.
-pub(super) const BLOCK_LEN: usize = 128;
+/// Bytes of a line: a register.
+pub(super) const LINE_LEN: usize = 32;
 
 /// Fewer bytes are summed sooner without a call.
 pub(super) const LEN_MIN: usize = 256;
 
-/// The sum of the 16-bit words of all blocks, in machine order; `None` where the CPU has no wide registers.
+/// So many lines at most, half a mebibyte: each adds at most 2 times 2^15 to a lane, either way.
+pub(super) const LINES_MAX: usize = 1 << 14;
+
+/// The sum of the 16-bit words of all lines, in machine order; `None` where the CPU has no wide registers, or there are too many lines.
 #[inline]
-pub(super) fn sum(blocks: &[[u8; BLOCK_LEN]]) -> Option<u64> {
+pub(super) fn sum(lines: &[[u8; LINE_LEN]]) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
+    if std::arch::is_x86_feature_detected!("avx2") && lines.len() <= LINES_MAX {
         // SAFETY: the CPU has it (1). Safe code cannot call what is compiled for another CPU than the rest.
-        return Some(unsafe { avx2::sum(blocks) });
+        return Some(unsafe { avx2::sum(lines) });
     }
-    let _ = blocks;
+    let _ = lines;
     None
 }
 
-/// Copies all blocks, and says their sum. `None`, and nothing is copied, where the CPU has no wide registers. `to` is as long as `from`.
+/// Copies all lines, and says their sum. `None`, and nothing is copied, as above. Panics where `to` is not as long as `from`.
 #[inline]
-pub(super) fn copy(to: &mut [[u8; BLOCK_LEN]], from: &[[u8; BLOCK_LEN]]) -> Option<u64> {
+pub(super) fn copy(to: &mut [[u8; LINE_LEN]], from: &[[u8; LINE_LEN]]) -> Option<u64> {
+    assert!(to.len() == from.len(), "a copy is as long as what is copied");
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
+    if std::arch::is_x86_feature_detected!("avx2") && from.len() <= LINES_MAX {
         // SAFETY: the CPU has it (1). Safe code cannot call what is compiled for another CPU than the rest.
         return Some(unsafe { avx2::copy(to, from) });
     }
-    let _ = (to, from);
     None
 }
 
@@ -47,59 +50,55 @@ mod avx2 {
         _mm256_setzero_si256, _mm256_xor_si256,
     };
 
-    use super::BLOCK_LEN;
-
-    /// After so many blocks the lanes are emptied: each block adds at most 4 times 2 times 2^15 to a lane, either way.
-    const BLOCKS_MAX: usize = 4096;
+    use super::LINE_LEN;
 
     #[target_feature(enable = "avx2")]
     #[inline(never)]
-    pub(super) fn sum(blocks: &[[u8; BLOCK_LEN]]) -> u64 {
-        let mut total = 0;
-        for blocks in blocks.chunks(BLOCKS_MAX) {
-            let mut lanes = _mm256_setzero_si256();
-            for block in blocks {
-                lanes = add(lanes, block);
-            }
-            total += empty(lanes, blocks.len());
+    pub(super) fn sum(lines: &[[u8; LINE_LEN]]) -> u64 {
+        let mut lanes = _mm256_setzero_si256();
+        let (blocks, rest) = lines.as_chunks::<4>();
+        for [a, b, c, d] in blocks {
+            lanes = add(add(add(add(lanes, a), b), c), d);
         }
-        total
+        for line in rest {
+            lanes = add(lanes, line);
+        }
+        empty(lanes, lines.len())
     }
 
+    /// Line by line: a loop that copies whole blocks is taken for one copy of all, which is then made first, and each byte read twice.
     #[target_feature(enable = "avx2")]
     #[inline(never)]
-    pub(super) fn copy(to: &mut [[u8; BLOCK_LEN]], from: &[[u8; BLOCK_LEN]]) -> u64 {
-        let mut total = 0;
-        for (to, from) in to.chunks_mut(BLOCKS_MAX).zip(from.chunks(BLOCKS_MAX)) {
-            let mut lanes = _mm256_setzero_si256();
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = *from;
-                lanes = add(lanes, from);
-            }
-            total += empty(lanes, from.len());
+    pub(super) fn copy(to: &mut [[u8; LINE_LEN]], from: &[[u8; LINE_LEN]]) -> u64 {
+        let mut lanes = _mm256_setzero_si256();
+        let ((to_blocks, to_rest), (blocks, rest)) = (to.as_chunks_mut::<4>(), from.as_chunks::<4>());
+        for ([to_a, to_b, to_c, to_d], [a, b, c, d]) in to_blocks.iter_mut().zip(blocks) {
+            (*to_a, *to_b, *to_c, *to_d) = (*a, *b, *c, *d);
+            lanes = add(add(add(add(lanes, a), b), c), d);
         }
-        total
+        for (to, line) in to_rest.iter_mut().zip(rest) {
+            *to = *line;
+            lanes = add(lanes, line);
+        }
+        empty(lanes, from.len())
     }
 
-    /// The lanes with those of a block added.
+    /// The lanes with those of a line added.
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn add(mut lanes: __m256i, block: &[u8; BLOCK_LEN]) -> __m256i {
-        let quarters: [[i64; 4]; 4] = zerocopy::transmute!(*block);
-        for [a, b, c, d] in quarters {
-            // One load.
-            let words = _mm256_set_epi64x(d, c, b, a);
-            let signed = _mm256_xor_si256(words, _mm256_set1_epi16(i16::MIN));
-            lanes = _mm256_add_epi32(lanes, _mm256_madd_epi16(signed, _mm256_set1_epi16(1)));
-        }
-        lanes
+    fn add(lanes: __m256i, line: &[u8; LINE_LEN]) -> __m256i {
+        let [a, b, c, d]: [i64; 4] = zerocopy::transmute!(*line);
+        // One load.
+        let words = _mm256_set_epi64x(d, c, b, a);
+        let signed = _mm256_xor_si256(words, _mm256_set1_epi16(i16::MIN));
+        _mm256_add_epi32(lanes, _mm256_madd_epi16(signed, _mm256_set1_epi16(1)))
     }
 
-    /// What the lanes hold of so many blocks, and what was taken off each word.
+    /// What the lanes hold of so many lines, and what was taken off each word.
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn empty(lanes: __m256i, blocks: usize) -> u64 {
-        let taken_off = (blocks * BLOCK_LEN / 2) as i64 * 0x8000;
+    fn empty(lanes: __m256i, lines: usize) -> u64 {
+        let taken_off = (lines * LINE_LEN / 2) as i64 * 0x8000;
         let pairs = [
             _mm256_extract_epi64::<0>(lanes),
             _mm256_extract_epi64::<1>(lanes),
