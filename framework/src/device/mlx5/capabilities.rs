@@ -5,7 +5,7 @@ use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attribute
 
 use super::config::{Feature, HashBy, Mlx5Config, Pace};
 use super::error::SetupError;
-use super::objects::Shape;
+use super::objects::RqShape;
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub(super) const HASH_TCP_PORTS: u64 = 0x30;
 pub(super) const HASH_UDP_PORTS: u64 = 0xc0;
 
 /// What a striding ring may need at most.
-struct Limits {
+struct StridingLimits {
     wqes_max: u32,
     cqes_max: u32,
     /// Bytes.
@@ -220,10 +220,10 @@ impl Abilities {
     fn striding_for(&self, config: &Mlx5Config) -> Can<StridingRequest> {
         let striding = self.striding()?;
         let frame_len_max = config.frame_len_max.unwrap_or(FRAME_LEN_USUAL);
-        let shape = Shape::for_frames(config.rx_ring_len, frame_len_max, striding)
+        let shape = RqShape::for_frames(config.rx_ring_len, frame_len_max, striding)
             .ok_or_else(|| format!("a frame of {frame_len_max} bytes is longer than its buffers"))?;
         let (wqes, cqes, len) = (shape.wqe_count, shape.cqe_count(), shape.landing_len());
-        let Limits { wqes_max, cqes_max, len_max } = self.striding_limits();
+        let StridingLimits { wqes_max, cqes_max, len_max } = self.striding_limits();
         if wqes > wqes_max || cqes > cqes_max || len as u64 > len_max {
             return Err(format!(
                 "{} frames of {frame_len_max} bytes need {wqes} buffers, {cqes} completions and {len} bytes, and there are {wqes_max}, \
@@ -234,9 +234,9 @@ impl Abilities {
         Ok(striding)
     }
 
-    fn striding_limits(&self) -> Limits {
+    fn striding_limits(&self) -> StridingLimits {
         let device = &self.device;
-        Limits {
+        StridingLimits {
             wqes_max: device.qp_wr_max.min(WQES_MAX),
             cqes_max: device.cqe_max,
             len_max: device.mr_len_max.min(LANDING_LEN_MAX),

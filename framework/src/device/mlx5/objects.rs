@@ -117,7 +117,7 @@ fn own_register(port: &Port) -> Option<ProtectionDomain> {
 
 /// How a receiving ring is made.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct RqShape {
     pub(super) wqe_count: u32,
     /// Buffers that a WQE names.
     pub(super) segments: u32,
@@ -129,7 +129,7 @@ pub(super) fn receiver(
     port: &Port,
     queue: u16,
     cq: &CompletionQueue,
-    shape: Shape,
+    shape: RqShape,
     lkey: u32,
 ) -> Result<(Receiver, RqParts), SetupError> {
     const DOING: &str = "making a queue pair to receive";
@@ -160,7 +160,7 @@ pub(super) fn receiver(
 pub(super) fn work_queue(
     port: &Port,
     cq: &CompletionQueue,
-    shape: Shape,
+    shape: RqShape,
     lkey: u32,
 ) -> Result<(Receiver, RqParts), SetupError> {
     const DOING: &str = "making a work queue";
@@ -197,7 +197,7 @@ pub(super) fn spreader(
     QueuePair::create_rss(&request).map_err(|error| port.error("making a queue pair that spreads", 0, error))
 }
 
-impl Shape {
+impl RqShape {
     /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which lies in two WQEs; and of two WQEs at least: of one the
     /// NIC has filled the last stride only when the next frame comes. `None` where a WQE has less room than a frame.
     pub(super) fn for_frames(frames: u32, frame_len_max: usize, striding: StridingRequest) -> Option<Self> {
@@ -360,7 +360,7 @@ mod tests {
     /// WQEs for so many frames of so many bytes, with strides of 2^`len` bytes, 2^`count` of them a WQE.
     fn check(frames: u32, frame_len_max: usize, (len, count): (u8, u8), expected: Option<u32>) {
         let striding = StridingRequest { stride_len_log: len, stride_count_log: count, two_byte_shift: false };
-        let shape = Shape::for_frames(frames, frame_len_max, striding);
+        let shape = RqShape::for_frames(frames, frame_len_max, striding);
         assert_eq!(shape.map(|shape| shape.wqe_count), expected, "{frames} of {frame_len_max}");
     }
 

@@ -16,7 +16,7 @@ use super::compressed::Mini;
 use super::error::SetupError;
 use super::kinds::Facts;
 use super::landing::Landing;
-use super::objects::{self, Receiver, Shape};
+use super::objects::{self, Receiver, RqShape};
 use super::parts::TxAbilities;
 use super::port::{Port, Registered};
 use super::recover::{Objects, Recovery};
@@ -62,7 +62,7 @@ impl Queue for Mlx5Queue {
 
 impl Mlx5Queue {
     /// How the receiving ring is made for buffers of `pool`.
-    fn shape(&self, pool: &Pool) -> Result<Shape, SetupError> {
+    fn shape(&self, pool: &Pool) -> Result<RqShape, SetupError> {
         let facts = self.port.facts();
         let (ring_len, data_room) = (facts.config.rx_ring_len, pool.layout().data_room());
         let segments = facts.frame_len_max.div_ceil(data_room).max(1) as u32;
@@ -80,13 +80,13 @@ impl Mlx5Queue {
             });
         }
         if let Some(striding) = facts.chosen.striding {
-            let shape = Shape::for_frames(ring_len, facts.frame_len_max, striding);
+            let shape = RqShape::for_frames(ring_len, facts.frame_len_max, striding);
             return shape.ok_or_else(|| self.port.strange("making a striding queue"));
         }
         if pool.capacity() <= (ring_len * segments) as usize {
             return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), ring_len: ring_len * segments });
         }
-        Ok(Shape { wqe_count: ring_len, segments, striding: None })
+        Ok(RqShape { wqe_count: ring_len, segments, striding: None })
     }
 
     /// What `wirepath stats` shows of the queue, and finds the NIC's own counters by.
@@ -139,7 +139,7 @@ impl Mlx5Queue {
 
     fn open_rx(
         &self,
-        shape: Shape,
+        shape: RqShape,
         region: &Arc<Registered>,
         pool: &Pool,
         scope: &Scope,
@@ -192,7 +192,7 @@ impl Mlx5Queue {
     }
 
     /// Memory for the frames of a striding ring, which are copied out of it; known to the device.
-    fn landing(&self, shape: Shape, pool: &Pool) -> Result<(Landing, Arc<Registered>), SetupError> {
+    fn landing(&self, shape: RqShape, pool: &Pool) -> Result<(Landing, Arc<Registered>), SetupError> {
         let len = shape.landing_len();
         // Beside the pool into which they are copied.
         let node = pool.region().mapping().and_then(Mapping::node);

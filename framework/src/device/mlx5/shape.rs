@@ -24,7 +24,7 @@ const TCP_DATA_OFFSET: usize = 12;
 
 /// What a queue can do, and how it does it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct WqeLimits {
     pub(super) abilities: TxAbilities,
     /// Bytes that each WQE carries inline: 0 or 18.
     pub(super) inline_len_min: usize,
@@ -53,7 +53,7 @@ impl Tag {
 
 /// The form of a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct WqeShape {
     pub(super) checksums: u8,
     pub(super) tag: Tag,
     /// The payload is cut into segments of this many bytes.
@@ -68,7 +68,7 @@ pub(super) struct Shape {
     pub(super) has_pointers: bool,
 }
 
-impl Shape {
+impl WqeShape {
     /// Writes the inline bytes into a cleared buffer, from as many segments as they lie in, and the tag among them. What the
     /// device wants beyond them stays zero, as the padding that the frame gets on the wire.
     pub(super) fn gather(&self, mbuf: &Mbuf, header: &mut [u8; HEADER_LEN_MAX]) {
@@ -90,10 +90,10 @@ impl Shape {
 pub(super) fn of(
     mbuf: &Mbuf,
     wishes: Wishes,
-    limits: &Limits,
+    limits: &WqeLimits,
     region: &Region,
     inline: bool,
-) -> Result<Shape, Mlx5TxDrop> {
+) -> Result<WqeShape, Mlx5TxDrop> {
     let len = mbuf.len();
     if len < ETHERNET_LEN {
         return Err(Mlx5TxDrop::TooShort);
@@ -136,7 +136,7 @@ pub(super) fn of(
     let both = CHECKSUM_L3 | CHECKSUM_L4;
     let checksums = if wishes.segment_len().is_some() { both } else { wanted };
     let segment_len = cut.map(|cut| cut.segment_len);
-    Ok(Shape { checksums, tag, segment_len, inline_len, header_len, units, has_pointers: pointers > 0 })
+    Ok(WqeShape { checksums, tag, segment_len, inline_len, header_len, units, has_pointers: pointers > 0 })
 }
 
 /// A payload to be cut.
@@ -150,7 +150,7 @@ struct Cut {
 fn segmentation(
     mbuf: &Mbuf,
     segment_len: NonZeroU16,
-    limits: &Limits,
+    limits: &WqeLimits,
     is_tagged: bool,
 ) -> Result<Option<Cut>, Mlx5TxDrop> {
     if limits.abilities.segmentation_len_max == 0 || !limits.abilities.checksums {

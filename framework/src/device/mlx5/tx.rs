@@ -20,7 +20,7 @@ use super::cqe::{Format, Opcode as CqeOpcode, Syndrome};
 use super::departures::Departures;
 use super::parts::{CqParts, SqParts, TxAbilities};
 use super::recover::Recovery;
-use super::shape::{self, HEADER_LEN_MAX, Limits, Shape, TAG_LEN, Tag};
+use super::shape::{self, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, Lens, Load, Sq, Warmth};
 use super::watch::Fault;
 use super::wishes::Wishes;
@@ -78,7 +78,7 @@ const LAST_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
 pub struct Mlx5Tx {
     cq: Cq,
     sq: Sq,
-    limits: Limits,
+    limits: WqeLimits,
     /// Checksums that may be wished for.
     checksum_wishes: Wishes,
     /// Blocks of the longest WQE that is wholly inline.
@@ -147,7 +147,7 @@ impl Mlx5Tx {
             )));
         }
         let sq = Sq::new(&parts.sq, pool, MemoryKey::new(parts.lkey));
-        let limits = Limits {
+        let limits = WqeLimits {
             abilities: parts.abilities,
             inline_len_min: parts.sq.inline_len_min.into(),
             inline_len_max: inline_blocks_max(blocks) as usize * BLOCK_LEN
@@ -347,7 +347,7 @@ impl Mlx5Tx {
     }
 
     /// Writes the Ethernet segment; returns the unit behind it.
-    fn write_header(&mut self, mbuf: &Mbuf, shape: &Shape) -> u32 {
+    fn write_header(&mut self, mbuf: &Mbuf, shape: &WqeShape) -> u32 {
         match shape.tag {
             Tag::ByDevice(tci) => self.sq.write(1, wqe::ethernet_tagging(shape.checksums, tci)),
             Tag::None if shape.header_len == 0 => self.sq.write(1, wqe::ethernet(shape.checksums)),
