@@ -467,22 +467,43 @@ impl Mbuf {
         Self(buffer)
     }
 
-    /// The same with a copy of `lines`, of which `len` bytes count.
+    /// The same with a copy of `line`, of which `len` bytes count.
     ///
     /// # Safety
-    /// As [`init`](Self::init), and so many lines behind the headroom are inside `room`; `len` is at most what they have.
+    /// As [`init`](Self::init), and a line behind the headroom is inside `room`; `len` is at most a line.
     #[inline(always)]
-    pub(super) unsafe fn init_lines<const N: usize>(
+    pub(super) unsafe fn init_line(
         buffer: NonNull<Metadata>,
         headroom: usize,
-        lines: &[[u8; CACHE_LINE]; N],
+        line: &[u8; CACHE_LINE],
+        len: usize,
+    ) -> Self {
+        // SAFETY: the caller's promise, passed on; a line behind `data` is inside the buffer, and nobody else names it.
+        unsafe {
+            let mbuf = Self::init(buffer, headroom);
+            (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>().write(*line);
+            (*buffer.as_ptr()).len = len as u32;
+            mbuf
+        }
+    }
+
+    /// The same with three lines. One after the other: of all together the compiler makes a call.
+    ///
+    /// # Safety
+    /// As [`init`](Self::init), and three lines behind the headroom are inside `room`; `len` is at most what they have.
+    #[inline(always)]
+    pub(super) unsafe fn init_lines(
+        buffer: NonNull<Metadata>,
+        headroom: usize,
+        [first, second, third]: &[[u8; CACHE_LINE]; 3],
         len: usize,
     ) -> Self {
         // SAFETY: the caller's promise, passed on; the lines behind `data` are inside the buffer, and nobody else names it.
         unsafe {
-            let mbuf = Self::init(buffer, headroom);
-            (*buffer.as_ptr()).data.cast::<[[u8; CACHE_LINE]; N]>().write(*lines);
-            (*buffer.as_ptr()).len = len as u32;
+            let mbuf = Self::init_line(buffer, headroom, first, len);
+            let data = (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>();
+            data.add(1).write(*second);
+            data.add(2).write(*third);
             mbuf
         }
     }

@@ -159,14 +159,14 @@ impl Pool {
         assert!(len <= CACHE_LINE, "more bytes than a cache line");
         let buffer = self.inner().take()?;
         // SAFETY: as in `alloc`, and a line follows the headroom (2, 4).
-        Some(unsafe { Mbuf::init_lines(buffer, self.inner().headroom, core::array::from_ref(line), len) })
+        Some(unsafe { Mbuf::init_line(buffer, self.inner().headroom, line, len) })
     }
 
-    /// The same with `N` lines: who knows how many there are copies without a call. `None` also where a buffer has no room for them.
+    /// The same with three lines: enough for an order with its headers. `None` also where a buffer has no room for them.
     #[inline]
-    pub(crate) fn alloc_lines<const N: usize>(&self, lines: &[[u8; CACHE_LINE]; N], len: usize) -> Option<Mbuf> {
-        assert!(len <= N * CACHE_LINE, "more bytes than in the lines");
-        if N * CACHE_LINE > self.layout().data_room() {
+    pub(crate) fn alloc_lines(&self, lines: &[[u8; CACHE_LINE]; 3], len: usize) -> Option<Mbuf> {
+        assert!(len <= lines.as_flattened().len(), "more bytes than in the lines");
+        if lines.as_flattened().len() > self.layout().data_room() {
             return None;
         }
         let buffer = self.inner().take()?;

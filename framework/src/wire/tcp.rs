@@ -115,9 +115,15 @@ impl<'a> TcpSegment<'a> {
         Ok(Self { header, options, payload, bytes })
     }
 
+    /// All of it, header and payload.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Checks the checksum over pseudo header, header, options and payload. The order of the two addresses does not
     /// change a sum.
-    #[inline]
+    #[inline(always)]
     pub fn verify_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<(), TcpError> {
         let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.bytes.len() as u16 };
         if pseudo.sum().append(self.bytes).is_valid() { Ok(()) } else { Err(TcpError::Checksum) }

@@ -201,10 +201,12 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     #[inline(always)]
     fn run_to_completion(&mut self, now: Instant) {
         let Self { burst, pipeline, app, tools, follower, counters, .. } = self;
-        // All their headers are asked for at once, so that the cache misses of a burst overlap instead of following each other; so are
-        // the connections that they are for, where there are many.
-        burst.iter().for_each(Mbuf::prefetch);
-        tools.tcp.look_ahead(burst);
+        if burst.len() > 1 {
+            // All their headers are asked for at once, so that the cache misses of a burst overlap instead of following each other; so are
+            // the connections that they are for, where there are many.
+            burst.iter().for_each(Mbuf::prefetch);
+            tools.tcp.look_ahead(burst);
+        }
         let mut cx = tools.cx(now);
         for mbuf in burst.drain(..) {
             pipeline.push(mbuf, app, &mut cx);

@@ -143,6 +143,7 @@ struct Table {
 }
 
 impl Rules {
+    #[inline]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }

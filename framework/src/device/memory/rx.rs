@@ -155,11 +155,7 @@ impl RxQueue for MemoryRx {
 /// no buffer is free.
 #[inline(always)]
 fn take_short(len: usize, blocks: &[[u8; BLOCK]], pool: &Pool) -> Option<Mbuf> {
-    const LINES: usize = 3;
-    if len > LINES * BLOCK {
-        return None;
-    }
-    pool.alloc_lines(blocks.first_chunk::<LINES>()?, len)
+    if len <= 3 * BLOCK { pool.alloc_lines(blocks.first_chunk()?, len) } else { None }
 }
 
 /// Takes a frame of more than a line; returns the bytes received, zero where it is too long for a buffer, and `None`

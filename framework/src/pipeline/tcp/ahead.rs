@@ -23,7 +23,6 @@ impl TcpSockets {
     pub(crate) fn look_ahead(&self, burst: &[Mbuf]) {
         if let Some(inner) = &self.0
             && inner.machine.len() >= CROWD
-            && burst.len() > 1
         {
             inner.look_ahead(burst);
         }

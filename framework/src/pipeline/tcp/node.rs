@@ -171,7 +171,9 @@ impl Tcp {
     /// That it is from a host and to us alone need not be asked: only such have connections.
     #[inline(always)]
     fn push_expected<A: TcpApp>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
-        let Some(Expected { connection, consumer, header_len, len }) = self.expect(&mbuf, cx) else { return Err(mbuf) };
+        let Some(Expected { connection, consumer, header_len, len }) = self.expect(&mut mbuf, cx) else {
+            return Err(mbuf);
+        };
         self.segments.inc();
         if len != 0 {
             self.bytes.add(len as u64);
@@ -182,18 +184,21 @@ impl Tcp {
         Ok(())
     }
 
+    /// What is found out of the checksum is written down, so that nobody computes it again.
     #[inline(always)]
-    fn expect(&self, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
+    fn expect(&self, mbuf: &mut Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
         if !mbuf.is_plain() {
             return None;
         }
         let parsed = TcpSegment::parse(mbuf.bytes()).ok()?;
-        let segment = Plain::of(&parsed)?;
-        let ipv4 = ipv4_header(mbuf)?;
-        let is_sound = || self.is_intact(&parsed, mbuf, ipv4);
-        let machine = &mut cx.tcp.0.as_mut()?.machine;
-        let (connection, consumer) = machine.receive_expected(flow(ipv4, parsed.header), &segment, is_sound, cx.now)?;
-        Some(Expected { connection, consumer, header_len: parsed.header.header_len(), len: segment.len as usize })
+        let (segment, ipv4) = (Plain::of(&parsed)?, ipv4_header(mbuf)?);
+        if !self.is_intact(&parsed, mbuf, ipv4) {
+            return None;
+        }
+        let (flow, header_len) = (flow(ipv4, parsed.header), parsed.header.header_len());
+        mbuf.set_l4_checksum(Verdict::Good);
+        let (connection, consumer) = cx.tcp.0.as_mut()?.machine.receive_expected(flow, &segment, cx.now)?;
+        Some(Expected { connection, consumer, header_len, len: segment.len as usize })
     }
 
     /// Any other segment.
@@ -232,14 +237,18 @@ impl Tcp {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn verify(&self, parsed: &TcpSegment<'_>, ipv4: &Ipv4Header) -> bool {
-        let (source, destination) = (ipv4.source(), ipv4.destination());
-        if self.config.checksum == ChecksumPolicy::Ignore || parsed.verify_checksum(source, destination).is_ok() {
-            return true;
-        }
+        self.config.checksum == ChecksumPolicy::Ignore
+            || parsed.verify_checksum(ipv4.source(), ipv4.destination()).is_ok()
+            || self.accepts_partial(parsed.bytes(), ipv4)
+    }
+
+    #[cold]
+    fn accepts_partial(&self, bytes: &[u8], ipv4: &Ipv4Header) -> bool {
+        let is_partial = |parsed: TcpSegment<'_>| parsed.has_partial_checksum(ipv4.source(), ipv4.destination());
         let accepted =
-            self.config.checksum == ChecksumPolicy::AcceptPartial && parsed.has_partial_checksum(source, destination);
+            self.config.checksum == ChecksumPolicy::AcceptPartial && TcpSegment::parse(bytes).is_ok_and(is_partial);
         self.partial_checksums.add(u64::from(accepted));
         accepted
     }

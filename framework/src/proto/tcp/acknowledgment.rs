@@ -113,7 +113,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// What was sent from `oldest` to `newest` has arrived.
-    #[inline]
+    #[inline(always)]
     fn take_sample(&mut self, acked: u32, oldest: Instant, newest: Instant) {
         let now = self.now;
         let connection = &mut *self.connection;
@@ -129,27 +129,29 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Lets go of what SND.UNA has passed, where all stands in the order in which it was sent: when the first and the last of it were.
-    #[inline]
+    #[inline(always)]
     fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
         let mut times = None;
-        while let Some(first) = self.shared.chunks.get(self.connection.send.head) {
-            if !first.has(SENT) || first.end().is_after(self.connection.snd_una) {
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        while let Some(first) = chunks.get(connection.send.head) {
+            if !first.has(SENT) || first.end().is_after(connection.snd_una) {
                 break;
             }
-            let (sent_at, len) = (first.sent_at, first.len);
-            let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-            let idx = connection.send.head;
-            connection.in_flight.remove(chunks, idx);
-            connection.send.drop_front(chunks);
-            connection.send_len -= len;
+            let sent_at = first.sent_at;
             times = Some((times.map_or(sent_at, |(oldest, _)| oldest), sent_at));
+            connection.send_len -= first.len;
+            let (earlier, later, next) = (first.earlier, first.later, first.next);
+            connection.in_flight.close(chunks, connection.send.head, earlier, later);
+            connection.send.drop_front(chunks, next);
         }
-        self.trim_first(&mut News::default());
+        if self.is_first_cut() {
+            self.aside().cut_first(&mut News::default());
+        }
         times
     }
 
     /// SND.UNA has moved: there may be room for what waits.
-    #[inline]
+    #[inline(always)]
     fn note_progress(&mut self) {
         let head = self.shared.chunks.get(self.connection.send.head).filter(|head| head.has(SENT));
         let since = match head {
@@ -162,7 +164,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.unacked_since = since;
         if connection.has(flag::WANTS_ROOM) && connection.send_len <= connection.options.send_buffer / 2 {
             connection.clear(flag::WANTS_ROOM);
-            self.tell(pending::WRITABLE);
+            self.aside().tell(pending::WRITABLE);
         }
         if self.connection.next_unsent != NIL || self.connection.lost_len != 0 {
             self.flush_later();

@@ -64,7 +64,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// We owe an acknowledgment, by then.
-    #[inline]
+    #[inline(always)]
     pub(super) fn owe_ack(&mut self, by: AckOwed) {
         let connection = &mut *self.connection;
         if by == AckOwed::Now {

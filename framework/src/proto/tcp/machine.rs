@@ -31,7 +31,7 @@ pub struct Tcp<P> {
     /// Connections that there ever were: the generation of the last.
     pub(super) generation: u32,
     pub(super) flows: Table<FlowKey, u32>,
-    /// Whose the last expected segment was: the next is most often of the same connection. `NIL` where there was none.
+    /// Whose segment was looked for last: the next is most often of the same connection. `NIL` where there was none.
     pub(super) recent: u32,
     pub(super) listeners: Listeners,
     pub(super) shared: Shared<P>,
@@ -350,6 +350,13 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// The same turn for what is rare and out of line: as long as nobody there sees where this one is kept, it is kept in registers.
+    #[inline(always)]
+    pub(super) fn aside(&mut self) -> Turn<'_, P, O> {
+        let Self { connection, slot, shared, output, now } = self;
+        Turn { connection, slot: *slot, shared, output, now: *now }
+    }
+
     /// Has the connection looked at when the burst ends.
     #[inline]
     pub(super) fn flush_later(&mut self) {

@@ -138,14 +138,13 @@ impl Queue {
         Ok(idx)
     }
 
-    /// Lets go of the first chunk.
-    #[inline]
-    pub(super) fn drop_front<P>(&mut self, chunks: &mut Chunks<P>) {
-        let idx = self.head;
-        self.head = chunks[idx].next;
-        match self.head {
+    /// Lets go of the first chunk, which `next` stands behind.
+    #[inline(always)]
+    pub(super) fn drop_front<P>(&mut self, chunks: &mut Chunks<P>, next: u32) {
+        let idx = core::mem::replace(&mut self.head, next);
+        match next {
             NIL => self.tail = NIL,
-            head => chunks[head].prev = NIL,
+            next => chunks[next].prev = NIL,
         }
         self.count -= 1;
         chunks.let_go(idx);
@@ -282,6 +281,12 @@ impl Ring {
     #[inline]
     pub(super) fn remove<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
         let (earlier, later) = (chunks[idx].earlier, chunks[idx].later);
+        self.close(chunks, idx, earlier, later);
+    }
+
+    /// The same for who has its neighbours at hand.
+    #[inline(always)]
+    pub(super) fn close<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, earlier: u32, later: u32) {
         if later == idx {
             self.head = NIL;
             return;

@@ -193,14 +193,19 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Sets the retransmission timer for what is on its way: a probe where there may be one, or the timeout (RFC 6298 5.3, RFC 8985 7.2).
-    #[inline]
+    #[inline(always)]
     pub(super) fn set_timer(&mut self) {
         let connection = &mut *self.connection;
-        if connection.flight() == 0 {
-            if connection.timer != RetransmitTimer::Persist {
-                (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
-            }
-        } else if connection.may_probe() {
+        if connection.flight() != 0 {
+            self.aside().restart_timer();
+        } else if connection.timer != RetransmitTimer::Persist {
+            (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        }
+    }
+
+    fn restart_timer(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.may_probe() {
             let span = self.connection.probe_timeout(self.is_alone());
             let connection = &mut *self.connection;
             (connection.timer, connection.timer_at) = (RetransmitTimer::Probe, self.now + span);

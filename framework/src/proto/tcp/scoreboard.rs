@@ -281,7 +281,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             }
             self.free_first(news);
         }
-        self.trim_first(news);
+        if self.is_first_cut() {
+            self.cut_first(news);
+        }
         if self.connection.sacked_len == 0 && self.connection.flight() == 0 {
             self.connection.sack_hint = NIL;
         }
@@ -322,17 +324,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// SND.UNA stands in the middle of the first chunk: the bytes before are let go.
-    #[inline]
-    pub(super) fn trim_first(&mut self, news: &mut News) {
-        let Some(first) = self.shared.chunks.get(self.connection.send.head) else { return };
-        if first.has(SENT) && first.seq.is_before(self.connection.snd_una) {
-            self.cut_first(news);
-        }
+    /// Whether SND.UNA stands in the middle of the first chunk.
+    #[inline(always)]
+    pub(super) fn is_first_cut(&self) -> bool {
+        let first = self.shared.chunks.get(self.connection.send.head);
+        first.is_some_and(|first| first.has(SENT) && first.seq.is_before(self.connection.snd_una))
     }
 
+    /// The bytes before SND.UNA are let go.
     #[cold]
-    fn cut_first(&mut self, news: &mut News) {
+    pub(super) fn cut_first(&mut self, news: &mut News) {
         let connection = &mut *self.connection;
         let chunk = &mut self.shared.chunks[connection.send.head];
         let count = connection.snd_una - chunk.seq;

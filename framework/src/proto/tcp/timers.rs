@@ -50,7 +50,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// The same where one deadline may have come nearer, and no other has.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arm_by(&mut self, at: Instant) {
         if at != Instant::MAX {
             let at = at.min(self.now + AHEAD_MAX);

@@ -90,7 +90,7 @@ impl<P: Payload> Tcp<P> {
     ) -> Received<P> {
         let Arrival { flow, segment } = arrival;
         if segment.is_plain()
-            && let Some((id, _)) = self.receive_expected(*flow, &segment.plain(), || true, now)
+            && let Some((id, _)) = self.receive_expected(*flow, &segment.plain(), now)
         {
             return Ok(payload.map(|data| (id, data)));
         }

@@ -23,35 +23,35 @@ const WATCHFUL: u32 = flag::HOLDS | flag::ECN | flag::FIN_SEEN | flag::PROBE_OUT
 impl<P: Payload> Tcp<P> {
     /// Takes a segment that is just what its connection expects; its payload is then next in order and the caller's to hand over, to the
     /// connection and the consumer that are named. `None`, and nothing has happened, where it is anything else:
-    /// [`receive_any`](Self::receive_any) has a close look. `is_sound` is asked of an expected segment, before it is believed: who has to
-    /// compute a checksum does so once, here or later.
+    /// [`receive_any`](Self::receive_any) has a close look.
     #[inline(always)]
     pub fn receive_expected(
         &mut self,
         flow: Flow,
         segment: &Plain,
-        is_sound: impl FnOnce() -> bool,
         now: Instant,
     ) -> Option<(ConnectionId, ConsumerId)> {
-        let slot = match self.connections.get(self.recent) {
-            Some(recent) if recent.flow == flow && recent.state == State::Established => self.recent,
-            _ => *self.flows.get(flow.into())?,
+        let connection = match self.connections.get_mut(self.recent) {
+            Some(recent) if recent.flow == flow && recent.state == State::Established => recent,
+            _ => {
+                self.recent = *self.flows.get(flow.into())?;
+                &mut self.connections[self.recent]
+            }
         };
-        let mut silence = Silence;
-        let mut turn = self.turn(slot, &mut silence, now);
-        if !turn.connection.expects(segment) || !is_sound() {
+        if !connection.expects(segment) {
             return None;
         }
-        turn.take_expected(segment);
-        self.recent = slot;
-        let Connection { generation, consumer, .. } = self.connections[slot];
-        Some((ConnectionId { slot, generation }, consumer))
+        let told = (ConnectionId { slot: self.recent, generation: connection.generation }, connection.consumer);
+        Turn { connection, slot: self.recent, shared: &mut self.shared, output: &mut Silence, now }
+            .take_expected(segment);
+        Some(told)
     }
 }
 
 impl<P: Payload> Turn<'_, P, Silence> {
-    #[inline(always)]
-    fn take_expected(&mut self, segment: &Plain) {
+    /// Out of line, so that it has the registers to itself: between the node and the app, half of it went to and from the stack.
+    #[inline(never)]
+    fn take_expected(mut self, segment: &Plain) {
         self.shared.tally.segments_in += 1;
         self.connection.tally.segments_in += 1;
         self.note_arrival(segment);
