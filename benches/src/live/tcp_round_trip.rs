@@ -3,7 +3,8 @@
 //!
 //! The client asks without blocking, again and again. SO_BUSY_POLL is left alone: a veth whose program runs behind the driver has no
 //! NAPI that could be polled, as the client's frames arrive within the server's system call. Checksums and segmentation are as the
-//! kernel sets them: what one kernel sends the other nobody sums, what we send is summed.
+//! kernel sets them: what one kernel sends the other nobody sums, what we send is summed. The kernel's sockets have CUBIC, as most systems
+//! have it, whatever the default is here.
 
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
 use super::pair::{FAR, NEAR, Pair};
 use super::port::{self, Place, Port, TcpStack};
 use super::round_trip::{Kind, begin, times, until};
+use super::sys;
 
 const PORT: u16 = 7_000;
 /// Bytes of a request, and of its response.
@@ -128,6 +130,7 @@ fn is_answered(stream: &mut TcpStream) -> bool {
 fn prepared(stream: TcpStream) -> std::io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
+    sys::set_congestion_control(&stream, "cubic")?;
     Ok(stream)
 }
 
