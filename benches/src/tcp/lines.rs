@@ -1,6 +1,9 @@
 //! The lines of the table: the figures that are promised, beside smoltcp's.
 
+use core::cell::RefCell;
+
 use super::crowd::Crowd;
+use super::flood::Flood;
 use super::orders::Orders;
 use super::pair::{PairConfig, Role, TcpPair};
 use super::peer::SmoltcpPair;
@@ -15,6 +18,8 @@ const BULK_LEN: usize = 2 << 20;
 const REQUESTS: usize = 500;
 /// Segments of a sample are so many batches of 256.
 const BATCHES: usize = 4;
+/// Bursts of a sample under a flood of SYNs: some 0.2 ms.
+const FLOODED_BURSTS: usize = 64;
 
 /// All lines of TCP in memory, each as it is measured; `instructions` counts those of a path.
 pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl FnMut(Line)) {
@@ -22,6 +27,7 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl
     round_trips(samples, &instructions, &mut add);
     orders(samples, &instructions, &mut add);
     crowds(samples, &mut add);
+    flood(samples, &mut add);
     allocated(&mut add);
 }
 
@@ -72,6 +78,17 @@ fn crowds(samples: usize, add: &mut impl FnMut(Line)) {
         ));
         add(Line::new("  over one connection", "x", Ok(many.over(&one))).at_most(most).hoping(hope));
     }
+}
+
+/// Goodput, so what is more is better.
+fn flood(samples: usize, add: &mut impl FnMut(Line)) {
+    // Both take turns with the same two ends, so that they differ in the SYNs alone.
+    let flood = RefCell::new(Flood::new());
+    let time = |is_flooded| flood.borrow_mut().time(FLOODED_BURSTS, is_flooded);
+    let [calm, flooded] = interleave(samples, [&mut || time(false), &mut || time(true)]);
+    let title = "TCP bulk in half of each burst, both ends, while SYNs of strangers fill the other";
+    add(Line::new(title, "Gbit/s", Ok(flooded.spread())));
+    add(Line::new("  over the same without SYNs", "x", Ok(flooded.over(&calm))).at_least(0.8));
 }
 
 /// Of a connection that stands: a million segments, half of them each way.

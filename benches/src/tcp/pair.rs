@@ -16,7 +16,7 @@ use wirepath::pipeline::{
     Vlans,
 };
 use wirepath::proto::{
-    ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
+    ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Route, SocketCapacity, UdpSockets,
 };
 use wirepath::time::{Duration, Instant};
 use wirepath::wire::{MacAddr, VlanTags};
@@ -239,7 +239,8 @@ fn end(mut port: MemoryDevice, host: u8, role: Role, config: &PairConfig) -> End
     Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).expect("the limits add up"))
 }
 
-fn mac(host: u8) -> MacAddr {
+/// The station of an end.
+pub const fn mac(host: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, host])
 }
 
@@ -254,7 +255,7 @@ fn stack(host: u8, seed: HashSeed, scope: &Scope) -> Stack {
     Ethernet::new(Some(mac(host)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope)
 }
 
-/// Its own address, and the other end as a neighbour.
+/// Its own address, and the other end as a neighbour and as the way to strangers.
 fn host_with_peer(host: u8, seed: HashSeed) -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
@@ -262,13 +263,19 @@ fn host_with_peer(host: u8, seed: HashSeed) -> Host {
         vlan: VlanTags::NONE,
         mtu: 1500,
         addresses_max: 1,
-        routes_max: 1,
+        routes_max: 2,
         neighbours_max: 2,
     };
     let own = Ipv4Prefix::new(address(host), 24).expect("24 bits are a prefix");
     let peer = HostEvent::NeighbourSet { address: address(3 - host), mac: mac(3 - host) };
+    let strangers = HostEvent::RouteAdded(Route {
+        network: Ipv4Prefix::new(Ipv4Addr::UNSPECIFIED, 0).expect("no bits are a prefix"),
+        gateway: Some(address(3 - host)),
+        source: address(host),
+        metric: 0,
+    });
     let mut host = Host::new(config, seed).expect("there is room");
-    for event in [HostEvent::AddressAdded(own), peer, HostEvent::Link { is_up: true }] {
+    for event in [HostEvent::AddressAdded(own), peer, strangers, HostEvent::Link { is_up: true }] {
         host.apply(event).expect("there is room");
     }
     host

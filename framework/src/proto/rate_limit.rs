@@ -26,11 +26,16 @@ impl TokenBucket {
         Self { interval_ns, tolerance_ns: interval_ns * (burst as u64 - 1), full_at: Instant::ZERO }
     }
 
+    /// Whether there is no token now. Takes none.
+    #[inline]
+    pub fn is_empty(&self, now: Instant) -> bool {
+        self.full_at.since(now).as_nanos() > self.tolerance_ns
+    }
+
     /// Takes a token; false where there is none, and then nothing changes. About 1 ns.
     #[inline]
     pub fn take(&mut self, now: Instant) -> bool {
-        let debt_ns = self.full_at.since(now).as_nanos();
-        if debt_ns > self.tolerance_ns {
+        if self.is_empty(now) {
             return false;
         }
         let begin = self.full_at.max(now).as_nanos();
@@ -52,7 +57,9 @@ mod tests {
     #[test]
     fn full_bucket_gives_its_burst_and_no_more() {
         let mut bucket = TokenBucket::new(1000, 10);
+        assert!(!bucket.is_empty(Instant::ZERO));
         assert_eq!(taken(&mut bucket, Instant::ZERO, 100), 10);
+        assert!(bucket.is_empty(Instant::ZERO) && !bucket.is_empty(Instant::from_nanos(1_000_000)));
         assert_eq!(taken(&mut bucket, Instant::ZERO + Duration::from_nanos(999_999), 100), 0);
     }
 

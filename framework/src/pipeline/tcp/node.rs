@@ -15,6 +15,7 @@ use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::{Arrival, Plain, Received, Segment, TcpDrop};
 use crate::proto::{ConsumerId, Destination, Flow};
 use crate::time::UnixTime;
+use crate::wire::tcp::TcpFlags;
 use crate::wire::{Ipv4Header, TcpError, TcpHeader, TcpSegment};
 use core::net::SocketAddrV4;
 
@@ -217,6 +218,10 @@ impl Tcp {
             _ => TcpNodeDrop::BadHeader,
         })?;
         let Some(ipv4) = ipv4_header(mbuf) else { return Err(TcpNodeDrop::TooShort) };
+        let flags = parsed.header.flags();
+        if flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK) && is_flooded(&parsed, ipv4, cx) {
+            return Err(TcpNodeDrop::SynRateExceeded);
+        }
         if !self.is_intact(&parsed, mbuf, ipv4) {
             return Err(TcpNodeDrop::BadChecksum);
         }
@@ -427,6 +432,13 @@ fn tell_one<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
     while let Some(data) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_data(connection)) {
         deliver(connection, &data, app, cx);
     }
+}
+
+/// Whether a SYN is one too many for its listener: asked first, as a flood of them is to cost as little as can be.
+#[cold]
+fn is_flooded(parsed: &TcpSegment<'_>, ipv4: &Ipv4Header, cx: &Cx<'_>) -> bool {
+    let local = SocketAddrV4::new(ipv4.destination(), parsed.header.destination_port());
+    cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.refuses_syn(local, cx.now))
 }
 
 fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {

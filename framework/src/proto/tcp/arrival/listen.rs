@@ -1,5 +1,7 @@
 //! CLOSED and LISTEN (RFC 9293 3.10.7.1 and 3.10.7.2): a segment that belongs to no connection.
 
+use core::net::SocketAddrV4;
+
 use super::negotiation::{asks_for_ecn, receive_mss, window_scale};
 use super::{Arrival, Received, TcpDrop};
 use crate::proto::slab::NIL;
@@ -51,6 +53,16 @@ impl<P: Payload> Tcp<P> {
                 Err(TcpDrop::BadAck)
             }
         }
+    }
+
+    /// Whether a SYN to `local` would be more than its listener takes. Who asks before checksums are summed up and connections are looked for
+    /// spends least on a flood; that a peer which calls about a connection of old is not heard meanwhile is the price.
+    #[cold]
+    pub fn refuses_syn(&self, local: SocketAddrV4, now: Instant) -> bool {
+        self.listeners.find(local).is_some_and(|idx| {
+            let rate = &self.listeners.slots[idx].rate;
+            rate.as_ref().is_some_and(|rate| rate.is_empty(now))
+        })
     }
 
     /// Third: a SYN. Our own numbers begin at `iss_min` at least, where an earlier connection of these ends is remembered.

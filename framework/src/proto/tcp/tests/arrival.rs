@@ -204,8 +204,11 @@ mod listen {
         for port in 1..=4 {
             script.to.local.set_port(port);
             let wanted = if port > 2 { Some(TcpDrop::SynRateExceeded) } else { None };
+            assert_eq!(script.end.tcp.refuses_syn(SERVER, script.end.now), port > 2, "{port}");
             assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, wanted, "{port}");
         }
+        let elsewhere = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + 1);
+        assert!(!script.end.tcp.refuses_syn(elsewhere, script.end.now), "nobody listens: that is another matter");
         script.pass(Duration::from_millis(500));
         assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, None);
     }

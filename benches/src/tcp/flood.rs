@@ -1,0 +1,149 @@
+//! What a flood of SYNs from random sources takes from a connection that stands.
+//!
+//! The wire of the memory device has no rate of its own: it gives as many frames as the worker takes, which is a burst a turn. So "line rate" is
+//! that each burst is full. Half of each is the connection's, full segments of a bulk transfer; the other half is empty, or SYNs: as many of
+//! them as segments, each from another stranger, all to the connection's own listener. What is compared is goodput: bytes to the
+//! server's app over the time of both ends. SYNs that are dropped take time as well, and a user does not care for what: a SYN may cost a
+//! quarter of what a segment costs, its sender's part included. The strangers' own work, putting SYNs onto the wire, is not counted.
+//!
+//! The listener takes as many SYNs as one does by default, and there is no place for another handshake. What it takes at once is spent before
+//! anything is measured; what it takes a second goes on, each answered by a cookie.
+
+use core::net::Ipv4Addr;
+use std::time;
+
+use wirepath::device::{Offload, TxQueue};
+use wirepath::pipeline::tcp::ListenOptions;
+use wirepath::wire::checksum::PseudoHeader;
+use wirepath::wire::ethernet::EthernetFields;
+use wirepath::wire::tcp::{TcpFields, TcpFlags};
+use wirepath::wire::{
+    EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, Protocol, TcpHeader, TcpOption, TcpOptionList,
+};
+use zerocopy::IntoBytes;
+
+use super::pair::{PairConfig, Role, SERVER, TcpPair, mac};
+use super::{Checksums, SEGMENT_LEN};
+
+/// Of the 32 frames of a burst: the connection's, and the strangers'.
+const HALF: usize = 16;
+/// Strangers, who call over and over.
+const STRANGERS: usize = 4096;
+
+/// A connection, and strangers on its wire.
+pub struct Flood {
+    pair: TcpPair,
+    syns: Vec<Vec<u8>>,
+    next: usize,
+    data: Vec<u8>,
+}
+
+impl Flood {
+    /// Connected, and the listener's patience used up.
+    pub fn new() -> Self {
+        let pair = TcpPair::new(PairConfig::one(Checksums::On, Role::Sink));
+        let mut flood = Self { pair, syns: syns(), next: 0, data: vec![7; HALF * SEGMENT_LEN] };
+        // The congestion window opens.
+        (0..64).for_each(|_| flood.transfer());
+        let patience = ListenOptions::default().syns_per_second.expect("a listener has a limit") as usize;
+        for _ in 0..=patience / HALF {
+            flood.flood();
+            flood.pair.turn_server();
+            flood.pair.turn_client();
+        }
+        flood
+    }
+
+    /// Gbit/s to the server's app, over so many bursts.
+    pub fn time(&mut self, bursts: usize, is_flooded: bool) -> f64 {
+        let (mut spent, before) = (time::Duration::ZERO, self.pair.server.app().received);
+        for _ in 0..bursts {
+            if is_flooded {
+                self.flood();
+            }
+            let start = time::Instant::now();
+            self.transfer();
+            spent += start.elapsed();
+        }
+        let bytes = self.pair.server.app().received - before;
+        assert_eq!(bytes, bursts * HALF * SEGMENT_LEN, "each burst brings all that was sent");
+        8.0 * bytes as f64 / spent.as_nanos() as f64
+    }
+
+    /// What is measured: half a burst of segments from app to app, and its acknowledgment back.
+    #[inline(never)]
+    pub fn transfer(&mut self) {
+        let Self { pair, data, .. } = self;
+        let now = pair.now();
+        let sent = pair.client.with_app(now, |app, cx| cx.tcp().send(app.connections[0], data));
+        assert_eq!(sent, Ok(data.len()), "what was sent before is acknowledged");
+        pair.turn_server();
+        pair.turn_client();
+    }
+
+    /// Half a burst of SYNs onto the wire.
+    pub fn flood(&mut self) {
+        for _ in 0..HALF {
+            let syn =
+                self.pair.client.pool().alloc_copy(&self.syns[self.next]).expect("posted buffers come home at once");
+            self.next = (self.next + 1) % STRANGERS;
+            let posted = self.pair.client.tx_mut().post(syn, Offload::default());
+            assert!(posted.is_ok(), "a burst is less than the wire has room for");
+        }
+    }
+}
+
+impl Default for Flood {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A SYN of each stranger, with the options that one of Linux has.
+fn syns() -> Vec<Vec<u8>> {
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 32) as u32
+    };
+    (0..STRANGERS).map(|_| syn(stranger(random()), random() as u16 | 1024, random())).collect()
+}
+
+/// Somewhere in 11.0.0.0/8.
+fn stranger(bits: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(11 << 24 | bits & 0xff_ffff)
+}
+
+fn syn(source: Ipv4Addr, source_port: u16, seq: u32) -> Vec<u8> {
+    let destination = *SERVER.ip();
+    let mut options = TcpOptionList::EMPTY;
+    for option in [TcpOption::MaximumSegmentSize(1460), TcpOption::SackPermitted, TcpOption::WindowScale(7)] {
+        options.push(option).expect("three options fit");
+    }
+    let fields = TcpFields {
+        source_port,
+        destination_port: SERVER.port(),
+        seq,
+        ack: 0,
+        flags: TcpFlags::SYN,
+        window: 64_240,
+        urgent_pointer: 0,
+    };
+    let mut tcp = TcpHeader::new(&fields, options.as_bytes()).expect("the list keeps to whole words");
+    let len = tcp.as_bytes().len() + options.as_bytes().len();
+    let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: len as u16 };
+    tcp.fill_checksum(pseudo.sum().append(options.as_bytes()));
+    let fields = Ipv4Fields {
+        source,
+        destination,
+        protocol: Protocol::TCP,
+        ttl: 64,
+        tos: 0,
+        identification: 0,
+        dont_fragment: true,
+        payload_len: len,
+    };
+    let ipv4 = Ipv4Header::new(&fields).expect("a SYN fits an IPv4 packet");
+    let link = EthernetHeader::new(EthernetFields { dst: mac(2), src: mac(1), ethertype: EtherType::IPV4 });
+    [link.as_bytes(), ipv4.as_bytes(), tcp.as_bytes(), options.as_bytes()].concat()
+}
