@@ -162,14 +162,14 @@ fn take_short(len: usize, blocks: &[[u8; BLOCK]], pool: &Pool) -> Option<Mbuf> {
 /// where no buffer is free. By value, so that who has a short frame stores nothing for it.
 #[inline(never)]
 fn take_long(len: usize, blocks: &[[u8; BLOCK]], burst: &mut Burst, pool: &Pool) -> Option<usize> {
-    match copy_in(&blocks.as_flattened()[..len], pool) {
-        CopiedIn::Whole(mbuf) => {
-            burst.push(mbuf);
-            Some(len)
-        }
-        CopiedIn::TooLong => Some(0),
-        CopiedIn::PoolEmpty => None,
-    }
+    let mut mbuf = pool.alloc()?;
+    let Some(room) = mbuf.append(len) else {
+        mbuf.free();
+        return Some(0);
+    };
+    room.copy_from_slice(&blocks.as_flattened()[..len]);
+    burst.push(mbuf);
+    Some(len)
 }
 
 enum CopiedIn {

@@ -128,26 +128,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.backoff = 0;
     }
 
-    /// Lets go of what SND.UNA has passed, where all stands in the order in which it was sent: when the first and the last of it were.
+    /// Lets go of what SND.UNA has passed, where nothing of it is marked: when the first and the last of it were sent.
     #[inline(always)]
     fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
-        let mut times = None;
-        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-        while let Some(first) = chunks.get(connection.send.head) {
-            if !first.has(SENT) || first.end().is_after(connection.snd_una) {
-                break;
-            }
-            let sent_at = first.sent_at;
-            times = Some((times.map_or(sent_at, |(oldest, _)| oldest), sent_at));
-            connection.send_len -= first.len;
-            let (earlier, later, next) = (first.earlier, first.later, first.next);
-            connection.in_flight.close(chunks, connection.send.head, earlier, later);
-            connection.send.drop_front(chunks, next);
-        }
+        let connection = &mut *self.connection;
+        let (ring, end) = (&mut connection.in_flight, connection.snd_una);
+        let dropped = connection.send.drop_up_to(&mut self.shared.chunks, ring, end);
+        connection.send_len -= dropped.len;
         if self.is_first_cut() {
             self.aside().cut_first(&mut News::default());
         }
-        times
+        (dropped.count != 0).then_some((dropped.oldest, dropped.newest))
     }
 
     /// SND.UNA has moved: there may be room for what waits.

@@ -138,16 +138,37 @@ impl Queue {
         Ok(idx)
     }
 
-    /// Lets go of the first chunk, which `next` stands behind.
+    /// Lets go of the chunks at the front that were sent, and end at `end` at the latest. They are in `ring`, whose first they most often
+    /// are, so its ends are joined once for all of them.
     #[inline(always)]
-    pub(super) fn drop_front<P>(&mut self, chunks: &mut Chunks<P>, next: u32) {
-        let idx = core::mem::replace(&mut self.head, next);
-        match next {
-            NIL => self.tail = NIL,
-            next => chunks[next].prev = NIL,
+    pub(super) fn drop_up_to<P>(&mut self, chunks: &mut Chunks<P>, ring: &mut Ring, end: Seq) -> Dropped {
+        let mut dropped = Dropped::default();
+        let mut last = ring.last(chunks);
+        let mut idx = self.head;
+        while let Some(chunk) = chunks.get(idx).filter(|chunk| chunk.has(SENT) && !chunk.end().is_after(end)) {
+            let (next, later) = (chunk.next, chunk.later);
+            if dropped.count == 0 {
+                dropped.oldest = chunk.sent_at;
+            }
+            (dropped.count, dropped.len, dropped.newest) = (dropped.count + 1, dropped.len + chunk.len, chunk.sent_at);
+            if idx == ring.head {
+                ring.head = if idx == last { NIL } else { later };
+            } else {
+                ring.join_ends(chunks, last);
+                ring.remove(chunks, idx);
+                last = ring.last(chunks);
+            }
+            chunks.let_go(idx);
+            idx = next;
         }
-        self.count -= 1;
-        chunks.let_go(idx);
+        ring.join_ends(chunks, last);
+        self.head = idx;
+        match idx {
+            NIL => self.tail = NIL,
+            head => chunks[head].prev = NIL,
+        }
+        self.count -= dropped.count;
+        dropped
     }
 
     /// Takes the chunk at `idx` out.
@@ -213,6 +234,17 @@ impl Queue {
     }
 }
 
+/// What [`Queue::drop_up_to`] has let go of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dropped {
+    pub(super) count: u32,
+    /// Bytes of all payloads.
+    pub(super) len: u32,
+    /// When the first and the last of them were sent; nothing where there was none.
+    pub(super) oldest: Instant,
+    pub(super) newest: Instant,
+}
+
 /// Whether a chunk with such flags is in a [`Ring`]: all that was sent is, but what the peer is known to have.
 #[inline]
 pub(super) fn is_in_ring(flags: u8) -> bool {
@@ -242,6 +274,21 @@ impl Ring {
         } else {
             let last = chunks[self.head].earlier;
             Self::insert_after(chunks, last, idx);
+        }
+    }
+
+    /// The last chunk, or `NIL`.
+    #[inline]
+    fn last<P>(&self, chunks: &Chunks<P>) -> u32 {
+        chunks.get(self.head).map_or(NIL, |head| head.earlier)
+    }
+
+    /// Closes the ring after its first chunks have gone without their links being looked at.
+    #[inline]
+    fn join_ends<P>(&self, chunks: &mut Chunks<P>, last: u32) {
+        if self.head != NIL {
+            chunks[self.head].earlier = last;
+            chunks[last].later = self.head;
         }
     }
 
@@ -338,6 +385,72 @@ mod tests {
         assert!(chunks[fin].payload.is_none() && chunks[fin].end() == Seq(16));
         assert!(!queue.split(&mut chunks, idx, 1), "the store is full");
         assert_eq!((chunks[idx].len, queue.count), (2, 3));
+    }
+
+    /// Numbers of the ring, walked both ways.
+    fn ring_numbers(ring: Ring, chunks: &Chunks<()>) -> Vec<u32> {
+        let walk = |step: fn(&Chunk<()>) -> u32| {
+            let mut numbers = Vec::new();
+            let mut idx = ring.head;
+            while idx != NIL {
+                numbers.push(chunks[idx].seq.0);
+                idx = step(&chunks[idx]);
+                if idx == ring.head {
+                    break;
+                }
+            }
+            numbers
+        };
+        let (forth, mut back) = (walk(|chunk| chunk.later), walk(|chunk| chunk.earlier));
+        back[1..].reverse();
+        assert_eq!(forth, back, "the links are each other's mirror");
+        forth
+    }
+
+    #[test]
+    fn what_is_acknowledged_leaves_queue_and_ring_in_whatever_order_it_was_sent() {
+        for order in [[1, 2, 3, 4, 5], [2, 1, 3, 4, 5], [5, 4, 3, 2, 1], [3, 1, 4, 2, 5], [4, 5, 1, 2, 3]] {
+            for acked in 0..5 {
+                let (mut queue, mut chunks, mut ring) = (Queue::default(), Chunks::new(6), Ring::default());
+                let idxs = [1, 2, 3, 4, 5].map(|number| queue.push_back(&mut chunks, chunk(number)).unwrap());
+                for (at, number) in order.into_iter().enumerate() {
+                    let idx = idxs[number as usize - 1];
+                    (chunks[idx].flags, chunks[idx].sent_at) = (SENT, Instant::from_nanos(10 + at as u64));
+                    ring.push_back(&mut chunks, idx);
+                }
+                let dropped = queue.drop_up_to(&mut chunks, &mut ring, Seq(1 + acked));
+                let times = [0, acked.saturating_sub(1)].map(|idx| {
+                    let at = order.iter().position(|&number| number == idx + 1).unwrap();
+                    if acked == 0 { Instant::ZERO } else { Instant::from_nanos(10 + at as u64) }
+                });
+                assert_eq!(dropped, Dropped { count: acked, len: acked, oldest: times[0], newest: times[1] });
+                assert_eq!(numbers(&queue, &chunks), (acked + 1..=5).collect::<Vec<_>>());
+                let left: Vec<u32> = order.into_iter().filter(|&number| number > acked).collect();
+                assert_eq!(
+                    (ring_numbers(ring, &chunks), queue.count, chunks.len()),
+                    (left, 5 - acked, 5 - acked as usize)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_that_was_not_sent_is_dropped_and_all_that_was_can_be() {
+        let (mut queue, mut chunks, mut ring) = (Queue::default(), Chunks::new(3), Ring::default());
+        for number in [1, 2, 3] {
+            let idx = queue.push_back(&mut chunks, chunk(number)).unwrap();
+            if number < 3 {
+                chunks[idx].flags = SENT;
+                ring.push_back(&mut chunks, idx);
+            }
+        }
+        assert_eq!(queue.drop_up_to(&mut chunks, &mut ring, Seq(9)).count, 2);
+        assert_eq!((ring.head, numbers(&queue, &chunks)), (NIL, vec![3]));
+        let last = queue.head;
+        chunks[last].flags = SENT;
+        ring.push_back(&mut chunks, last);
+        assert_eq!(queue.drop_up_to(&mut chunks, &mut ring, Seq(4)).count, 1);
+        assert!(ring.head == NIL && queue.is_empty() && queue.tail == NIL && chunks.len() == 0);
     }
 
     #[test]
