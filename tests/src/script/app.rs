@@ -1,5 +1,7 @@
 //! `call`: what the app asks of the machine.
 
+use wirepath::proto::tcp::Mode;
+
 use super::expression::Expression;
 use super::options::Setting;
 
@@ -16,6 +18,14 @@ pub(super) enum Call {
     Send(Expression),
     /// `copy N`: so many bytes, copied behind what waits.
     Copy(Expression),
+    /// `fire N`: so many bytes that stand prepared; `NotOpen` where they would have to wait. `warm N`: the same, but that they leave.
+    Fire(Expression, Mode),
+    /// `delegate N`: somebody else may send the next N bytes. The headers must begin at what is next.
+    Delegate(Expression),
+    /// `delegated N`: and has sent so many.
+    Delegated(Expression),
+    /// `withdraw`: and sends no more.
+    Withdraw,
     /// `shutdown`: no more from us.
     Shutdown,
     /// `close`: no more from us, and nothing more is wanted.
@@ -45,6 +55,11 @@ impl Call {
             ["unlisten"] => Self::Unlisten,
             ["send", len] => Self::Send(Expression::parse(len)?),
             ["copy", len] => Self::Copy(Expression::parse(len)?),
+            ["fire", len] => Self::Fire(Expression::parse(len)?, Mode::Live),
+            ["warm", len] => Self::Fire(Expression::parse(len)?, Mode::Rehearsal),
+            ["delegate", len] => Self::Delegate(Expression::parse(len)?),
+            ["delegated", len] => Self::Delegated(Expression::parse(len)?),
+            ["withdraw"] => Self::Withdraw,
             ["shutdown"] => Self::Shutdown,
             ["close"] => Self::Close,
             ["abort"] => Self::Abort,

@@ -150,7 +150,7 @@ impl TcpCalls<'_, '_> {
     pub fn listen(&mut self, local: SocketAddrV4, options: &ListenOptions) -> Result<ListenerId, ListenError> {
         match &mut self.0.tcp.0 {
             Some(inner) => inner.machine.listen(local, options),
-            None => Err(ListenError::TooMany { limit: 0 }),
+            None => Err(ListenError::NoTcp),
         }
     }
 
@@ -172,7 +172,7 @@ impl TcpCalls<'_, '_> {
         let flow = Flow { local: SocketAddrV4::new(ip, local.port()), remote };
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.connect(flow, options, consumer, now, output))
-            .unwrap_or(Err(ConnectError::TooMany { limit: 0 }))
+            .unwrap_or(Err(ConnectError::NoTcp))
     }
 
     /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when there is room

@@ -24,7 +24,7 @@ impl<P: Payload> Tcp<P> {
     /// Listens no more. Handshakes that are not done are forgotten, their peers told when they go on; connections stay. False where there is
     /// no such listener. Walks over all connections.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
-        if self.listeners.slots.get(id.0).is_none() {
+        if self.listeners.get_mut(id).is_none() {
             return false;
         }
         for slot in 0..self.connections.capacity() as u32 {

@@ -176,10 +176,15 @@ impl ConnectionOptions {
         if self.ttl == 0 {
             return error("ttl", "1 to 255");
         }
-        if self.keepalive.is_some_and(|keepalive| {
-            keepalive.count == 0 || keepalive.idle < Self::TIMER_MIN || keepalive.interval < Self::TIMER_MIN
-        }) {
-            return error("keepalive", "1 ms at least, and one probe");
+        if let Some(keepalive) = self.keepalive {
+            for (name, span) in [("keepalive.idle", keepalive.idle), ("keepalive.interval", keepalive.interval)] {
+                if span < Self::TIMER_MIN {
+                    return error(name, "1 ms at least");
+                }
+            }
+            if keepalive.count == 0 {
+                return error("keepalive.count", "1 probe at least");
+            }
         }
         if self.user_timeout.is_some_and(|timeout| timeout < Self::TIMER_MIN) {
             return error("user_timeout", "1 ms at least");

@@ -19,9 +19,20 @@ impl ConnectionId {
     }
 }
 
-/// Names a listener.
+/// Names a listener: its place, and which of those that had it, so that a name that was kept too long finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(super) u32);
+
+impl ListenerId {
+    /// There are no more than 2^16 places.
+    pub(super) fn new(slot: u32, generation: u16) -> Self {
+        Self(u32::from(generation) << 16 | slot)
+    }
+
+    pub(super) fn slot(self) -> u32 {
+        self.0 & 0xffff
+    }
+}
 
 /// What happened to a connection. Data comes beside these, in order with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +100,8 @@ pub enum ListenError {
     },
     /// Port 0, a backlog of none, or an option out of range.
     Option(OptionError),
+    /// The worker has no TCP.
+    NoTcp,
 }
 
 /// Why a connection cannot be begun.
@@ -117,6 +130,8 @@ pub enum ConnectError {
     BadAddress(SocketAddrV4),
     /// An option out of range.
     Option(OptionError),
+    /// The worker has no TCP.
+    NoTcp,
 }
 
 /// Which option is out of range.
@@ -178,6 +193,8 @@ pub enum IcmpRefusal {
     Soft,
 }
 
+const NO_TCP: &str = "this worker has no TCP: give it some by Worker::with_tcp";
+
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -208,6 +225,7 @@ impl fmt::Display for ListenError {
             }
             Self::TooMany { limit } => write!(f, "all {limit} listeners are taken: raise TcpConfig::listeners_max"),
             Self::Option(error) => error.fmt(f),
+            Self::NoTcp => f.write_str(NO_TCP),
         }
     }
 }
@@ -225,6 +243,7 @@ impl fmt::Display for ConnectError {
             Self::NoRoute(remote) => write!(f, "no route leads to {remote}: add a route for its network"),
             Self::BadAddress(remote) => write!(f, "{remote} is no host's address and port"),
             Self::Option(error) => error.fmt(f),
+            Self::NoTcp => f.write_str(NO_TCP),
         }
     }
 }

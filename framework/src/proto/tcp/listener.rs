@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::event::{ListenError, ListenerId, OptionError};
 use super::options::ConnectionOptions;
-use crate::proto::slab::Slab;
+use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
 use crate::proto::{ConsumerId, HashSeed, TokenBucket};
 use crate::time::Instant;
@@ -48,6 +48,7 @@ pub enum Accept {
 }
 
 pub(super) struct Listener {
+    pub(super) id: ListenerId,
     pub(super) local: SocketAddrV4,
     pub(super) options: ListenOptions,
     pub(super) rate: Option<TokenBucket>,
@@ -60,6 +61,8 @@ pub(super) struct Listener {
 pub(super) struct Listeners {
     by_local: Table<LocalKey, u32>,
     pub(super) slots: Slab<Listener>,
+    /// Of the last that was opened. Never all ones, which is what no listener's id begins with.
+    generation: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +82,7 @@ fn key(local: SocketAddrV4) -> LocalKey {
 
 impl Listeners {
     pub(super) fn new(capacity: usize, seed: HashSeed) -> Self {
-        Self { by_local: Table::new(capacity, seed), slots: Slab::new(capacity) }
+        Self { by_local: Table::new(capacity, seed), slots: Slab::new(capacity), generation: 0 }
     }
 
     /// Listens at `local`; the unspecified address stands for all of ours that nobody listens at by name.
@@ -103,16 +106,26 @@ impl Listeners {
         }
         let rate = options.syns_per_second.map(|rate| TokenBucket::new(rate, rate));
         let limit = self.slots.capacity();
-        let listener = Listener { local, options: *options, rate, embryonic: 0, cookies_until: Instant::ZERO };
-        let idx = self.slots.insert(listener).map_err(|_| ListenError::TooMany { limit })?;
-        assert!(self.by_local.insert(key(local), idx), "the table has room for as many as the slab");
-        Ok(ListenerId(idx))
+        let id = ListenerId(NIL);
+        let listener = Listener { id, local, options: *options, rate, embryonic: 0, cookies_until: Instant::ZERO };
+        let slot = self.slots.insert(listener).map_err(|_| ListenError::TooMany { limit })?;
+        assert!(self.by_local.insert(key(local), slot), "the table has room for as many as the slab");
+        self.generation = (self.generation + 1) % u16::MAX;
+        let id = ListenerId::new(slot, self.generation);
+        self.slots[slot].id = id;
+        Ok(id)
+    }
+
+    /// The listener that is still that of the name.
+    pub(super) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.slots.get_mut(id.slot()).filter(|listener| listener.id == id)
     }
 
     /// Listens no more. Connections that it accepted stay.
     pub(super) fn close(&mut self, id: ListenerId) -> bool {
-        let Some(listener) = self.slots.remove(id.0) else { return false };
-        self.by_local.remove(key(listener.local));
+        let Some(local) = self.get_mut(id).map(|listener| listener.local) else { return false };
+        self.slots.remove(id.slot());
+        self.by_local.remove(key(local));
         true
     }
 

@@ -18,6 +18,7 @@ use super::list::SlotList;
 use super::listener::Listeners;
 use super::payload::{Output, Payload};
 use super::queue::Chunks;
+use super::resets::OwedResets;
 use super::secret::Secret;
 use super::wheel::Wheel;
 use crate::proto::slab::{NIL, Slab};
@@ -55,6 +56,7 @@ pub(super) struct Shared<P> {
     pub(super) delegations: Delegations,
     pub(super) challenges: TokenBucket,
     pub(super) resets: TokenBucket,
+    pub(super) owed_resets: OwedResets,
     pub(super) tally: TcpTally,
 }
 
@@ -71,6 +73,7 @@ pub struct TcpTally {
     pub resets_in: u64,
     pub resets_out: u64,
     pub resets_suppressed: u64,
+    pub resets_lost: u64,
     pub challenge_acks: u64,
     pub challenge_acks_suppressed: u64,
     pub syn_cookies_sent: u64,
@@ -149,6 +152,7 @@ impl<P: Payload> Tcp<P> {
                 next_ephemeral: 0,
                 challenges: TokenBucket::new(config.challenge_acks_per_second, config.challenge_acks_per_second),
                 resets: TokenBucket::new(config.resets_per_second, config.resets_per_second),
+                owed_resets: OwedResets::new(),
                 tally: TcpTally::default(),
                 config,
             },

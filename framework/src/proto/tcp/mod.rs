@@ -31,6 +31,7 @@ mod prepared;
 mod queue;
 mod rack;
 mod recovery;
+mod resets;
 mod rtt;
 mod scoreboard;
 mod secret;

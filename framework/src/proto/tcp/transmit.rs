@@ -34,6 +34,9 @@ impl<P: Payload> Tcp<P> {
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         self.run_timers(now, output);
+        if !self.shared.owed_resets.is_empty() {
+            self.send_owed_resets(output);
+        }
         if !self.shared.flush.is_empty() {
             self.flush(now, output);
         }

@@ -1,10 +1,11 @@
 //! `call`: the app asks, and hears at once what the machine says.
 
 use wirepath::proto::ConsumerId;
-use wirepath::proto::tcp::ListenOptions;
+use wirepath::proto::tcp::{Fired, ListenOptions, Mode, Outgoing, Output};
 
 use super::{Bytes, Call, Player};
 use crate::script::stage::pattern;
+use crate::script::wire::Wire;
 
 impl Player {
     pub(super) fn call(&mut self, call: &Call, expected: Option<&str>) -> Result<(), String> {
@@ -77,6 +78,42 @@ impl Player {
                 stage.flows[flow].written += answer.as_ref().map_or(0, |count| *count as u32);
                 answer.map(drop).map_err(|error| format!("{error:?}"))
             }
+            Call::Fire(len, mode) => {
+                let (len, at) = (len.value(&self.variables)? as u32, stage.flows[flow].written);
+                let bytes: Vec<u8> = (0..len).map(|idx| pattern(at + idx)).collect();
+                let post = |wire: &mut Wire, slot: u32, outgoing: &Outgoing| {
+                    let mut payload = Bytes(bytes);
+                    let is_live = *mode == Mode::Live;
+                    let sent = !is_live || wire.send(Some(slot), outgoing, Some(&mut payload)).is_ok();
+                    sent.then_some(payload)
+                };
+                match stage.tcp.fire((id, len), *mode, now, &mut stage.wire, post) {
+                    Ok(Fired::NotOpen) => Err("NotOpen".to_owned()),
+                    Ok(Fired::Posted) => {
+                        stage.flows[flow].written += if *mode == Mode::Live { len } else { 0 };
+                        Ok(())
+                    }
+                    Err(error) => Err(format!("{error:?}")),
+                }
+            }
+            Call::Delegate(len) => {
+                let len = len.value(&self.variables)? as usize;
+                let next = stage.flows[flow].iss.unwrap_or_default() + 1 + stage.flows[flow].written;
+                match stage.tcp.delegate(id, len, now, &mut stage.wire) {
+                    Ok((outgoing, _)) if outgoing.seq != next => {
+                        return Err(format!("the headers begin at {:?}, and {next:?} is next", outgoing.seq));
+                    }
+                    answer => answer.map(drop).map_err(|error| format!("{error:?}")),
+                }
+            }
+            Call::Delegated(len) => {
+                let (len, at) = (len.value(&self.variables)? as u32, stage.flows[flow].written);
+                let payload = Bytes((0..len).map(|idx| pattern(at + idx)).collect());
+                let answer = stage.tcp.report(id, payload, now, &mut stage.wire);
+                stage.flows[flow].written += if answer.is_ok() { len } else { 0 };
+                answer.map_err(|(error, _)| format!("{error:?}"))
+            }
+            Call::Withdraw => said(stage.tcp.withdraw(id, now, &mut stage.wire)),
             Call::Shutdown => said(stage.tcp.shutdown(id, now, &mut stage.wire)),
             Call::Close => said(stage.tcp.close(id, now, &mut stage.wire)),
             Call::Abort => said(stage.tcp.abort(id, now, &mut stage.wire)),

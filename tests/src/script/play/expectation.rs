@@ -137,6 +137,7 @@ fn tally(tally: &TcpTally, name: &str) -> Result<i64, String> {
         "resets_in" => tally.resets_in,
         "resets_out" => tally.resets_out,
         "resets_suppressed" => tally.resets_suppressed,
+        "resets_lost" => tally.resets_lost,
         "challenge_acks" => tally.challenge_acks,
         "challenge_acks_suppressed" => tally.challenge_acks_suppressed,
         "syn_cookies_sent" => tally.syn_cookies_sent,

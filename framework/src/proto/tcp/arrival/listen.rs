@@ -4,7 +4,6 @@ use core::net::SocketAddrV4;
 
 use super::negotiation::{asks_for_ecn, receive_mss, window_scale};
 use super::{Arrival, Received, TcpDrop};
-use crate::proto::slab::NIL;
 use crate::proto::tcp::connection::{Connection, State, flag};
 use crate::proto::tcp::event::{ConnectionId, ListenerId};
 use crate::proto::tcp::listener::Accept;
@@ -110,7 +109,7 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Result<(), TcpDrop> {
-        match accept(ListenerId(listener)) {
+        match accept(self.listeners.slots[listener].id) {
             Accept::Yes => return Ok(()),
             Accept::Ignore => (),
             Accept::Refuse => self.answer_with_reset(arrival, now, output),
@@ -127,10 +126,10 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Result<u32, TcpDrop> {
-        let options = self.listeners.slots[listener].options;
+        let (options, id) = (self.listeners.slots[listener].options, self.listeners.slots[listener].id);
         let mut connection =
             Connection::new(arrival.flow, State::SynReceived, &options.connection, options.consumer, now);
-        connection.listener = listener;
+        connection.listener = id.0;
         connection.set(flag::EMBRYONIC);
         let slot = self.insert(connection).ok_or(TcpDrop::NoRoom)?;
         self.listeners.slots[listener].embryonic += 1;
@@ -143,10 +142,8 @@ impl<P: Payload> Tcp<P> {
 
     /// A handshake of a listener is done, or given up.
     pub(in crate::proto::tcp) fn count_embryonic_out(&mut self, slot: u32) {
-        let idx = self.connections[slot].listener;
-        if idx != NIL
-            && let Some(listener) = self.listeners.slots.get_mut(idx)
-        {
+        let id = ListenerId(self.connections[slot].listener);
+        if let Some(listener) = self.listeners.get_mut(id) {
             listener.embryonic -= 1;
         }
     }
@@ -239,10 +236,7 @@ impl<P: Payload> Tcp<P> {
         } else {
             Outgoing::bare(arrival.flow, Seq(0), segment.end(), TcpFlags::RST | TcpFlags::ACK)
         };
-        if output.send(None, &reset, None).is_ok() {
-            self.shared.tally.resets_out += 1;
-            self.shared.tally.segments_out += 1;
-        }
+        self.shared.post_reset(None, &reset, output);
     }
 }
 

@@ -228,6 +228,45 @@ mod listen {
     }
 
     #[test]
+    fn name_of_a_listener_that_is_closed_is_not_that_of_the_next_in_its_place() {
+        let mut end = End::new(2);
+        let options = ListenOptions::default();
+        let first = end.tcp.listen(SERVER, &options).unwrap();
+        assert!(end.tcp.close_listener(first));
+        let second = end.tcp.listen(SERVER, &options).unwrap();
+        assert_eq!(first.slot(), second.slot(), "the place is used again");
+        assert!(first != second && !end.tcp.close_listener(first), "a name that was kept too long closes nothing");
+        let mut script = Script::new(end);
+        let (_, answers) = script.next(SYN, b"");
+        assert_eq!(answers[0].flags, SYN | ACK);
+        script.ack = answers[0].seq + 1;
+        script.next(ACK, b"");
+        assert_eq!(script.end.events, [TcpEvent::Connected { listener: Some(second) }]);
+    }
+
+    /// A handshake that outlives its listener is none of the next one's.
+    #[test]
+    fn next_listener_in_the_place_has_its_whole_backlog() {
+        let mut script = listening(&ListenOptions { backlog: 1, ..ListenOptions::default() });
+        let first = script.end.tcp.listeners.slots[0].id;
+        for round in 0..70_000_u32 {
+            assert!(script.end.tcp.close_listener(if round == 0 {
+                first
+            } else {
+                script.end.tcp.listeners.slots[0].id
+            }));
+            script.end.tcp.listen(SERVER, &ListenOptions::default()).unwrap();
+            assert_ne!(script.end.tcp.listeners.slots[0].id.0, u32::MAX, "that is nobody's name");
+        }
+        script.next(SYN, b"");
+        assert_eq!(script.end.tcp.listeners.slots[0].embryonic, 1);
+        let id = script.end.tcp.listeners.slots[0].id;
+        assert!(script.end.tcp.close_listener(id));
+        script.end.tcp.listen(SERVER, &ListenOptions::default()).unwrap();
+        assert_eq!((script.end.tcp.listeners.slots[0].embryonic, script.end.tcp.len()), (0, 0));
+    }
+
+    #[test]
     fn same_address_is_listened_at_once() {
         let mut script = listening(&ListenOptions::default());
         let again = script.end.tcp.listen(SERVER, &ListenOptions::default());
@@ -1182,9 +1221,12 @@ mod config {
             ("ack_delay", ConnectionOptions { ack_delay: Duration::from_millis(500), ..good }),
             ("pacing_rate", ConnectionOptions { pacing_rate: Some(0), ..good }),
             ("ttl", ConnectionOptions { ttl: 0, ..good }),
-            ("keepalive", ConnectionOptions { keepalive: Some(Keepalive { count: 0, ..keepalive }), ..good }),
-            ("keepalive", ConnectionOptions { keepalive: Some(Keepalive { idle: zero, ..keepalive }), ..good }),
-            ("keepalive", ConnectionOptions { keepalive: Some(Keepalive { interval: zero, ..keepalive }), ..good }),
+            ("keepalive.count", ConnectionOptions { keepalive: Some(Keepalive { count: 0, ..keepalive }), ..good }),
+            ("keepalive.idle", ConnectionOptions { keepalive: Some(Keepalive { idle: zero, ..keepalive }), ..good }),
+            (
+                "keepalive.interval",
+                ConnectionOptions { keepalive: Some(Keepalive { interval: zero, ..keepalive }), ..good },
+            ),
             ("user_timeout", ConnectionOptions { user_timeout: Some(zero), ..good }),
         ];
         assert_eq!(good.check(), Ok(()));

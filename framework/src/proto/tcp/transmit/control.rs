@@ -45,16 +45,15 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         true
     }
 
-    /// Tells the peer that the connection is gone (RFC 9293 3.10.5). It is not kept: where it is lost, the peer learns by its next segment.
+    /// Tells the peer that the connection is gone (RFC 9293 3.10.5). It is not sent again: where it is lost, the peer learns by its next
+    /// segment.
     #[cold]
     pub(crate) fn send_reset(&mut self) {
         let connection = &mut *self.connection;
         let mut outgoing = connection.bare(connection.snd_nxt, connection.rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
         outgoing.timestamps = connection.timestamps(self.now);
-        if self.output.send(Some(self.slot), &outgoing, None).is_ok() {
-            self.told(&outgoing);
-            self.shared.tally.resets_out += 1;
-        }
+        self.connection.tally.segments_out += 1;
+        self.shared.post_reset(Some(self.slot), &outgoing, self.output);
     }
 
     /// SYN, or SYN and ACK, for the first time or again. The timer is set for the next.

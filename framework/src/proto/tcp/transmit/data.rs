@@ -152,6 +152,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return Sending::Busy;
         }
         self.told(&outgoing);
+        if len > mss {
+            // The device makes as many of it.
+            let others = len.div_ceil(mss) - 1;
+            self.connection.tally.segments_out += others;
+            self.shared.tally.segments_out += u64::from(others);
+        }
         if self.connection.options.pacing_rate != 0 {
             self.connection.pace(len, self.now);
         }

@@ -1,0 +1,269 @@
+//! TCP on a ConnectX, with the Linux kernel as the peer: a port that is shared, where a rule of ours names the segments that are ours, and whose
+//! checksums and, where it can, segments are the device's.
+//!
+//! Each test is two processes: it starts itself anew under `softhca run` at our end of a veth, and is the kernel's sockets at the other.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::process::Child;
+use std::time::Instant;
+
+use wirepath::counters::Block;
+use wirepath::device::mlx5::{Mlx5Device, Mlx5Rx, Mlx5Tx};
+use wirepath::device::steering::Rule;
+use wirepath::device::{Device, TxQueue};
+use wirepath::pipeline::tcp::{
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpNodeConfig, TcpSockets, TcpSocketsConfig,
+};
+use wirepath::pipeline::{EgressConfig, HostStack, HostStackConfig, host_stack};
+use wirepath::proto::{ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, SocketCapacity, UdpSockets};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::{Parts, Worker};
+use wirepath_tests::connectx::{End, config, open, pool};
+use wirepath_tests::live::{PIECE_LEN_MAX, Plan, Recorder, network, peer, stream};
+use wirepath_tests::netns::Namespace;
+use wirepath_tests::nic;
+
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const OUR_PORT: u16 = 7_000;
+const THEIR_PORT: u16 = 9_000;
+const OUR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa0]);
+const THEIR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa1]);
+/// Bytes each way.
+const BULK: u64 = 4 << 20;
+/// Bytes of a buffer that is handed over: several segments.
+const LONG: usize = 8_000;
+/// Frames of one step of the model.
+const STEP: usize = 1_024;
+/// Nothing here takes longer, on a machine that is busy with other tests.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Set for the process at our end.
+const INSIDE: &str = "WIREPATH_TEST_INSIDE";
+
+/// A test that failed leaves nothing that polls behind.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs `kernel` at the far end of a veth while the same test, started anew, runs at ours.
+fn beside_the_kernel(test: &str, options: &[&str], kernel: impl FnOnce(&Namespace, &TcpListener)) {
+    let namespaces = softhca::testing::missing().map_or_else(|| Ok((Namespace::new()?, Namespace::new()?)), Err);
+    let (near, far) = match namespaces {
+        Ok(namespaces) => namespaces,
+        Err(why) => return println!("SKIPPED {test}: {why}"),
+    };
+    near.veth("veth0", &far, "veth1").unwrap();
+    near.ip(&["link", "set", "veth0", "address", &OUR_MAC.to_string()]).unwrap();
+    far.ip(&["link", "set", "veth1", "address", &THEIR_MAC.to_string()]).unwrap();
+    far.ip(&["address", "add", "10.77.0.1/24", "dev", "veth1"]).unwrap();
+    let ours = OUR_MAC.to_string();
+    far.ip(&["neighbour", "add", "10.77.0.2", "lladdr", &ours, "dev", "veth1", "nud", "permanent"]).unwrap();
+    let offloads = far.command("ethtool", &["-K", "veth1", "tso", "off", "gso", "off"]);
+    if !offloads.is_ok_and(|output| output.status.success()) {
+        // What the kernel would have its device cut comes uncut.
+        return println!("SKIPPED {test}: no ethtool (apt-get install ethtool)");
+    }
+    let listener = peer::listener(&far, THEIR_PORT);
+    let wire = ["--strict", "--manual", "--wire", "veth0"];
+    let mut command = softhca::testing::command(&[&wire[..], options].concat()).unwrap();
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(INSIDE, test);
+    let mut ours = Process(near.run(|| command.spawn()).unwrap());
+    kernel(&far, &listener);
+    let status = ours.0.wait().unwrap();
+    assert!(status.success(), "our end, see above");
+}
+
+/// Sends back what comes, to the end; says how much that was.
+fn echo(mut socket: TcpStream) -> u64 {
+    let (mut bytes, mut count) = (vec![0; 64 << 10], 0);
+    loop {
+        let len = socket.read(&mut bytes).unwrap();
+        if len == 0 {
+            return count;
+        }
+        socket.write_all(&bytes[..len]).unwrap();
+        count += len as u64;
+    }
+}
+
+/// A worker on a queue of a software ConnectX, to which rules bring the segments of our ports and nothing else: a port that is shared.
+struct Ours {
+    worker: Worker<Mlx5Rx, Mlx5Tx, HostStack, Recorder>,
+    _device: Mlx5Device,
+    clock: MonotonicClock,
+    block: Block,
+}
+
+impl Ours {
+    fn start() -> Self {
+        let mut device = open(&config("mlx5_0"));
+        for port in [OUR_PORT, OUR_PORT + 1] {
+            device.steer(&Rule::tcp(OURS, port), 0).unwrap();
+        }
+        let capabilities = device.capabilities();
+        let End { rx, tx, block, pool, .. } = End::with_pool(&mut device, 0, pool(4_096, LONG + 200)).unwrap();
+        let (seed, scope) = (HashSeed::new(23, 29), block.scope("host"));
+        let host_config = HostConfig {
+            interface: InterfaceId(0),
+            mac: OUR_MAC,
+            vlan: VlanTags::NONE,
+            mtu: 1500,
+            addresses_max: 1,
+            routes_max: 1,
+            neighbours_max: 1,
+        };
+        let mut host = Host::new(host_config, seed).unwrap();
+        host.apply(HostEvent::AddressAdded(network(OURS))).unwrap();
+        // What the kernel of a shared port would tell.
+        host.apply(HostEvent::NeighbourSet { address: THEIRS, mac: THEIR_MAC }).unwrap();
+        let config = HostStackConfig { igmp: None, tcp: Some(TcpNodeConfig::default()), ..HostStackConfig::new(seed) };
+        let machine = TcpConfig { connections_max: 4, chunks_max: 2_048, ..TcpConfig::default() };
+        let tcp = TcpSockets::new(&TcpSocketsConfig { machine, capabilities, seed }, &scope).unwrap();
+        let parts = Parts {
+            rx,
+            tx,
+            pipeline: host_stack(config, &host, &scope),
+            app: Recorder::default(),
+            pool,
+            host,
+            sockets: UdpSockets::new(SocketCapacity::default(), seed),
+            egress: EgressConfig::quiet(seed),
+            burst_len: 32,
+        };
+        let worker = Worker::new(parts, &scope).with_tcp(tcp);
+        block.check().unwrap();
+        Self { worker, _device: device, clock: MonotonicClock::start(), block }
+    }
+
+    /// Turns until it is so. The model moves with each turn.
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        let begin = Instant::now();
+        while !is_so(self) {
+            nic::step(STEP);
+            let now = self.clock.now();
+            if self.worker.poll_once(now) == 0 {
+                std::thread::yield_now();
+            }
+            nic::step(STEP);
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "{what}: {:?} {:?}",
+                self.worker.tcp().tally(),
+                self.worker.app().traffic.ends
+            );
+        }
+    }
+
+    /// Sends the stream in buffers of several segments each, without a copy, as far as there is room.
+    fn hand_over(&mut self, id: ConnectionId, sent: &mut u64) {
+        let now = self.clock.now();
+        self.worker.with_app(now, |_, cx| {
+            while *sent < BULK {
+                let len = (BULK - *sent).min(LONG.min(PIECE_LEN_MAX) as u64) as usize;
+                let Some(mbuf) = cx.pool.alloc_copy(stream(*sent, len)) else { return };
+                match cx.tcp().send_mbuf(id, mbuf) {
+                    Ok(()) => *sent += len as u64,
+                    Err((_, mbuf)) => return mbuf.free(),
+                }
+            }
+        });
+    }
+
+    /// Frames of TCP that were posted.
+    fn posted(&self) -> u64 {
+        self.block.snapshot().count("host/tcp/segments_out").unwrap()
+    }
+
+    fn end(mut self) {
+        self.until("all is quiet", |ours| ours.worker.tx_mut().in_flight() == 0);
+        assert_eq!(self.worker.pool().unnamed(), 0, "buffers that went without a name");
+        drop(self);
+        assert_eq!(nic::diagnoses(), Vec::<String>::new());
+    }
+}
+
+/// Calls the kernel, sends it all and hears it back; says how many segments were sent, and in how many frames they were posted.
+fn call_the_kernel() -> (u64, u64) {
+    let mut ours = Ours::start();
+    let (local, remote) = (SocketAddrV4::new(OURS, OUR_PORT + 1), SocketAddrV4::new(THEIRS, THEIR_PORT));
+    let now = ours.clock.now();
+    let id = ours.worker.with_app(now, |app, cx| {
+        let id = cx.tcp().connect(local, remote, &ConnectionOptions::default(), ConsumerId(0)).unwrap();
+        app.traffic.begin(id, Plan::STAY);
+        id
+    });
+    let mut sent = 0;
+    ours.until("all comes back", |ours| {
+        let is_connected = ours.worker.app().traffic.ends[&id].is_connected;
+        if is_connected {
+            ours.hand_over(id, &mut sent);
+        }
+        ours.worker.app().traffic.ends[&id].received == BULK
+    });
+    let now = ours.clock.now();
+    ours.worker.with_app(now, |_, cx| cx.tcp().shutdown(id).unwrap());
+    ours.until("it is over", |ours| ours.worker.app().traffic.ends[&id].closed.is_some());
+    let end = &ours.worker.app().traffic.ends[&id];
+    assert_eq!((end.wrong_at, end.closed), (None, Some(CloseReason::Finished)));
+    let counts = (ours.worker.tcp().tally().segments_out, ours.posted());
+    ours.end();
+    counts
+}
+
+fn is_inside(test: &str) -> bool {
+    std::env::var_os(INSIDE).is_some_and(|name| name == test)
+}
+
+#[test]
+fn kernel_sends_back_what_a_connectx_cut_into_segments() {
+    let test = "kernel_sends_back_what_a_connectx_cut_into_segments";
+    if !is_inside(test) {
+        return beside_the_kernel(test, &[], |_, listener| assert_eq!(echo(peer::accept(listener).unwrap()), BULK));
+    }
+    let (segments, frames) = call_the_kernel();
+    assert!(segments > frames + 1_000, "{segments} segments in {frames} frames: the device has cut nothing");
+}
+
+#[test]
+fn kernel_sends_back_what_a_connectx_without_tso_sends() {
+    let test = "kernel_sends_back_what_a_connectx_without_tso_sends";
+    if !is_inside(test) {
+        let options = ["--without", "tso"];
+        return beside_the_kernel(test, &options, |_, listener| {
+            assert_eq!(echo(peer::accept(listener).unwrap()), BULK);
+        });
+    }
+    let (segments, frames) = call_the_kernel();
+    assert_eq!(segments, frames);
+}
+
+#[test]
+fn kernel_calls_a_port_that_a_rule_steers_to_a_connectx() {
+    let test = "kernel_calls_a_port_that_a_rule_steers_to_a_connectx";
+    if !is_inside(test) {
+        return beside_the_kernel(test, &[], |far, _| {
+            let socket = peer::connect(far, (OURS, OUR_PORT)).unwrap();
+            assert_eq!(peer::exchange(&socket, BULK).unwrap(), BULK);
+        });
+    }
+    let mut ours = Ours::start();
+    let now = ours.clock.now();
+    ours.worker.with_app(now, |app, cx| {
+        app.traffic.plan = Plan::send(BULK);
+        cx.tcp().listen(SocketAddrV4::new(OURS, OUR_PORT), &ListenOptions::default()).unwrap();
+    });
+    // The kernel asks again where its first SYN came before us.
+    ours.until("it is over", |ours| ours.worker.app().traffic.ends.values().any(|end| end.closed.is_some()));
+    let end = ours.worker.app().traffic.ends.values().next().unwrap();
+    assert_eq!((end.wrong_at, end.received, end.closed), (None, BULK, Some(CloseReason::Finished)));
+    ours.end();
+}
