@@ -1,6 +1,8 @@
 //! What is wrong from the outside: each call says so by a typed error, nothing is lost, and nothing is sent twice.
 
 use super::*;
+use crate::device::RxQueue;
+use crate::mem::Burst;
 
 /// An address on the link where nobody is.
 const NOBODY: SocketAddrV4 = SocketAddrV4::new(address(77), 80);
@@ -162,6 +164,34 @@ fn worker_without_tcp_refuses_every_call() {
         assert_eq!(called, Err(ConnectError::NoTcp));
         assert!(called.unwrap_err().to_string().contains("with_tcp"));
     });
+}
+
+/// Who has the place of a connection that is gone, and another peer: its first frame must not go where the last one's did.
+#[test]
+fn frames_of_a_place_that_is_used_again_go_to_the_new_peer() {
+    let (left, mut right) = pair("tcp", MemoryConfig::default());
+    let block = Block::heap();
+    let mut end = end(left, 1, &Wanted::default(), &block);
+    let (pool, begin) = (Pool::heap(64).unwrap(), Instant::ZERO + seconds(1));
+    let (mut rx, _tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
+    let stranger = SocketAddrV4::new(address(3), 80);
+    end.with_app(begin, |_, cx| cx.host.apply(HostEvent::NeighbourSet { address: address(3), mac: mac(3) }).unwrap());
+    let mut slots = Vec::new();
+    for (turn, (remote, station)) in [(SERVER, mac(2)), (stranger, mac(3)), (SERVER, mac(2))].into_iter().enumerate() {
+        let now = begin + seconds(turn as u64);
+        let id = end.with_app(now, |_, cx| {
+            cx.tcp().connect(ANY, remote, &ConnectionOptions::default(), ConsumerId(1)).unwrap()
+        });
+        slots.push(id.slot());
+        end.poll_once(now);
+        let mut burst = Burst::new();
+        rx.receive(&mut burst, 32, &pool, now);
+        let destinations: Vec<_> = burst.drain(..).map(|mbuf| (mbuf.bytes()[..6].to_vec(), mbuf.free()).0).collect();
+        assert_eq!(destinations, [station.0.to_vec()], "the SYN to {remote}");
+        end.with_app(now, |_, cx| cx.tcp().abort(id).unwrap());
+        end.poll_once(now);
+    }
+    assert_eq!(slots, [slots[0]; 3], "the place is used again");
 }
 
 /// More may wait than there are buffers: what is sent and what is not taken would else keep all of them, and no acknowledgment could come.
