@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant as Moment};
 
-use wirepath::counters::Block;
+use wirepath::counters::{Block, default_directory};
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
+use wirepath::pipeline::tcp::roster::Rostered;
 use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions, TcpApp, TcpConfig, TcpData};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, SendToError, UdpApp, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
@@ -278,6 +279,9 @@ fn echo(live: &mut Live, far: &Namespace) {
         assert!(live.until(|_| peer.is_finished()), "{:?}", live.block.snapshot());
         peer.join().unwrap();
     });
+    // A guardian would find them.
+    let rosters = Rostered::list(&default_directory()).unwrap();
+    assert!(rosters.iter().any(|roster| roster.pid == std::process::id() && roster.has_writer()), "{rosters:?}");
     assert_eq!(live.worker.tcp().tally().resets_in, 0);
 }
 

@@ -145,12 +145,15 @@ pub(super) fn settle(a: &mut End, b: &mut End) {
 
 /// A connection between two machines.
 pub(super) fn connected() -> (End, End) {
+    connected_with(&ConnectionOptions::default())
+}
+
+pub(super) fn connected_with(options: &ConnectionOptions) -> (End, End) {
     let (mut client, mut server) = (End::new(1), End::new(2));
     server.tcp.listen(SERVER, &ListenOptions::default()).unwrap();
     let flow = Flow { local: CLIENT, remote: SERVER };
-    let options = ConnectionOptions::default();
     let now = client.now;
-    client.id = Some(client.tcp.connect(flow, &options, ConsumerId(1), now, &mut client.sent).unwrap());
+    client.id = Some(client.tcp.connect(flow, options, ConsumerId(1), now, &mut client.sent).unwrap());
     settle(&mut client, &mut server);
     (client, server)
 }

@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use std::io;
 
+use crate::counters::SetupError;
 use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
 use crate::pipeline::tcp::TcpConfigError;
@@ -54,6 +55,8 @@ pub enum LiveError {
     },
     /// The limits of TCP do not add up.
     Tcp(TcpConfigError),
+    /// Open connections cannot be written down for a guardian.
+    Roster(SetupError),
     /// No buffers.
     Pool(PostError),
 }
@@ -78,6 +81,7 @@ impl fmt::Display for LiveError {
                  program cap_net_raw"
             ),
             Self::Tcp(error) => error.fmt(f),
+            Self::Roster(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
         }
     }

@@ -25,6 +25,8 @@ const IGMP_HEADER_LEN: usize = 24;
 
 /// Everything about its host that a worker takes along. All of it may be moved to the worker's thread.
 pub struct LiveHost {
+    /// The application's name, by which a guardian knows its connections.
+    pub app: String,
     /// Addresses, routes and neighbours, as they are now.
     pub host: Host,
     /// Keeps them, or on an interface of ours the link alone, as the kernel has them: for
@@ -76,6 +78,7 @@ impl LiveHost {
             ..HostStackConfig::new(seed)
         };
         Ok(Self {
+            app: config.app.clone(),
             buffers: buffers(config, &neighbours, &stack.ipv4),
             host,
             follower,

@@ -7,6 +7,7 @@ use crate::counters::Scope;
 use crate::device::tap::{TapQueue, TapRx, TapTx};
 use crate::device::{Capabilities, Device, Queue};
 use crate::mem::Pool;
+use crate::pipeline::tcp::roster::Roster;
 use crate::pipeline::tcp::{TcpApp, TcpSockets, TcpSocketsConfig};
 use crate::pipeline::{App, HostStack, IcmpApp, UdpApp, host_stack};
 use crate::proto::{SocketCapacity, UdpSockets};
@@ -36,7 +37,8 @@ pub struct LiveQueue {
 
 impl LiveQueue {
     /// The usual worker, on the calling thread: a pool with room for `held` buffers that `app` keeps, the queue, the
-    /// [`host_stack`], sockets of the default size, connections where the configuration has them. Its first turn comes next; joining groups is up to the app
+    /// [`host_stack`], sockets of the default size, connections where the configuration has them, written down for a
+    /// [guardian](crate::worker::guard). Its first turn comes next; joining groups is up to the app
     /// ([`Worker::with_app`]).
     ///
     /// # Errors
@@ -48,15 +50,19 @@ impl LiveQueue {
         post: &Post,
         scope: &Scope,
     ) -> Result<LiveWorker<A>, LiveError> {
-        let LiveHost { host, follower, egress, stack, layout, buffers, tcp } = self.live;
+        let LiveHost { app: name, host, follower, egress, stack, layout, buffers, tcp } = self.live;
         let pool: Pool = post.pool(buffers.total() + held, layout)?;
         let (rx, tx) = self.queue.open(&pool, scope)?;
         let pipeline = host_stack(stack, &host, scope);
         let sockets = UdpSockets::new(SocketCapacity::default(), random_seed());
         let tcp = match tcp {
             Some(machine) => {
+                machine.check_pool(pool.capacity(), buffers.total() - machine.chunks_max).map_err(LiveError::Tcp)?;
                 let config = TcpSocketsConfig { machine, capabilities: self.capabilities, seed: random_seed() };
-                TcpSockets::new(&config, scope).map_err(LiveError::Tcp)?
+                let mut tcp = TcpSockets::new(&config, scope).map_err(LiveError::Tcp)?;
+                let roster = Roster::create(&name, host.interface(), machine.connections_max);
+                tcp.keep(roster.map_err(LiveError::Roster)?);
+                tcp
             }
             None => TcpSockets::none(),
         };

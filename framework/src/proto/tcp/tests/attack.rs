@@ -4,6 +4,12 @@ use super::super::segment::Range;
 use super::*;
 use crate::wire::tcp::TcpFlags;
 
+/// A connection without timestamps: with them a stranger has one more number to guess, and what he sends would not get as far as to what is
+/// tried here.
+fn victims() -> (End, End) {
+    connected_with(&ConnectionOptions { timestamps: false, ..ConnectionOptions::default() })
+}
+
 /// A word that nobody foresees, and every run has again.
 fn noise(word: u32) -> u32 {
     (u64::from(word).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29) as u32
@@ -28,7 +34,7 @@ fn say(from: &mut End, to: &mut End, bytes: &[u8]) {
 
 #[test]
 fn flood_of_syns_is_remembered_by_nobody_and_a_connection_goes_on() {
-    let (mut client, mut server) = connected();
+    let (mut client, mut server) = victims();
     let (mut answers, mut said) = (0, Vec::new());
     for idx in 0..20_000 {
         let peer = SocketAddrV4::new(Ipv4Addr::from_bits(0x0b00_0000 + idx), 1_024 + (idx % 60_000) as u16);
@@ -50,7 +56,7 @@ fn flood_of_syns_is_remembered_by_nobody_and_a_connection_goes_on() {
 
 #[test]
 fn reset_that_does_not_know_the_number_resets_nothing() {
-    let (mut client, mut server) = connected();
+    let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
     for idx in 0..50_000 {
         // Half of them are in the window, which is what a blind attacker can hit.
@@ -68,7 +74,7 @@ fn reset_that_does_not_know_the_number_resets_nothing() {
 
 #[test]
 fn syn_in_a_connection_ends_nothing_and_is_answered_at_a_limited_rate() {
-    let (mut client, mut server) = connected();
+    let (mut client, mut server) = victims();
     let next = numbers(&client).0;
     for idx in 0..50_000 {
         server.hear((forged(next + noise(idx) % 60_000, Seq(0), TcpFlags::SYN), Vec::new()));
@@ -82,7 +88,7 @@ fn syn_in_a_connection_ends_nothing_and_is_answered_at_a_limited_rate() {
 
 #[test]
 fn data_of_who_guesses_the_number_and_not_the_acknowledgment_is_not_taken() {
-    let (mut client, mut server) = connected();
+    let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
     for idx in 0..20_000 {
         // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT is what must be hit too; a guess is somewhere else.
@@ -95,10 +101,27 @@ fn data_of_who_guesses_the_number_and_not_the_acknowledgment_is_not_taken() {
     assert_eq!(server.bytes, b"true");
 }
 
+/// RFC 5961 5.2: an acknowledgment that the peer could have sent is not enough where it is older than all that was ever on its way.
+#[test]
+fn data_with_an_acknowledgment_far_from_ours_is_not_taken_either_side() {
+    let (mut client, mut server) = victims();
+    let (next, theirs) = numbers(&client);
+    let window = server.tcp.connections[server.id.unwrap().slot].snd_wnd_max;
+    for ack in [theirs + 1, theirs + 0x7fff_ffff, theirs - (window + 1), theirs - 0x7fff_ffff] {
+        let dropped = server.hear((forged(next, ack, TcpFlags::ACK), b"forged".to_vec()));
+        assert_eq!(dropped, Some(TcpDrop::BadAck), "{ack:?}, where {theirs:?} is next");
+    }
+    assert!(server.bytes.is_empty());
+    assert_eq!(server.tcp.tally().challenge_acks, 4);
+    server.sent.0.clear();
+    say(&mut client, &mut server, b"true");
+    assert_eq!(server.bytes, b"true");
+}
+
 /// Each end holds the other's numbers for impossible, and says so to it, which the other holds for impossible.
 #[test]
 fn ends_that_disagree_do_not_storm_each_other_with_acknowledgments() {
-    let (mut client, mut server) = connected();
+    let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
     server.hear((forged(next, theirs, TcpFlags::ACK), vec![0; 1_000]));
     let mut exchanged = 0;
@@ -119,7 +142,7 @@ fn ends_that_disagree_do_not_storm_each_other_with_acknowledgments() {
 
 #[test]
 fn bytes_out_of_order_are_kept_with_a_bound_and_given_back() {
-    let (mut client, mut server) = connected();
+    let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
     for idx in 0..20_000 {
         // Every other byte, so that nothing grows together.
@@ -134,7 +157,7 @@ fn bytes_out_of_order_are_kept_with_a_bound_and_given_back() {
 
 #[test]
 fn sack_blocks_that_cannot_be_are_believed_by_nobody() {
-    let (mut client, mut server) = connected();
+    let (mut client, mut server) = victims();
     for _ in 0..20 {
         let (id, now) = (client.id.unwrap(), client.now);
         client.tcp.send(id, vec![7; 1_400], now, &mut client.sent).unwrap();
@@ -160,4 +183,22 @@ fn sack_blocks_that_cannot_be_are_believed_by_nobody() {
         settle(&mut client, &mut server);
     }
     assert_eq!((server.bytes.len(), client.tcp.chunks()), (28_000, 0));
+}
+
+/// A report of a duplicate that was never sent, or of one long ago, takes no recovery back.
+#[test]
+fn reports_of_duplicates_that_cannot_be_count_nothing() {
+    let (mut client, _) = victims();
+    let (id, now) = (client.id.unwrap(), client.now);
+    client.tcp.send(id, vec![7; 1_400], now, &mut client.sent).unwrap();
+    let connection = &client.tcp.connections[id.slot];
+    let (una, nxt, theirs) = (connection.snd_una, connection.snd_nxt, connection.rcv_nxt);
+    let long_ago = [Range { left: una - 1_000_000, right: una - 999_000 }, Range::default()];
+    let never_sent = [Range { left: nxt + 100, right: nxt + 200 }, Range { left: una + 1, right: nxt + 1_000 }];
+    for (count, [first, second]) in [(1, long_ago), (2, never_sent)] {
+        let ack = Outgoing::bare(Flow { local: SERVER, remote: CLIENT }, theirs, una, TcpFlags::ACK);
+        let sacks = [first, second, Range::default(), Range::default()];
+        client.hear((Outgoing { wnd: 60_000, sack_count: count, sacks, ..ack }, Vec::new()));
+    }
+    assert_eq!((client.tcp.tally().dsacks_in, client.tcp.tally().undone_recoveries), (0, 0));
 }
