@@ -118,9 +118,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let now = self.now;
         let connection = &mut *self.connection;
         let is_new_round = connection.passes_round();
-        connection.take_rtt(now.since(oldest), is_new_round, now);
+        let rtt = Micros::floor(now.since(oldest));
+        connection.take_rtt(rtt, is_new_round, now);
         let (rack, end) = (&mut connection.rack, connection.snd_una);
-        (rack.xmit_ts, rack.end_seq, rack.fack, rack.rtt) = (newest, end, end, Micros::floor(now.since(newest)));
+        (rack.xmit_ts, rack.end_seq, rack.fack) = (newest, end, end);
+        rack.rtt = if newest == oldest { rtt } else { Micros::floor(now.since(newest)) };
         connection.grow_window(acked, now);
         if is_new_round {
             connection.begin_round();
@@ -218,7 +220,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             None => by_time(),
         };
         if let Some(sample) = sample {
-            connection.take_rtt(sample, is_new_round, now);
+            connection.take_rtt(Micros::floor(sample), is_new_round, now);
         } else {
             // The backed-off timeout is the timeout until there is a sample (RFC 6298 5).
             connection.rto = Micros::of(connection.backed_off(connection.backoff));

@@ -11,7 +11,7 @@
 //! A recovery that turns out to have been for nothing is taken back: by timestamps (Eifel, RFC 3522 and RFC 4015), by duplicates that the
 //! peer reports (RFC 3708), by F-RTO (RFC 5682).
 
-use super::connection::{Connection, Prr, Recovery, RetransmitTimer, Undo, flag};
+use super::connection::{Connection, Micros, Prr, Recovery, RetransmitTimer, Undo, flag};
 use super::event::CloseReason;
 use super::machine::Turn;
 use super::payload::{Output, Payload};
@@ -59,10 +59,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let was_resent = connection.backoff > 0;
         if !was_resent && connection.unacked_since != Instant::MAX {
             // RFC 6298 3: of a SYN that was sent once.
-            connection.take_rtt(self.now.since(connection.unacked_since), true, self.now);
+            let sample = Micros::floor(self.now.since(connection.unacked_since));
+            connection.take_rtt(sample, true, self.now);
         } else if was_resent {
             // RFC 6298 5.7.
-            connection.rto = connection.rto.max(super::connection::Micros::of(Duration::from_secs(3)));
+            connection.rto = connection.rto.max(Micros::of(Duration::from_secs(3)));
         }
         connection.cwnd = match connection.backoff {
             0 | 1 => connection.initial_window(),

@@ -17,8 +17,8 @@ impl Connection {
     /// A round trip was measured (RFC 6298 2.2 and 2.3). Each acknowledgment measures one, not each round trip: the deviation therefore
     /// grows at once but shrinks once in a round trip only, or it would be forgotten within one window (RFC 7323 4.2, and Linux).
     #[inline(always)]
-    pub(super) fn take_rtt(&mut self, sample: Duration, is_new_round: bool, now: Instant) {
-        let sample = Micros::floor(sample).0.max(1);
+    pub(super) fn take_rtt(&mut self, sample: Micros, is_new_round: bool, now: Instant) {
+        let sample = sample.0.max(1);
         self.take_rtt_min(sample, now);
         let sample = u64::from(sample);
         let (srtt, rttvar) = (u64::from(self.srtt.0), u64::from(self.rttvar.0));

@@ -1,6 +1,6 @@
 //! One sender whose peer is the test: what it sends is marked by hand, what it hears is made up. Time is what the test says.
 
-use super::super::connection::{Connection, Recovery, State, flag};
+use super::super::connection::{Connection, Micros, Recovery, State, flag};
 use super::super::machine::Turn;
 use super::super::queue::{Chunk, LOST, RESENT, SACKED, SENT};
 use super::super::segment::Segment;
@@ -66,7 +66,7 @@ impl Sender {
         let mut sender = Self::new(options);
         sender.turn(|turn| {
             let now = turn.now;
-            turn.connection.take_rtt(Duration::from_millis(10), true, now);
+            turn.connection.take_rtt(Micros(10_000), true, now);
         });
         sender
     }
