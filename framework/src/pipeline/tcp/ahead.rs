@@ -57,3 +57,34 @@ fn flow_of(frame: &[u8]) -> Option<Flow> {
         remote: SocketAddrV4::new(ipv4.source(), u16::from_be_bytes([source_high, source_low])),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 packet from 10.0.0.1:2000 to 10.0.0.2:80 behind a link header.
+    fn frame(link: &[u8], protocol: u8) -> Vec<u8> {
+        let mut packet = [0; 40];
+        (packet[0], packet[9]) = (0x45, protocol);
+        packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        packet[20..24].copy_from_slice(&[7, 208, 0, 80]);
+        [&[0; 12], link, &packet].concat()
+    }
+
+    #[test]
+    fn flow_is_that_of_the_connection_at_our_end() {
+        let ends = [[10, 0, 0, 2], [10, 0, 0, 1]].map(|octets| octets.into());
+        let flow = Flow { local: SocketAddrV4::new(ends[0], 80), remote: SocketAddrV4::new(ends[1], 2000) };
+        for link in [&[8, 0][..], &[0x81, 0, 0, 7, 8, 0]] {
+            assert_eq!(flow_of(&frame(link, 6)), Some(flow), "{link:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_segment_is_not_looked_for() {
+        assert_eq!(flow_of(&frame(&[8, 0], 17)), None, "UDP");
+        assert_eq!(flow_of(&frame(&[8, 6], 6)), None, "ARP");
+        let segment = frame(&[8, 0], 6);
+        assert!((0..14 + 24).all(|len| flow_of(&segment[..len]).is_none()), "cut short");
+    }
+}

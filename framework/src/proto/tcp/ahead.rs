@@ -51,3 +51,27 @@ impl<P> Tcp<P> {
         lines
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+    use crate::proto::tcp::connection::State;
+    use crate::proto::tcp::tests::{CLIENT, SERVER};
+    use crate::proto::tcp::{ConnectionOptions, TcpConfig};
+    use crate::proto::{ConsumerId, HashSeed};
+    use crate::time::Instant;
+
+    #[test]
+    fn connection_is_foreseen_where_it_stands_and_no_other_is() {
+        let config = TcpConfig { connections_max: 4, ..TcpConfig::default() };
+        let mut tcp = Tcp::<Vec<u8>>::new(config, HashSeed::new(1, 2)).unwrap();
+        let (flow, back) = (Flow { local: SERVER, remote: CLIENT }, Flow { local: CLIENT, remote: SERVER });
+        let (options, consumer) = (ConnectionOptions::default(), ConsumerId(0));
+        let slot = tcp.insert(Connection::new(flow, State::Established, &options, consumer, Instant::ZERO)).unwrap();
+        let foreseen = |flow| tcp.seek(flow).and_then(|sought| tcp.foresee(&sought));
+        assert_eq!((foreseen(flow), foreseen(back)), (Some(slot), None));
+        assert_eq!(tcp.lines(slot)[0], (&raw const tcp.connections[slot]).cast());
+    }
+}
