@@ -7,7 +7,7 @@ use super::arrival::TcpDrop;
 use super::connection::{Micros, Recovery, State, flag, pending};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
-use super::queue::SENT;
+use super::queue::{Queue, Ring, SENT};
 use super::recovery::News;
 use super::segment::{Plain, Segment};
 use super::seq::Seq;
@@ -104,7 +104,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     pub(super) fn take_calm_ack(&mut self, ack: Seq, acked: u32) {
         self.connection.snd_una = ack;
         self.connection.tally.bytes_acked += u64::from(acked);
-        if let Some((oldest, newest)) = self.free_in_order() {
+        let freed = if self.connection.has_all_acknowledged() { self.free_all() } else { self.free_in_order() };
+        if let Some((oldest, newest)) = freed {
             self.take_sample(acked, oldest, newest);
         }
         self.set_timer();
@@ -128,6 +129,23 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             connection.begin_round();
         }
         connection.backoff = 0;
+    }
+
+    /// Lets go of all that waits: nothing is left to be linked anew. As after each order, and each answer.
+    #[inline(always)]
+    fn free_all(&mut self) -> Option<(Instant, Instant)> {
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let mut idx = connection.send.head;
+        let oldest = chunks.get(idx)?.sent_at;
+        let mut newest = oldest;
+        while let Some(chunk) = chunks.get(idx) {
+            let next = chunk.next;
+            newest = chunk.sent_at;
+            chunks.let_go(idx);
+            idx = next;
+        }
+        (connection.send, connection.in_flight, connection.send_len) = (Queue::default(), Ring::default(), 0);
+        Some((oldest, newest))
     }
 
     /// Lets go of what SND.UNA has passed, where nothing of it is marked: when the first and the last of it were sent.
@@ -238,6 +256,12 @@ impl super::connection::Connection {
             && !self.has(flag::PROBE_OUT)
             && segment.sack_count == 0
             && !(segment.has(TcpFlags::ECE) && self.has(flag::ECN))
+    }
+
+    /// Whether nothing waits, neither to be acknowledged nor to be sent.
+    #[inline]
+    fn has_all_acknowledged(&self) -> bool {
+        self.flight() == 0 && self.next_unsent == NIL
     }
 
     /// Whether nothing is missing as far as we know.

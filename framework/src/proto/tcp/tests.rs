@@ -15,6 +15,7 @@ use crate::time::{Duration, Instant};
 mod arrival;
 mod attack;
 mod lossy;
+mod prediction;
 mod rack;
 mod recovery;
 mod scoreboard;

@@ -1,0 +1,68 @@
+//! Header prediction takes the one segment that a connection expects, and leaves all others untouched.
+
+use super::*;
+use crate::proto::tcp::Plain;
+use crate::wire::tcp::Timestamps;
+
+/// A server, and what it hears of a client's first data.
+fn heard() -> (End, Flow, Plain) {
+    let (mut client, server) = connected();
+    let (id, now) = (client.id.unwrap(), client.now);
+    client.tcp.send(id, b"order".to_vec(), now, &mut client.sent).unwrap();
+    let (Outgoing { flow, seq, ack, wnd, timestamps, .. }, payload) = client.sent.0.pop().unwrap();
+    let flow = Flow { local: flow.remote, remote: flow.local };
+    (server, flow, Plain { seq, ack, wnd, len: payload.len() as u32, timestamps })
+}
+
+#[test]
+fn next_data_is_expected_once() {
+    let (mut server, flow, segment) = heard();
+    let id = server.id.unwrap();
+    let taken = server.tcp.receive_expected(flow, &segment, server.now);
+    assert_eq!(taken.map(|(taken, _)| taken), Some(id));
+    assert_eq!(server.tcp.receive_expected(flow, &segment, server.now), None, "a repetition");
+    assert_eq!(server.tcp.info(id, server.now).unwrap().bytes_received, 5);
+    assert!(server.sent.0.is_empty(), "its acknowledgment waits");
+}
+
+#[test]
+fn any_other_segment_is_left_to_the_phases() {
+    let (mut server, flow, segment) = heard();
+    let (id, before) = (server.id.unwrap(), *server.tcp.tally());
+    let times = segment.timestamps.unwrap();
+    let others = [
+        ("beyond a hole", Plain { seq: segment.seq + 1, ..segment }),
+        ("partly old", Plain { seq: segment.seq - 1, ..segment }),
+        ("beyond the window", Plain { len: 1 << 24, ..segment }),
+        ("of what was never sent", Plain { ack: segment.ack + 1, ..segment }),
+        ("of what was acknowledged", Plain { ack: segment.ack - 1, ..segment }),
+        ("with nothing new", Plain { len: 0, ..segment }),
+        ("without its time", Plain { timestamps: None, ..segment }),
+        (
+            "of the past",
+            Plain { timestamps: Some(Timestamps { value: times.value.wrapping_sub(1), ..times }), ..segment },
+        ),
+    ];
+    for (what, other) in others {
+        assert_eq!(server.tcp.receive_expected(flow, &other, server.now), None, "{what}");
+    }
+    let stranger = Flow { local: flow.remote, remote: flow.local };
+    assert_eq!(server.tcp.receive_expected(stranger, &segment, server.now), None, "of nobody");
+    server.tcp.pause(id).unwrap();
+    assert_eq!(server.tcp.receive_expected(flow, &segment, server.now), None, "for an app that is paused");
+    assert_eq!(*server.tcp.tally(), before, "nothing has happened");
+    server.tcp.resume(id).unwrap();
+    assert!(server.tcp.receive_expected(flow, &segment, server.now).is_some(), "what was expected all the time");
+}
+
+#[test]
+fn connection_that_took_the_place_of_another_is_not_taken_for_it() {
+    let (mut server, flow, segment) = heard();
+    assert!(server.tcp.receive_expected(flow, &segment, server.now).is_some());
+    let id = server.id.unwrap();
+    server.tcp.abort(id, server.now, &mut server.sent).unwrap();
+    let next = Plain { seq: segment.seq + segment.len, ..segment };
+    assert_eq!(server.tcp.receive_expected(flow, &next, server.now), None, "closed, and the app not told");
+    server.listen_to_events();
+    assert_eq!(server.tcp.receive_expected(flow, &next, server.now), None, "gone");
+}
