@@ -46,6 +46,87 @@ fn no_route_is_told_at_once_and_takes_no_place() {
     line.close();
 }
 
+/// The connection that stands goes on: each byte once, both ways.
+fn goes_on(mut line: Line) {
+    let bytes = pattern(5_000);
+    send_all(&mut line, &bytes);
+    assert!(line.server.app().received == bytes, "each byte once, in order");
+    assert_eq!(line.client.tcp().tally().segments_resent, 0);
+    line.close();
+}
+
+#[test]
+fn address_in_use_is_told_and_who_has_it_goes_on() {
+    let mut line = Line::connected(Wanted::default());
+    let (id, now) = (line.id(), line.now);
+    let again = line.server.with_app(now, |_, cx| cx.tcp().listen(SERVER, &ListenOptions::default()));
+    assert_eq!(again, Err(ListenError::AddressInUse(SERVER)));
+    assert!(again.unwrap_err().to_string().contains("close that listener"));
+    let (sent, options) = (line.count("1/tcp/segments_out"), ConnectionOptions::default());
+    let (local, called) = line.ask(|_, cx| {
+        let local = cx.tcp().info(id).unwrap().local;
+        (local, cx.tcp().connect(local, SERVER, &options, ConsumerId(1)))
+    });
+    assert_eq!(called, Err(ConnectError::AddressInUse { local, remote: SERVER }));
+    assert!(called.unwrap_err().to_string().contains("take local port 0"));
+    assert_eq!((line.client.tcp().len(), line.count("1/tcp/segments_out")), (1, sent), "no SYN has left");
+    goes_on(line);
+}
+
+#[test]
+fn option_out_of_range_is_told_and_all_stays_as_it_was() {
+    let mut line = Line::connected(Wanted::default());
+    let id = line.id();
+    let wrong = ConnectionOptions { rto_min: Duration::ZERO, ..ConnectionOptions::default() };
+    let error = wrong.check().unwrap_err();
+    line.ask(|_, cx| {
+        let before = cx.tcp().options(id);
+        assert_eq!(cx.tcp().set_options(id, &wrong), Err(CallError::Option(error)));
+        assert_eq!(cx.tcp().options(id), before);
+        assert_eq!(cx.tcp().connect(ANY, SERVER, &wrong, ConsumerId(1)), Err(ConnectError::Option(error)));
+        let listen = ListenOptions { connection: wrong, ..ListenOptions::default() };
+        assert_eq!(cx.tcp().listen(SERVER, &listen), Err(ListenError::Option(error)));
+    });
+    assert!(error.to_string().contains("rto_min must be 1 ms to 60 s"), "{error}");
+    assert_eq!(line.client.tcp().len(), 1);
+    goes_on(line);
+}
+
+/// The backlog and the table: a call beyond the one is refused, one beyond the other is made by a cookie.
+#[test]
+fn full_table_refuses_a_call_and_those_that_stand_go_on() {
+    let mut line = Line::connected(Wanted::default());
+    let options = ConnectionOptions::default();
+    let mut calls = Vec::new();
+    let error = loop {
+        match line.ask(|_, cx| cx.tcp().connect(ANY, SERVER, &options, ConsumerId(1))) {
+            Ok(id) => calls.push(id),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error, calls.len()), (ConnectError::TooMany { limit: 4 }, 3));
+    assert!(error.to_string().contains("raise TcpConfig::connections_max"), "{error}");
+    line.turns(5);
+    for id in calls {
+        line.ask(|_, cx| cx.tcp().abort(id).unwrap());
+    }
+    line.turns(5);
+    assert_eq!(line.client.tcp().len(), 1, "the places of those that are gone are free");
+}
+
+#[test]
+fn limits_that_do_not_add_up_make_no_tcp() {
+    let machine = TcpConfig { chunks_max: 0, ..TcpConfig::default() };
+    let config = TcpSocketsConfig {
+        machine,
+        capabilities: pair("tcp", MemoryConfig::default()).0.capabilities(),
+        seed: HashSeed::new(1, 2),
+    };
+    let error = TcpSockets::new(&config, &Block::heap().scope("1")).err().unwrap();
+    assert_eq!(error, TcpConfigError::OutOfRange { name: "chunks_max", value: 0, max: 1 << 28 });
+    assert!(error.to_string().contains("it must be 1 to"), "{error}");
+}
+
 #[test]
 fn own_address_group_and_port_none_are_no_peers() {
     let mut line = Line::connected(Wanted::default());
