@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn sum_is_of_all_that_was_appended_up_to_the_end_of_the_buffer() {
         let pool = Pool::heap(1).unwrap();
-        let text: Vec<u8> = (0..4000u32).map(|n| (n * 7 >> 2) as u8).collect();
+        let text: Vec<u8> = (0..4000u32).map(|n| ((n * 7) >> 2) as u8).collect();
         let mut bytes = copy(&pool, &text[..333], true);
         for len in [0, 1, 300, 4, 4000] {
             bytes.append(&text[bytes.len()..text.len().min(bytes.len() + len)]);
