@@ -254,7 +254,7 @@ impl Mbuf {
     }
 
     /// As [`hold`](Self::hold), of `len` bytes from `offset`. Panics where they are not inside the first segment.
-    #[inline]
+    #[inline(always)]
     pub fn hold_part(&self, offset: usize, len: usize) -> Held {
         let meta = self.meta();
         assert!(offset <= meta.len as usize && len <= meta.len as usize - offset, "hold past the first segment");

@@ -380,15 +380,17 @@ fn release_marked(buffer: NonNull<Metadata>) {
     let meta = unsafe { &mut *buffer.as_ptr() };
     let left = meta.refs.get() - 1;
     let has_parts = meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0;
-    if left == 0 && has_parts {
-        release_parts(meta);
-    }
-    if left == 0 || (left == 1 && !has_parts) {
-        meta.home.unmark();
-    }
     if left > 0 {
+        // Most often the NIC is done with what somebody else holds.
+        if left == 1 && !has_parts {
+            meta.home.unmark();
+        }
         return meta.refs.set(left);
     }
+    if has_parts {
+        release_parts(meta);
+    }
+    meta.home.unmark();
     // SAFETY: the pool outlives its buffers (1).
     unsafe { meta.home.pool().as_ref() }.put_back(buffer);
 }

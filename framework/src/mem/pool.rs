@@ -175,6 +175,7 @@ impl Pool {
     }
 
     /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger than one.
+    #[inline]
     pub fn alloc_copy(&self, frame: &[u8]) -> Option<Mbuf> {
         let mut mbuf = self.alloc()?;
         match mbuf.append(frame.len()) {

@@ -90,6 +90,7 @@
 mod ahead;
 mod bytes;
 mod delegation;
+mod headers;
 mod node;
 mod path;
 pub mod roster;

@@ -46,6 +46,7 @@ impl<T> Slab<T> {
     }
 
     /// Stores `item`; a full slab gives it back.
+    #[inline(always)]
     pub(super) fn insert(&mut self, item: T) -> Result<u32, T> {
         let idx = self.free;
         let Some(slot) = self.slots.get_mut(idx as usize) else { return Err(item) };
@@ -54,6 +55,12 @@ impl<T> Slab<T> {
         self.free = next;
         self.len += 1;
         Ok(idx)
+    }
+
+    /// Where the next item will be stored; `None` where the slab is full.
+    #[inline(always)]
+    pub(super) fn vacancy(&self) -> Option<u32> {
+        (self.free != NIL).then_some(self.free)
     }
 
     pub(super) fn remove(&mut self, idx: u32) -> Option<T> {

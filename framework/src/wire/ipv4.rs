@@ -170,34 +170,46 @@ pub struct Ipv4Fields {
 
 impl Ipv4Header {
     /// A whole packet's header without options, checksum included.
-    #[inline]
+    #[inline(always)]
     pub fn new(fields: &Ipv4Fields) -> Result<Self, EmitError> {
-        Self::with_options(fields, &[])
+        Self::before(fields, 0, Sum::EMPTY)
     }
 
     /// A whole packet's header in front of `options`, which its lengths and its checksum cover.
-    #[inline]
     pub fn with_options(fields: &Ipv4Fields, options: &[u8]) -> Result<Self, EmitError> {
         if options.len() > OPTIONS_LEN_MAX || !options.len().is_multiple_of(4) {
             return Err(EmitError::Options);
         }
-        let header_len = HEADER_LEN + options.len();
+        Self::before(fields, options.len(), Sum::of(options))
+    }
+
+    /// A header in front of so many bytes of options, of which that is the sum.
+    #[inline(always)]
+    fn before(fields: &Ipv4Fields, options_len: usize, options: Sum) -> Result<Self, EmitError> {
+        let header_len = HEADER_LEN + options_len;
         let total_len = fields.payload_len.saturating_add(header_len);
         let total_len = u16::try_from(total_len).map_err(|_| EmitError::TooLong)?;
-        let mut header = Self {
-            version_ihl: 0x40 | (header_len / 4) as u8,
+        let version_ihl = 0x40 | (header_len / 4) as u8;
+        let flags = if fields.dont_fragment { DONT_FRAGMENT } else { 0 };
+        let sum = Sum::of_words([
+            u32::from_be_bytes([version_ihl, fields.tos, 0, 0]) | u32::from(total_len),
+            u32::from(fields.identification) << 16 | u32::from(flags),
+            u32::from_be_bytes([fields.ttl, fields.protocol.0, 0, 0]),
+            fields.source.to_bits(),
+            fields.destination.to_bits(),
+        ]);
+        Ok(Self {
+            version_ihl,
             tos: fields.tos,
             total_len: U16::new(total_len),
             identification: U16::new(fields.identification),
-            flags_offset: U16::new(if fields.dont_fragment { DONT_FRAGMENT } else { 0 }),
+            flags_offset: U16::new(flags),
             ttl: fields.ttl,
             protocol: fields.protocol.0,
-            checksum: U16::ZERO,
+            checksum: U16::new(sum.combine(options).finish()),
             source: fields.source.octets(),
             destination: fields.destination.octets(),
-        };
-        header.fill_checksum(options);
-        Ok(header)
+        })
     }
 
     /// Writes the fixed header and returns its 20 bytes as a length.

@@ -224,10 +224,21 @@ impl TcpHeader {
     }
 
     /// Puts the checksum in: `rest` is the sum of the pseudo header, the options and the payload, in that order.
-    #[inline]
+    #[inline(always)]
     pub fn fill_checksum(&mut self, rest: Sum) {
-        self.checksum = U16::ZERO;
-        self.checksum = U16::new(Sum::of(self.as_bytes()).combine(rest).finish());
+        self.checksum = U16::new(self.sum().combine(rest).finish());
+    }
+
+    /// The sum of the header without its checksum field.
+    #[inline(always)]
+    fn sum(&self) -> Sum {
+        Sum::of_words([
+            u32::from(self.source_port()) << 16 | u32::from(self.destination_port()),
+            self.seq(),
+            self.ack(),
+            u32::from_be_bytes([self.data_offset, self.flags, 0, 0]) | u32::from(self.window()),
+            self.urgent_pointer().into(),
+        ])
     }
 
     /// Bytes of header and options as the header states them, 0 to 60.
@@ -350,6 +361,12 @@ impl Timestamps {
         layout.copy_from_slice(&Self::ALIGNED);
         values.copy_from_slice([U32::new(self.value), U32::new(self.echo_reply)].as_bytes());
         bytes
+    }
+
+    /// The sum of [`aligned`](Self::aligned).
+    #[inline]
+    pub fn aligned_sum(self) -> Sum {
+        Sum::of_words([u32::from_be_bytes(Self::ALIGNED), self.value, self.echo_reply])
     }
 
     #[inline]

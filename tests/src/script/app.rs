@@ -1,7 +1,5 @@
 //! `call`: what the app asks of the machine.
 
-use wirepath::proto::tcp::Mode;
-
 use super::expression::Expression;
 use super::options::Setting;
 
@@ -18,8 +16,10 @@ pub(super) enum Call {
     Send(Expression),
     /// `copy N`: so many bytes, copied behind what waits.
     Copy(Expression),
-    /// `fire N`: so many bytes that stand prepared; `NotOpen` where they would have to wait. `warm N`: the same, but that they leave.
-    Fire(Expression, Mode),
+    /// `fire N`: so many bytes that stand prepared; `NotOpen` where they would have to wait.
+    Fire(Expression),
+    /// `warm N`: the same, but that they leave.
+    Warm(Expression),
     /// `delegate N`: somebody else may send the next N bytes. The headers must begin at what is next.
     Delegate(Expression),
     /// `delegated N`: and has sent so many.
@@ -55,8 +55,8 @@ impl Call {
             ["unlisten"] => Self::Unlisten,
             ["send", len] => Self::Send(Expression::parse(len)?),
             ["copy", len] => Self::Copy(Expression::parse(len)?),
-            ["fire", len] => Self::Fire(Expression::parse(len)?, Mode::Live),
-            ["warm", len] => Self::Fire(Expression::parse(len)?, Mode::Rehearsal),
+            ["fire", len] => Self::Fire(Expression::parse(len)?),
+            ["warm", len] => Self::Warm(Expression::parse(len)?),
             ["delegate", len] => Self::Delegate(Expression::parse(len)?),
             ["delegated", len] => Self::Delegated(Expression::parse(len)?),
             ["withdraw"] => Self::Withdraw,

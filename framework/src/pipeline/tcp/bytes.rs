@@ -71,6 +71,17 @@ impl Bytes {
             Self::Held(_) => None,
         }
     }
+
+    /// Holds what its mbuf was, which has been taken out: nothing is there to be let go of.
+    #[inline(always)]
+    pub(super) fn become_held(&mut self, held: Held) {
+        core::mem::forget(core::mem::replace(self, Self::Held(held)));
+    }
+
+    /// The mbuf that was taken out is back, and what it sums to where that is known.
+    pub(super) fn become_own(&mut self, mbuf: Mbuf, sum: Option<Sum>) {
+        core::mem::forget(core::mem::replace(self, Self::summed(mbuf, sum)));
+    }
 }
 
 impl Own {

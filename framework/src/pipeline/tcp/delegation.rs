@@ -1,13 +1,14 @@
 //! Headers for somebody else: an FPGA that sends the moment it sees the tick, a program on the NIC. The app gets the headers of the next bytes,
 //! hands them over, and reports what was sent with them; from then on the machine treats it as data that it sent itself.
 
+use arrayvec::ArrayVec;
+
 use super::super::answer::LINK_LEN_MAX;
 use super::bytes::Bytes;
+use super::headers::{Body, HEADERS_LEN_MAX, compose};
 use super::path::{Path, Way};
 use super::sockets::{Inner, TcpCalls};
-use super::way_out::Headers;
 use super::{ConnectionId, DelegateError, SendError};
-use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::tcp::Outgoing;
 use crate::wire::checksum::Sum;
@@ -60,10 +61,10 @@ impl Delegation {
     /// `offset` of what may be sent. The checksum field holds the sum of all but the payload, not complemented: add the payload and complement
     /// it. Returns the bytes written; `None` where the payload is not inside, is longer than a segment, or `headers` is too short.
     pub fn write_headers(&self, offset: usize, payload_len: usize, headers: &mut [u8]) -> Option<usize> {
-        let written = self.write(offset, payload_len, Sum::EMPTY)?;
-        let bytes = headers.get_mut(..written.as_bytes().len())?;
-        bytes.copy_from_slice(written.as_bytes());
-        let field = &mut bytes[written.link_len + ipv4::HEADER_LEN + CHECKSUM_AT..][..2];
+        let written = self.write(offset, Body { len: payload_len, sum: Some(Sum::EMPTY) })?;
+        let bytes = headers.get_mut(..written.len())?;
+        bytes.copy_from_slice(&written);
+        let field = &mut bytes[self.link_len + ipv4::HEADER_LEN + CHECKSUM_AT..][..2];
         field.iter_mut().for_each(|byte| *byte = !*byte);
         Some(bytes.len())
     }
@@ -71,23 +72,21 @@ impl Delegation {
     /// Writes the whole frame that carries `payload` from `offset` on into `frame`, for who sends from a processor. Returns the bytes written;
     /// `None` as [`write_headers`](Self::write_headers).
     pub fn write_frame(&self, offset: usize, payload: &[u8], frame: &mut [u8]) -> Option<usize> {
-        let headers = self.write(offset, payload.len(), Sum::of(payload))?;
-        let frame = frame.get_mut(..headers.as_bytes().len() + payload.len())?;
-        let (front, back) = frame.split_at_mut(headers.as_bytes().len());
-        front.copy_from_slice(headers.as_bytes());
+        let headers = self.write(offset, Body::of(payload, false))?;
+        let frame = frame.get_mut(..headers.len() + payload.len())?;
+        let (front, back) = frame.split_at_mut(headers.len());
+        front.copy_from_slice(&headers);
         back.copy_from_slice(payload);
         Some(frame.len())
     }
 
-    fn write(&self, offset: usize, payload_len: usize, payload: Sum) -> Option<Headers> {
-        if payload_len > self.segment_len_max || offset.checked_add(payload_len)? > self.len {
+    fn write(&self, offset: usize, body: Body) -> Option<ArrayVec<u8, HEADERS_LEN_MAX>> {
+        if body.len > self.segment_len_max || offset.checked_add(body.len)? > self.len {
             return None;
         }
-        let mut headers = Headers::new(&self.link[..self.link_len]);
         let mut outgoing = self.outgoing;
         outgoing.seq += offset as u32;
-        headers.write(&outgoing, payload, payload_len, Offload::default());
-        Some(headers)
+        Some(compose(&self.link[..self.link_len], &outgoing, body))
     }
 }
 

@@ -8,7 +8,7 @@ use super::super::resolver;
 use crate::proto::tcp::TcpConfig;
 use crate::proto::{NeighbourWish, Resolution};
 use crate::time::Instant;
-use crate::wire::{EtherType, MacAddr};
+use crate::wire::{EtherType, MacAddr, ethernet};
 
 /// How soon a way that was lost is looked for again though nothing seems to have changed: about a second, in [`coarse`] time.
 const RETRY: u32 = 60;
@@ -48,6 +48,14 @@ impl Path {
     /// The link header, where the neighbour is known.
     pub(super) fn known(&self) -> &[u8] {
         if self.asked { &[] } else { &self.link[..usize::from(self.link_len)] }
+    }
+
+    /// The link header, where it is as it was prepared and has no tag: what nearly all frames leave with.
+    #[inline(always)]
+    pub(super) fn untagged(&self, cx: &Cx<'_>) -> Option<[u8; ethernet::HEADER_LEN]> {
+        let is_current = self.seen == changes(cx) as u32;
+        let is_usual = !self.asked && usize::from(self.link_len) == ethernet::HEADER_LEN;
+        self.link.first_chunk().filter(|_| is_current && is_usual).copied()
     }
 
     /// The way now, prepared anew where the host has changed: two loads and compares where not. `news` hears of what was prepared.

@@ -36,9 +36,9 @@ pub struct TcpSockets(pub(in crate::pipeline) Option<Box<Inner>>);
 pub(in crate::pipeline) struct Inner {
     pub(super) machine: machine::Tcp<Bytes>,
     pub(super) paths: Box<[Path]>,
-    counters: OutCounters,
+    pub(super) counters: OutCounters,
     offloads: OutOffloads,
-    roster: Option<Roster>,
+    pub(super) roster: Option<Roster>,
 }
 
 impl TcpSockets {

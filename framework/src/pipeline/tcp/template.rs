@@ -14,12 +14,15 @@ use core::fmt;
 
 use super::super::node::Cx;
 use super::bytes::Bytes;
-use super::path::{Path, Way, changes};
-use super::sockets::{Inner, TcpCalls};
-use super::way_out::{HEADERS_LEN_MAX, Headers, WayOut};
+use super::headers::{Body, HEADERS_LEN_MAX, compose};
+use super::path::{Path, Way};
+use super::sockets::{Inner, TcpCalls, TcpSockets};
+use super::way_out::WayOut;
 use super::{ConnectionId, SendError};
 use crate::device::Offload;
-use crate::proto::tcp::{Fired, Mode, Outgoing};
+use crate::mem::{Mbuf, Pool};
+use crate::proto::tcp::{Aim, Numbers, Outgoing, Prospect};
+use crate::time::Instant;
 use crate::wire::checksum::{Patch, Sum, update_bytes};
 use crate::wire::{ipv4, tcp};
 
@@ -39,10 +42,8 @@ pub struct Template {
     tcp_at: usize,
     /// The TCP checksum as it would be were all numbers zero.
     checksum: u16,
-    /// What the host looked like when the headers were prepared; 0 is never.
+    /// What [`changes`] were when the headers were prepared; 0 is never.
     seen: u64,
-    /// What the IPv4 header was prepared from, as far as the app may change it.
-    hops: (u8, u8, bool),
 }
 
 /// What became of bytes that the connection has taken.
@@ -144,54 +145,64 @@ impl Template {
         self.bytes.len() - HEADERS_LEN_MAX
     }
 
-    #[inline(always)]
-    fn is_current(&self, outgoing: &Outgoing, cx: &Cx<'_>) -> bool {
-        self.seen == changes(cx) && self.hops == hops(outgoing)
-    }
-
     /// Writes the headers; `outgoing` has zeros for numbers.
-    fn prepare(&mut self, outgoing: &Outgoing, link: &[u8], cx: &Cx<'_>) {
-        let mut headers = Headers::new(link);
-        headers.write(outgoing, Sum::of(self.payload()), self.payload_len(), Offload::default());
-        self.start = HEADERS_LEN_MAX - headers.as_bytes().len();
-        self.tcp_at = headers.link_len + ipv4::HEADER_LEN;
-        self.bytes[self.start..HEADERS_LEN_MAX].copy_from_slice(headers.as_bytes());
+    fn prepare(&mut self, outgoing: &Outgoing, link: &[u8]) {
+        let headers = compose(link, outgoing, Body::of(self.payload(), false));
+        self.start = HEADERS_LEN_MAX - headers.len();
+        self.tcp_at = link.len() + ipv4::HEADER_LEN;
+        self.bytes[self.start..HEADERS_LEN_MAX].copy_from_slice(&headers);
         let at = self.start + self.tcp_at;
         self.checksum = u16::from_be_bytes([self.bytes[at + 16], self.bytes[at + 17]]);
-        (self.seen, self.hops) = (changes(cx), hops(outgoing));
+    }
+
+    /// A copy of the frame with the numbers of now, where it may leave now.
+    #[inline(always)]
+    fn load<'a>(&self, inner: &'a mut Inner, pool: &Pool, now: Instant) -> Result<Option<Shot<'a>>, SendError> {
+        let payload_len = self.payload_len();
+        let Some(aim) = inner.machine.aim(self.connection, payload_len, now)? else { return Ok(None) };
+        let Some(mut frame) = pool.alloc() else { return Ok(None) };
+        let bytes = self.frame();
+        let Some(room) = frame.append(bytes.len()) else {
+            frame.free();
+            return Ok(None);
+        };
+        room.copy_from_slice(bytes);
+        self.stamp(room, aim.numbers());
+        let payload = Bytes::Held(frame.hold_part(bytes.len() - payload_len, payload_len));
+        Ok(Some(Shot { frame, payload, aim }))
     }
 
     /// Puts the numbers of the moment into a copy of the frame.
     #[inline(always)]
-    fn stamp(&self, frame: &mut [u8], outgoing: &Outgoing) {
+    fn stamp(&self, frame: &mut [u8], numbers: &Numbers) {
         let segment = &mut frame[self.tcp_at..];
-        let (seq, ack) = (outgoing.seq.0, outgoing.ack.0);
-        let mut sum = Sum::EMPTY.add_u16(!self.checksum).add_u32(seq).add_u32(ack).add_u16(outgoing.wnd);
-        if let (Some(timestamps), Some(header)) = (outgoing.timestamps, segment.first_chunk_mut::<TIMESTAMPED_LEN>()) {
-            sum = sum.add_u32(timestamps.value).add_u32(timestamps.echo_reply);
+        let (seq, ack) = (numbers.seq.0, numbers.ack.0);
+        let mut sum = Sum::of_words([(!self.checksum).into(), seq, ack, numbers.wnd.into()]);
+        if let (Some(timestamps), Some(header)) = (numbers.timestamps, segment.first_chunk_mut::<TIMESTAMPED_LEN>()) {
+            sum = sum.combine(Sum::of_words([timestamps.value, timestamps.echo_reply]));
             header[24..28].copy_from_slice(&timestamps.value.to_be_bytes());
             header[28..32].copy_from_slice(&timestamps.echo_reply.to_be_bytes());
         }
         if let Some(header) = segment.first_chunk_mut::<{ tcp::HEADER_LEN }>() {
             header[4..8].copy_from_slice(&seq.to_be_bytes());
             header[8..12].copy_from_slice(&ack.to_be_bytes());
-            header[14..16].copy_from_slice(&outgoing.wnd.to_be_bytes());
+            header[14..16].copy_from_slice(&numbers.wnd.to_be_bytes());
             header[16..18].copy_from_slice(&sum.finish().to_be_bytes());
         }
     }
 }
 
+/// Moves with whatever prepared headers depend on, and is never 0: the host, and the options of connections.
 #[inline(always)]
-fn hops(outgoing: &Outgoing) -> (u8, u8, bool) {
-    (outgoing.ttl, outgoing.tos, outgoing.ect)
+fn changes(cx: &Cx<'_>, inner: &Inner) -> u64 {
+    cx.host.changes() + inner.machine.option_changes() + 1
 }
 
 /// Prepared orders.
 impl TcpCalls<'_, '_> {
     /// Prepares a segment of a connection whose handshake is done. Takes memory, so make templates before they are needed.
     pub fn template(&mut self, id: ConnectionId, payload: &[u8]) -> Result<Template, TemplateError> {
-        let missing = TemplateError::Send(SendError::NotFound);
-        let prospect = self.machine().ok_or(missing)?.prospect(id).map_err(TemplateError::Send)?;
+        let prospect = self.prospect(id).map_err(TemplateError::Send)?;
         let len = payload.len();
         if len == 0 {
             return Err(TemplateError::Empty);
@@ -207,11 +218,9 @@ impl TcpCalls<'_, '_> {
         }
         let mut bytes = vec![0; HEADERS_LEN_MAX + len].into_boxed_slice();
         bytes[HEADERS_LEN_MAX..].copy_from_slice(payload);
-        let hops = hops(&prospect.outgoing);
-        let mut template =
-            Template { connection: id, bytes, start: HEADERS_LEN_MAX, tcp_at: 0, checksum: 0, seen: 0, hops };
+        let mut template = Template { connection: id, bytes, start: HEADERS_LEN_MAX, tcp_at: 0, checksum: 0, seen: 0 };
         // Where no way is known yet, the first `fire` looks again.
-        Inner::call(self.0, |_, output| output.refresh(id.slot() as u32, &prospect.outgoing, &mut template));
+        self.refresh(&mut template);
         Ok(template)
     }
 
@@ -220,28 +229,85 @@ impl TcpCalls<'_, '_> {
     /// [`send`](TcpCalls::send), whole or not at all.
     #[inline]
     pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
-        match self.launch(template, Mode::Live)? {
-            Fired::Posted => Ok(Sent::Posted),
-            Fired::NotOpen => self.send_template(template),
-        }
+        if self.launch(template)? { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
     /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions through the same memory, and nothing leaves:
     /// so that the order that comes after some quiet seconds finds it warm. Call it where nothing else is due. Says whether the way is open.
     #[inline]
     pub fn warm(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        Ok(self.launch(template, Mode::Rehearsal)? == Fired::Posted)
+        if !self.is_current(template)? {
+            return Ok(false);
+        }
+        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return Ok(false) };
+        let Some(shot) = template.load(inner, pool, *now)? else { return Ok(false) };
+        tx.rehearse(shot.frame, Shot::OFFLOAD);
+        shot.aim.rehearse(shot.payload);
+        Ok(true)
     }
 
+    /// Posts a copy of the frame where it may leave at once; false, and nothing has happened, where not.
     #[inline(never)]
-    fn launch(&mut self, template: &mut Template, mode: Mode) -> Result<Fired, SendError> {
-        let (now, id, len) = (self.0.now, template.connection, template.payload_len() as u32);
-        Inner::call(self.0, |machine, output| {
-            machine.fire((id, len), mode, now, output, |output, slot, outgoing| {
-                output.post_template(slot, outgoing, template, mode)
-            })
-        })
-        .unwrap_or(Err(SendError::NotFound))
+    fn launch(&mut self, template: &mut Template) -> Result<bool, SendError> {
+        if !self.is_current(template)? {
+            return Ok(false);
+        }
+        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return Ok(false) };
+        let Some(Shot { frame, payload, aim }) = template.load(inner, pool, *now)? else { return Ok(false) };
+        if let Err(frame) = tx.post(frame, Shot::OFFLOAD) {
+            frame.free();
+            return Ok(false);
+        }
+        let (seq, ack) = (aim.numbers().seq, aim.numbers().ack);
+        aim.fired(payload);
+        let payload_len = template.payload_len();
+        inner.counters.segments.inc();
+        inner.counters.bytes.add(payload_len as u64);
+        if let Some(roster) = &inner.roster {
+            roster.note(template.connection.slot() as u32, seq + payload_len as u32, ack);
+        }
+        Ok(true)
+    }
+
+    /// Whether the headers are those of now: prepared anew where they can be.
+    #[inline(always)]
+    fn is_current(&mut self, template: &mut Template) -> Result<bool, SendError> {
+        let Some(inner) = &self.0.tcp.0 else { return Err(SendError::NotFound) };
+        if template.seen == changes(self.0, inner) || self.refresh(template) {
+            return Ok(true);
+        }
+        // Whoever cannot be reached is not asked for numbers, but is there still?
+        self.prospect(template.connection).map(|_| false)
+    }
+
+    /// Prepares the headers anew, where the way is known and the connection may send.
+    #[cold]
+    #[inline(never)]
+    fn refresh(&mut self, template: &mut Template) -> bool {
+        let id = template.connection;
+        let Ok(prospect) = self.prospect(id) else { return false };
+        let Some(inner) = &self.0.tcp.0 else { return false };
+        let seen = changes(self.0, inner);
+        let outgoing = prospect.outgoing;
+        let (source, destination) = (*outgoing.flow.local.ip(), *outgoing.flow.remote.ip());
+        let known = Inner::call(self.0, |_, WayOut { cx, paths, roster, .. }| {
+            let news = |path: &Path| {
+                if let Some(roster) = &mut **roster {
+                    roster.set_link(id.slot() as u32, path.known());
+                }
+            };
+            let Way::Known(link) = paths[id.slot()].way(source, destination, cx, news) else { return false };
+            template.prepare(&outgoing, link);
+            true
+        });
+        if known == Some(true) {
+            template.seen = seen;
+        }
+        known == Some(true)
+    }
+
+    fn prospect(&mut self, id: ConnectionId) -> Result<Prospect, SendError> {
+        self.machine().ok_or(SendError::NotFound)?.prospect(id)
     }
 
     /// It cannot leave at once, or not in this form.
@@ -259,58 +325,20 @@ impl TcpCalls<'_, '_> {
     }
 }
 
-impl WayOut<'_, '_> {
-    /// Posts a copy of a template's frame with the numbers of `outgoing`, and gives the payload in it; `None` where it cannot be
-    /// posted now.
-    #[inline(always)]
-    fn post_template(&mut self, slot: u32, outgoing: &Outgoing, template: &mut Template, mode: Mode) -> Option<Bytes> {
-        if !template.is_current(outgoing, self.cx) && !self.refresh(slot, outgoing, template) {
-            return None;
-        }
-        let mut frame = self.cx.pool.alloc()?;
-        let bytes = template.frame();
-        let Some(room) = frame.append(bytes.len()) else {
-            frame.free();
-            return None;
-        };
-        room.copy_from_slice(bytes);
-        template.stamp(room, outgoing);
-        let payload_len = template.payload_len();
-        let held = frame.hold_part(bytes.len() - payload_len, payload_len);
-        let offload = Offload { urgent: true, ..Offload::default() };
-        if mode == Mode::Rehearsal {
-            self.cx.tx.rehearse(frame, offload);
-            return Some(Bytes::Held(held));
-        }
-        if let Err(frame) = self.cx.tx.post(frame, offload) {
-            frame.free();
-            return None;
-        }
-        self.counters.segments.inc();
-        self.counters.bytes.add(payload_len as u64);
-        self.note(Some(slot), outgoing, payload_len as u32);
-        Some(Bytes::Held(held))
-    }
+/// A frame that may leave now.
+struct Shot<'a> {
+    frame: Mbuf,
+    payload: Bytes,
+    aim: Aim<'a, Bytes>,
+}
 
-    /// Prepares a template's headers anew, where the way is known.
-    #[cold]
-    #[inline(never)]
-    fn refresh(&mut self, slot: u32, outgoing: &Outgoing, template: &mut Template) -> bool {
-        let (source, destination) = (*outgoing.flow.local.ip(), *outgoing.flow.remote.ip());
-        let roster = &mut *self.roster;
-        let news = |path: &Path| {
-            if let Some(roster) = roster {
-                roster.set_link(slot, path.known());
-            }
-        };
-        let path = &mut self.paths[slot as usize];
-        let Way::Known(link) = path.way(source, destination, self.cx, news) else { return false };
-        let mut zeros = *outgoing;
-        (zeros.seq.0, zeros.ack.0, zeros.wnd) = (0, 0, 0);
-        if let Some(timestamps) = &mut zeros.timestamps {
-            (timestamps.value, timestamps.echo_reply) = (0, 0);
-        }
-        template.prepare(&zeros, link, self.cx);
-        true
-    }
+impl Shot<'_> {
+    const OFFLOAD: Offload = Offload {
+        ip_checksum: false,
+        l4_checksum: false,
+        segment_len: None,
+        vlan: None,
+        timestamp: false,
+        urgent: true,
+    };
 }

@@ -1,27 +1,20 @@
-//! Segments become frames: options, TCP, IPv4 and link header in front of the payload, in one go and in the payload's own buffer where
-//! that is ours to write.
+//! Segments become frames: headers in front of the payload, in one go and in the payload's own buffer where that is ours to write.
 
 use core::net::Ipv4Addr;
 
-use zerocopy::IntoBytes;
-
-use super::super::answer::LINK_LEN_MAX;
 use super::super::node::Cx;
 use super::super::resolver;
-use super::bytes::Bytes;
+use super::bytes::{Bytes, Own};
+use super::headers::{Body, UsualHeaders, compose};
 use super::path::{Path, Way};
 use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload};
 use crate::mem::Mbuf;
-use crate::proto::tcp::{Outgoing, Output, Payload, Seq, SynOptions, Unsent};
+use crate::proto::tcp::{Outgoing, Output, Payload, Seq, Unsent};
 use crate::proto::{Flow, NeighbourWish};
-use crate::wire::checksum::{PseudoHeader, Sum};
-use crate::wire::tcp::{OPTIONS_LEN_MAX, SackBlock, TcpFields, Timestamps};
-use crate::wire::{Ipv4Fields, Ipv4Header, Protocol, TcpHeader, TcpOption, TcpOptionList, ethernet, ipv4, tcp};
-
-/// Bytes of the longest headers.
-pub(super) const HEADERS_LEN_MAX: usize = LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HEADER_LEN + OPTIONS_LEN_MAX;
+use crate::wire::tcp::Timestamps;
+use crate::wire::{ethernet, ipv4};
 
 /// What leaves, counted.
 pub(super) struct OutCounters {
@@ -63,6 +56,20 @@ impl OutOffloads {
             chains: capabilities.tx_segments_max >= 2,
         }
     }
+
+    /// What the NIC is to do with a segment that is not to be cut.
+    #[inline(always)]
+    fn usual(self) -> Offload {
+        Offload { l4_checksum: self.checksum, ..Offload::default() }
+    }
+
+    /// What the NIC is to do with a segment. What waits for a neighbour is posted by somebody else, who does not know.
+    #[inline]
+    fn of(self, segment: &Outgoing, waits: bool) -> Offload {
+        let checksum = self.checksum && !waits;
+        let segment_len = if checksum { core::num::NonZeroU16::new(segment.segment_len) } else { None };
+        Offload { l4_checksum: checksum, ip_checksum: segment_len.is_some(), segment_len, ..Offload::default() }
+    }
 }
 
 /// The way out of one call.
@@ -75,27 +82,20 @@ pub(super) struct WayOut<'a, 'b> {
     pub(super) roster: &'a mut Option<Roster>,
 }
 
-/// The headers of a frame, back to front as they are long.
-pub(super) struct Headers {
-    bytes: [u8; HEADERS_LEN_MAX],
-    len: usize,
-    pub(super) link_len: usize,
+/// A segment that leaves: behind which link header, what the NIC is to do, and who is asked for the neighbour where it is not known.
+struct Departure<'s> {
+    link: &'s [u8],
+    segment: &'s Outgoing,
+    offload: Offload,
+    wish: Option<NeighbourWish>,
 }
 
 impl Output<Bytes> for WayOut<'_, '_> {
     fn send(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
-        let payload_len = payload.as_ref().map_or(0, |payload| payload.len());
-        let sent = self.send_frame(slot, segment, payload);
-        match sent {
-            Ok(()) => {
-                self.counters.segments.inc();
-                self.counters.bytes.add(payload_len as u64);
-                self.note(slot, segment, payload_len as u32);
-            }
-            Err(Unsent::Busy) => self.counters.busy.inc(),
-            Err(Unsent::Lost) => self.counters.lost.inc(),
+        match payload {
+            None => self.send_bare(slot, segment),
+            Some(payload) => self.send_data(slot, segment, payload),
         }
-        sent
     }
 
     fn mtu(&self, remote: Ipv4Addr) -> usize {
@@ -135,128 +135,173 @@ impl WayOut<'_, '_> {
         }
     }
 
+    /// A segment without payload.
     #[inline]
-    fn send_frame(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
+    fn send_bare(&mut self, slot: Option<u32>, segment: &Outgoing) -> Result<(), Unsent> {
+        let Some((link, timestamps)) = self.usual(slot, segment) else { return self.send_other(slot, segment, None) };
+        let offload = self.offloads.usual();
+        let Some(mut frame) = self.cx.pool.alloc() else { return self.sent(slot, segment, 0, Err(Unsent::Busy)) };
+        let Some(headers) = frame.append(UsualHeaders::LEN).and_then(UsualHeaders::place) else {
+            unreachable!("a buffer has room for headers")
+        };
+        headers.write(link, segment, timestamps, Body::of(&[], offload.l4_checksum));
+        let posted = self.post(frame, offload).map_err(Mbuf::free);
+        self.sent(slot, segment, 0, posted.map_err(|()| Unsent::Busy))
+    }
+
+    /// A segment with payload.
+    #[inline]
+    fn send_data(&mut self, slot: Option<u32>, segment: &Outgoing, payload: &mut Bytes) -> Result<(), Unsent> {
+        let Some((link, timestamps)) = self.usual(slot, segment) else {
+            return self.send_other(slot, segment, Some(payload));
+        };
+        // Not sent yet, and ours to write.
+        let sum = payload.sum();
+        let Bytes::Mbuf(Own { mbuf, .. }) = payload else { return self.send_other(slot, segment, Some(payload)) };
+        let is_ours = mbuf.as_ref().is_some_and(|mbuf| mbuf.is_plain() && mbuf.is_writable());
+        let Some(mut frame) = mbuf.take_if(|mbuf| is_ours && mbuf.headroom() >= UsualHeaders::LEN) else {
+            return self.send_other(slot, segment, Some(payload));
+        };
+        let offload = self.offloads.usual();
+        let body = Body::summed(frame.bytes(), sum, offload.l4_checksum);
+        if let Some(headers) = frame.prepend(UsualHeaders::LEN).and_then(UsualHeaders::place) {
+            headers.write(link, segment, timestamps, body);
+        }
+        let held = frame.hold_part(UsualHeaders::LEN, body.len);
+        let sent = match self.post(frame, offload) {
+            Ok(()) => {
+                payload.become_held(held);
+                Ok(())
+            }
+            Err(mut frame) => {
+                drop(held);
+                frame.advance(UsualHeaders::LEN);
+                payload.become_own(frame, sum);
+                Err(Unsent::Busy)
+            }
+        };
+        self.sent(slot, segment, body.len, sent)
+    }
+
+    /// What goes into the usual headers of a connection's segment: the link header, where the way is known and has no tag, and the timestamps.
+    #[inline(always)]
+    fn usual(&self, slot: Option<u32>, segment: &Outgoing) -> Option<([u8; ethernet::HEADER_LEN], Timestamps)> {
+        let link = self.paths[slot? as usize].untagged(self.cx)?;
+        Some((link, UsualHeaders::timestamps_of(segment)?))
+    }
+
+    #[inline(always)]
+    fn post(&mut self, mut frame: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if offload.l4_checksum {
+            frame.set_l2_len(ethernet::HEADER_LEN);
+            frame.set_l3_len(ipv4::HEADER_LEN);
+        }
+        self.cx.tx.post(frame, offload)
+    }
+
+    /// Counts what became of a segment.
+    #[inline(always)]
+    fn sent(
+        &self,
+        slot: Option<u32>,
+        segment: &Outgoing,
+        payload_len: usize,
+        sent: Result<(), Unsent>,
+    ) -> Result<(), Unsent> {
+        match sent {
+            Ok(()) => {
+                self.counters.segments.inc();
+                self.counters.bytes.add(payload_len as u64);
+                self.note(slot, segment, payload_len as u32);
+            }
+            Err(Unsent::Busy) => self.counters.busy.inc(),
+            Err(Unsent::Lost) => self.counters.lost.inc(),
+        }
+        sent
+    }
+
+    /// Any segment, over any way.
+    #[inline(never)]
+    fn send_other(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
+        let payload_len = payload.as_ref().map_or(0, |payload| payload.len());
+        let sent = self.depart(slot, segment, payload);
+        self.sent(slot, segment, payload_len, sent)
+    }
+
+    fn depart(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
         let (source, destination) = (*segment.flow.local.ip(), *segment.flow.remote.ip());
+        let Self { cx, paths, offloads, roster, .. } = self;
         let mut stranger = Path::NONE;
         let path = match slot {
-            Some(slot) => &mut self.paths[slot as usize],
+            Some(slot) => &mut paths[slot as usize],
             None => &mut stranger,
         };
         if segment.syn.is_some() {
             // The place may have been another connection's before, with another way.
             *path = Path::NONE;
         }
-        let roster = &mut *self.roster;
         let news = |path: &Path| {
-            if let (Some(slot), Some(roster)) = (slot, roster) {
+            if let (Some(slot), Some(roster)) = (slot, &mut **roster) {
                 roster.set_link(slot, path.known());
             }
         };
-        let (link, wish) = match path.way(source, destination, self.cx, news) {
+        let (link, wish) = match path.way(source, destination, cx, news) {
             Way::Known(link) => (link, None),
             Way::Asked(link, wish) => (link, Some(wish)),
             Way::Lost => return Err(Unsent::Lost),
         };
-        let mut headers = Headers::new(link);
-        let offload = self.offload(segment, wish.is_some());
+        let departure = Departure { link, segment, offload: offloads.of(segment, wish.is_some()), wish };
         match payload {
-            None => {
-                headers.write(segment, Sum::EMPTY, 0, offload);
-                let Some(mut frame) = self.cx.pool.alloc() else { return Err(Unsent::Busy) };
-                headers.copy_to(frame.append(headers.len).expect("a buffer has room for headers"));
-                self.leave(frame, &headers, offload, wish).map_err(|frame| {
-                    frame.free();
-                    Unsent::Busy
-                })
-            }
-            Some(payload) => self.send_payload(segment, payload, headers, offload, wish),
+            None => departure.send_bare(cx),
+            Some(payload) => departure.send_payload(payload, offloads.chains, cx),
         }
     }
+}
 
-    /// What the NIC is to do. What waits for a neighbour is posted by somebody else, who does not know.
-    #[inline]
-    fn offload(&self, segment: &Outgoing, waits: bool) -> Offload {
-        let checksum = self.offloads.checksum && !waits;
-        let segment_len = if checksum { core::num::NonZeroU16::new(segment.segment_len) } else { None };
-        Offload { l4_checksum: checksum, ip_checksum: segment_len.is_some(), segment_len, ..Offload::default() }
+impl Departure<'_> {
+    fn send_bare(&self, cx: &mut Cx<'_>) -> Result<(), Unsent> {
+        let headers = compose(self.link, self.segment, Body::of(&[], self.offload.l4_checksum));
+        let Some(frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
+        self.leave_or_free(frame, cx)
     }
 
-    #[inline]
-    fn send_payload(
-        &mut self,
-        segment: &Outgoing,
-        payload: &mut Bytes,
-        mut headers: Headers,
-        offload: Offload,
-        wish: Option<NeighbourWish>,
-    ) -> Result<(), Unsent> {
+    fn send_payload(&self, payload: &mut Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let sum = payload.sum();
-        let Some(mut frame) = self.owned(payload) else {
-            return self.send_copy(segment, payload, headers, offload, wish);
-        };
-        let payload_len = frame.len();
-        let payload_sum = match sum {
-            Some(sum) => sum,
-            None => sum_where(!offload.l4_checksum, frame.bytes()),
-        };
-        headers.write(segment, payload_sum, payload_len, offload);
-        match frame.prepend(headers.len) {
-            Some(room) => headers.copy_to(room),
+        let Some(mut frame) = owned(payload) else { return self.send_copy(payload, chains, cx) };
+        let body = Body::summed(frame.bytes(), sum, self.offload.l4_checksum);
+        let headers = compose(self.link, self.segment, body);
+        match frame.prepend(headers.len()) {
+            Some(room) => room.copy_from_slice(&headers),
             None => {
-                *payload = Bytes::Held(frame.hold());
+                payload.become_held(frame.hold());
                 frame.free();
-                return self.send_copy(segment, payload, headers, offload, wish);
+                return self.send_copy(payload, chains, cx);
             }
         }
-        let held = frame.hold_part(headers.len, payload_len);
-        match self.leave(frame, &headers, offload, wish) {
+        let held = frame.hold_part(headers.len(), body.len);
+        match self.leave(frame, cx) {
             Ok(()) => {
-                // What stood there was taken above: nothing is dropped.
-                core::mem::forget(core::mem::replace(payload, Bytes::Held(held)));
+                payload.become_held(held);
                 Ok(())
             }
             Err(mut frame) => {
                 drop(held);
-                frame.advance(headers.len);
-                *payload = Bytes::summed(frame, sum);
+                frame.advance(headers.len());
+                payload.become_own(frame, sum);
                 Err(Unsent::Busy)
             }
         }
     }
 
-    /// The payload as an mbuf that is ours to write: one that was not sent yet, or one that was and that nobody else holds any more.
-    #[inline]
-    fn owned(&self, payload: &mut Bytes) -> Option<Mbuf> {
-        if let Bytes::Held(_) = payload {
-            return reclaim(payload);
-        }
-        let mbuf = payload.take_mbuf()?;
-        if mbuf.is_plain() && mbuf.is_writable() {
-            return Some(mbuf);
-        }
-        *payload = Bytes::Held(mbuf.hold());
-        mbuf.free();
-        None
-    }
-
     /// The payload is somebody else's too: the NIC still reads it, or it is a part of something larger. It goes as a view behind the headers
     /// where the device takes chains, else as a copy.
-    #[inline(never)]
-    fn send_copy(
-        &mut self,
-        segment: &Outgoing,
-        payload: &Bytes,
-        mut headers: Headers,
-        offload: Offload,
-        wish: Option<NeighbourWish>,
-    ) -> Result<(), Unsent> {
+    fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let Bytes::Held(held) = payload else { return Err(Unsent::Lost) };
         let Some(bytes) = held.bytes() else { return Err(Unsent::Lost) };
-        headers.write(segment, sum_where(!offload.l4_checksum, bytes), bytes.len(), offload);
-        let Some(mut frame) = self.cx.pool.alloc_copy(headers.as_bytes()) else { return Err(Unsent::Busy) };
-        let is_whole = if self.offloads.chains && wish.is_none() {
-            match self.cx.pool.view(held.another()) {
+        let headers = compose(self.link, self.segment, Body::of(bytes, self.offload.l4_checksum));
+        let Some(mut frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
+        let is_whole = if chains && self.wish.is_none() {
+            match cx.pool.view(held.another()) {
                 Ok(view) => {
                     frame.attach(view);
                     true
@@ -270,35 +315,49 @@ impl WayOut<'_, '_> {
             frame.free();
             return Err(Unsent::Busy);
         }
-        self.leave(frame, &headers, offload, wish).map_err(|frame| {
+        self.leave_or_free(frame, cx)
+    }
+
+    fn leave_or_free(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<(), Unsent> {
+        self.leave(frame, cx).map_err(|frame| {
             frame.free();
             Unsent::Busy
         })
     }
 
     /// Posts a frame, or lets it wait for its neighbour. It comes back where neither can be.
-    #[inline]
-    fn leave(
-        &mut self,
-        mut frame: Mbuf,
-        headers: &Headers,
-        offload: Offload,
-        wish: Option<NeighbourWish>,
-    ) -> Result<(), Mbuf> {
-        if offload.l4_checksum {
-            frame.set_l2_len(headers.link_len);
+    fn leave(&self, mut frame: Mbuf, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+        if self.offload.l4_checksum {
+            frame.set_l2_len(self.link.len());
             frame.set_l3_len(ipv4::HEADER_LEN);
         }
-        match wish {
-            None => self.cx.tx.post(frame, offload),
-            // The resolver writes the destination into a frame of its own.
-            Some(wish) => {
-                let Some(copy) = copy_of(&frame, self.cx) else { return Err(frame) };
-                frame.free();
-                resolver::queue(copy, wish, self.cx)
-            }
+        match self.wish {
+            None => cx.tx.post(frame, self.offload),
+            Some(wish) => wait(frame, wish, cx),
         }
     }
+}
+
+/// The payload as an mbuf that is ours to write: one that was not sent yet, or one that was and that nobody else holds any more.
+fn owned(payload: &mut Bytes) -> Option<Mbuf> {
+    if let Bytes::Held(_) = payload {
+        return reclaim(payload);
+    }
+    let mbuf = payload.take_mbuf()?;
+    if mbuf.is_plain() && mbuf.is_writable() {
+        return Some(mbuf);
+    }
+    payload.become_held(mbuf.hold());
+    mbuf.free();
+    None
+}
+
+/// The resolver writes the destination into a frame of its own.
+#[cold]
+fn wait(frame: Mbuf, wish: NeighbourWish, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+    let Some(copy) = copy_of(&frame, cx) else { return Err(frame) };
+    frame.free();
+    resolver::queue(copy, wish, cx)
 }
 
 /// The buffer that held bytes stand in, cut down to them, where nobody else holds it any more.
@@ -331,133 +390,4 @@ fn copy_of(frame: &Mbuf, cx: &Cx<'_>) -> Option<Mbuf> {
         }
     }
     Some(copy)
-}
-
-#[inline]
-fn sum_where(computed: bool, payload: &[u8]) -> Sum {
-    if computed { Sum::of(payload) } else { Sum::EMPTY }
-}
-
-impl Headers {
-    #[inline]
-    pub(super) fn new(link: &[u8]) -> Self {
-        let mut bytes = [0; HEADERS_LEN_MAX];
-        match <&[u8; ethernet::HEADER_LEN]>::try_from(link) {
-            // Without a tag, as nearly all are: a few instructions, where a copy of any length is a call.
-            Ok(untagged) => bytes[..ethernet::HEADER_LEN].copy_from_slice(untagged),
-            Err(_) => bytes[..link.len()].copy_from_slice(link),
-        }
-        Self { bytes, len: link.len(), link_len: link.len() }
-    }
-
-    #[inline]
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// Writes IPv4, TCP and options behind the link header; `payload` is the payload's sum.
-    #[inline]
-    pub(super) fn write(&mut self, segment: &Outgoing, payload: Sum, payload_len: usize, offload: Offload) {
-        match segment.timestamps {
-            // Nearly all segments. Their length is known here, so that no copy is a call.
-            Some(timestamps) if segment.syn.is_none() && segment.sack_count == 0 => {
-                self.write_before(segment, &timestamps.aligned(), payload, payload_len, offload);
-            }
-            _ => self.write_others(segment, payload, payload_len, offload),
-        }
-    }
-
-    #[inline(never)]
-    fn write_others(&mut self, segment: &Outgoing, payload: Sum, payload_len: usize, offload: Offload) {
-        self.write_before(segment, options(segment).as_bytes(), payload, payload_len, offload);
-    }
-
-    #[inline(always)]
-    fn write_before(&mut self, segment: &Outgoing, options: &[u8], payload: Sum, payload_len: usize, offload: Offload) {
-        let tcp_len = tcp::HEADER_LEN + options.len() + payload_len;
-        let (source, destination) = (*segment.flow.local.ip(), *segment.flow.remote.ip());
-        let fields = Ipv4Fields {
-            source,
-            destination,
-            protocol: Protocol::TCP,
-            ttl: segment.ttl,
-            // RFC 3168 5: ECT(0) is 10 in the lower two bits.
-            tos: (segment.tos & !3) | if segment.ect { 2 } else { 0 },
-            // RFC 6864 4.1: what is never cut needs no identification.
-            identification: 0,
-            dont_fragment: true,
-            payload_len: tcp_len,
-        };
-        let ipv4 = Ipv4Header::new(&fields).expect("a segment fits an IPv4 packet");
-        let fields = TcpFields {
-            source_port: segment.flow.local.port(),
-            destination_port: segment.flow.remote.port(),
-            seq: segment.seq.0,
-            ack: segment.ack.0,
-            flags: segment.flags,
-            window: segment.wnd,
-            urgent_pointer: 0,
-        };
-        let mut tcp = TcpHeader::new(&fields, options).expect("the list keeps to whole words");
-        let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: tcp_len as u16 };
-        if offload.l4_checksum {
-            tcp.set_checksum(pseudo.sum().fold());
-        } else {
-            tcp.fill_checksum(pseudo.sum().append(options).combine(payload));
-        }
-        self.len = self.link_len + ipv4::HEADER_LEN + tcp::HEADER_LEN + options.len();
-        let (fixed, behind) = self.bytes[self.link_len..self.len].split_at_mut(ipv4::HEADER_LEN + tcp::HEADER_LEN);
-        fixed[..ipv4::HEADER_LEN].copy_from_slice(ipv4.as_bytes());
-        fixed[ipv4::HEADER_LEN..].copy_from_slice(tcp.as_bytes());
-        behind.copy_from_slice(options);
-    }
-
-    /// Copies the headers into `room`, which is as long as they are.
-    #[inline]
-    fn copy_to(&self, room: &mut [u8]) {
-        const USUAL_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN + Timestamps::ALIGNED_LEN;
-        match room.first_chunk_mut::<USUAL_LEN>() {
-            Some(usual) if self.len == USUAL_LEN => usual.copy_from_slice(&self.bytes[..USUAL_LEN]),
-            _ => room.copy_from_slice(self.as_bytes()),
-        }
-    }
-}
-
-/// The options of a segment.
-#[inline]
-fn options(segment: &Outgoing) -> TcpOptionList {
-    let mut list = TcpOptionList::EMPTY;
-    if let Some(syn) = &segment.syn {
-        push_syn(&mut list, syn);
-    }
-    if let Some(timestamps) = segment.timestamps {
-        push(&mut list, TcpOption::Timestamps(timestamps));
-    }
-    if segment.sack_count > 0 {
-        let mut blocks = [SackBlock::new([0; 2]); 4];
-        for (block, range) in blocks.iter_mut().zip(segment.sacks()) {
-            *block = SackBlock::new([range.left.0, range.right.0]);
-        }
-        push(&mut list, TcpOption::Sack(&blocks[..segment.sacks().len()]));
-    }
-    list
-}
-
-#[cold]
-fn push_syn(list: &mut TcpOptionList, syn: &SynOptions) {
-    if let Some(mss) = syn.mss {
-        push(list, TcpOption::MaximumSegmentSize(mss));
-    }
-    if let Some(shift) = syn.window_scale {
-        push(list, TcpOption::WindowScale(shift));
-    }
-    if syn.sack_permitted {
-        push(list, TcpOption::SackPermitted);
-    }
-}
-
-/// The machine asks for no more than fits; a block too many is left out.
-#[inline]
-fn push(list: &mut TcpOptionList, option: TcpOption<'_>) {
-    let _ = list.push(option);
 }

@@ -91,8 +91,11 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Result<(), (SendError, P)> {
-        let Some(slot) = self.find(id) else { return Err((SendError::NotFound, payload)) };
-        let mut turn = self.turn(slot, output, now);
+        let Some(mut turn) = self.turn_of(id, output, now) else { return Err((SendError::NotFound, payload)) };
+        if turn.may_send_at_once(payload.len()) {
+            turn.send_at_once(payload);
+            return Ok(());
+        }
         if let Err(error) = turn.check_room(payload.len()) {
             return Err((error, payload));
         }
@@ -114,8 +117,13 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Result<usize, SendError> {
-        let slot = self.find(id).ok_or(SendError::NotFound)?;
-        let mut turn = self.turn(slot, output, now);
+        let mut turn = self.turn_of(id, output, now).ok_or(SendError::NotFound)?;
+        if turn.may_send_at_once(bytes.len())
+            && let Some(payload) = make(bytes).filter(|payload| payload.len() == bytes.len())
+        {
+            turn.send_at_once(payload);
+            return Ok(bytes.len());
+        }
         turn.check_room(usize::from(!bytes.is_empty()))?;
         let room = (turn.connection.options.send_buffer - turn.connection.send_len) as usize;
         let wanted = &bytes[..bytes.len().min(room)];
@@ -212,6 +220,12 @@ impl<P: Payload> Tcp<P> {
         Some(connection.options.restore(connection.congestion.kind))
     }
 
+    /// Moves whenever options of a connection change: what was prepared with them is to be prepared anew.
+    #[inline]
+    pub fn option_changes(&self) -> u64 {
+        self.shared.option_changes
+    }
+
     /// Sets the options of a connection. What the handshake has settled stays as it is: timestamps, SACK, ECN and the window's scale.
     pub fn set_options<O: Output<P>>(
         &mut self,
@@ -223,6 +237,7 @@ impl<P: Payload> Tcp<P> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         options.check().map_err(CallError::Option)?;
         let mut turn = self.turn(slot, output, now);
+        turn.shared.option_changes += 1;
         turn.connection.options = StoredOptions::new(options);
         turn.connection.congestion.kind = options.congestion;
         if let Some(mss_max) = options.mss_max {
@@ -238,6 +253,18 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+    /// Whether `len` bytes need not wait in the queue.
+    #[inline(always)]
+    fn may_send_at_once(&mut self, len: usize) -> bool {
+        self.has_chunk() && self.may_leave_at_once(len)
+    }
+
+    /// Whether one more piece of data may be kept.
+    #[inline(always)]
+    fn has_chunk(&self) -> bool {
+        self.shared.chunks.free_count() > self.shared.chunk_reserve()
+    }
+
     /// Whether `len` bytes may be handed over now.
     fn check_room(&mut self, len: usize) -> Result<(), SendError> {
         let connection = &mut *self.connection;
@@ -259,8 +286,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Appends to what waits.
-    fn queue(&mut self, payload: P, flags: u8) -> Result<(), P> {
-        if self.shared.chunks.free_count() <= self.shared.chunk_reserve() {
+    pub(super) fn queue(&mut self, payload: P, flags: u8) -> Result<(), P> {
+        if !self.has_chunk() {
             return Err(payload);
         }
         let len = payload.len() as u32;

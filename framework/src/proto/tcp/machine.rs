@@ -52,6 +52,8 @@ pub(super) struct Shared<P> {
     pub(super) secret: Secret,
     /// RFC 6056 3.3.3: counts the ports given.
     pub(super) next_ephemeral: u32,
+    /// How often options of any connection have changed.
+    pub(super) option_changes: u64,
     /// Numbers that somebody else may send.
     pub(super) delegations: Delegations,
     pub(super) challenges: TokenBucket,
@@ -148,6 +150,7 @@ impl<P: Payload> Tcp<P> {
                 flush: SlotList::new(capacity),
                 ready: SlotList::new(capacity),
                 secret: Secret::new(seed),
+                option_changes: 0,
                 delegations: Delegations::default(),
                 next_ephemeral: 0,
                 challenges: TokenBucket::new(config.challenge_acks_per_second, config.challenge_acks_per_second),
@@ -346,6 +349,18 @@ impl<P: Payload> Tcp<P> {
         (connection.generation == id.generation && !connection.has(flag::ORPHANED)).then_some(id.slot)
     }
 
+    /// A turn for the connection of that name, where it is still there.
+    #[inline(always)]
+    pub(super) fn turn_of<'a, O: Output<P>>(
+        &'a mut self,
+        id: ConnectionId,
+        output: &'a mut O,
+        now: Instant,
+    ) -> Option<Turn<'a, P, O>> {
+        let connection = named(&mut self.connections, id)?;
+        Some(Turn { connection, slot: id.slot, shared: &mut self.shared, output, now })
+    }
+
     /// A turn for the connection at `slot`.
     #[inline(always)]
     pub(super) fn turn<'a, O: Output<P>>(&'a mut self, slot: u32, output: &'a mut O, now: Instant) -> Turn<'a, P, O> {
@@ -382,6 +397,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.shared.ready.push(self.slot);
         }
     }
+}
+
+/// The connection of that name, where it is still there.
+#[inline(always)]
+pub(super) fn named(connections: &mut Slab<Connection>, id: ConnectionId) -> Option<&mut Connection> {
+    let is_its =
+        |connection: &&mut Connection| connection.generation == id.generation && !connection.has(flag::ORPHANED);
+    connections.get_mut(id.slot).filter(is_its)
 }
 
 /// Takes something that the app is to be told.

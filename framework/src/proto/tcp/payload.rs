@@ -67,3 +67,17 @@ pub enum Unsent {
     /// No route, the link is down, the neighbour does not answer: as if it were lost on the way.
     Lost,
 }
+
+/// The way out of a call that sends nothing.
+pub(super) struct NoWayOut;
+
+impl<P> Output<P> for NoWayOut {
+    fn send(&mut self, _: Option<u32>, _: &Outgoing, _: Option<&mut P>) -> Result<(), Unsent> {
+        debug_assert!(false, "a call that sends nothing has sent something");
+        Err(Unsent::Busy)
+    }
+
+    fn mtu(&self, _: Ipv4Addr) -> usize {
+        usize::MAX
+    }
+}

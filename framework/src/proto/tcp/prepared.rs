@@ -1,37 +1,45 @@
 //! Sending what stands prepared: a segment of which everything is known but its numbers, so that an order leaves with the fewest
 //! instructions.
 //!
-//! What enters: how many bytes, and who puts the numbers in and posts the frame. What leaves: the frame, and its payload as data that was
-//! sent and is ours until it is acknowledged. The way is open where all of it may leave at once and nothing goes before it; that is
-//! looked at in one place. Where it is not, nothing has happened, and the caller sends the bytes the usual way.
+//! ```text
+//!  aim ─▶ numbers ─▶ the caller puts them into the frame and posts it ─▶ fired: its payload is data that was sent
+//!   └─▶ None: it goes the usual way
+//! ```
+//!
+//! The way is open where all of it may leave at once and nothing goes before it (`transmit::at_once`). `aim` changes nothing but what time
+//! alone would have changed, so whoever cannot post the frame after all just goes on.
 
-use super::connection::{Connection, flag, switch};
+use super::connection::{Connection, flag};
 use super::event::{ConnectionId, SendError};
-use super::machine::{Tcp, Turn};
-use super::payload::{Output, Payload};
-use super::queue::{Chunk, PUSH};
+use super::machine::{Shared, Tcp, Turn, named};
+use super::payload::{NoWayOut, Payload};
+use super::queue::Chunk;
 use super::segment::Outgoing;
 use super::seq::Seq;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
-/// What became of a prepared segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fired {
-    /// It has left.
-    Posted,
-    /// It cannot leave at once: data waits before it, a window has no room, or the way out has none. Nothing has happened.
-    NotOpen,
+/// A prepared segment that may leave now. Nothing has changed until it has.
+pub struct Aim<'a, P> {
+    numbers: Numbers,
+    connection: &'a mut Connection,
+    slot: u32,
+    shared: &'a mut Shared<P>,
+    now: Instant,
 }
 
-/// Whether a prepared segment is to leave.
+/// What only the moment knows of a prepared segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// It is.
-    Live,
-    /// Everything is done but that: the next one finds its way warm.
-    Rehearsal,
+pub struct Numbers {
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK.
+    pub ack: Seq,
+    /// SEG.WND as it is sent: scaled.
+    pub wnd: u16,
+    /// The timestamps option, where the connection has it.
+    pub timestamps: Option<Timestamps>,
 }
 
 /// What is known of a connection's next segments before there is one.
@@ -65,95 +73,53 @@ impl<P: Payload> Tcp<P> {
         self.find(id).is_some_and(|slot| self.connections[slot].next_unsent != NIL)
     }
 
-    /// Sends a segment of `len` bytes that stands prepared. `post` puts the numbers into the frame and posts it, and keeps the payload
-    /// for us; where it cannot, it gives `None` and has done nothing. In a rehearsal it must not let the frame leave, and everything is as
-    /// it was afterwards.
-    #[inline]
-    pub fn fire<O: Output<P>>(
-        &mut self,
-        (id, len): (ConnectionId, u32),
-        mode: Mode,
-        now: Instant,
-        output: &mut O,
-        post: impl FnOnce(&mut O, u32, &Outgoing) -> Option<P>,
-    ) -> Result<Fired, SendError> {
-        let slot = self.find(id).ok_or(SendError::NotFound)?;
-        let mut turn = self.turn(slot, output, now);
-        if !turn.may_leave_at_once(len) {
-            return Ok(Fired::NotOpen);
+    /// Takes aim with a prepared segment of `len` bytes, where it may leave now; otherwise the bytes go the usual way.
+    #[inline(always)]
+    pub fn aim(&mut self, id: ConnectionId, len: usize, now: Instant) -> Result<Option<Aim<'_, P>>, SendError> {
+        let Self { connections, shared, .. } = self;
+        let connection = named(connections, id).ok_or(SendError::NotFound)?;
+        let has_chunk = shared.chunks.free_count() > shared.chunks_without_buffer;
+        let slot = id.slot;
+        let mut turn = Turn { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoWayOut, now };
+        if !has_chunk || !turn.may_leave_at_once(len) {
+            return Ok(None);
         }
-        let shown = turn.connection.rcv_adv;
-        let outgoing = turn.prepared_header();
-        let Some(payload) = post(turn.output, slot, &outgoing) else { return Ok(Fired::NotOpen) };
-        if mode == Mode::Rehearsal {
-            // What the peer was not shown is not to be believed shown.
-            turn.connection.rcv_adv = shown;
-            turn.rehearse_keeping(outgoing.seq, len, payload);
-        } else {
-            turn.keep_sent(&outgoing, len, payload);
-            turn.arm();
-        }
-        Ok(Fired::Posted)
+        let numbers = Numbers {
+            seq: connection.snd_nxt,
+            ack: connection.rcv_nxt,
+            wnd: connection.window_to_show(),
+            timestamps: connection.timestamps(now),
+        };
+        Ok(Some(Aim { numbers, connection, slot, shared, now }))
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
-    /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say beside it.
-    #[inline]
-    fn may_leave_at_once(&mut self, len: u32) -> bool {
-        let connection = &*self.connection;
-        connection.is_plain_sender()
-            && len <= u32::from(connection.snd_mss)
-            && len <= connection.usable_window()
-            && connection.send_len + len <= connection.options.send_buffer
-            && self.shared.chunks.free_count() > self.shared.chunks_without_buffer
-            && len <= self.cwnd_room()
+impl<P: Payload> Aim<'_, P> {
+    /// What goes into the frame.
+    #[inline(always)]
+    pub fn numbers(&self) -> &Numbers {
+        &self.numbers
     }
 
-    #[inline]
-    fn prepared_header(&mut self) -> Outgoing {
-        let mut outgoing = self.header(self.connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, 0);
-        outgoing.ect = self.connection.has(flag::ECN);
-        outgoing
+    /// The segment has left. Its payload is ours until it is acknowledged.
+    #[inline(always)]
+    pub fn fired(self, payload: P) {
+        let Self { numbers, connection, slot, shared, now } = self;
+        connection.note_shown(numbers.wnd);
+        Turn { connection, slot, shared, output: &mut NoWayOut, now }.keep_sent(payload);
     }
 
-    /// A segment has left: its payload is data that was sent.
-    #[inline]
-    fn keep_sent(&mut self, outgoing: &Outgoing, len: u32, payload: P) {
-        self.told(outgoing);
-        let mut chunk = Chunk::new(outgoing.seq, len, Some(payload));
-        chunk.flags = PUSH;
-        let idx = self.connection.send.push_back(&mut self.shared.chunks, chunk);
-        let idx = idx.map_err(|_| ()).expect("a free chunk was seen before the segment left");
-        self.connection.send_len += len;
-        self.has_left(idx);
-    }
-
-    /// A place in the store is taken and given back.
-    fn rehearse_keeping(&mut self, seq: Seq, len: u32, payload: P) {
-        let mut send = self.connection.send;
-        if let Ok(idx) = send.push_back(&mut self.shared.chunks, Chunk::new(seq, len, Some(payload))) {
-            send.remove(&mut self.shared.chunks, idx);
+    /// Touches everything that [`fired`](Self::fired) does, and leaves it as it was: the next one finds it warm.
+    pub fn rehearse(self, payload: P) {
+        let (mut send, chunks) = (self.connection.send, &mut self.shared.chunks);
+        let chunk = Chunk::new(self.numbers.seq, payload.len() as u32, Some(payload));
+        if let Ok(idx) = send.push_back(chunks, chunk) {
+            send.remove(chunks, idx);
         }
     }
 }
 
 impl Connection {
-    /// Whether new data may leave as soon as it is there, as far as that does not depend on how much it is, and in a segment of
-    /// the usual form. What is rare goes the usual way, which knows of it: lost data, limited rates, Nagle's algorithm, reports of
-    /// congestion, SACK blocks.
-    #[inline]
-    fn is_plain_sender(&self) -> bool {
-        self.state.may_send()
-            && self.next_unsent == NIL
-            && self.lost_len == 0
-            && self.flags & (flag::ECE_OWED | flag::CWR_OWED) == 0
-            && self.options.pacing_rate == 0
-            && self.is_on(switch::NODELAY)
-            && self.out_of_order.head == NIL
-            && self.dsack.is_empty()
-    }
-
     pub(super) fn prospect(&self) -> Prospect {
         let zero = Seq(0);
         let timestamps = self.has(flag::TIMESTAMPS).then_some(Timestamps { value: 0, echo_reply: 0 });
@@ -175,46 +141,90 @@ mod tests {
     use super::super::tests::{End, connected, settle};
     use super::*;
 
-    /// Fires `bytes`, as a way out that posts them would.
-    fn fire(end: &mut End, bytes: &[u8]) -> Fired {
+    /// Fires `bytes`, as a way out that posts them would; whether they left.
+    fn fire(end: &mut End, bytes: &[u8]) -> bool {
         let (id, now) = (end.id.unwrap(), end.now);
-        let post = |sent: &mut super::super::tests::Sent, _, outgoing: &Outgoing| {
-            sent.0.push((*outgoing, bytes.to_vec()));
-            Some(bytes.to_vec())
-        };
-        end.tcp.fire((id, bytes.len() as u32), Mode::Live, now, &mut end.sent, post).unwrap()
+        let prospect = end.tcp.prospect(id).unwrap();
+        let Some(aim) = end.tcp.aim(id, bytes.len(), now).unwrap() else { return false };
+        let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
+        end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing }, bytes.to_vec()));
+        aim.fired(bytes.to_vec());
+        true
     }
 
     #[test]
     fn fired_segments_arrive_in_order_between_sent_ones() {
         let (mut client, mut server) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
-        assert_eq!(fire(&mut client, b"one "), Fired::Posted);
+        assert!(fire(&mut client, b"one "));
         client.tcp.send(id, b"two ".to_vec(), now, &mut client.sent).unwrap();
-        assert_eq!(fire(&mut client, b"three"), Fired::Posted);
+        assert!(fire(&mut client, b"three"));
         assert_eq!(client.tcp.chunks(), 3, "the machine keeps them until they are acknowledged");
         settle(&mut client, &mut server);
         assert_eq!((server.bytes, client.tcp.chunks()), (b"one two three".to_vec(), 0));
     }
 
     #[test]
-    fn way_out_without_room_changes_nothing() {
+    fn aim_that_is_not_fired_changes_nothing() {
         let (mut client, _) = connected();
-        let (id, now, next) = (client.id.unwrap(), client.now, client.tcp.connections[0].snd_nxt);
-        assert_eq!(client.tcp.fire((id, 3), Mode::Live, now, &mut client.sent, |_, _, _| None), Ok(Fired::NotOpen));
-        assert_eq!((client.tcp.connections[0].snd_nxt, client.tcp.chunks()), (next, 0));
+        let (id, now) = (client.id.unwrap(), client.now);
+        let before = format!("{:?}", client.tcp.connections[0]);
+        assert!(client.tcp.aim(id, 3, now).unwrap().is_some());
+        assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
     }
 
     #[test]
     fn way_is_not_open_where_the_window_or_the_segment_is_too_small() {
         let (mut client, _) = connected();
         client.tcp.connections[0].snd_wnd = 5;
-        assert_eq!(fire(&mut client, b"123456"), Fired::NotOpen);
-        assert_eq!(fire(&mut client, b"12345"), Fired::Posted);
+        assert!(!fire(&mut client, b"123456"));
+        assert!(fire(&mut client, b"12345"));
+        assert!(!fire(&mut client, b"6"), "the window is used up");
         client.tcp.connections[0].snd_wnd = 60_000;
-        assert_eq!(fire(&mut client, &[0; 2000]), Fired::NotOpen, "longer than a segment");
+        assert!(!fire(&mut client, &[0; 2000]), "longer than a segment");
         client.tcp.connections[0].options.send_buffer = 5;
-        assert_eq!(fire(&mut client, b"6"), Fired::NotOpen, "the buffer is full");
+        assert!(!fire(&mut client, b"6"), "the buffer is full");
+    }
+
+    #[test]
+    fn way_is_not_open_where_the_network_bears_no_more() {
+        let (mut client, mut server) = connected();
+        client.tcp.connections[0].cwnd = 8;
+        assert!(fire(&mut client, b"12345"));
+        assert!(!fire(&mut client, b"6789"), "cwnd is full");
+        assert!(fire(&mut client, b"678"));
+        settle(&mut client, &mut server);
+        assert!(fire(&mut client, b"9"), "acknowledgments make room");
+    }
+
+    #[test]
+    fn way_is_not_open_where_something_goes_before() {
+        let (mut client, _) = connected();
+        let (id, now) = (client.id.unwrap(), client.now);
+        client.tcp.connections[0].snd_wnd = 4;
+        client.tcp.send(id, b"waits".to_vec(), now, &mut client.sent).unwrap();
+        client.tcp.connections[0].snd_wnd = 60_000;
+        assert!(!fire(&mut client, b"order"), "data waits before it");
+        client.tcp.delegate(id, 3, now, &mut client.sent).unwrap_err();
+        client.tcp.tick(now, &mut client.sent);
+        client.tcp.connections[0].set(flag::DELEGATED);
+        assert!(!fire(&mut client, b"order"), "the numbers are somebody else's");
+    }
+
+    #[test]
+    fn fired_segment_that_is_lost_is_sent_again() {
+        let (mut client, mut server) = connected();
+        assert!(fire(&mut client, b"order"));
+        client.sent.0.clear();
+        assert!(fire(&mut client, b" again"));
+        settle(&mut client, &mut server);
+        for _ in 0..10 {
+            let later = client.now + crate::time::Duration::from_millis(300);
+            (client.now, server.now) = (later, later);
+            client.tcp.tick(later, &mut client.sent);
+            settle(&mut client, &mut server);
+        }
+        assert_eq!((server.bytes, client.tcp.chunks()), (b"order again".to_vec(), 0));
     }
 
     #[test]
@@ -222,11 +232,9 @@ mod tests {
         let (mut client, mut server) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
         let before = format!("{:?}", client.tcp.connections[0]);
-        let rehearsed =
-            client.tcp.fire((id, 3), Mode::Rehearsal, now, &mut client.sent, |_, _, _| Some(b"abc".to_vec()));
-        assert_eq!((rehearsed, client.tcp.chunks()), (Ok(Fired::Posted), 0));
-        assert_eq!(format!("{:?}", client.tcp.connections[0]), before);
-        assert_eq!(fire(&mut client, b"real"), Fired::Posted);
+        client.tcp.aim(id, 3, now).unwrap().unwrap().rehearse(b"abc".to_vec());
+        assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
+        assert!(fire(&mut client, b"real"));
         settle(&mut client, &mut server);
         assert_eq!(server.bytes, b"real");
     }
@@ -235,8 +243,7 @@ mod tests {
     fn name_of_a_dead_connection_fires_nothing() {
         let (mut client, _) = connected();
         let stale = ConnectionId { slot: 0, generation: 77 };
-        let fired = client.tcp.fire((stale, 1), Mode::Live, client.now, &mut client.sent, |_, _, _| unreachable!());
-        assert_eq!(fired, Err(SendError::NotFound));
+        assert_eq!(client.tcp.aim(stale, 1, client.now).err(), Some(SendError::NotFound));
         assert_eq!(client.tcp.prospect(stale).err(), Some(SendError::NotFound));
     }
 }

@@ -103,7 +103,7 @@ impl Queue {
     }
 
     /// Appends a chunk, and says where it stands; it comes back where the store is full.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, chunk: Chunk<P>) -> Result<u32, Chunk<P>> {
         let tail = self.tail;
         let idx = chunks.insert(Chunk { prev: tail, next: NIL, ..chunk })?;
@@ -114,6 +114,17 @@ impl Queue {
         self.tail = idx;
         self.count += 1;
         Ok(idx)
+    }
+
+    /// Appends a chunk that was sent just now, here and to those in flight. Panics where the store is full.
+    #[inline(always)]
+    pub(super) fn push_sent<P>(&mut self, in_flight: &mut Ring, chunks: &mut Chunks<P>, chunk: Chunk<P>) -> u32 {
+        let idx = chunks.vacancy().expect("a free chunk was seen before the segment left");
+        let (earlier, later) = in_flight.enter(chunks, idx);
+        match self.push_back(chunks, Chunk { earlier, later, ..chunk }) {
+            Ok(idx) => idx,
+            Err(_) => unreachable!("there is a vacancy"),
+        }
     }
 
     /// Puts a chunk behind the one at `prev`; in front of all where that is `NIL`.
@@ -265,16 +276,24 @@ impl Default for Ring {
 
 impl Ring {
     /// Enters a chunk as the last.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
-        if self.head == NIL {
-            let chunk = &mut chunks[idx];
-            (chunk.earlier, chunk.later) = (idx, idx);
+        let (earlier, later) = self.enter(chunks, idx);
+        let chunk = &mut chunks[idx];
+        (chunk.earlier, chunk.later) = (earlier, later);
+    }
+
+    /// The same from the side of its neighbours, which it is told: the one before, and the first.
+    #[inline(always)]
+    fn enter<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> (u32, u32) {
+        let first = self.head;
+        if first == NIL {
             self.head = idx;
-        } else {
-            let last = chunks[self.head].earlier;
-            Self::insert_after(chunks, last, idx);
+            return (idx, idx);
         }
+        let last = core::mem::replace(&mut chunks[first].earlier, idx);
+        chunks[last].later = idx;
+        (last, first)
     }
 
     /// The last chunk, or `NIL`.

@@ -216,7 +216,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// New data has left: the probe waits for it, but not beyond the timeout of the oldest (RFC 8985 7.2).
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_probe(&mut self) {
         let span = self.connection.probe_timeout(self.is_alone());
         let connection = &mut *self.connection;
@@ -225,7 +225,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Whether a single segment is on its way.
-    #[inline]
+    #[inline(always)]
     fn is_alone(&self) -> bool {
         let head = self.connection.in_flight.head;
         self.shared.chunks.get(head).is_some_and(|chunk| chunk.later == head)
@@ -267,7 +267,7 @@ impl Connection {
 
     /// PTO (RFC 8985 7.2), the timeout at most. How late a peer may acknowledge a lone segment is taken to be no more than the least
     /// timeout, as on Linux.
-    #[inline]
+    #[inline(always)]
     fn probe_timeout(&self, is_alone: bool) -> Duration {
         let rto = self.rto.span();
         if self.srtt == Micros::ZERO {

@@ -95,7 +95,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Bytes that the congestion window has room for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn cwnd_room(&mut self) -> u32 {
         let connection = &mut *self.connection;
         let pipe = connection.pipe();
@@ -107,7 +107,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if is_usual && (pipe != 0 || self.now.since(connection.rack.xmit_ts) <= connection.rto.span()) {
             return connection.cwnd.saturating_sub(pipe);
         }
-        self.unusual_room(pipe)
+        self.aside().unusual_room(pipe)
     }
 
     #[inline(never)]
@@ -133,18 +133,24 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(always)]
     pub(super) fn on_sent(&mut self, idx: u32, is_resent: bool) {
         self.mark_sent(idx, is_resent);
+        self.on_its_way(idx, is_resent);
+    }
+
+    /// The chunk is marked as one that was sent: what else there is to it.
+    #[inline(always)]
+    pub(super) fn on_its_way(&mut self, idx: u32, is_resent: bool) {
         let connection = &mut *self.connection;
         if connection.unacked_since == Instant::MAX {
             connection.unacked_since = self.now;
         }
         connection.note_use();
         if connection.recovery != Recovery::Open || is_resent || connection.has(flag::PROBE_DUE) {
-            self.note_sent(idx, is_resent);
+            self.aside().note_sent(idx, is_resent);
         }
         match self.connection.timer {
             // RFC 6298 5.1. New data moves the probe (RFC 8985 7.2).
             RetransmitTimer::Probe => self.push_probe(),
-            RetransmitTimer::Off | RetransmitTimer::Persist => self.set_timer(),
+            RetransmitTimer::Off | RetransmitTimer::Persist => self.aside().set_timer(),
             RetransmitTimer::Timeout | RetransmitTimer::Reordering => (),
         }
     }

@@ -243,11 +243,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// A chunk has left.
-    #[inline]
+    #[inline(always)]
     pub(super) fn mark_sent(&mut self, idx: u32, is_resent: bool) {
         let now = self.now;
         if is_resent {
-            return self.mark_resent(idx);
+            return self.aside().mark_resent(idx);
         }
         let chunk = &mut self.shared.chunks[idx];
         chunk.flags |= SENT;

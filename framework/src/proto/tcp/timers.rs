@@ -53,13 +53,28 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(always)]
     pub(super) fn arm_by(&mut self, at: Instant) {
         if at != Instant::MAX {
-            let at = at.min(self.now + AHEAD_MAX);
-            let (tick, set) = (Wheel::tick_of(at), self.connection.wheel_tick);
-            // Half the ring of ticks is more than AHEAD_MAX.
-            if set == NIL || (tick.wrapping_sub(set) as i32) < 0 {
-                self.connection.wheel_tick = if tick == NIL { tick - 1 } else { tick };
-                self.shared.wheel.set(self.slot, at);
-            }
+            self.wake(at.min(self.now + AHEAD_MAX));
+        }
+    }
+
+    /// The same when data has left: no deadline is closer than it was, but that of the retransmission timer.
+    #[inline(always)]
+    pub(super) fn arm_for_data(&mut self) {
+        if self.connection.options.user_timeout_ms != 0 {
+            // It may have begun with this data.
+            return self.aside().arm();
+        }
+        self.wake(self.connection.timer_at);
+    }
+
+    /// Has the wheel come by at `at`, where it would come later.
+    #[inline(always)]
+    fn wake(&mut self, at: Instant) {
+        let (tick, set) = (Wheel::tick_of(at), self.connection.wheel_tick);
+        // Half the ring of ticks is more than AHEAD_MAX.
+        if set == NIL || (tick.wrapping_sub(set) as i32) < 0 {
+            self.connection.wheel_tick = if tick == NIL { tick - 1 } else { tick };
+            self.shared.wheel.set(self.slot, at);
         }
     }
 

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!  a call of the app, or the end of a burst ─▶ transmit ─▶ data: what is lost, then what is new, as the windows allow
-//!                                                  └─────▶ control: the acknowledgment, where no data carried it
+//!        │                                         └─────▶ control: the acknowledgment, where no data carried it
+//!        └─▶ at_once: new data with nothing before it
 //! ```
 //!
 //! What cannot leave now stays as it was, and its connection is looked at again with the next tick. Which data is lost, and how much the
 //! network bears, is known in `recovery`.
 
+mod at_once;
 mod control;
 mod data;
 mod header;

@@ -1,11 +1,10 @@
 //! `call`: the app asks, and hears at once what the machine says.
 
 use wirepath::proto::ConsumerId;
-use wirepath::proto::tcp::{Fired, ListenOptions, Mode, Outgoing, Output};
+use wirepath::proto::tcp::{ListenOptions, Numbers, Outgoing, Output};
 
 use super::{Bytes, Call, Player};
 use crate::script::stage::pattern;
-use crate::script::wire::Wire;
 
 impl Player {
     pub(super) fn call(&mut self, call: &Call, expected: Option<&str>) -> Result<(), String> {
@@ -78,21 +77,33 @@ impl Player {
                 stage.flows[flow].written += answer.as_ref().map_or(0, |count| *count as u32);
                 answer.map(drop).map_err(|error| format!("{error:?}"))
             }
-            Call::Fire(len, mode) => {
+            Call::Fire(len) => {
                 let (len, at) = (len.value(&self.variables)? as u32, stage.flows[flow].written);
-                let bytes: Vec<u8> = (0..len).map(|idx| pattern(at + idx)).collect();
-                let post = |wire: &mut Wire, slot: u32, outgoing: &Outgoing| {
-                    let mut payload = Bytes(bytes);
-                    let is_live = *mode == Mode::Live;
-                    let sent = !is_live || wire.send(Some(slot), outgoing, Some(&mut payload)).is_ok();
-                    sent.then_some(payload)
-                };
-                match stage.tcp.fire((id, len), *mode, now, &mut stage.wire, post) {
-                    Ok(Fired::NotOpen) => Err("NotOpen".to_owned()),
-                    Ok(Fired::Posted) => {
-                        stage.flows[flow].written += if *mode == Mode::Live { len } else { 0 };
+                let prospect = stage.tcp.prospect(id);
+                match (stage.tcp.aim(id, len as usize, now), prospect) {
+                    (Ok(Some(aim)), Ok(prospect)) => {
+                        let mut payload = Bytes((0..len).map(|idx| pattern(at + idx)).collect());
+                        let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
+                        let outgoing = Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing };
+                        if stage.wire.send(None, &outgoing, Some(&mut payload)).is_err() {
+                            return Err("NotOpen".to_owned());
+                        }
+                        aim.fired(payload);
+                        stage.flows[flow].written += len;
                         Ok(())
                     }
+                    (Ok(_), _) => Err("NotOpen".to_owned()),
+                    (Err(error), _) => Err(format!("{error:?}")),
+                }
+            }
+            Call::Warm(len) => {
+                let len = len.value(&self.variables)? as usize;
+                match stage.tcp.aim(id, len, now) {
+                    Ok(Some(aim)) => {
+                        aim.rehearse(Bytes(vec![0; len]));
+                        Ok(())
+                    }
+                    Ok(None) => Err("NotOpen".to_owned()),
                     Err(error) => Err(format!("{error:?}")),
                 }
             }

@@ -4,6 +4,7 @@ use super::super::connection::{RetransmitTimer, flag, switch};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::queue::{FIN, PUSH};
+use super::super::seq::Seq;
 use super::super::wheel::Wheel;
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
@@ -112,23 +113,29 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// The first chunk that was never sent has left.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_left(&mut self, idx: u32) {
         let chunk = &self.shared.chunks[idx];
         let (len, end, next) = (chunk.len, chunk.end(), chunk.next);
+        self.connection.next_unsent = next;
+        self.pass(len, end);
+        self.on_sent(idx, false);
+    }
+
+    /// SND.NXT moves to the `end` of `len` bytes that have left for the first time.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, len: u32, end: Seq) {
         let connection = &mut *self.connection;
         if connection.timer == RetransmitTimer::Persist {
             connection.end_persist();
         }
         // RFC 3168 6.1.2: in the first new data after the window was reduced.
         connection.clear(flag::CWR_OWED);
-        connection.next_unsent = next;
         connection.snd_nxt = end;
         connection.tally.bytes_sent += u64::from(len);
         if len < u32::from(connection.snd_mss) {
             connection.snd_small = end;
         }
-        self.on_sent(idx, false);
     }
 
     /// A chunk as a segment, with what else is due.

@@ -24,13 +24,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             // RFC 3168 6.1.3: in all acknowledgments, until the peer's CWR.
             flags = flags | TcpFlags::ECE;
         }
-        let mut outgoing = Outgoing {
-            wnd: connection.show_window(),
-            timestamps: connection.timestamps(self.now),
-            ..connection.bare(seq, connection.rcv_nxt, flags)
-        };
-        if connection.out_of_order.head != NIL || !connection.dsack.is_empty() {
-            connection.add_sacks(&mut outgoing, spare);
+        let mut outgoing = connection.usual(seq, flags, self.now);
+        if connection.owes_sacks() {
+            (outgoing.sack_count, outgoing.sacks) = connection.take_sacks(spare);
         }
         outgoing
     }
@@ -38,20 +34,35 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// A segment that left has told the peer what we owed it.
     #[inline]
     pub(crate) fn told(&mut self, outgoing: &Outgoing) {
+        self.told_ack(outgoing.ack);
         let connection = &mut *self.connection;
-        connection.ack_owed = AckOwed::No;
-        connection.ack_at = Instant::MAX;
-        connection.last_ack_sent = outgoing.ack;
-        connection.tally.segments_out += 1;
-        self.shared.tally.segments_out += 1;
         if outgoing.sack_count != 0 && !connection.dsack.is_empty() {
             connection.dsack = Range::default();
             self.shared.tally.dsacks_out += 1;
         }
     }
+
+    /// A segment that left without SACK blocks has told the peer up to where we have all.
+    #[inline(always)]
+    pub(crate) fn told_ack(&mut self, ack: Seq) {
+        let connection = &mut *self.connection;
+        connection.ack_owed = AckOwed::No;
+        connection.ack_at = Instant::MAX;
+        connection.last_ack_sent = ack;
+        connection.tally.segments_out += 1;
+        self.shared.tally.segments_out += 1;
+    }
 }
 
 impl Connection {
+    /// A segment with what each says beside its data: window and timestamps.
+    #[inline(always)]
+    pub(crate) fn usual(&mut self, seq: Seq, flags: TcpFlags, now: Instant) -> Outgoing {
+        let wnd = self.window_to_show();
+        self.note_shown(wnd);
+        Outgoing { wnd, timestamps: self.timestamps(now), ..self.bare(seq, self.rcv_nxt, flags) }
+    }
+
     /// A segment of the connection without options.
     #[inline]
     pub(crate) fn bare(&self, seq: Seq, ack: Seq, flags: TcpFlags) -> Outgoing {
@@ -72,7 +83,7 @@ impl Connection {
 
     /// RFC 7323 3.2: in all segments of a connection whose SYNs had them.
     #[inline]
-    pub(super) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
+    pub(crate) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
         self.has(flag::TIMESTAMPS).then(|| Timestamps { value: self.ts_now(now), echo_reply: self.ts_recent })
     }
 
@@ -97,15 +108,19 @@ impl Connection {
     ///
     /// While the app keeps up, the field stays what it was, as on Linux: a peer that predicts headers (Linux, and RFC 7323's authors) has
     /// its short way only for segments that show the window of the last. Nothing silly comes of it, as there is room for a full segment.
-    #[inline]
-    pub(super) fn show_window(&mut self) -> u16 {
+    #[inline(always)]
+    pub(crate) fn window_to_show(&self) -> u16 {
         let (room, step) = (self.room(), self.window_step());
         let last = self.rcv_adv - self.last_ack_sent;
         let is_kept = last >= step && last <= room && room - last < step;
         let wnd = if is_kept { last >> self.rcv_wscale } else { self.next_window(room, step) };
-        let wnd = wnd.min(u16::MAX.into());
-        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (wnd << self.rcv_wscale));
-        wnd as u16
+        wnd.min(u16::MAX.into()) as u16
+    }
+
+    /// The peer is shown this window.
+    #[inline(always)]
+    pub(crate) fn note_shown(&mut self, wnd: u16) {
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (u32::from(wnd) << self.rcv_wscale));
     }
 
     /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2). It never moves left, but for what the scale
@@ -129,20 +144,29 @@ impl Connection {
         growth >= (self.options.receive_buffer / 2).max(1) || (shown < 2 * step && growth >= step.max(1))
     }
 
-    /// RFC 2018 4: the latest first, and as many as fit; before them the duplicate (RFC 2883 4).
+    /// Whether there is something for the SACK option to tell.
+    #[inline]
+    pub(crate) fn owes_sacks(&self) -> bool {
+        self.out_of_order.head != NIL || !self.dsack.is_empty()
+    }
+
+    /// The SACK option: how many blocks, and the blocks. RFC 2018 4: the latest first, and as many as fit; before them the duplicate
+    /// (RFC 2883 4).
     #[cold]
-    fn add_sacks(&mut self, outgoing: &mut Outgoing, spare: u32) {
-        let taken = if outgoing.timestamps.is_some() { TIMESTAMPS_LEN } else { 0 };
+    fn take_sacks(&mut self, spare: u32) -> (u8, [Range; SACK_BLOCKS_MAX]) {
+        let (mut count, mut sacks) = (0, [Range::default(); SACK_BLOCKS_MAX]);
+        let taken = if self.has(flag::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
         let spare = spare.min(OPTIONS_LEN_MAX as u32 - taken);
         if !self.has(flag::SACK) || spare < SACK_LEN {
             self.dsack = Range::default();
-            return;
+            return (count, sacks);
         }
         let count_max = ((spare - SACK_LEN) / BLOCK_LEN) as usize;
         let blocks = core::iter::once(self.dsack).chain(self.sacks).filter(|range| !range.is_empty());
         for block in blocks.take(count_max.min(SACK_BLOCKS_MAX)) {
-            outgoing.sacks[usize::from(outgoing.sack_count)] = block;
-            outgoing.sack_count += 1;
+            sacks[usize::from(count)] = block;
+            count += 1;
         }
+        (count, sacks)
     }
 }
