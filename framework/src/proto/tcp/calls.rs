@@ -239,7 +239,7 @@ impl<P: Payload> Tcp<P> {
         let mut turn = self.turn(slot, output, now);
         turn.shared.option_changes += 1;
         turn.connection.options = StoredOptions::new(options);
-        turn.connection.congestion.kind = options.congestion;
+        turn.connection.change_congestion(options.congestion);
         if let Some(mss_max) = options.mss_max {
             turn.lower_mss(mss_max);
         }

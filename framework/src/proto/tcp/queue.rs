@@ -318,13 +318,17 @@ impl Ring {
         self.head = idx;
     }
 
-    /// Enters a chunk where its time belongs, looked for from the first.
-    pub(super) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
+    /// Enters a chunk where its time belongs, before others of the same time. It is looked for from `near`, a member or `NIL`: who enters many
+    /// one after the other walks over the ring once where they come in the order of their times.
+    pub(super) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, near: u32) {
         let (sent_at, first) = (chunks[idx].sent_at, self.head);
         if first == NIL || sent_at <= chunks[first].sent_at {
             return self.push_front(chunks, idx);
         }
-        let mut before = first;
+        let mut before = if near == NIL { first } else { near };
+        while chunks[before].sent_at >= sent_at {
+            before = chunks[before].earlier;
+        }
         loop {
             let next = chunks[before].later;
             if next == first || sent_at <= chunks[next].sent_at {

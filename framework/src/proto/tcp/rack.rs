@@ -12,6 +12,8 @@ use super::payload::{Output, Payload};
 use super::recovery::News;
 use super::segment::Segment;
 use super::seq::Seq;
+use super::transmit::Sending;
+use super::wheel::Wheel;
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
 
@@ -112,30 +114,42 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.set(flag::PROBE_DUE);
         let sent = connection.snd_nxt;
         self.transmit();
-        if self.connection.snd_nxt == sent && self.connection.has(flag::PROBE_DUE) {
-            self.resend_last();
+        let is_out = self.connection.snd_nxt != sent || !self.connection.has(flag::PROBE_DUE);
+        if !is_out && self.resend_last() == Sending::Busy {
+            self.probe_again();
         }
         self.connection.clear(flag::PROBE_DUE);
     }
 
+    /// The way out had no room for the probe: it is tried again as soon as the wheel comes by, while the timeout of the oldest has not come.
+    #[cold]
+    fn probe_again(&mut self) {
+        let connection = &mut *self.connection;
+        let timeout = connection.unacked_since + connection.rto.span();
+        if timeout > self.now {
+            let soon = self.now + Duration::from_nanos(Wheel::TICK_NS);
+            (connection.timer, connection.timer_at) = (RetransmitTimer::Probe, soon.min(timeout));
+        }
+    }
+
     /// There is nothing new that could be sent: the last segment again.
-    fn resend_last(&mut self) {
+    fn resend_last(&mut self) -> Sending {
         let connection = &mut *self.connection;
         let last = match connection.next_unsent {
             NIL => connection.send.tail,
             next => self.shared.chunks[next].prev,
         };
-        let Some(chunk) = self.shared.chunks.get(last) else { return };
+        let Some(chunk) = self.shared.chunks.get(last) else { return Sending::Nothing };
         let (len, mss) = (chunk.len, u32::from(connection.snd_mss).max(1));
         let mut idx = last;
         if len > mss {
             // What the device cut: its last segment.
             if !connection.send.split(&mut self.shared.chunks, last, (len - 1) / mss * mss) {
-                return;
+                return Sending::Busy;
             }
             idx = self.shared.chunks[last].next;
         }
-        self.resend(idx);
+        self.resend(idx)
     }
 
     /// A chunk has left while a probe is due: that is the probe.

@@ -213,17 +213,19 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// What waits to be sent again was not lost after all.
+    /// What waits to be sent again was not lost after all. The work is what waits, once in a recovery; from the last to the first, as most
+    /// stand before all that was sent since, and each is looked for beside the one before.
     pub(super) fn unmark_lost(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let mut near = NIL;
         while connection.lost.head != NIL {
-            // From the last to the first: most stand before all that was sent since.
             let last = chunks[connection.lost.head].earlier;
             connection.lost.remove(chunks, last);
             let chunk = &mut chunks[last];
             chunk.flags &= !LOST;
             connection.lost_len -= chunk.seq_len();
-            connection.in_flight.insert_by_time(chunks, last);
+            connection.in_flight.insert_by_time(chunks, last, near);
+            near = last;
         }
     }
 

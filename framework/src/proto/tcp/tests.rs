@@ -14,6 +14,7 @@ use crate::time::{Duration, Instant};
 
 mod arrival;
 mod attack;
+mod congestion;
 mod lossy;
 mod prediction;
 mod rack;

@@ -6,7 +6,7 @@
 mod cubic;
 mod reno;
 
-use super::connection::{Connection, flag};
+use super::connection::{CongestionState, Connection, Recovery, flag};
 use super::options::Congestion;
 use crate::time::Instant;
 
@@ -25,6 +25,9 @@ impl Connection {
     #[inline]
     pub(super) fn grow_window(&mut self, acked: u32, now: Instant) {
         if !self.has(flag::CWND_LIMITED | flag::CWND_WAS_LIMITED) {
+            // RFC 9438 4.2: the time in which the app does not use the window does not count, and what begins anew at the same height of the curve
+            // goes on where it was.
+            self.congestion.in_epoch = false;
             return;
         }
         if self.cwnd < self.ssthresh {
@@ -54,6 +57,24 @@ impl Connection {
             Congestion::None => return,
         };
         self.ssthresh = ssthresh.max(2 * u32::from(self.snd_mss));
+    }
+
+    /// Another algorithm takes over: it begins where the window is, and knows of no loss before. Where there was none the path has borne what
+    /// is on its way, and that is where the window begins.
+    pub(super) fn change_congestion(&mut self, kind: Congestion) {
+        if kind == self.congestion.kind {
+            return;
+        }
+        let was_unlimited = self.is_unlimited();
+        self.congestion = CongestionState { kind, ..CongestionState::default() };
+        if was_unlimited {
+            self.cwnd = self.flight().max(self.initial_window());
+            // What would be given back was never counted.
+            self.clear(flag::UNDO);
+            if self.recovery != Recovery::Open {
+                self.lower_ssthresh();
+            }
+        }
     }
 
     /// The path's state is not known any more: the window begins to grow from where it is.
