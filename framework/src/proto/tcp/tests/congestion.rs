@@ -1,6 +1,6 @@
 //! CUBIC's curve (RFC 9438), and algorithms that are exchanged.
 
-use super::super::connection::Recovery;
+use super::super::connection::{Micros, Recovery};
 use super::sender::{MSS, Sender};
 use super::*;
 
@@ -14,7 +14,7 @@ struct Flow {
 impl Flow {
     fn new(rtt_ms: u64) -> Self {
         let mut sender = Sender::new(&ConnectionOptions::default());
-        sender.turn(|turn| turn.connection.take_rtt(Duration::from_millis(rtt_ms), true, turn.now));
+        sender.turn(|turn| turn.connection.take_rtt(Micros::of(Duration::from_millis(rtt_ms)), true, turn.now));
         Self { sender, acked: 0, rtt_ms }
     }
 
