@@ -10,6 +10,7 @@ use super::machine::{Tcp, Turn};
 use super::options::ConnectionOptions;
 use super::payload::{Output, Payload};
 use super::queue::{Chunk, FIN, PUSH};
+use super::transmit::SEGMENTS_MAX;
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::{Duration, Instant};
@@ -93,7 +94,7 @@ impl<P: Payload> Tcp<P> {
     ) -> Result<(), (SendError, P)> {
         let Some(mut turn) = self.turn_of(id, output, now) else { return Err((SendError::NotFound, payload)) };
         if turn.may_send_at_once(payload.len()) {
-            turn.send_at_once(payload);
+            turn.send_at_once(payload, PUSH);
             return Ok(());
         }
         if let Err(error) = turn.check_room(payload.len()) {
@@ -121,7 +122,7 @@ impl<P: Payload> Tcp<P> {
         if turn.may_send_at_once(bytes.len())
             && let Some(payload) = make(bytes).filter(|payload| payload.len() == bytes.len())
         {
-            turn.send_at_once(payload);
+            turn.send_at_once(payload, PUSH);
             return Ok(bytes.len());
         }
         turn.check_room(usize::from(!bytes.is_empty()))?;
@@ -130,24 +131,31 @@ impl<P: Payload> Tcp<P> {
         let mut taken = turn.append_to_tail(wanted);
         let mut refusal = SendError::PoolEmpty;
         let mss = usize::from(turn.connection.snd_mss);
+        let mut at_once = 0;
         while taken < wanted.len() {
             let segment = &wanted[taken..wanted.len().min(taken + mss)];
             let Some(payload) = make(segment).filter(|payload| !payload.is_empty()) else { break };
             let len = payload.len();
-            if turn.queue(payload, 0).is_err() {
+            // What was handed over ends here: PSH is set with it, and not before, as peers that merge segments stop at each that has it.
+            let ends_call = if taken + len == wanted.len() { PUSH } else { 0 };
+            if at_once < SEGMENTS_MAX && turn.may_send_at_once(len) {
+                turn.send_at_once(payload, ends_call);
+                at_once += 1;
+            } else if turn.queue(payload, ends_call).is_err() {
                 refusal = SendError::NoChunk;
                 break;
             }
             taken += len;
         }
-        turn.push_tail();
         if taken == 0 && !bytes.is_empty() {
             return Err(refusal);
         }
         if taken < bytes.len() {
             turn.connection.set(flag::WANTS_ROOM);
         }
-        turn.transmit();
+        if at_once == 0 || turn.connection.next_unsent != NIL {
+            turn.transmit();
+        }
         Ok(taken)
     }
 }
@@ -321,14 +329,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         tail.len += taken as u32;
         connection.send_len += taken as u32;
         taken
-    }
-
-    /// What was handed over ends here: PSH is set with it, and not before, as peers that merge segments stop at each that has it.
-    #[inline]
-    fn push_tail(&mut self) {
-        if self.connection.next_unsent != NIL {
-            self.shared.chunks[self.connection.send.tail].flags |= PUSH;
-        }
     }
 
     /// RFC 9293 3.10.4: the FIN stands behind all that waits, and the state moves with the call.

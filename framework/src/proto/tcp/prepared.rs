@@ -13,7 +13,7 @@ use super::connection::{Connection, flag};
 use super::event::{ConnectionId, SendError};
 use super::machine::{Shared, Tcp, Turn, named};
 use super::payload::{NoWayOut, Payload};
-use super::queue::Chunk;
+use super::queue::{Chunk, PUSH};
 use super::segment::Outgoing;
 use super::seq::Seq;
 use crate::proto::slab::NIL;
@@ -106,7 +106,7 @@ impl<P: Payload> Aim<'_, P> {
     pub fn fired(self, payload: P) {
         let Self { numbers, connection, slot, shared, now } = self;
         connection.note_shown(numbers.wnd);
-        Turn { connection, slot, shared, output: &mut NoWayOut, now }.keep_sent(payload);
+        Turn { connection, slot, shared, output: &mut NoWayOut, now }.keep_sent(payload, PUSH);
     }
 
     /// Touches everything that [`fired`](Self::fired) does, and leaves it as it was: the next one finds it warm.

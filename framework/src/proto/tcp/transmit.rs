@@ -14,7 +14,7 @@ mod control;
 mod data;
 mod header;
 
-pub(super) use data::Sending;
+pub(super) use data::{SEGMENTS_MAX, Sending};
 
 use super::connection::{AckOwed, State, flag};
 use super::machine::{Tcp, Turn};

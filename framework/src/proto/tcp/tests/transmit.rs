@@ -26,6 +26,39 @@ fn long_chunk_leaves_in_segments_and_is_pushed_at_its_end() {
 }
 
 #[test]
+fn copied_data_leaves_segment_by_segment_and_is_pushed_where_the_call_ends() {
+    let mut line = Line::new();
+    assert_eq!(line.send_copy(2500), Ok(2500));
+    assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0", "2000+500 ack 0 PSH"]);
+    assert_eq!(line.send_copy(2000), Ok(2000));
+    assert_eq!(line.sent(), ["2500+1000 ack 0", "3500+1000 ack 0 PSH"]);
+}
+
+#[test]
+fn copied_data_behind_the_window_waits_in_its_order() {
+    let mut line = Line::new();
+    (line.wnd, line.connection().snd_wnd) = (2_000, 2_000);
+    assert_eq!(line.send_copy(2500), Ok(2500));
+    assert_eq!(line.send_copy(1500), Ok(1500));
+    assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0"]);
+    line.ack(2000);
+    line.tick();
+    // The second call fills the segment that the first one ends in.
+    assert_eq!(line.sent(), ["2000+1000 ack 0 PSH", "3000+1000 ack 0 PSH"]);
+}
+
+#[test]
+fn copied_data_that_finds_the_ring_full_goes_with_the_next_tick_once() {
+    let mut line = Line::new();
+    line.wire.room = 1;
+    assert_eq!(line.send_copy(2500), Ok(2500));
+    assert_eq!(line.sent(), ["0+1000 ack 0"]);
+    line.wire.room = 100;
+    line.tick();
+    assert_eq!(line.sent(), ["1000+1000 ack 0", "2000+500 ack 0 PSH"]);
+}
+
+#[test]
 fn nothing_leaves_beyond_the_window() {
     let mut line = Line::new();
     (line.wnd, line.connection().snd_wnd) = (2_000, 2_000);

@@ -4,7 +4,7 @@
 use super::super::connection::{Connection, flag, switch};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
-use super::super::queue::{Chunk, PUSH, SENT};
+use super::super::queue::{Chunk, SENT};
 use super::super::segment::Outgoing;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::TcpFlags;
@@ -29,30 +29,34 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         Outgoing { ect: connection.has(flag::ECN), ..outgoing }
     }
 
-    /// Sends data that may leave at once; a chunk for it must be free. Where the way out has no room it waits.
+    /// Sends data that may leave at once; a chunk for it must be free. Where the way out has no room it waits. `ends_call` is `PUSH` where
+    /// what the app handed over ends with it.
     #[inline(always)]
-    pub(crate) fn send_at_once(&mut self, mut payload: P) {
-        let outgoing = self.data_header();
-        if self.output.send(Some(self.slot), &outgoing, Some(&mut payload)) == Err(Unsent::Busy) {
-            return self.aside().send_soon(payload);
+    pub(crate) fn send_at_once(&mut self, mut payload: P, ends_call: u8) {
+        let mut outgoing = self.data_header();
+        if ends_call == 0 {
+            outgoing.flags = TcpFlags::ACK;
         }
-        self.keep_sent(payload);
+        if self.output.send(Some(self.slot), &outgoing, Some(&mut payload)) == Err(Unsent::Busy) {
+            return self.aside().send_soon(payload, ends_call);
+        }
+        self.keep_sent(payload, ends_call);
     }
 
     #[cold]
-    fn send_soon(&mut self, payload: P) {
-        let queued = self.queue(payload, PUSH).map_err(|_| ());
+    fn send_soon(&mut self, payload: P, ends_call: u8) {
+        let queued = self.queue(payload, ends_call).map_err(|_| ());
         queued.expect("a free chunk was seen before");
         self.try_again();
     }
 
     /// Such a segment has left: its payload is data that was sent.
     #[inline(always)]
-    pub(crate) fn keep_sent(&mut self, payload: P) {
+    pub(crate) fn keep_sent(&mut self, payload: P, ends_call: u8) {
         self.told_ack(self.connection.rcv_nxt);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let (seq, len, sent_at) = (connection.snd_nxt, payload.len() as u32, self.now);
-        let chunk = Chunk { flags: PUSH | SENT, sent_at, ..Chunk::new(seq, len, Some(payload)) };
+        let chunk = Chunk { flags: ends_call | SENT, sent_at, ..Chunk::new(seq, len, Some(payload)) };
         let idx = connection.send.push_sent(&mut connection.in_flight, chunks, chunk);
         connection.send_len += len;
         self.pass(len, seq + len);

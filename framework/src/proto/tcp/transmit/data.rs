@@ -11,7 +11,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 
 /// Segments of a connection that leave in one call; the rest goes with the next tick, after those of others.
-const SEGMENTS_MAX: u32 = 64;
+pub(crate) const SEGMENTS_MAX: u32 = 64;
 
 /// What became of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
