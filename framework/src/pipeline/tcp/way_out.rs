@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use super::super::node::Cx;
 use super::super::resolver;
 use super::bytes::{Bytes, Own};
-use super::headers::{Body, UsualHeaders, compose};
+use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
 use super::path::{Path, Way};
 use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
@@ -104,7 +104,12 @@ impl Output<Bytes> for WayOut<'_, '_> {
     }
 
     fn segmentation_len_max(&self) -> usize {
-        self.offloads.segmentation_len_max
+        let longest = self.offloads.segmentation_len_max;
+        if self.offloads.chains {
+            return longest;
+        }
+        // What is sent again while the NIC still reads it goes as a copy, in one buffer with its headers.
+        longest.min(self.cx.pool.layout().data_room().saturating_sub(HEADERS_LEN_MAX))
     }
 
     /// The place may have been another connection's before, with another way.

@@ -201,13 +201,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         while let Some(chunk) = self.shared.chunks.get(idx).filter(|chunk| chunk.has(SENT)) {
             let (flags, next) = (chunk.flags, chunk.next);
             if flags & SACKED == 0 {
-                if flags & (LOST | RESENT) == LOST {
-                    // It goes to its place among the others.
-                    self.connection.lost.remove(&mut self.shared.chunks, idx);
-                    self.connection.lost.push_back(&mut self.shared.chunks, idx);
-                } else {
-                    self.mark_lost(idx);
-                }
+                self.mark_lost(idx);
+                // It goes to its place among the others, the first of which may not be at theirs yet.
+                self.connection.lost.remove(&mut self.shared.chunks, idx);
+                self.connection.lost.push_back(&mut self.shared.chunks, idx);
             }
             idx = next;
         }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::super::scoreboard::STEPS_MAX;
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
+use crate::proto::slab::NIL;
 
 fn bytes(from: u32, to: u32) -> Range {
     Range { left: FIRST + from, right: FIRST + to }
@@ -70,6 +71,29 @@ fn runs_join_from_both_sides() {
     assert_eq!(sender.marks(), ".SSSSSSSS");
     sender.ack(9, &[]);
     assert!(sender.is_empty());
+}
+
+/// RFC 6298 5.4: the earliest is sent again first, also where a later one was on its way again while the earliest waited for the second time.
+#[test]
+fn all_that_is_lost_by_a_timeout_stands_in_the_order_of_the_numbers() {
+    let mut sender = Sender::with_sack();
+    sender.send(4);
+    let head = sender.connection().send.head;
+    let order: Vec<_> =
+        core::iter::successors(Some(head), |idx| Some(sender.tcp.shared.chunks[*idx].next)).take(4).collect();
+    sender.turn(|turn| {
+        order.iter().for_each(|idx| turn.mark_lost(*idx));
+        turn.mark_sent(order[1], true);
+        turn.mark_all_lost();
+    });
+    let mut lost = Vec::new();
+    while sender.connection().lost.head != NIL {
+        let first = sender.connection().lost.head;
+        lost.push(first);
+        let (connection, shared) = (&mut sender.tcp.connections[sender.slot], &mut sender.tcp.shared);
+        connection.lost.remove(&mut shared.chunks, first);
+    }
+    assert_eq!(lost, order);
 }
 
 #[test]
