@@ -136,6 +136,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn resend_last(&mut self) -> Sending {
         let connection = &mut *self.connection;
         let last = match connection.next_unsent {
+            // What was sent again in a recovery may be the only one that the peer lacks: the newest on its way.
+            _ if connection.recovery == Recovery::Fast => {
+                self.shared.chunks.get(connection.in_flight.head).map_or(NIL, |oldest| oldest.earlier)
+            }
             NIL => connection.send.tail,
             next => self.shared.chunks[next].prev,
         };
@@ -169,6 +173,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     pub(super) fn end_probe(&mut self, segment: &Segment, news: &News) {
         let connection = &mut *self.connection;
         let end = connection.rack.probe_end;
+        if connection.recovery == Recovery::Fast && news.delivered > 0 {
+            // The peer speaks again, which is all that was wanted: the window was reduced before.
+            connection.clear(flag::PROBE_OUT);
+        }
         if !connection.has(flag::PROBE_OUT) || segment.ack.is_before(end) {
             return;
         }
@@ -199,7 +207,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let is_over = match connection.timer {
             RetransmitTimer::Off | RetransmitTimer::Reordering => true,
             RetransmitTimer::Probe => !connection.may_probe(),
-            RetransmitTimer::Timeout | RetransmitTimer::Persist => false,
+            // A recovery has begun behind a probe.
+            RetransmitTimer::Timeout => connection.may_probe() && news.delivered > 0,
+            RetransmitTimer::Persist => false,
         };
         if is_over || news.advanced {
             self.set_timer();
@@ -268,15 +278,17 @@ impl Connection {
         }
     }
 
-    /// Whether silence is asked about before the timeout (RFC 8985 7.2).
+    /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to RACK to find a retransmission
+    /// that is lost, by what was sent after it and has arrived; where that is nothing, as with a window of few segments often, nobody would
+    /// know before the timeout.
     #[inline]
     pub(super) fn may_probe(&self) -> bool {
-        self.has(flag::SACK)
-            && self.recovery == Recovery::Open
-            && self.sacked_len == 0
-            && self.backoff == 0
-            && !self.has(flag::PROBE_OUT)
-            && self.in_flight.head != NIL
+        let is_time = match self.recovery {
+            Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.in_flight.head != NIL,
+            Recovery::Fast => true,
+            Recovery::Probing | Recovery::Loss => false,
+        };
+        is_time && self.has(flag::SACK) && self.backoff == 0 && !self.has(flag::PROBE_OUT)
     }
 
     /// PTO (RFC 8985 7.2), the timeout at most. How late a peer may acknowledge a lone segment is taken to be no more than the least
@@ -287,7 +299,8 @@ impl Connection {
         if self.srtt == Micros::ZERO {
             return PROBE_TIMEOUT_INITIAL.min(rto);
         }
-        let delay = if is_alone { self.options.rto_min_us } else { 0 };
+        // What fills a hole is acknowledged at once (RFC 5681 4.2).
+        let delay = if is_alone && self.recovery != Recovery::Fast { self.options.rto_min_us } else { 0 };
         Duration::from_micros(2 * u64::from(self.srtt.0) + u64::from(delay)).min(rto)
     }
 }

@@ -273,8 +273,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             let more = if news.advanced && news.lost == 0 { mss } else { 0 };
             (ssthresh - pipe).min(limit + more)
         };
-        // The first retransmission is not metered.
-        let count = if prr.out == 0 { count.max(mss) } else { count };
+        // The first retransmission is not metered, nor is one with nothing before it, which no acknowledgment would allow.
+        let count = if prr.out == 0 || pipe == 0 { count.max(mss) } else { count };
         connection.cwnd = pipe + count;
     }
 
