@@ -30,10 +30,11 @@ impl Feeder {
 
     /// Puts `count` frames onto the wire, which has room for them.
     pub fn feed(&mut self, count: usize) {
+        self.tx.reap();
         for _ in 0..count {
             let frame = &self.frames[self.order[self.next] as usize];
             self.next = (self.next + 1) % self.order.len();
-            let mbuf = self.pool.alloc_copy(frame).expect("posted buffers come home at once");
+            let mbuf = self.pool.alloc_copy(frame).expect("posted buffers of short frames come home at once");
             let posted = self.tx.post(mbuf, Offload::default());
             assert!(posted.is_ok(), "the wire is full: feed no more than it has slots");
         }

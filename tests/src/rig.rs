@@ -129,7 +129,8 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         let block = Block::heap_of(counters::Capacity { entries: 1_024, values: 4_096 });
         let wire = MemoryConfig { slots: config.slots, ..MemoryConfig::default() };
         let (mut outside, inside) = memory::pair("wire", wire);
-        let hand_pool = Pool::heap(BURST_MAX).expect("the heap has room");
+        // Long frames stay in their buffers while they are on the wire.
+        let hand_pool = Pool::heap(BURST_MAX + (config.slots as usize).next_power_of_two()).expect("the heap has room");
         let open = "the port has one queue";
         let queue = outside.take_queue(0).expect(open);
         let (hand_rx, mut hand_tx) = queue.open(&hand_pool, &block.scope("hand")).expect(open);
@@ -141,6 +142,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
 
     /// Puts a frame on the wire; false where the wire is full. Longer ones than it carries end there, counted.
     pub fn inject(&mut self, frame: &[u8]) -> bool {
+        self.hand_tx.reap();
         let Some(mbuf) = self.hand_pool.alloc_copy(frame) else { return false };
         let taken = self.hand_tx.post(mbuf, Offload::default()).map_err(Mbuf::free).is_ok();
         self.hand_tx.ring_doorbell(self.now);

@@ -133,6 +133,7 @@ impl End {
     }
 
     fn poll(&mut self, now: Instant) {
+        self.wire.tx.reap();
         self.interface.poll(now, &mut self.wire, &mut self.sockets);
         self.wire.tx.ring_doorbell(wirepath::time::Instant::ZERO);
     }

@@ -172,6 +172,7 @@ fn full_disk_does_not_stop_the_worker() {
     let (rx, mut tx) = device.take_queue(0).unwrap().open(&pool, &block.scope("near")).unwrap();
     let mut far = { far }.take_queue(0).unwrap().open(&pool, &block.scope("far")).unwrap();
     for _ in 0..400 {
+        tx.reap();
         tx.post(pool.alloc_copy(&[0; 1_500]).unwrap(), Offload::default()).unwrap();
         tx.ring_doorbell(Instant::ZERO);
         let mut burst = Burst::new();

@@ -1,10 +1,17 @@
 //! One direction of the wire: a ring of frame slots between one producer and one consumer, which may be on different
-//! threads. Slots are written and read in place.
+//! threads. A short frame is written into its slot and read there. Of a long one in one buffer the slot only says where it is: the
+//! buffer stays with the producer, as with a NIC that reads it, until the consumer has copied it. So a long frame costs one copy, and
+//! the memory of slots that nobody writes is in nobody's cache.
 //!
 //! ```text
 //!   consumer                    producer (private)
 //!   head ──▶ [read] [read] ──▶ tail ──▶ [written, not yet published] ──▶ posted
+//!
+//!   [ long │ where ] ──▶ the bytes of an mbuf in `lent`, which goes home when the slot was given back
 //! ```
+//!
+//! A producer that goes away writes what it has lent into the slots, while it has the ring for itself: `guard` is with the consumer while
+//! it looks at long frames.
 //!
 //! Indices run freely and wrap at 2^32; a slot is `index & mask`.
 //!
@@ -15,25 +22,35 @@
 //!    a Release store after writing them, and does not touch them again until (1) gives them back.
 //! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods take `&mut self`.
 //!    So by (1) and (2) no slot is ever reached from both sides at once.
-//! 4. There are `mask + 1` lengths and `mask + 1` times `slot_blocks` blocks, at least one, all zeroed and so
-//!    initialised. So slot `index & mask` is inside both.
+//! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks` blocks, at least one, all zeroed and so
+//!    initialised. So slot `index & mask` is inside all of them.
+//! 5. A length marked [`LONG`] comes with the address of that many bytes of an mbuf that stands in `lent` at the slot. It stays there, and
+//!    nobody writes its bytes (the producer owns it, and others may only read), until the slot was given back (1), or until the
+//!    producer has the guard, has copied the bytes into the slot and has taken the mark away.
+//! 6. Who reads the address or the bytes of a long frame has the guard, and has seen the mark since it took it. It is the consumer's until
+//!    it gives frames back, or goes away.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
-use crate::mem::CACHE_LINE;
+use crate::mem::{CACHE_LINE, Mbuf};
 
 /// Bytes of a cache line. Slots are whole blocks and begin on one, so that a frame of 64 bytes is one line, and
 /// frames are copied in whole blocks.
 pub(super) const BLOCK: usize = CACHE_LINE;
 
+/// Marks the length of a frame that lies elsewhere.
+const LONG: u32 = 1 << 31;
+
 #[repr(align(64))]
 struct Block(UnsafeCell<[u8; BLOCK]>);
 
 struct Ring {
-    /// Bytes of the frame in each slot.
-    lens: Box<[UnsafeCell<u32>]>,
+    /// Bytes of the frame in each slot, or elsewhere and [`LONG`]. Atomic as a producer that goes away takes the marks back.
+    lens: Box<[AtomicU32]>,
+    /// Where long frames are.
+    places: Box<[UnsafeCell<*const u8>]>,
     blocks: Box<[Block]>,
     /// Blocks from one slot to the next.
     slot_blocks: usize,
@@ -44,14 +61,16 @@ struct Ring {
     /// Written by the consumer.
     head: Padded<AtomicU32>,
     producer_gone: AtomicBool,
+    /// Taken by who looks at long frames, or ends them.
+    guard: AtomicBool,
 }
 
 #[repr(align(128))]
 struct Padded<T>(T);
 
-// SAFETY: the only data that is not atomic are the slots, and (3) keeps the two sides apart.
+// SAFETY: the only data that is not atomic are the slots and the places of long frames, and (3) and (6) keep the two sides apart.
 unsafe impl Sync for Ring {}
-// SAFETY: all parts are plain memory.
+// SAFETY: all parts are plain memory; what the places lead to is read where (5) and (6) allow it.
 unsafe impl Send for Ring {}
 
 /// The end that writes frames.
@@ -62,6 +81,19 @@ pub(super) struct Producer {
     head: u32,
 }
 
+/// A producer that may lend: it belongs to a worker, and its mbufs with it.
+pub(super) struct Lender {
+    producer: Producer,
+    /// The mbufs of long frames, each at its slot.
+    lent: Box<[Option<Mbuf>]>,
+    lent_count: u32,
+    /// Up to where they went home: none before it is lent.
+    reaped: u32,
+}
+
+/// Longer frames are lent where they are in one buffer: three lines are copied by fewer instructions than lending takes.
+pub(super) const COPIED_LEN_MAX: usize = 3 * BLOCK;
+
 /// A free slot, to be filled and posted.
 pub(super) struct Slot<'a>(&'a mut Producer);
 
@@ -71,6 +103,8 @@ pub(super) struct Consumer {
     head: u32,
     /// The producer's `tail` as last read.
     tail: u32,
+    /// Whether it has the guard.
+    is_guarded: bool,
 }
 
 /// Frames that can be read, oldest first. They go back to the producer by [`Consumer::give_back`].
@@ -78,13 +112,16 @@ pub(super) struct Frames<'a> {
     ring: &'a Ring,
     next: u32,
     end: u32,
+    is_guarded: &'a mut bool,
 }
 
-/// A frame in the ring: its length, the first block of its slot, and all of them.
+/// A frame in the ring: its length, the first block of its slot, and all of them; and where it lies elsewhere, which it does not with
+/// [`COPIED_LEN_MAX`] bytes or fewer, its bytes.
 pub(super) struct Frame<'a> {
     pub(super) len: usize,
     pub(super) first: &'a [u8; BLOCK],
     pub(super) blocks: &'a [[u8; BLOCK]],
+    lent: Option<&'a [u8]>,
 }
 
 /// A ring of `slots` (a power of two) frames of up to `frame_len_max` bytes.
@@ -93,15 +130,17 @@ pub(super) fn ring(slots: u32, frame_len_max: usize) -> (Producer, Consumer) {
     // An odd number of cache lines spreads the slots over the sets of the L1 cache.
     let slot_blocks = frame_len_max.div_ceil(BLOCK) | 1;
     let ring = Arc::new(Ring {
-        lens: (0..slots).map(|_| UnsafeCell::new(0)).collect(),
+        lens: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+        places: (0..slots).map(|_| UnsafeCell::new(core::ptr::null())).collect(),
         blocks: (0..slots as usize * slot_blocks).map(|_| Block(UnsafeCell::new([0; BLOCK]))).collect(),
         slot_blocks,
         mask: slots - 1,
         tail: Padded(AtomicU32::new(0)),
         head: Padded(AtomicU32::new(0)),
         producer_gone: AtomicBool::new(false),
+        guard: AtomicBool::new(false),
     });
-    (Producer { ring: Arc::clone(&ring), posted: 0, head: 0 }, Consumer { ring, head: 0, tail: 0 })
+    (Producer { ring: Arc::clone(&ring), posted: 0, head: 0 }, Consumer { ring, head: 0, tail: 0, is_guarded: false })
 }
 
 impl Producer {
@@ -170,8 +209,7 @@ impl Slot<'_> {
     pub(super) fn post(self, len: usize) {
         let ring = &*self.0.ring;
         assert!(len <= ring.slot_blocks * BLOCK, "a frame longer than its slot");
-        // SAFETY: inside the ring (4), free (1) and reached by this producer alone (3).
-        unsafe { *ring.len_of(self.0.posted) = len as u32 };
+        ring.len_of(self.0.posted).store(len as u32, Ordering::Relaxed);
         self.0.posted = self.0.posted.wrapping_add(1);
     }
 }
@@ -200,6 +238,109 @@ impl Drop for Producer {
     }
 }
 
+impl Lender {
+    /// Of a producer that has posted nothing yet.
+    pub(super) fn new(producer: Producer) -> Self {
+        let slots = producer.ring.lens.len();
+        Self { producer, lent: (0..slots).map(|_| None).collect(), lent_count: 0, reaped: 0 }
+    }
+
+    /// As [`Producer::refresh_room`].
+    pub(super) fn refresh_room(&mut self) -> u32 {
+        self.producer.refresh_room()
+    }
+
+    /// As [`Producer::slot`].
+    #[inline]
+    pub(super) fn slot(&mut self) -> Option<Slot<'_>> {
+        self.producer.slot()
+    }
+
+    /// As [`Producer::publish`].
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        self.producer.publish();
+    }
+
+    /// Frames whose mbufs have not gone home.
+    pub(super) fn lent_count(&self) -> usize {
+        self.lent_count as usize
+    }
+
+    /// Posts a frame where it is. It comes back where the ring is full. Panics at a chain, and where a slot is shorter than the frame.
+    #[inline]
+    pub(super) fn post_lent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        if self.producer.room() == 0 {
+            return Err(mbuf);
+        }
+        let posted = self.producer.posted;
+        let slot = (posted & self.producer.ring.mask) as usize;
+        if self.lent[slot].is_some() {
+            // Nobody has asked what is back.
+            self.reap();
+        }
+        if self.lent_count == 0 {
+            self.reaped = posted;
+        }
+        let ring = &*self.producer.ring;
+        let bytes = mbuf.bytes();
+        assert!(mbuf.is_linear() && bytes.len() <= ring.slot_blocks * BLOCK, "lent is what would fit the slot");
+        // SAFETY: inside the ring (4), free (1), and nobody looks at the place of a free slot (6).
+        unsafe { *ring.place_of(posted) = bytes.as_ptr() };
+        ring.len_of(posted).store(bytes.len() as u32 | LONG, Ordering::Relaxed);
+        self.lent[slot] = Some(mbuf);
+        self.lent_count += 1;
+        self.producer.posted = posted.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Sends the mbufs home whose slots were given back; returns how many.
+    #[inline]
+    pub(super) fn reap(&mut self) -> usize {
+        if self.lent_count == 0 { 0 } else { self.reap_some() }
+    }
+
+    fn reap_some(&mut self) -> usize {
+        let head = self.producer.ring.head.0.load(Ordering::Acquire);
+        self.producer.head = head;
+        let mut count = 0;
+        // Frames before the first that was lent may not be back yet.
+        while (head.wrapping_sub(self.reaped) as i32) > 0 && self.lent_count != 0 {
+            if let Some(mbuf) = self.lent[(self.reaped & self.producer.ring.mask) as usize].take() {
+                mbuf.free();
+                self.lent_count -= 1;
+                count += 1;
+            }
+            self.reaped = self.reaped.wrapping_add(1);
+        }
+        count
+    }
+
+    /// Writes all frames that were lent into their slots, and sends the mbufs home.
+    #[cold]
+    fn recall(&mut self) {
+        self.producer.ring.take_guard();
+        self.reap();
+        while self.lent_count != 0 {
+            if let Some(mbuf) = self.lent[(self.reaped & self.producer.ring.mask) as usize].take() {
+                self.producer.ring.settle(self.reaped, mbuf.bytes());
+                mbuf.free();
+                self.lent_count -= 1;
+            }
+            self.reaped = self.reaped.wrapping_add(1);
+        }
+        self.producer.ring.leave_guard();
+    }
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        if self.lent_count != 0 {
+            self.recall();
+        }
+    }
+}
+
 impl Consumer {
     /// Frames that can be read now, looking at the producer only when those known are used up.
     #[inline]
@@ -212,9 +353,10 @@ impl Consumer {
 
     /// The `count` oldest frames. Panics past what [`Consumer::available`] said.
     #[inline]
-    pub(super) fn frames(&self, count: u32) -> Frames<'_> {
+    pub(super) fn frames(&mut self, count: u32) -> Frames<'_> {
         assert!(count <= self.tail.wrapping_sub(self.head), "read past the published frames");
-        Frames { ring: &self.ring, next: self.head, end: self.head.wrapping_add(count) }
+        let (next, end) = (self.head, self.head.wrapping_add(count));
+        Frames { ring: &self.ring, next, end, is_guarded: &mut self.is_guarded }
     }
 
     /// Gives the `count` oldest frames back to the producer.
@@ -223,11 +365,27 @@ impl Consumer {
         assert!(count <= self.tail.wrapping_sub(self.head), "give back more than was read");
         self.head = self.head.wrapping_add(count);
         self.ring.head.0.store(self.head, Ordering::Release);
+        self.look_away();
+    }
+
+    /// Looks at no long frame any more.
+    #[inline]
+    fn look_away(&mut self) {
+        if self.is_guarded {
+            self.is_guarded = false;
+            self.ring.leave_guard();
+        }
     }
 
     /// Whether the producer is gone and all it published has been read.
     pub(super) fn is_ended(&self) -> bool {
         self.ring.producer_gone.load(Ordering::Acquire) && self.ring.tail.0.load(Ordering::Acquire) == self.head
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.look_away();
     }
 }
 
@@ -239,23 +397,47 @@ impl<'a> Iterator for Frames<'a> {
         if self.next == self.end {
             return None;
         }
+        let mut len = self.ring.len_of(self.next).load(Ordering::Relaxed);
+        let mut lent = None;
+        if len & LONG != 0 {
+            (len, lent) = self.look_at_long();
+        }
         // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the producer stays away
         // until it is given back (1, 3), for which the consumer must be borrowed mutably.
-        let frame = unsafe {
-            let len = *self.ring.len_of(self.next) as usize;
-            let first = self.ring.first_block(self.next);
-            let blocks = core::slice::from_raw_parts(first, self.ring.slot_blocks);
-            Frame { len, first: &*first, blocks }
-        };
+        let blocks = unsafe { core::slice::from_raw_parts(self.ring.first_block(self.next), self.ring.slot_blocks) };
         self.next = self.next.wrapping_add(1);
-        Some(frame)
+        Some(Frame { len: len as usize, first: &blocks[0], blocks, lent })
+    }
+}
+
+impl<'a> Frames<'a> {
+    /// A long frame, or a short one after all: its producer has just gone.
+    #[inline]
+    fn look_at_long(&mut self) -> (u32, Option<&'a [u8]>) {
+        if !*self.is_guarded {
+            self.ring.take_guard();
+            *self.is_guarded = true;
+        }
+        let len = self.ring.len_of(self.next).load(Ordering::Relaxed);
+        if len & LONG == 0 {
+            return (len, None);
+        }
+        let len = len & !LONG;
+        // SAFETY: the mark was seen with the guard (6), so the place is that of `len` bytes (5), and they are there and unchanged until
+        // the guard is left or the slot given back, for which the consumer must be borrowed mutably.
+        let bytes = unsafe { core::slice::from_raw_parts(*self.ring.place_of(self.next), len as usize) };
+        (len, Some(bytes))
     }
 }
 
 impl Frame<'_> {
     /// The frame's bytes.
+    #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.blocks.as_flattened()[..self.len]
+        match self.lent {
+            Some(bytes) => bytes,
+            None => &self.blocks.as_flattened()[..self.len],
+        }
     }
 }
 
@@ -268,10 +450,38 @@ impl Ring {
         UnsafeCell::raw_get(unsafe { &raw const (*self.blocks.as_ptr().add(block)).0 })
     }
 
-    /// Where the length of the slot at `index` stands.
+    /// The length of the frame at `index`.
     #[inline]
-    fn len_of(&self, index: u32) -> *mut u32 {
+    fn len_of(&self, index: u32) -> &AtomicU32 {
         // SAFETY: inside the ring (4).
-        UnsafeCell::raw_get(unsafe { self.lens.as_ptr().add((index & self.mask) as usize) })
+        unsafe { self.lens.get_unchecked((index & self.mask) as usize) }
+    }
+
+    /// Where the address of a long frame at `index` stands.
+    #[inline]
+    fn place_of(&self, index: u32) -> *mut *const u8 {
+        // SAFETY: inside the ring (4).
+        UnsafeCell::raw_get(unsafe { self.places.as_ptr().add((index & self.mask) as usize) })
+    }
+
+    /// Waits for a look of the other side, which is no longer than a burst.
+    fn take_guard(&self) {
+        while self.guard.swap(true, Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+    }
+
+    #[inline]
+    fn leave_guard(&self) {
+        self.guard.store(false, Ordering::Release);
+    }
+
+    /// Makes the long frame at `index` a short one. The caller is the producer, and has the guard.
+    fn settle(&self, index: u32, bytes: &[u8]) {
+        assert!(bytes.len() <= self.slot_blocks * BLOCK, "lent is what would fit the slot");
+        // SAFETY: inside the ring (4), and as long as the mark is there the consumer looks at the slot's blocks as little as at the frame
+        // without the guard (5, 6).
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.first_block(index).cast(), bytes.len()) };
+        self.len_of(index).store(bytes.len() as u32, Ordering::Relaxed);
     }
 }

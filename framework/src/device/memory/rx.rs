@@ -86,7 +86,7 @@ impl MemoryRx {
                 burst.push(mbuf);
                 frame.len
             } else {
-                let Some(bytes) = take_long(frame.len, frame.blocks, burst, pool) else { break };
+                let Some(bytes) = take_long(frame.bytes(), burst, pool) else { break };
                 if bytes == 0 {
                     self.drops.count(MemoryRxDrop::TooLong);
                 }
@@ -161,15 +161,15 @@ fn take_short(len: usize, blocks: &[[u8; BLOCK]], pool: &Pool) -> Option<Mbuf> {
 /// Takes a frame of more than a line; returns the bytes received, zero where it is too long for a buffer, and `None`
 /// where no buffer is free. By value, so that who has a short frame stores nothing for it.
 #[inline(never)]
-fn take_long(len: usize, blocks: &[[u8; BLOCK]], burst: &mut Burst, pool: &Pool) -> Option<usize> {
+fn take_long(frame: &[u8], burst: &mut Burst, pool: &Pool) -> Option<usize> {
     let mut mbuf = pool.alloc()?;
-    let Some(room) = mbuf.append(len) else {
+    let Some(room) = mbuf.append(frame.len()) else {
         mbuf.free();
         return Some(0);
     };
-    room.copy_from_slice(&blocks.as_flattened()[..len]);
+    room.copy_from_slice(frame);
     burst.push(mbuf);
-    Some(len)
+    Some(frame.len())
 }
 
 enum CopiedIn {

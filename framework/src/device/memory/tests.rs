@@ -159,6 +159,52 @@ fn pool_with_small_buffers_is_refused_at_open() {
     assert!(matches!(opened, Err(DeviceError::BuffersTooSmall { frame_len_max: 9_000, .. })));
 }
 
+/// Short frames and long ones by turns.
+fn numbered(number: u32) -> Vec<u8> {
+    number.to_be_bytes().repeat(if number.is_multiple_of(3) { 16 } else { 60 })
+}
+
+#[test]
+fn long_frame_is_lent_until_it_was_received() {
+    let mut wire = wire();
+    let frame = [7; 240];
+    wire.send(&OTHER_FRAME);
+    wire.send(&frame);
+    for _ in 0..2 {
+        assert_eq!((wire.near.1.reap(), wire.near.1.in_flight(), wire.pool.in_use()), (0, 1, 1), "one is copied");
+        let mut burst = Burst::new();
+        assert_eq!(wire.far.0.receive(&mut burst, 1, &wire.pool, Instant::ZERO), 1);
+        burst.drain(..).for_each(crate::mem::Mbuf::free);
+    }
+    assert_eq!((wire.near.1.reap(), wire.near.1.in_flight(), wire.pool.in_use()), (1, 0, 0));
+}
+
+#[test]
+fn mbufs_of_long_frames_come_home_also_where_nobody_reaps() {
+    let mut wire = wire();
+    for number in 0..10 * SLOTS {
+        wire.send(&numbered(number));
+        assert_eq!(wire.received_tags(), [None]);
+    }
+    assert!(wire.pool.in_use() <= SLOTS as usize);
+    assert_eq!(wire.pool.in_use(), wire.near.1.in_flight());
+}
+
+#[test]
+fn sender_that_goes_leaves_its_long_frames_on_the_wire() {
+    let mut wire = wire();
+    (0..4).for_each(|number| wire.send(&numbered(number)));
+    assert_eq!(wire.received_tags().len(), 4);
+    (4..SLOTS).for_each(|number| wire.send(&numbered(number)));
+    drop(wire.near);
+    assert_eq!((wire.pool.in_use(), wire.pool.unnamed()), (0, 0), "all are back at once");
+    let mut burst = Burst::new();
+    wire.far.0.receive(&mut burst, 64, &wire.pool, Instant::ZERO);
+    let frames: Vec<_> = burst.drain(..).map(|mbuf| (mbuf.bytes().to_vec(), mbuf.free()).0).collect();
+    assert_eq!(frames, (4..SLOTS).map(numbered).collect::<Vec<_>>());
+    assert_eq!(wire.far.0.state(), RxState::Ended);
+}
+
 #[test]
 fn ends_on_two_threads_lose_nothing() {
     let frames: u32 = if cfg!(miri) { 40 } else { 50_000 };
@@ -168,7 +214,8 @@ fn ends_on_two_threads_lose_nothing() {
         let pool = Pool::heap(64).unwrap();
         let (_rx, mut tx) = near.open(&pool, &Block::heap().scope("near")).unwrap();
         for number in 0..frames {
-            let mut mbuf = pool.alloc_copy(&number.to_be_bytes().repeat(16)).unwrap();
+            tx.reap();
+            let mut mbuf = pool.alloc_copy(&numbered(number)).unwrap();
             while let Err(back) = tx.post(mbuf, Offload::default()) {
                 mbuf = back;
                 tx.ring_doorbell(Instant::ZERO);
@@ -176,6 +223,7 @@ fn ends_on_two_threads_lose_nothing() {
             }
         }
         tx.ring_doorbell(Instant::ZERO);
+        // It goes at once, and with it the pool: what is still on its way must not.
     });
     let pool = Pool::heap(64).unwrap();
     let (mut rx, _tx) = far.open(&pool, &Block::heap().scope("far")).unwrap();
@@ -186,7 +234,7 @@ fn ends_on_two_threads_lose_nothing() {
             thread::yield_now();
         }
         for mbuf in burst.drain(..) {
-            assert_eq!(mbuf.bytes(), expected.to_be_bytes().repeat(16));
+            assert_eq!(mbuf.bytes(), numbered(expected));
             expected += 1;
             mbuf.free();
         }

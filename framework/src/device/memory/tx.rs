@@ -1,7 +1,8 @@
-//! The sending half: frames are copied into the ring, and the mbufs go home at once.
+//! The sending half: short frames and chains are copied into the ring, and their mbufs go home at once; long frames are lent to the other
+//! side, and go home when they were received there.
 
 use super::device::MemoryConfig;
-use super::ring::Producer;
+use super::ring::{COPIED_LEN_MAX, Lender, Producer};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
@@ -21,9 +22,9 @@ crate::drop_reasons! {
 const TAG_LEN: usize = 4;
 const TAG_OFFSET: usize = 12;
 
-/// The sending half of a memory port. A frame costs a copy.
+/// The sending half of a memory port. A short frame costs a copy.
 pub struct MemoryTx {
-    producer: Producer,
+    producer: Lender,
     frame_len_max: usize,
     skips_checksums: bool,
     refusing: bool,
@@ -37,7 +38,7 @@ impl MemoryTx {
     pub(super) fn new(producer: Producer, config: &MemoryConfig, scope: &Scope) -> Self {
         let scope = scope.scope("tx");
         Self {
-            producer,
+            producer: Lender::new(producer),
             frame_len_max: config.frame_len_max,
             skips_checksums: config.skips_checksums,
             refusing: false,
@@ -90,31 +91,48 @@ impl MemoryTx {
         offload.ip_checksum || offload.segment_len.is_some() || (offload.l4_checksum && !self.skips_checksums)
     }
 
+    /// A linear frame without wishes, for a ring that is not refused.
+    #[inline(always)]
+    fn post_usual(&mut self, mbuf: Mbuf, len: usize) -> Result<(), Mbuf> {
+        if len > COPIED_LEN_MAX {
+            self.producer.post_lent(mbuf)?;
+            self.count(len);
+            return Ok(());
+        }
+        let Some(slot) = self.producer.slot() else { return Err(mbuf) };
+        slot.post_copy(mbuf.bytes());
+        self.end(mbuf, len);
+        Ok(())
+    }
+
     /// Sends the buffer of a posted frame home.
     #[inline(always)]
     fn end(&self, mbuf: Mbuf, frame_len: usize) {
         mbuf.free();
+        self.count(frame_len);
+    }
+
+    #[inline(always)]
+    fn count(&self, frame_len: usize) {
         self.frames.inc();
         self.bytes.add(frame_len as u64);
     }
 }
 
 impl TxQueue for MemoryTx {
-    /// A linear frame without wishes is nearly every one, and goes straight into its slot.
+    /// A linear frame without wishes is nearly every one, and goes straight on its way.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
         let is_usual =
             mbuf.is_linear() && len <= self.frame_len_max && offload.vlan.is_none() && !self.wants_work(offload);
-        if is_usual
-            && !self.refusing
-            && let Some(slot) = self.producer.slot()
-        {
-            slot.post_copy(mbuf.bytes());
-            self.end(mbuf, len);
-            return Ok(());
+        if !is_usual || self.refusing {
+            return self.post_other(mbuf, offload);
         }
-        self.post_other(mbuf, offload)
+        match self.post_usual(mbuf, len) {
+            Ok(()) => Ok(()),
+            Err(mbuf) => self.post_other(mbuf, offload),
+        }
     }
 
     /// The frame is written into the slot that the next one takes.
@@ -133,8 +151,9 @@ impl TxQueue for MemoryTx {
         self.producer.publish();
     }
 
+    #[inline]
     fn reap(&mut self) -> usize {
-        0
+        self.producer.reap()
     }
 
     fn room(&mut self) -> usize {
@@ -142,7 +161,7 @@ impl TxQueue for MemoryTx {
     }
 
     fn in_flight(&self) -> usize {
-        0
+        self.producer.lent_count()
     }
 
     fn refresh_counters(&mut self) {}
