@@ -88,6 +88,7 @@
 //! ```
 
 mod ahead;
+mod at_once;
 mod bytes;
 mod delegation;
 mod headers;

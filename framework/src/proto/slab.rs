@@ -57,10 +57,19 @@ impl<T> Slab<T> {
         Ok(idx)
     }
 
-    /// Where the next item will be stored; `None` where the slab is full.
+    /// Stores `item` where there is known to be room, straight where it will stand. Panics where the slab is full.
     #[inline(always)]
-    pub(super) fn vacancy(&self) -> Option<u32> {
-        (self.free != NIL).then_some(self.free)
+    pub(super) fn put(&mut self, item: T) -> u32 {
+        let idx = self.free;
+        match self.slots.get_mut(idx as usize) {
+            Some(slot @ &mut Slot::Free { next }) => {
+                *slot = Slot::Taken(item);
+                self.free = next;
+                self.len += 1;
+                idx
+            }
+            _ => panic!("room in a slab was seen before"),
+        }
     }
 
     pub(super) fn remove(&mut self, idx: u32) -> Option<T> {

@@ -36,6 +36,16 @@ impl Body {
         let sum = if by_nic { None } else { Some(sum.unwrap_or_else(|| Sum::of(payload))) };
         Self { len: payload.len(), sum }
     }
+
+    /// Copies a payload into its frame, which is as long, and sums it on the way where the NIC does not.
+    #[inline(always)]
+    pub(super) fn copied(place: &mut [u8], payload: &[u8], by_nic: bool) -> Self {
+        if by_nic {
+            place.copy_from_slice(payload);
+            return Self { len: payload.len(), sum: None };
+        }
+        Self { len: payload.len(), sum: Some(Sum::of_copy(place, payload)) }
+    }
 }
 
 /// Headers in front of nearly all segments, as they lie in the frame: no tag, and timestamps as the only option.

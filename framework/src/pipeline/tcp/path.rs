@@ -6,7 +6,7 @@ use super::super::answer::{LINK_LEN_MAX, link_header};
 use super::super::node::Cx;
 use super::super::resolver;
 use crate::proto::tcp::TcpConfig;
-use crate::proto::{NeighbourWish, Resolution};
+use crate::proto::{Host, NeighbourWish, Resolution};
 use crate::time::Instant;
 use crate::wire::{EtherType, MacAddr, ethernet};
 
@@ -52,8 +52,8 @@ impl Path {
 
     /// The link header, where it is as it was prepared and has no tag: what nearly all frames leave with.
     #[inline(always)]
-    pub(super) fn untagged(&self, cx: &Cx<'_>) -> Option<[u8; ethernet::HEADER_LEN]> {
-        let is_current = self.seen == changes(cx) as u32;
+    pub(super) fn untagged(&self, host: &Host) -> Option<[u8; ethernet::HEADER_LEN]> {
+        let is_current = self.seen == changes(host) as u32;
         let is_usual = !self.asked && usize::from(self.link_len) == ethernet::HEADER_LEN;
         self.link.first_chunk().filter(|_| is_current && is_usual).copied()
     }
@@ -67,7 +67,7 @@ impl Path {
         cx: &mut Cx<'_>,
         news: impl FnOnce(&Self),
     ) -> Way<'_> {
-        if self.seen != changes(cx) as u32 || self.link_len == 0 && self.is_worth_a_look(cx.now) {
+        if self.seen != changes(cx.host) as u32 || self.link_len == 0 && self.is_worth_a_look(cx.now) {
             self.prepare(source, destination, cx);
             news(self);
         }
@@ -116,7 +116,7 @@ impl Path {
                 self.link[..4].copy_from_slice(&next_hop.octets());
             }
         }
-        self.seen = changes(cx) as u32;
+        self.seen = changes(cx.host) as u32;
     }
 }
 
@@ -127,6 +127,6 @@ fn coarse(now: Instant) -> u32 {
 
 /// Moves with whatever the way depends on, and is never 0.
 #[inline]
-pub(super) fn changes(cx: &Cx<'_>) -> u64 {
-    cx.host.changes() + 1
+pub(super) fn changes(host: &Host) -> u64 {
+    host.changes() + 1
 }

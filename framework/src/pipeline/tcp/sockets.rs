@@ -37,7 +37,7 @@ pub(in crate::pipeline) struct Inner {
     pub(super) machine: machine::Tcp<Bytes>,
     pub(super) paths: Box<[Path]>,
     pub(super) counters: OutCounters,
-    offloads: OutOffloads,
+    pub(super) offloads: OutOffloads,
     pub(super) roster: Option<Roster>,
 }
 
@@ -179,6 +179,11 @@ impl TcpCalls<'_, '_> {
     /// for the rest. What the window allows leaves with this turn.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
+        if self.send_at_once(id, payload)? { Ok(payload.len()) } else { self.send_any(id, payload) }
+    }
+
+    /// Sends a copy of whatever there is room for, by whatever way.
+    fn send_any(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
         let (now, pool) = (self.0.now, self.0.pool);
         let sums = self.0.tcp.0.as_ref().is_some_and(|inner| !inner.offloads.checksum);
         let make = |bytes: &[u8]| Some(Bytes::copy(bytes, pool.alloc()?, sums));

@@ -13,6 +13,7 @@
 use core::fmt;
 
 use super::super::node::Cx;
+use super::at_once::{Books, Shot};
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
 use super::path::{Path, Way};
@@ -20,8 +21,8 @@ use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::WayOut;
 use super::{ConnectionId, SendError};
 use crate::device::Offload;
-use crate::mem::{Mbuf, Pool};
-use crate::proto::tcp::{Aim, Numbers, Outgoing, Prospect};
+use crate::mem::Pool;
+use crate::proto::tcp::{Numbers, Outgoing, Prospect, Tcp};
 use crate::time::Instant;
 use crate::wire::checksum::{Patch, Sum, update_bytes};
 use crate::wire::{ipv4, tcp};
@@ -157,9 +158,9 @@ impl Template {
 
     /// A copy of the frame with the numbers of now, where it may leave now.
     #[inline(always)]
-    fn load<'a>(&self, inner: &'a mut Inner, pool: &Pool, now: Instant) -> Result<Option<Shot<'a>>, SendError> {
+    fn load<'a>(&self, machine: &'a mut Tcp<Bytes>, pool: &Pool, now: Instant) -> Result<Option<Shot<'a>>, SendError> {
         let payload_len = self.payload_len();
-        let Some(aim) = inner.machine.aim(self.connection, payload_len, now)? else { return Ok(None) };
+        let Some(aim) = machine.aim(self.connection, payload_len, now)? else { return Ok(None) };
         let Some(mut frame) = pool.alloc() else { return Ok(None) };
         let bytes = self.frame();
         let Some(room) = frame.append(bytes.len()) else {
@@ -168,7 +169,7 @@ impl Template {
         };
         room.copy_from_slice(bytes);
         self.stamp(room, aim.numbers());
-        let payload = Bytes::Held(frame.hold_part(bytes.len() - payload_len, payload_len));
+        let payload = frame.hold_part(bytes.len() - payload_len, payload_len);
         Ok(Some(Shot { frame, payload, aim }))
     }
 
@@ -240,9 +241,9 @@ impl TcpCalls<'_, '_> {
             return Ok(false);
         }
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return Ok(false) };
-        let Some(shot) = template.load(inner, pool, *now)? else { return Ok(false) };
-        tx.rehearse(shot.frame, Shot::OFFLOAD);
-        shot.aim.rehearse(shot.payload);
+        let Some(shot) = template.load(&mut inner.machine, pool, *now)? else { return Ok(false) };
+        tx.rehearse(shot.frame, OFFLOAD);
+        shot.aim.rehearse(Bytes::Held(shot.payload));
         Ok(true)
     }
 
@@ -253,20 +254,9 @@ impl TcpCalls<'_, '_> {
             return Ok(false);
         }
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return Ok(false) };
-        let Some(Shot { frame, payload, aim }) = template.load(inner, pool, *now)? else { return Ok(false) };
-        if let Err(frame) = tx.post(frame, Shot::OFFLOAD) {
-            frame.free();
-            return Ok(false);
-        }
-        let (seq, ack) = (aim.numbers().seq, aim.numbers().ack);
-        aim.fired(payload);
-        let payload_len = template.payload_len();
-        inner.counters.segments.inc();
-        inner.counters.bytes.add(payload_len as u64);
-        if let Some(roster) = &inner.roster {
-            roster.note(template.connection.slot() as u32, seq + payload_len as u32, ack);
-        }
-        Ok(true)
+        let Inner { machine, counters, roster, .. } = &mut **inner;
+        let Some(shot) = template.load(machine, pool, *now)? else { return Ok(false) };
+        Ok(shot.leave(*tx, OFFLOAD, &Books { counters, roster }))
     }
 
     /// Whether the headers are those of now: prepared anew where they can be.
@@ -325,20 +315,6 @@ impl TcpCalls<'_, '_> {
     }
 }
 
-/// A frame that may leave now.
-struct Shot<'a> {
-    frame: Mbuf,
-    payload: Bytes,
-    aim: Aim<'a, Bytes>,
-}
-
-impl Shot<'_> {
-    const OFFLOAD: Offload = Offload {
-        ip_checksum: false,
-        l4_checksum: false,
-        segment_len: None,
-        vlan: None,
-        timestamp: false,
-        urgent: true,
-    };
-}
+/// The checksum stands already, and nothing is more urgent.
+const OFFLOAD: Offload =
+    Offload { ip_checksum: false, l4_checksum: false, segment_len: None, vlan: None, timestamp: false, urgent: true };

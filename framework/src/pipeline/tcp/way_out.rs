@@ -59,7 +59,7 @@ impl OutOffloads {
 
     /// What the NIC is to do with a segment that is not to be cut.
     #[inline(always)]
-    fn usual(self) -> Offload {
+    pub(super) fn usual(self) -> Offload {
         Offload { l4_checksum: self.checksum, ..Offload::default() }
     }
 
@@ -80,6 +80,15 @@ pub(super) struct WayOut<'a, 'b> {
     pub(super) offloads: OutOffloads,
     /// Where open connections are written down for the guardian.
     pub(super) roster: &'a mut Option<Roster>,
+}
+
+/// Has a NIC that sums know where the usual headers are.
+#[inline(always)]
+pub(super) fn note_lens(frame: &mut Mbuf, offload: Offload) {
+    if offload.l4_checksum {
+        frame.set_l2_len(ethernet::HEADER_LEN);
+        frame.set_l3_len(ipv4::HEADER_LEN);
+    }
 }
 
 /// A segment that leaves: behind which link header, what the NIC is to do, and who is asked for the neighbour where it is not known.
@@ -191,16 +200,13 @@ impl WayOut<'_, '_> {
     /// What goes into the usual headers of a connection's segment: the link header, where the way is known and has no tag, and the timestamps.
     #[inline(always)]
     fn usual(&self, slot: Option<u32>, segment: &Outgoing) -> Option<([u8; ethernet::HEADER_LEN], Timestamps)> {
-        let link = self.paths[slot? as usize].untagged(self.cx)?;
+        let link = self.paths[slot? as usize].untagged(self.cx.host)?;
         Some((link, UsualHeaders::timestamps_of(segment)?))
     }
 
     #[inline(always)]
     fn post(&mut self, mut frame: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        if offload.l4_checksum {
-            frame.set_l2_len(ethernet::HEADER_LEN);
-            frame.set_l3_len(ipv4::HEADER_LEN);
-        }
+        note_lens(&mut frame, offload);
         self.cx.tx.post(frame, offload)
     }
 

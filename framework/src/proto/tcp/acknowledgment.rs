@@ -7,7 +7,7 @@ use super::arrival::TcpDrop;
 use super::connection::{Micros, Recovery, State, flag, pending};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
-use super::queue::{Queue, Ring, SENT};
+use super::queue::{Lane, Queue, SENT};
 use super::recovery::News;
 use super::segment::{Plain, Segment};
 use super::seq::Seq;
@@ -144,7 +144,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             chunks.let_go(idx);
             idx = next;
         }
-        (connection.send, connection.in_flight, connection.send_len) = (Queue::default(), Ring::default(), 0);
+        (connection.send, connection.in_flight, connection.send_len) = (Queue::default(), Lane::default(), 0);
         Some((oldest, newest))
     }
 
@@ -152,8 +152,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(always)]
     fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
         let connection = &mut *self.connection;
-        let (ring, end) = (&mut connection.in_flight, connection.snd_una);
-        let dropped = connection.send.drop_up_to(&mut self.shared.chunks, ring, end);
+        let (lane, end) = (&mut connection.in_flight, connection.snd_una);
+        let dropped = connection.send.drop_up_to(&mut self.shared.chunks, lane, end);
         connection.send_len -= dropped.len;
         if self.is_first_cut() {
             self.aside().cut_first(&mut News::default());

@@ -316,14 +316,7 @@ impl<P> Shared<P> {
     /// Whether a queue of `count` chunks may take one more: none has more than there are free (Choudhury and Hahne 1998), so that the
     /// store is never empty and those who have little get something.
     fn has_share(&self, count: u32) -> bool {
-        (count as usize) < self.chunks.free_count().saturating_sub(self.chunk_reserve())
-    }
-
-    /// Chunks that nothing waits in. A chunk that is longer than may leave at once is split when it leaves, which takes one more: were all
-    /// taken by what waits, none of it could ever go. Where there are fewer buffers than chunks they are what counts: what waits for
-    /// acknowledgments must leave some for these.
-    pub(super) fn chunk_reserve(&self) -> usize {
-        (self.config.chunks_max / 16).min(64).max(self.chunks_without_buffer)
+        (count as usize) < self.chunks.free_count().saturating_sub(self.chunk_reserve)
     }
 }
 

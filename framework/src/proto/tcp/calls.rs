@@ -93,7 +93,7 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<(), (SendError, P)> {
         let Some(mut turn) = self.turn_of(id, output, now) else { return Err((SendError::NotFound, payload)) };
-        if turn.may_send_at_once(payload.len()) {
+        if turn.may_leave_at_once(payload.len()) {
             turn.send_at_once(payload, PUSH);
             return Ok(());
         }
@@ -119,12 +119,6 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<usize, SendError> {
         let mut turn = self.turn_of(id, output, now).ok_or(SendError::NotFound)?;
-        if turn.may_send_at_once(bytes.len())
-            && let Some(payload) = make(bytes).filter(|payload| payload.len() == bytes.len())
-        {
-            turn.send_at_once(payload, PUSH);
-            return Ok(bytes.len());
-        }
         turn.check_room(usize::from(!bytes.is_empty()))?;
         let room = (turn.connection.options.send_buffer - turn.connection.send_len) as usize;
         let wanted = &bytes[..bytes.len().min(room)];
@@ -138,7 +132,7 @@ impl<P: Payload> Tcp<P> {
             let len = payload.len();
             // What was handed over ends here: PSH is set with it, and not before, as peers that merge segments stop at each that has it.
             let ends_call = if taken + len == wanted.len() { PUSH } else { 0 };
-            if at_once < SEGMENTS_MAX && turn.may_send_at_once(len) {
+            if at_once < SEGMENTS_MAX && turn.may_leave_at_once(len) {
                 turn.send_at_once(payload, ends_call);
                 at_once += 1;
             } else if turn.queue(payload, ends_call).is_err() {
@@ -261,16 +255,10 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
-    /// Whether `len` bytes need not wait in the queue.
-    #[inline(always)]
-    fn may_send_at_once(&mut self, len: usize) -> bool {
-        self.has_chunk() && self.may_leave_at_once(len)
-    }
-
     /// Whether one more piece of data may be kept.
     #[inline(always)]
-    fn has_chunk(&self) -> bool {
-        self.shared.chunks.free_count() > self.shared.chunk_reserve()
+    pub(super) fn has_chunk(&self) -> bool {
+        self.shared.chunks.free_count() > self.shared.chunk_reserve
     }
 
     /// Whether `len` bytes may be handed over now.

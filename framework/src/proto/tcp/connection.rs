@@ -3,7 +3,7 @@
 
 use super::event::CloseReason;
 use super::options::{Congestion, ConnectionOptions, Keepalive, Linger};
-use super::queue::{Queue, Ring};
+use super::queue::{Lane, Queue};
 use super::segment::Range;
 use super::seq::Seq;
 use crate::proto::slab::NIL;
@@ -204,8 +204,6 @@ pub(super) struct Connection {
     pub(super) snd_wnd: u32,
     pub(super) snd_wl1: Seq,
     pub(super) snd_wl2: Seq,
-    /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
-    pub(super) snd_wnd_max: u32,
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
     pub(super) snd_small: Seq,
     /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
@@ -219,7 +217,7 @@ pub(super) struct Connection {
     /// Bytes in `send`.
     pub(super) send_len: u32,
     /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last transmission.
-    pub(super) in_flight: Ring,
+    pub(super) in_flight: Lane,
     pub(super) cwnd: u32,
     pub(super) ssthresh: u32,
 
@@ -269,8 +267,10 @@ pub(super) struct Connection {
     /// The number of the peer's FIN, where `flag::FIN_SEEN` is set.
     pub(super) rcv_fin: Seq,
     pub(super) recovery_point: Seq,
+    /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
+    pub(super) snd_wnd_max: u32,
     /// Chunks that are LOST and were not sent again since, the one to be sent next first.
-    pub(super) lost: Ring,
+    pub(super) lost: Lane,
     pub(super) undo: Undo,
     pub(super) prr: Prr,
     /// What SACK tells the peer: ranges that came, the latest first (RFC 2018 4).
@@ -480,8 +480,8 @@ impl Connection {
             last_received_at: now,
             unacked_since: Instant::MAX,
             recovery_point: Seq(0),
-            in_flight: Ring::default(),
-            lost: Ring::default(),
+            in_flight: Lane::default(),
+            lost: Lane::default(),
             sack_hint: NIL,
             sacked_count: 0,
             round_end: Seq(0),

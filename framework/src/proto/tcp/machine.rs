@@ -42,8 +42,8 @@ pub struct Tcp<P> {
 pub(super) struct Shared<P> {
     pub(super) config: TcpConfig,
     pub(super) chunks: Chunks<P>,
-    /// So many chunks more than buffers.
-    pub(super) chunks_without_buffer: usize,
+    /// So many chunks stay free: see [`chunk_reserve`].
+    pub(super) chunk_reserve: usize,
     pub(super) wheel: Wheel,
     /// Connections that have something to send at the end of the burst, or could not send it.
     pub(super) flush: SlotList,
@@ -145,7 +145,7 @@ impl<P: Payload> Tcp<P> {
             listeners: Listeners::new(config.listeners_max, seed),
             shared: Shared {
                 chunks: Chunks::new(config.chunks_max),
-                chunks_without_buffer: 0,
+                chunk_reserve: chunk_reserve(config.chunks_max, config.chunks_max),
                 wheel: Wheel::new(capacity),
                 flush: SlotList::new(capacity),
                 ready: SlotList::new(capacity),
@@ -165,7 +165,7 @@ impl<P: Payload> Tcp<P> {
     /// Says how many buffers there are: no more chunks wait than that, so that some are left for what comes. Without being told, the machine
     /// believes in one for each of `TcpConfig::chunks_max`.
     pub fn limit_buffers(&mut self, buffers: usize) {
-        self.shared.chunks_without_buffer = self.shared.config.chunks_max.saturating_sub(buffers);
+        self.shared.chunk_reserve = chunk_reserve(self.shared.config.chunks_max, buffers);
     }
 
     /// What the machine has done.
@@ -397,6 +397,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.shared.ready.push(self.slot);
         }
     }
+}
+
+/// Chunks that nothing waits in. A chunk that is longer than may leave at once is split when it leaves, which takes one more: were all
+/// taken by what waits, none of it could ever go. Where there are fewer buffers than chunks they are what counts: what waits for
+/// acknowledgments must leave some for these.
+fn chunk_reserve(chunks: usize, buffers: usize) -> usize {
+    (chunks / 16).min(64).max(chunks.saturating_sub(buffers))
 }
 
 /// The connection of that name, where it is still there.

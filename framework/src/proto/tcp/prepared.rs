@@ -1,5 +1,5 @@
-//! Sending what stands prepared: a segment of which everything is known but its numbers, so that an order leaves with the fewest
-//! instructions.
+//! Segments that the caller frames itself: one that stands prepared, of which everything is known but its numbers, or a message that
+//! leaves as soon as it is written, so that an order leaves with the fewest instructions.
 //!
 //! ```text
 //!  aim ─▶ numbers ─▶ the caller puts them into the frame and posts it ─▶ fired: its payload is data that was sent
@@ -20,7 +20,7 @@ use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
-/// A prepared segment that may leave now. Nothing has changed until it has.
+/// A segment that may leave now. Nothing has changed until it has.
 pub struct Aim<'a, P> {
     numbers: Numbers,
     connection: &'a mut Connection,
@@ -29,7 +29,7 @@ pub struct Aim<'a, P> {
     now: Instant,
 }
 
-/// What only the moment knows of a prepared segment.
+/// What only the moment knows of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// SEG.SEQ.
@@ -73,15 +73,14 @@ impl<P: Payload> Tcp<P> {
         self.find(id).is_some_and(|slot| self.connections[slot].next_unsent != NIL)
     }
 
-    /// Takes aim with a prepared segment of `len` bytes, where it may leave now; otherwise the bytes go the usual way.
+    /// Takes aim with a segment of `len` bytes, where it may leave now; otherwise the bytes go the usual way.
     #[inline(always)]
     pub fn aim(&mut self, id: ConnectionId, len: usize, now: Instant) -> Result<Option<Aim<'_, P>>, SendError> {
         let Self { connections, shared, .. } = self;
         let connection = named(connections, id).ok_or(SendError::NotFound)?;
-        let has_chunk = shared.chunks.free_count() > shared.chunks_without_buffer;
         let slot = id.slot;
         let mut turn = Turn { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoWayOut, now };
-        if !has_chunk || !turn.may_leave_at_once(len) {
+        if !turn.may_leave_at_once(len) {
             return Ok(None);
         }
         let numbers = Numbers {
@@ -95,10 +94,24 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload> Aim<'_, P> {
+    /// The connection's place.
+    #[inline(always)]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
     /// What goes into the frame.
     #[inline(always)]
     pub fn numbers(&self) -> &Numbers {
         &self.numbers
+    }
+
+    /// The same as a whole header, for a segment that does not stand prepared.
+    #[inline(always)]
+    pub fn outgoing(&self) -> Outgoing {
+        let Self { numbers: Numbers { seq, ack, wnd, timestamps }, connection, .. } = self;
+        let bare = connection.bare(*seq, *ack, TcpFlags::ACK | TcpFlags::PSH);
+        Outgoing { wnd: *wnd, timestamps: *timestamps, ect: connection.has(flag::ECN), ..bare }
     }
 
     /// The segment has left. Its payload is ours until it is acknowledged.

@@ -26,8 +26,8 @@ pub(super) struct Chunk<P> {
     pub(super) payload: Option<P>,
     pub(super) next: u32,
     pub(super) prev: u32,
-    /// Neighbours in the [`Ring`] that it is in. At both ends of a run of SACKED chunks, which are in no ring: the last and the first of
-    /// the run.
+    /// Neighbours in the [`Lane`] that it is in. At both ends of a run of SACKED chunks, which are in none: the last and the first of the
+    /// run.
     pub(super) later: u32,
     pub(super) earlier: u32,
 }
@@ -118,13 +118,26 @@ impl Queue {
 
     /// Appends a chunk that was sent just now, here and to those in flight. Panics where the store is full.
     #[inline(always)]
-    pub(super) fn push_sent<P>(&mut self, in_flight: &mut Ring, chunks: &mut Chunks<P>, chunk: Chunk<P>) -> u32 {
-        let idx = chunks.vacancy().expect("a free chunk was seen before the segment left");
-        let (earlier, later) = in_flight.enter(chunks, idx);
-        match self.push_back(chunks, Chunk { earlier, later, ..chunk }) {
-            Ok(idx) => idx,
-            Err(_) => unreachable!("there is a vacancy"),
+    pub(super) fn push_sent<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, chunk: Chunk<P>) {
+        let (prev, earlier) = (self.tail, in_flight.tail);
+        let idx = chunks.put(Chunk { prev, next: NIL, earlier, later: NIL, ..chunk });
+        match chunks.get_mut(prev) {
+            None => self.head = idx,
+            Some(last) => {
+                last.next = idx;
+                if prev == earlier {
+                    // What was appended last was sent last, as nearly always: one look for both links.
+                    last.later = idx;
+                }
+            }
         }
+        match earlier {
+            NIL => in_flight.head = idx,
+            earlier if earlier != prev => chunks[earlier].later = idx,
+            _ => (),
+        }
+        (self.tail, in_flight.tail) = (idx, idx);
+        self.count += 1;
     }
 
     /// Puts a chunk behind the one at `prev`; in front of all where that is `NIL`.
@@ -149,30 +162,29 @@ impl Queue {
         Ok(idx)
     }
 
-    /// Lets go of the chunks at the front that were sent, and end at `end` at the latest. They are in `ring`, whose first they most often
-    /// are, so its ends are joined once for all of them.
+    /// Lets go of the chunks at the front that were sent, and end at `end` at the latest. They are in `lane`, whose first they most often
+    /// are, so its new end is told once for all of them.
     #[inline(always)]
-    pub(super) fn drop_up_to<P>(&mut self, chunks: &mut Chunks<P>, ring: &mut Ring, end: Seq) -> Dropped {
+    pub(super) fn drop_up_to<P>(&mut self, chunks: &mut Chunks<P>, lane: &mut Lane, end: Seq) -> Dropped {
         let mut dropped = Dropped::default();
-        let mut last = ring.last(chunks);
-        let mut idx = self.head;
+        let (mut idx, mut first) = (self.head, lane.head);
         while let Some(chunk) = chunks.get(idx).filter(|chunk| chunk.has(SENT) && !chunk.end().is_after(end)) {
             let (next, later) = (chunk.next, chunk.later);
             if dropped.count == 0 {
                 dropped.oldest = chunk.sent_at;
             }
             (dropped.count, dropped.len, dropped.newest) = (dropped.count + 1, dropped.len + chunk.len, chunk.sent_at);
-            if idx == ring.head {
-                ring.head = if idx == last { NIL } else { later };
+            if idx == first {
+                first = later;
             } else {
-                ring.join_ends(chunks, last);
-                ring.remove(chunks, idx);
-                last = ring.last(chunks);
+                lane.begin_at(chunks, first);
+                lane.remove(chunks, idx);
+                first = lane.head;
             }
             chunks.let_go(idx);
             idx = next;
         }
-        ring.join_ends(chunks, last);
+        lane.begin_at(chunks, first);
         self.head = idx;
         match idx {
             NIL => self.tail = NIL,
@@ -199,21 +211,14 @@ impl Queue {
     }
 
     /// Cuts the chunk at `idx` behind its first `at` bytes: what is behind becomes a chunk of its own, with what is remembered of the
-    /// whole. False, and nothing has changed, where the store or the payload cannot do it now.
-    pub(super) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
+    /// whole, and is in no lane yet. `None`, and nothing has changed, where the store or the payload cannot do it now.
+    pub(super) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> Option<u32> {
         if chunks.free_count() == 0 {
-            return false;
+            return None;
         }
         let chunk = &mut chunks[idx];
         // Behind all bytes there is still a FIN.
-        let payload = if at == chunk.len {
-            None
-        } else {
-            match chunk.payload.as_mut().and_then(|payload| payload.split_off(at as usize)) {
-                Some(payload) => Some(payload),
-                None => return false,
-            }
-        };
+        let payload = if at == chunk.len { None } else { Some(chunk.payload.as_mut()?.split_off(at as usize)?) };
         let ends_call = chunk.flags & PUSH;
         let mut rest = Chunk::new(chunk.seq + at, chunk.len - at, payload);
         (rest.flags, rest.resent, rest.sent_at) = (chunk.flags, chunk.resent, chunk.sent_at);
@@ -222,15 +227,9 @@ impl Queue {
             (chunk.flags, rest.flags) = (chunk.flags | ends_call, rest.flags & !PUSH);
         }
         chunk.len = at;
-        let is_ordered = is_in_ring(chunk.flags) && chunk.later != NIL;
-        let Ok(rest) = self.insert_after(chunks, idx, rest) else {
-            debug_assert!(false, "there was room above");
-            return false;
-        };
-        if is_ordered {
-            Ring::insert_after(chunks, idx, rest);
-        }
-        true
+        let rest = self.insert_after(chunks, idx, rest);
+        debug_assert!(rest.is_ok(), "there was room above");
+        rest.ok()
     }
 
     /// Takes the first chunk out.
@@ -256,70 +255,53 @@ pub(super) struct Dropped {
     pub(super) newest: Instant,
 }
 
-/// Whether a chunk with such flags is in a [`Ring`]: all that was sent is, but what the peer is known to have.
+/// Whether a chunk with such flags is in a [`Lane`]: all that was sent is, but what the peer is known to have.
 #[inline]
-pub(super) fn is_in_ring(flags: u8) -> bool {
+pub(super) fn is_in_lane(flags: u8) -> bool {
     flags & SENT != 0 && flags & SACKED == 0
 }
 
-/// Chunks of a queue in another order than that of their numbers: a ring of links, entered at the first.
+/// Chunks of a queue in another order than that of their numbers: a second pair of links.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ring {
+pub(super) struct Lane {
     pub(super) head: u32,
+    pub(super) tail: u32,
 }
 
-impl Default for Ring {
+impl Default for Lane {
     fn default() -> Self {
-        Self { head: NIL }
+        Self { head: NIL, tail: NIL }
     }
 }
 
-impl Ring {
+impl Lane {
     /// Enters a chunk as the last.
     #[inline(always)]
     pub(super) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
-        let (earlier, later) = self.enter(chunks, idx);
+        let earlier = self.tail;
+        match earlier {
+            NIL => self.head = idx,
+            earlier => chunks[earlier].later = idx,
+        }
+        self.tail = idx;
         let chunk = &mut chunks[idx];
-        (chunk.earlier, chunk.later) = (earlier, later);
-    }
-
-    /// The same from the side of its neighbours, which it is told: the one before, and the first.
-    #[inline(always)]
-    fn enter<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> (u32, u32) {
-        let first = self.head;
-        if first == NIL {
-            self.head = idx;
-            return (idx, idx);
-        }
-        let last = core::mem::replace(&mut chunks[first].earlier, idx);
-        chunks[last].later = idx;
-        (last, first)
-    }
-
-    /// The last chunk, or `NIL`.
-    #[inline]
-    fn last<P>(&self, chunks: &Chunks<P>) -> u32 {
-        chunks.get(self.head).map_or(NIL, |head| head.earlier)
-    }
-
-    /// Closes the ring after its first chunks have gone without their links being looked at.
-    #[inline]
-    fn join_ends<P>(&self, chunks: &mut Chunks<P>, last: u32) {
-        if self.head != NIL {
-            chunks[self.head].earlier = last;
-            chunks[last].later = self.head;
-        }
+        (chunk.earlier, chunk.later) = (earlier, NIL);
     }
 
     /// Enters a chunk as the first.
-    #[inline]
     pub(super) fn push_front<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
-        self.push_back(chunks, idx);
+        let later = self.head;
+        match later {
+            NIL => self.tail = idx,
+            later => chunks[later].earlier = idx,
+        }
         self.head = idx;
+        let chunk = &mut chunks[idx];
+        (chunk.earlier, chunk.later) = (NIL, later);
     }
 
     /// Enters a chunk where its time belongs, before others of the same time. It is looked for from `near`, a member or `NIL`: who enters many
-    /// one after the other walks over the ring once where they come in the order of their times.
+    /// one after the other walks over the lane once where they come in the order of their times.
     pub(super) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, near: u32) {
         let (sent_at, first) = (chunks[idx].sent_at, self.head);
         if first == NIL || sent_at <= chunks[first].sent_at {
@@ -331,18 +313,20 @@ impl Ring {
         }
         loop {
             let next = chunks[before].later;
-            if next == first || sent_at <= chunks[next].sent_at {
-                return Self::insert_after(chunks, before, idx);
+            if next == NIL || sent_at <= chunks[next].sent_at {
+                return self.insert_after(chunks, before, idx);
             }
             before = next;
         }
     }
 
     /// Enters a chunk behind the one at `earlier`.
-    #[inline]
-    pub(super) fn insert_after<P>(chunks: &mut Chunks<P>, earlier: u32, idx: u32) {
+    pub(super) fn insert_after<P>(&mut self, chunks: &mut Chunks<P>, earlier: u32, idx: u32) {
         let later = core::mem::replace(&mut chunks[earlier].later, idx);
-        chunks[later].earlier = idx;
+        match later {
+            NIL => self.tail = idx,
+            later => chunks[later].earlier = idx,
+        }
         let chunk = &mut chunks[idx];
         (chunk.earlier, chunk.later) = (earlier, later);
     }
@@ -351,20 +335,23 @@ impl Ring {
     #[inline]
     pub(super) fn remove<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
         let (earlier, later) = (chunks[idx].earlier, chunks[idx].later);
-        self.close(chunks, idx, earlier, later);
+        match earlier {
+            NIL => self.head = later,
+            earlier => chunks[earlier].later = later,
+        }
+        match later {
+            NIL => self.tail = earlier,
+            later => chunks[later].earlier = earlier,
+        }
     }
 
-    /// The same for who has its neighbours at hand.
-    #[inline(always)]
-    pub(super) fn close<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, earlier: u32, later: u32) {
-        if later == idx {
-            self.head = NIL;
-            return;
-        }
-        chunks[earlier].later = later;
-        chunks[later].earlier = earlier;
-        if self.head == idx {
-            self.head = later;
+    /// What stands before `first` has gone without its links being looked at; `NIL` where that is all.
+    #[inline]
+    fn begin_at<P>(&mut self, chunks: &mut Chunks<P>, first: u32) {
+        self.head = first;
+        match first {
+            NIL => self.tail = NIL,
+            first => chunks[first].earlier = NIL,
         }
     }
 }
@@ -395,53 +382,48 @@ mod tests {
         let mut whole = Chunk::new(Seq(10), 5, Some(b"order".to_vec()));
         whole.flags = PUSH | FIN | SENT;
         let idx = queue.push_back(&mut chunks, whole).unwrap();
-        assert!(queue.split(&mut chunks, idx, 2));
-        let tail = queue.tail;
+        let tail = queue.split(&mut chunks, idx, 2).unwrap();
+        assert_eq!(tail, queue.tail);
         assert_eq!(
             (chunks[idx].end(), chunks[idx].flags, chunks[idx].payload.as_deref()),
             (Seq(12), SENT, Some(&b"or"[..]))
         );
         assert_eq!((chunks[tail].seq, chunks[tail].end(), chunks[tail].flags), (Seq(12), Seq(16), PUSH | FIN | SENT));
-        assert!(queue.split(&mut chunks, tail, 3), "the FIN alone");
-        let fin = queue.tail;
+        let fin = queue.split(&mut chunks, tail, 3).expect("the FIN alone");
         assert_eq!((chunks[tail].flags, chunks[fin].flags, chunks[fin].len), (PUSH | SENT, FIN | SENT, 0));
         assert!(chunks[fin].payload.is_none() && chunks[fin].end() == Seq(16));
-        assert!(!queue.split(&mut chunks, idx, 1), "the store is full");
+        assert_eq!(queue.split(&mut chunks, idx, 1), None, "the store is full");
         assert_eq!((chunks[idx].len, queue.count), (2, 3));
     }
 
-    /// Numbers of the ring, walked both ways.
-    fn ring_numbers(ring: Ring, chunks: &Chunks<()>) -> Vec<u32> {
-        let walk = |step: fn(&Chunk<()>) -> u32| {
-            let mut numbers = Vec::new();
-            let mut idx = ring.head;
-            while idx != NIL {
-                numbers.push(chunks[idx].seq.0);
-                idx = step(&chunks[idx]);
-                if idx == ring.head {
-                    break;
-                }
+    /// Numbers of the lane, walked both ways.
+    fn lane_numbers(lane: Lane, chunks: &Chunks<()>) -> Vec<u32> {
+        let walk = |from: u32, step: fn(&Chunk<()>) -> u32| {
+            let (mut numbers, mut idx) = (Vec::new(), from);
+            while let Some(chunk) = chunks.get(idx) {
+                numbers.push(chunk.seq.0);
+                idx = step(chunk);
             }
             numbers
         };
-        let (forth, mut back) = (walk(|chunk| chunk.later), walk(|chunk| chunk.earlier));
-        back[1..].reverse();
+        let (forth, mut back) = (walk(lane.head, |chunk| chunk.later), walk(lane.tail, |chunk| chunk.earlier));
+        back.reverse();
         assert_eq!(forth, back, "the links are each other's mirror");
         forth
     }
 
     #[test]
-    fn what_is_acknowledged_leaves_queue_and_ring_in_whatever_order_it_was_sent() {
+    fn what_is_acknowledged_leaves_queue_and_lane_in_whatever_order_it_was_sent() {
         for order in [[1, 2, 3, 4, 5], [2, 1, 3, 4, 5], [5, 4, 3, 2, 1], [3, 1, 4, 2, 5], [4, 5, 1, 2, 3]] {
             for acked in 0..5 {
-                let (mut queue, mut chunks, mut ring) = (Queue::default(), Chunks::new(6), Ring::default());
+                let (mut queue, mut chunks, mut lane) = (Queue::default(), Chunks::new(6), Lane::default());
                 let idxs = [1, 2, 3, 4, 5].map(|number| queue.push_back(&mut chunks, chunk(number)).unwrap());
                 for (at, number) in order.into_iter().enumerate() {
                     let idx = idxs[number as usize - 1];
                     (chunks[idx].flags, chunks[idx].sent_at) = (SENT, Instant::from_nanos(10 + at as u64));
-                    ring.push_back(&mut chunks, idx);
+                    lane.push_back(&mut chunks, idx);
                 }
-                let dropped = queue.drop_up_to(&mut chunks, &mut ring, Seq(1 + acked));
+                let dropped = queue.drop_up_to(&mut chunks, &mut lane, Seq(1 + acked));
                 let times = [0, acked.saturating_sub(1)].map(|idx| {
                     let at = order.iter().position(|&number| number == idx + 1).unwrap();
                     if acked == 0 { Instant::ZERO } else { Instant::from_nanos(10 + at as u64) }
@@ -450,7 +432,7 @@ mod tests {
                 assert_eq!(numbers(&queue, &chunks), (acked + 1..=5).collect::<Vec<_>>());
                 let left: Vec<u32> = order.into_iter().filter(|&number| number > acked).collect();
                 assert_eq!(
-                    (ring_numbers(ring, &chunks), queue.count, chunks.len()),
+                    (lane_numbers(lane, &chunks), queue.count, chunks.len()),
                     (left, 5 - acked, 5 - acked as usize)
                 );
             }
@@ -459,21 +441,21 @@ mod tests {
 
     #[test]
     fn nothing_that_was_not_sent_is_dropped_and_all_that_was_can_be() {
-        let (mut queue, mut chunks, mut ring) = (Queue::default(), Chunks::new(3), Ring::default());
+        let (mut queue, mut chunks, mut lane) = (Queue::default(), Chunks::new(3), Lane::default());
         for number in [1, 2, 3] {
             let idx = queue.push_back(&mut chunks, chunk(number)).unwrap();
             if number < 3 {
                 chunks[idx].flags = SENT;
-                ring.push_back(&mut chunks, idx);
+                lane.push_back(&mut chunks, idx);
             }
         }
-        assert_eq!(queue.drop_up_to(&mut chunks, &mut ring, Seq(9)).count, 2);
-        assert_eq!((ring.head, numbers(&queue, &chunks)), (NIL, vec![3]));
+        assert_eq!(queue.drop_up_to(&mut chunks, &mut lane, Seq(9)).count, 2);
+        assert_eq!((lane.head, numbers(&queue, &chunks)), (NIL, vec![3]));
         let last = queue.head;
         chunks[last].flags = SENT;
-        ring.push_back(&mut chunks, last);
-        assert_eq!(queue.drop_up_to(&mut chunks, &mut ring, Seq(4)).count, 1);
-        assert!(ring.head == NIL && queue.is_empty() && queue.tail == NIL && chunks.len() == 0);
+        lane.push_back(&mut chunks, last);
+        assert_eq!(queue.drop_up_to(&mut chunks, &mut lane, Seq(4)).count, 1);
+        assert!(lane.head == NIL && queue.is_empty() && queue.tail == NIL && chunks.len() == 0);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! What enters: each chunk that arrived, by when it was sent; D-SACKs; time. What leaves: marks of LOST, and the deadline of the
 //! retransmission timer. Only with SACK; without it `recovery` counts duplicate acknowledgments.
 //!
-//! The chunks in flight stand in a ring by the time of their transmission, so that looking for losses costs what is lost and one look
+//! The chunks in flight stand in a lane by the time of their transmission, so that looking for losses costs what is lost and one look
 //! more (RFC 8985 6.2 step 5 walks through all).
 
 use super::connection::{Connection, Micros, Recovery, RetransmitTimer, flag};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
+use super::queue::Lane;
 use super::recovery::News;
 use super::segment::Segment;
 use super::seq::Seq;
@@ -102,6 +103,15 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.flush_later();
     }
 
+    /// The time has come that the probe was set for. Data that has left since has moved it away, and nobody has looked at it until now.
+    pub(super) fn on_probe_time(&mut self, at: Instant) {
+        let due = self.probe_due(at);
+        if due <= self.now {
+            return self.on_probe();
+        }
+        (self.connection.timer, self.connection.timer_at) = (RetransmitTimer::Probe, due);
+    }
+
     /// Nothing was heard for two round trips: one segment more makes the peer speak (RFC 8985 7.3).
     pub(super) fn on_probe(&mut self) {
         let connection = &mut *self.connection;
@@ -148,7 +158,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mut idx = last;
         if len > mss {
             // What the device cut: its last segment.
-            if !connection.send.split(&mut self.shared.chunks, last, (len - 1) / mss * mss) {
+            if !connection.split(&mut self.shared.chunks, last, (len - 1) / mss * mss) {
                 return Sending::Busy;
             }
             idx = self.shared.chunks[last].next;
@@ -239,20 +249,33 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// New data has left: the probe waits for it, but not beyond the timeout of the oldest (RFC 8985 7.2).
+    /// When the probe is due that was set for `at`: it waits for the data that was sent last, but not beyond the timeout of the oldest
+    /// (RFC 8985 7.2).
+    fn probe_due(&self, at: Instant) -> Instant {
+        let connection = &*self.connection;
+        let Some(last) = self.shared.chunks.get(connection.in_flight.tail) else { return at };
+        let timeout = (connection.unacked_since + connection.rto.span()).max(at);
+        (last.sent_at + connection.probe_timeout(self.is_alone())).min(timeout)
+    }
+
+    /// The lone segment on its way has company, and the peer has no reason to be late any more.
+    #[cold]
+    pub(super) fn hasten_probe(&mut self) {
+        self.connection.timer_at = self.probe_due(self.connection.timer_at);
+    }
+
+    /// Whether just two segments are on their way.
     #[inline(always)]
-    pub(super) fn push_probe(&mut self) {
-        let span = self.connection.probe_timeout(self.is_alone());
-        let connection = &mut *self.connection;
-        let timeout = (connection.unacked_since + connection.rto.span()).max(connection.timer_at);
-        connection.timer_at = (self.now + span).min(timeout);
+    pub(super) fn has_company(&self) -> bool {
+        let Lane { head, tail } = self.connection.in_flight;
+        self.shared.chunks.get(tail).is_some_and(|last| last.earlier == head)
     }
 
     /// Whether a single segment is on its way.
     #[inline(always)]
     fn is_alone(&self) -> bool {
-        let head = self.connection.in_flight.head;
-        self.shared.chunks.get(head).is_some_and(|chunk| chunk.later == head)
+        let in_flight = self.connection.in_flight;
+        in_flight.head == in_flight.tail && in_flight.head != NIL
     }
 }
 

@@ -133,32 +133,35 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(always)]
     pub(super) fn on_sent(&mut self, idx: u32, is_resent: bool) {
         self.mark_sent(idx, is_resent);
-        self.on_its_way(idx, is_resent);
+        let seq_len = self.shared.chunks[idx].seq_len();
+        self.on_its_way(seq_len, is_resent);
     }
 
-    /// The chunk is marked as one that was sent: what else there is to it.
+    /// A chunk of so many numbers is marked as one that was sent: what else there is to it.
     #[inline(always)]
-    pub(super) fn on_its_way(&mut self, idx: u32, is_resent: bool) {
+    pub(super) fn on_its_way(&mut self, seq_len: u32, is_resent: bool) {
         let connection = &mut *self.connection;
         if connection.unacked_since == Instant::MAX {
             connection.unacked_since = self.now;
         }
         connection.note_use();
         if connection.recovery != Recovery::Open || is_resent || connection.has(flag::PROBE_DUE) {
-            self.aside().note_sent(idx, is_resent);
+            self.aside().note_sent(seq_len, is_resent);
         }
         match self.connection.timer {
-            // RFC 6298 5.1. New data moves the probe (RFC 8985 7.2).
-            RetransmitTimer::Probe => self.push_probe(),
+            RetransmitTimer::Probe if self.has_company() => self.hasten_probe(),
+            // RFC 8985 7.2 has new data move the probe away. It is moved when its time comes (`on_probe_time`).
+            RetransmitTimer::Probe => (),
+            // RFC 6298 5.1.
             RetransmitTimer::Off | RetransmitTimer::Persist => self.aside().set_timer(),
             RetransmitTimer::Timeout | RetransmitTimer::Reordering => (),
         }
     }
 
     #[cold]
-    fn note_sent(&mut self, idx: u32, is_resent: bool) {
+    fn note_sent(&mut self, seq_len: u32, is_resent: bool) {
         let connection = &mut *self.connection;
-        connection.prr.out = connection.prr.out.saturating_add(self.shared.chunks[idx].seq_len());
+        connection.prr.out = connection.prr.out.saturating_add(seq_len);
         if is_resent && connection.has(flag::UNDO) && connection.recovery != Recovery::Open {
             connection.undo.resent += 1;
             if connection.undo.resent_ts == 0 {

@@ -19,7 +19,7 @@
 use super::connection::{Connection, flag};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
-use super::queue::{Chunks, LOST, RESENT, SACKED, SENT, is_in_ring};
+use super::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in_lane};
 use super::recovery::News;
 use super::segment::{Range, Segment};
 use super::seq::Seq;
@@ -126,11 +126,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return NIL;
         }
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-        if left > 0 && !connection.send.split(chunks, idx, left) {
+        if left > 0 && !connection.split(chunks, idx, left) {
             return NIL;
         }
         let inner = if left > 0 { chunks[idx].next } else { idx };
-        if right < end - seq && !connection.send.split(chunks, inner, right - left) {
+        if right < end - seq && !connection.split(chunks, inner, right - left) {
             return NIL;
         }
         inner
@@ -138,7 +138,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// The peer has the chunk.
     fn mark_sacked(&mut self, idx: u32, news: &mut News) {
-        self.leave_ring(idx);
+        self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let chunk = &mut chunks[idx];
         let len = chunk.seq_len();
@@ -175,7 +175,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if flags & LOST != 0 && flags & RESENT == 0 {
             return;
         }
-        self.leave_ring(idx);
+        self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let chunk = &mut chunks[idx];
         let (seq, len) = (chunk.seq, chunk.seq_len());
@@ -216,7 +216,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let mut near = NIL;
         while connection.lost.head != NIL {
-            let last = chunks[connection.lost.head].earlier;
+            let last = connection.lost.tail;
             connection.lost.remove(chunks, last);
             let chunk = &mut chunks[last];
             chunk.flags &= !LOST;
@@ -260,7 +260,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if self.shared.chunks[idx].has(SACKED) {
             return;
         }
-        self.leave_ring(idx);
+        self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let chunk = &mut chunks[idx];
         chunk.sent_at = now;
@@ -290,7 +290,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     fn free_first(&mut self, news: &mut News) {
         let idx = self.connection.send.head;
-        self.leave_ring(idx);
+        self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let chunk = &chunks[idx];
         let (len, next, flags) = (chunk.seq_len(), chunk.next, chunk.flags);
@@ -359,13 +359,30 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    fn leave_ring(&mut self, idx: u32) {
+    fn leave_lane(&mut self, idx: u32) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-        match chunks[idx].flags & (SENT | SACKED | LOST | RESENT) {
-            flags if !is_in_ring(flags) => (),
-            flags if flags & (LOST | RESENT) == LOST => connection.lost.remove(chunks, idx),
-            _ => connection.in_flight.remove(chunks, idx),
+        if let Some(lane) = connection.lane_of(chunks[idx].flags) {
+            lane.remove(chunks, idx);
         }
+    }
+}
+
+impl Connection {
+    /// Cuts a chunk in two, the second of which stands behind the first wherever that stands. False, and nothing has changed, where that
+    /// cannot be done now.
+    pub(super) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
+        let Some(rest) = self.send.split(chunks, idx, at) else { return false };
+        if let Some(lane) = self.lane_of(chunks[idx].flags) {
+            lane.insert_after(chunks, idx, rest);
+        }
+        true
+    }
+
+    /// Where a chunk with such flags stands beside the queue.
+    fn lane_of(&mut self, flags: u8) -> Option<&mut Lane> {
+        let is_waiting = flags & (LOST | RESENT) == LOST;
+        let lane = if is_waiting { &mut self.lost } else { &mut self.in_flight };
+        is_in_lane(flags).then_some(lane)
     }
 }
 
@@ -409,7 +426,7 @@ fn duplicate(blocks: &[Range], ack: Seq) -> Option<Range> {
 
 #[cfg(test)]
 impl Connection {
-    /// Recomputes from the queue what the sums, the rings and the runs must be.
+    /// Recomputes from the queue what the sums, the lanes and the runs must be.
     pub(super) fn check_scoreboard<P>(&self, chunks: &Chunks<P>) {
         let (mut sacked, mut lost, mut resent, mut count) = (0, 0, 0, 0);
         let (mut in_flight, mut waiting) = (Vec::new(), Vec::new());
@@ -449,20 +466,21 @@ impl Connection {
         if self.has(flag::SACK) {
             assert_eq!(self.sacked_count, count);
         }
-        for (ring, mut wanted, is_timed) in [(self.in_flight, in_flight, true), (self.lost, waiting, false)] {
+        for (lane, mut wanted, is_timed) in [(self.in_flight, in_flight, true), (self.lost, waiting, false)] {
             let mut members = Vec::new();
-            let mut at = ring.head;
-            while at != NIL && (members.is_empty() || at != ring.head) {
+            let (mut before, mut at) = (NIL, lane.head);
+            while let Some(chunk) = chunks.get(at) {
                 members.push(at);
-                assert_eq!(chunks[chunks[at].later].earlier, at, "links of a ring go both ways");
-                at = chunks[at].later;
+                assert_eq!(chunk.earlier, before, "links of a lane go both ways");
+                (before, at) = (at, chunk.later);
             }
+            assert_eq!(lane.tail, before, "a lane knows its last");
             if is_timed {
                 assert!(members.is_sorted_by_key(|&idx| chunks[idx].sent_at), "by the time of the last transmission");
             }
             members.sort_unstable();
             wanted.sort_unstable();
-            assert_eq!(members, wanted, "members of a ring");
+            assert_eq!(members, wanted, "members of a lane");
         }
         assert!(self.sacked_len == 0 || self.sack_hint != NIL);
         assert!(self.sack_hint == NIL || chunks.get(self.sack_hint).is_some());

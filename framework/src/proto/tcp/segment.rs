@@ -226,6 +226,7 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// A segment without payload or options.
+    #[inline]
     pub fn bare(flow: Flow, seq: Seq, ack: Seq, flags: TcpFlags) -> Self {
         Self {
             flow,

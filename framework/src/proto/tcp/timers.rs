@@ -112,7 +112,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
                 self.forgive_closed_window(at);
                 self.on_timeout();
             }
-            RetransmitTimer::Probe => self.on_probe(),
+            RetransmitTimer::Probe => self.on_probe_time(at),
             RetransmitTimer::Reordering => self.on_reordering(),
             RetransmitTimer::Persist => self.on_persist(at),
         }

@@ -26,7 +26,7 @@ use super::event::{CloseReason, ConnectionId, ListenerId};
 use super::listener::Accept;
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
-use super::queue::Ring;
+use super::queue::Lane;
 use super::segment::Segment;
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
@@ -232,7 +232,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.out_of_order.clear(&mut self.shared.chunks);
         (connection.next_unsent, connection.send_len) = (NIL, 0);
         (connection.sacked_len, connection.lost_len, connection.resent_len) = (0, 0, 0);
-        (connection.in_flight, connection.lost) = (Ring::default(), Ring::default());
+        (connection.in_flight, connection.lost) = (Lane::default(), Lane::default());
         (connection.sacked_count, connection.sack_hint) = (0, NIL);
         connection.ack_owed = AckOwed::No;
         connection.timer = RetransmitTimer::Off;

@@ -14,8 +14,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(always)]
     pub(crate) fn may_leave_at_once(&mut self, len: usize) -> bool {
         let connection = &*self.connection;
-        connection.is_plain_sender()
-            && (1..=usize::from(connection.snd_mss)).contains(&len)
+        (1..=usize::from(connection.snd_mss)).contains(&len)
+            && self.has_chunk()
+            && connection.is_plain_sender()
             && len as u32 <= connection.open_window()
             && connection.send_len + len as u32 <= connection.options.send_buffer
             && len as u32 <= self.cwnd_room()
@@ -57,10 +58,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let (seq, len, sent_at) = (connection.snd_nxt, payload.len() as u32, self.now);
         let chunk = Chunk { flags: ends_call | SENT, sent_at, ..Chunk::new(seq, len, Some(payload)) };
-        let idx = connection.send.push_sent(&mut connection.in_flight, chunks, chunk);
+        connection.send.push_sent(&mut connection.in_flight, chunks, chunk);
         connection.send_len += len;
         self.pass(len, seq + len);
-        self.on_its_way(idx, false);
+        self.on_its_way(len, false);
         self.arm_for_data();
     }
 }

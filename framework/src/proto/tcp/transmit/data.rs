@@ -56,7 +56,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let len = self.shared.chunks[idx].len;
         if len > u32::from(self.connection.snd_mss) {
             let longest = self.longest_segment();
-            if len > longest && !self.connection.send.split(&mut self.shared.chunks, idx, longest) {
+            if len > longest && !self.connection.split(&mut self.shared.chunks, idx, longest) {
                 return Sending::Busy;
             }
         }
@@ -91,7 +91,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Cuts the first `part` bytes off and sends them.
     pub(crate) fn send_part(&mut self, idx: u32, part: u32) -> Sending {
-        if !self.connection.send.split(&mut self.shared.chunks, idx, part) {
+        if !self.connection.split(&mut self.shared.chunks, idx, part) {
             return Sending::Busy;
         }
         self.send_chunk(idx)

@@ -1,0 +1,73 @@
+//! A message that leaves the moment it is handed over: it is copied behind its headers, and the frame is posted before anything is written
+//! down of it. So goes nearly every answer to what has just come. All others go by the machine and the [way out](super::way_out).
+
+use super::super::node::Cx;
+use super::bytes::Bytes;
+use super::headers::{Body, UsualHeaders};
+use super::roster::Roster;
+use super::sockets::{Inner, TcpCalls, TcpSockets};
+use super::way_out::{OutCounters, note_lens};
+use super::{ConnectionId, SendError};
+use crate::device::{Offload, TxQueue};
+use crate::mem::{Held, Mbuf};
+use crate::proto::tcp::Aim;
+
+/// A frame that may leave now, and the part of it that is payload.
+pub(super) struct Shot<'a> {
+    pub(super) frame: Mbuf,
+    pub(super) payload: Held,
+    pub(super) aim: Aim<'a, Bytes>,
+}
+
+/// Where segments that leave past the machine's way out are written down.
+pub(super) struct Books<'a> {
+    pub(super) counters: &'a OutCounters,
+    pub(super) roster: &'a Option<Roster>,
+}
+
+impl Shot<'_> {
+    /// Posts the frame; false, and nothing has happened, where there is no room for it.
+    #[inline(always)]
+    pub(super) fn leave(self, tx: &mut dyn TxQueue, offload: Offload, books: &Books<'_>) -> bool {
+        let Self { frame, payload, aim } = self;
+        if let Err(frame) = tx.post(frame, offload) {
+            frame.free();
+            return false;
+        }
+        let (slot, payload_len, numbers) = (aim.slot(), payload.len(), *aim.numbers());
+        aim.fired(Bytes::Held(payload));
+        books.counters.segments.inc();
+        books.counters.bytes.add(payload_len as u64);
+        if let Some(roster) = books.roster {
+            roster.note(slot, numbers.seq + payload_len as u32, numbers.ack);
+        }
+        true
+    }
+}
+
+impl TcpCalls<'_, '_> {
+    /// Sends a copy of a message as a segment of its own, with the usual headers; false, and nothing has happened, where it has to go
+    /// another way.
+    #[inline(never)]
+    pub(super) fn send_at_once(&mut self, id: ConnectionId, message: &[u8]) -> Result<bool, SendError> {
+        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return Ok(false) };
+        let Inner { machine, paths, counters, offloads, roster } = &mut **inner;
+        let Some(aim) = machine.aim(id, message.len(), *now)? else { return Ok(false) };
+        let (outgoing, offload) = (aim.outgoing(), offloads.usual());
+        let Some(timestamps) = UsualHeaders::timestamps_of(&outgoing) else { return Ok(false) };
+        let Some(link) = paths[id.slot()].untagged(host) else { return Ok(false) };
+        let Some(mut frame) = pool.alloc() else { return Ok(false) };
+        let Some(room) = frame.append(UsualHeaders::LEN + message.len()) else {
+            frame.free();
+            return Ok(false);
+        };
+        let (headers, place) = room.split_at_mut(UsualHeaders::LEN);
+        let body = Body::copied(place, message, offload.l4_checksum);
+        if let Some(headers) = UsualHeaders::place(headers) {
+            headers.write(link, &outgoing, timestamps, body);
+        }
+        note_lens(&mut frame, offload);
+        let payload = frame.hold_part(UsualHeaders::LEN, message.len());
+        Ok(Shot { frame, payload, aim }.leave(*tx, offload, &Books { counters, roster }))
+    }
+}
