@@ -5,6 +5,8 @@
 //! kernel's the questions are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
 //! appear in the host.
 
+use core::net::Ipv4Addr;
+
 use arrayvec::ArrayVec;
 
 use super::answer::LINK_LEN_MAX;
@@ -129,6 +131,14 @@ pub(super) fn keep(wish: NeighbourWish, cx: &mut Cx<'_>) -> bool {
     let Some(Resolver { neighbours, outlet, .. }) = &mut cx.egress.resolver else { return false };
     let (pool, tx) = (cx.pool, &mut *cx.tx);
     neighbours.keep(wish, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx))
+}
+
+/// A neighbour seems not to answer: it is checked now.
+pub(super) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
+    let tags = cx.host.vlan();
+    let Some(Resolver { neighbours, outlet, .. }) = &mut cx.egress.resolver else { return };
+    let (pool, tx) = (cx.pool, &mut *cx.tx);
+    neighbours.doubt(next_hop, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx));
 }
 
 /// Hears an ARP packet; what waited for its sender goes.

@@ -213,6 +213,23 @@ impl<H> Neighbours<H> {
         self.ask(wish, host, now, act).is_some()
     }
 
+    /// What is sent to a neighbour is not answered (RFC 1122 3.3.1.4, negative advice): it is checked now and not when its time is over, but not
+    /// more often than we ask.
+    pub fn doubt(
+        &mut self,
+        address: Ipv4Addr,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighbourAction<H>),
+    ) {
+        let Some(idx) = self.find(address) else { return };
+        let entry = &self.entries[idx];
+        let is_confirmed_now = entry.deadline + self.config.retry > now + self.config.reachable;
+        if entry.state == State::Reachable && !entry.stranger && !is_confirmed_now {
+            self.expire(idx, host, now, act);
+        }
+    }
+
     /// Lets a neighbour go: here and in the host.
     pub fn forget(&mut self, address: Ipv4Addr, host: &mut Host, act: &mut impl FnMut(NeighbourAction<H>)) {
         if let Some(idx) = self.find(address) {

@@ -274,7 +274,7 @@ fn options(input: &mut Input<'_>) -> ConnectionOptions {
     ConnectionOptions {
         nodelay: is(0),
         quickack: is(1),
-        keepalive: is(2).then(Keepalive::default),
+        keepalive: is(2).then_some(Keepalive::SESSION),
         user_timeout: is(3).then_some(Duration::from_secs(5)),
         congestion: input.pick(&[Congestion::Cubic, Congestion::Reno, Congestion::None]),
         pacing_rate: is(4).then_some(100_000),

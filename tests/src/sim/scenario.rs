@@ -44,7 +44,7 @@ fn suit(listener: &mut Listener, sessions: &[Session]) {
     let mut own = sessions.iter().filter(|session| (session.server, session.port) == (listener.host, listener.port));
     if own.clone().any(|session| session.ends.iter().any(|end| end.abort.is_some())) {
         // A reset that is lost, or finds no room in the ring, is only learned of by asking.
-        listener.options.keepalive = Some(Keepalive::default());
+        listener.options.keepalive = Some(Keepalive::SESSION);
     }
     if own.any(|session| session.ends[0].role == Role::Source(0)) {
         // Who says nothing does not bring a cookie back twice: where that is lost, the server never learns of him.
@@ -166,7 +166,7 @@ impl Draw {
         let mut options = self.options();
         if ends.iter().any(|end| end.abort.is_some()) || listener.closes_at.is_some() {
             // A reset that is lost is only learned of by asking.
-            options.keepalive = Some(Keepalive::default());
+            options.keepalive = Some(Keepalive::SESSION);
         }
         Session {
             client,

@@ -121,6 +121,12 @@ impl Output<Bytes> for WayOut<'_, '_> {
         longest.min(self.cx.pool.layout().data_room().saturating_sub(HEADERS_LEN_MAX))
     }
 
+    #[cold]
+    fn doubt(&mut self, remote: Ipv4Addr) {
+        let next_hop = self.cx.host.route(remote).and_then(|route| route.gateway).unwrap_or(remote);
+        resolver::doubt(next_hop, self.cx);
+    }
+
     /// The place may have been another connection's before, with another way.
     #[cold]
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {

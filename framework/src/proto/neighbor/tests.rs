@@ -197,6 +197,25 @@ fn moved_neighbour_is_followed_and_checked_at_once() {
 }
 
 #[test]
+fn neighbour_that_is_doubted_is_checked_at_once_and_once() {
+    let mut script = script();
+    let doubt =
+        |script: &mut Script| script.with(|neighbours, host, now, mut act| neighbours.doubt(PEER, host, now, &mut act));
+    doubt(&mut script);
+    script.queue(PEER, 1);
+    script.answer();
+    doubt(&mut script);
+    assert_eq!(script.asked.len(), 1, "nobody is doubted who is not known, or who has just answered");
+    script.run(5);
+    doubt(&mut script);
+    doubt(&mut script);
+    assert_eq!((script.asked.len(), script.asked.last()), (2, Some(&(5, PEER_MAC))));
+    script.answer();
+    script.run(20);
+    assert_eq!((script.believed(PEER), script.asked.len()), (Some(PEER_MAC), 2));
+}
+
+#[test]
 fn second_answer_does_not_override_the_first_within_the_lock_time() {
     let mut script = script();
     script.queue(PEER, 1);

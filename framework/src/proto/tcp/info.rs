@@ -87,6 +87,8 @@ pub struct TcpInfo {
     pub timeouts: u32,
     /// Segments were seen out of order (`tcpi_reord_seen`).
     pub reordering_seen: bool,
+    /// ICMP errors about segments of ours that end no connection: a route that is being mended, or a lie (RFC 9293 3.9.2.2; `IP_RECVERR`).
+    pub soft_errors: u32,
 }
 
 impl<P> Tcp<P> {
@@ -134,6 +136,7 @@ impl<P> Tcp<P> {
             dsacks: connection.tally.dsacks,
             timeouts: connection.tally.timeouts,
             reordering_seen: connection.has(flag::REORDERING_SEEN),
+            soft_errors: connection.tally.soft_errors,
         })
     }
 }

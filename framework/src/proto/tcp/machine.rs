@@ -93,6 +93,7 @@ pub struct TcpTally {
     pub output_busy: u64,
     pub time_waits_recycled: u64,
     pub unreachables_ignored: u64,
+    pub ways_doubted: u64,
 }
 
 /// One connection in a call that works on it.

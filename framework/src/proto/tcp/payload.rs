@@ -48,6 +48,12 @@ pub trait Output<P> {
         0
     }
 
+    /// Segments to `remote` were sent again so often that the way may be dead: whoever knows the neighbours may look (RFC 9293 3.8.3, negative
+    /// advice).
+    fn doubt(&mut self, remote: Ipv4Addr) {
+        let _ = remote;
+    }
+
     /// The handshake of the connection at `slot` is done: from now on the peer believes in it.
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let _ = (slot, flow, snd_nxt, rcv_nxt);

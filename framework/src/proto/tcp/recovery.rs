@@ -20,6 +20,8 @@ use super::segment::{Range, Segment};
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
 
+/// Retransmissions in a row until the way is doubted (RFC 9293 3.8.3: three at least).
+const R1: u8 = 3;
 /// Timeouts in a row until full segments are suspected to be too long for the path (RFC 4821 7.7, RFC 8899 4.3).
 const BLACK_HOLE_TIMEOUTS: u8 = 3;
 /// What is tried then, one after the other (RFC 4821 7.2, and what each host takes: RFC 1122 3.3.3), options included.
@@ -331,9 +333,19 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.suspect_black_hole();
         let connection = &mut *self.connection;
         connection.backoff = connection.backoff.saturating_add(1);
+        self.doubt_way();
+        let connection = &mut *self.connection;
         connection.timer = RetransmitTimer::Timeout;
         connection.timer_at = self.now + connection.backed_off(connection.backoff);
         self.flush_later();
+    }
+
+    /// From R1 retransmissions on the way is doubted (RFC 9293 3.8.3).
+    pub(super) fn doubt_way(&mut self) {
+        if self.connection.backoff >= R1 {
+            self.shared.tally.ways_doubted += 1;
+            self.output.doubt(*self.connection.flow.remote.ip());
+        }
     }
 
     fn enter_loss(&mut self) {

@@ -135,6 +135,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         self.connection.backoff += 1;
         self.connection.tally.timeouts += 1;
+        self.doubt_way();
         self.send_syn();
     }
 

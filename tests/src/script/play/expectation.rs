@@ -153,6 +153,7 @@ fn tally(tally: &TcpTally, name: &str) -> Result<i64, String> {
         "zero_window_probes" => tally.zero_window_probes,
         "keepalive_probes" => tally.keepalive_probes,
         "output_busy" => tally.output_busy,
+        "ways_doubted" => tally.ways_doubted,
         _ => return Err(format!("there is no tally.{name}")),
     };
     Ok(value as i64)
@@ -196,6 +197,7 @@ fn info(info: &TcpInfo, name: &str) -> Result<i64, String> {
         "dsacks" => info.dsacks.into(),
         "timeouts" => info.timeouts.into(),
         "reordering_seen" => info.reordering_seen.into(),
+        "soft_errors" => info.soft_errors.into(),
         _ => return Err(format!("nobody tells {name:?}")),
     })
 }
