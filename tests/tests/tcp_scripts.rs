@@ -41,3 +41,35 @@ fn facts_have_names_of_their_own() {
         assert_ne!(pair[0].0, pair[1].0, "two scripts prove the same");
     }
 }
+
+/// docs/tcp-requirements.md: each demand that has a number stands there, and what it names as proof exists.
+#[test]
+fn requirements_name_proofs_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the repository");
+    let table = std::fs::read_to_string(root.join("docs/tcp-requirements.md")).expect("the table is there");
+    let scripts = script::find(&script::folder()).expect("tests/scripts is a folder");
+    let (mut numbers, mut wrong) = (Vec::new(), Vec::new());
+    for line in table.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        numbers.extend(cells[1].split(", ").filter_map(|number| number.parse::<usize>().ok()));
+        for name in cells[3].split('`').skip(1).step_by(2) {
+            let exists = match name.rsplit_once(".rs::") {
+                Some((file, test)) => has_test(root, file, test),
+                // What else stands there is code.
+                None if name.contains(|letter: char| letter.is_uppercase()) => true,
+                None => scripts.iter().any(|(script, _)| script == name),
+            };
+            if !exists {
+                wrong.push(name.to_owned());
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0], "nobody finds these");
+    assert_eq!(numbers, (1..=69).collect::<Vec<_>>(), "RFC 9293, appendix B");
+}
+
+fn has_test(root: &std::path::Path, file: &str, test: &str) -> bool {
+    let folder = if file.starts_with("tests/") { root.to_owned() } else { root.join("framework/src") };
+    let text = std::fs::read_to_string(folder.join(format!("{file}.rs"))).unwrap_or_default();
+    text.contains(&format!("fn {test}("))
+}

@@ -1,8 +1,14 @@
 //! What is wrong from the outside: each call says so by a typed error, nothing is lost, and nothing is sent twice.
 
+use zerocopy::IntoBytes;
+
 use super::*;
-use crate::device::RxQueue;
-use crate::mem::Burst;
+use crate::device::{Offload, RxQueue, TxQueue};
+use crate::mem::{Burst, Mbuf};
+use crate::wire::checksum::PseudoHeader;
+use crate::wire::{
+    EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, Protocol, TcpFields, TcpFlags, TcpHeader,
+};
 
 /// An address on the link where nobody is.
 const NOBODY: SocketAddrV4 = SocketAddrV4::new(address(77), 80);
@@ -273,6 +279,69 @@ fn frames_of_a_place_that_is_used_again_go_to_the_new_peer() {
         end.poll_once(now);
     }
     assert_eq!(slots, [slots[0]; 3], "the place is used again");
+}
+
+/// A SYN from `address(3)` to a destination, whose checksum is off by `flaw`.
+fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
+    let source = address(3);
+    let fields = TcpFields {
+        source_port: 5_000,
+        destination_port: 80,
+        seq: 7,
+        ack: 0,
+        flags: TcpFlags::SYN,
+        window: 65_535,
+        urgent_pointer: 0,
+    };
+    let mut header = TcpHeader::new(&fields, &[]).unwrap();
+    let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: 20 };
+    header.fill_checksum(pseudo.sum());
+    let ipv4 = Ipv4Fields {
+        source,
+        destination,
+        protocol: Protocol::TCP,
+        ttl: 64,
+        tos: 0,
+        identification: 1,
+        dont_fragment: true,
+        payload_len: 20,
+    };
+    let link = EthernetFields { dst: station, src: mac(3), ethertype: EtherType::IPV4 };
+    let mut frame = [EthernetHeader::new(link).as_bytes(), Ipv4Header::new(&ipv4).unwrap().as_bytes()].concat();
+    frame.extend_from_slice(header.as_bytes());
+    frame[14 + 20 + 17] ^= flaw;
+    frame
+}
+
+/// RFC 9293 3.1 (MUST-3) and 3.9.2.3 (MUST-57): neither is answered, and each is counted by its name.
+#[test]
+fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
+    let (mut end, mut right, block, begin) = lonely();
+    let pool = Pool::heap(64).unwrap();
+    let (mut rx, mut tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
+    end.with_app(begin, |_, cx| {
+        cx.host.apply(HostEvent::NeighbourSet { address: address(3), mac: mac(3) }).unwrap();
+        cx.tcp().listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), &ListenOptions::default()).unwrap();
+    });
+    let group = Ipv4Addr::new(224, 0, 0, 1);
+    let frames = [
+        syn_to(address(1), mac(1), 1),
+        syn_to(group, MacAddr([1, 0, 0x5e, 0, 0, 1]), 0),
+        syn_to(address(255), MacAddr::BROADCAST, 0),
+        syn_to(Ipv4Addr::BROADCAST, MacAddr::BROADCAST, 0),
+        syn_to(address(1), mac(1), 0),
+    ];
+    for frame in frames {
+        tx.post(pool.alloc_copy(&frame).unwrap(), Offload::default()).unwrap();
+    }
+    tx.ring_doorbell(begin);
+    end.poll_once(begin);
+    let count = |name: &str| block.snapshot().count(&format!("1/tcp/drop/{name}")).unwrap();
+    assert_eq!((count("bad_checksum"), count("to_many")), (1, 3));
+    let mut burst = Burst::new();
+    rx.receive(&mut burst, 32, &pool, begin);
+    assert_eq!(burst.len(), 1, "the answer to the one that was sound");
+    burst.drain(..).for_each(Mbuf::free);
 }
 
 /// More may wait than there are buffers: what is sent and what is not taken would else keep all of them, and no acknowledgment could come.

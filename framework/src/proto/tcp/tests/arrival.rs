@@ -272,6 +272,22 @@ mod listen {
         let again = script.end.tcp.listen(SERVER, &ListenOptions::default());
         assert_eq!(again, Err(ListenError::AddressInUse(SERVER)));
     }
+
+    /// RFC 9293 3.9.1.1 (MUST-42). Who listens at the address itself is asked before who listens at all.
+    #[test]
+    fn port_is_listened_at_by_several_at_addresses_of_their_own() {
+        let mut script = listening(&ListenOptions::default());
+        let tcp = &mut script.end.tcp;
+        let at = |ip: Ipv4Addr| SocketAddrV4::new(ip, SERVER.port());
+        let (second, third) = (at(Ipv4Addr::new(10, 0, 0, 3)), at(Ipv4Addr::new(10, 0, 0, 4)));
+        let first = tcp.listeners.find(SERVER);
+        assert_eq!(tcp.listeners.find(second), None);
+        tcp.listen(second, &ListenOptions::default()).unwrap();
+        tcp.listen(at(Ipv4Addr::UNSPECIFIED), &ListenOptions::default()).unwrap();
+        assert_eq!(tcp.listeners.find(SERVER), first);
+        let found = [SERVER, second, third].map(|local| tcp.listeners.find(local).unwrap());
+        assert!(found[0] != found[1] && found[1] != found[2] && found[0] != found[2], "{found:?}");
+    }
 }
 
 mod cookies {

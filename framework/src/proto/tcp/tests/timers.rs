@@ -141,6 +141,17 @@ fn kept_alive() -> ConnectionOptions {
     ConnectionOptions { keepalive: Some(keepalive), ..options() }
 }
 
+/// RFC 9293 3.8.4 (MUST-28).
+#[test]
+fn keepalive_waits_for_two_hours_unless_it_is_told_otherwise() {
+    let mut line = Line::with(&ConnectionOptions { keepalive: Some(Keepalive::default()), ..options() });
+    line.now += Duration::from_secs(7_199);
+    line.tick();
+    assert!(line.sent().is_empty());
+    line.after_s(2);
+    assert_eq!(line.sent(), ["-1 ack 0"]);
+}
+
 #[test]
 fn silent_peer_is_probed_and_given_up() {
     let mut line = Line::with(&kept_alive());
