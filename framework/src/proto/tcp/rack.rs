@@ -147,9 +147,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let connection = &mut *self.connection;
         let last = match connection.next_unsent {
             // What was sent again in a recovery may be the only one that the peer lacks: the newest on its way.
-            _ if connection.recovery == Recovery::Fast => {
-                self.shared.chunks.get(connection.in_flight.head).map_or(NIL, |oldest| oldest.earlier)
-            }
+            _ if connection.recovery == Recovery::Fast => connection.in_flight.tail,
             NIL => connection.send.tail,
             next => self.shared.chunks[next].prev,
         };
