@@ -5,21 +5,24 @@
 //! kernel's the questions are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
 //! appear in the host.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
 use super::answer::LINK_LEN_MAX;
 use super::node::{Cx, discard};
+use super::tcp::TcpSockets;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
+use crate::proto::tcp::Seq;
 use crate::proto::{
-    ArpSend, HashSeed, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours,
-    NotLearned,
+    ArpSend, Flow, HashSeed, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish,
+    Neighbours, NotLearned,
 };
 use crate::wire::ethernet::EthernetFields;
-use crate::wire::{ArpPacket, EtherType, EthernetHeader, VlanTags, arp};
+use crate::wire::tcp::TcpSegment;
+use crate::wire::{ArpPacket, EtherType, EthernetHeader, Ipv4Packet, Protocol, VlanTags, arp, ethernet};
 
 crate::drop_reasons! {
     /// Why a datagram that waited for its neighbour was not sent.
@@ -51,6 +54,9 @@ impl From<NeighbourDrop> for WaitingDrop {
 /// Wishes that wait for the worker to pass them on, at the end of its turn. One more is asked again a second later.
 const WISHES_MAX: usize = 16;
 
+/// Segments whose neighbour did not answer, that wait for TCP to hear of it within the same turn. Of one more TCP hears when it tries again.
+const UNREACHED_MAX: usize = 16;
+
 /// Neighbours, and frames that wait for them.
 pub(super) struct Resolver {
     neighbours: Neighbours<Mbuf>,
@@ -65,6 +71,7 @@ pub(super) struct Resolver {
 struct Outlet {
     asks_by: LearnFrom,
     wishes: ArrayVec<NeighbourWish, WISHES_MAX>,
+    unreached: ArrayVec<(Flow, Seq), UNREACHED_MAX>,
     questions: Counter,
     /// Questions that found no buffer or no slot; the machine asks again.
     unsent: Counter,
@@ -84,6 +91,7 @@ impl Resolver {
             outlet: Outlet {
                 asks_by: config.learn_from,
                 wishes: ArrayVec::new(),
+                unreached: ArrayVec::new(),
                 questions: scope.counter("questions", Unit::Packets),
                 unsent: scope.counter("unsent", Unit::Packets),
                 resolved: scope.counter("resolved", Unit::Packets),
@@ -105,6 +113,11 @@ impl Resolver {
     /// Neighbours that are known or asked for.
     pub(super) fn len(&self) -> usize {
         self.neighbours.len()
+    }
+
+    /// The next segment that did not leave as its neighbour did not answer.
+    pub(super) fn next_unreached(&mut self) -> Option<(Flow, Seq)> {
+        self.outlet.unreached.pop()
     }
 
     /// The next wish that is not passed on yet.
@@ -180,13 +193,21 @@ fn tend(cx: &mut Cx<'_>) {
     if resolver.pending() != before {
         resolver.waiting.set(resolver.pending() as u64);
     }
+    if !resolver.outlet.unreached.is_empty() {
+        TcpSockets::tell_unreached(cx);
+    }
 }
 
 impl Outlet {
     fn perform(&mut self, action: NeighbourAction<Mbuf>, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) {
         match action {
             NeighbourAction::Send(send) => self.ask(&send, tags, pool, tx),
-            NeighbourAction::Released { handle, reason } => discard(handle, &mut self.drops, reason.into()),
+            NeighbourAction::Released { handle, reason } => {
+                if reason == NeighbourDrop::Unreachable {
+                    self.unreached.extend(segment_of(&handle, tags).filter(|_| !self.unreached.is_full()));
+                }
+                discard(handle, &mut self.drops, reason.into());
+            }
             NeighbourAction::Resolved { handle: mut frame, mac } => {
                 frame.bytes_mut()[..6].copy_from_slice(&mac.0);
                 match tx.post(frame, Offload::default()) {
@@ -207,6 +228,20 @@ impl Outlet {
         };
         if is_asked { self.questions.inc() } else { self.unsent.inc() }
     }
+}
+
+/// Whose segment a frame of ours is, and its number; `None` where it is none.
+fn segment_of(frame: &Mbuf, tags: &VlanTags) -> Option<(Flow, Seq)> {
+    let packet = Ipv4Packet::parse(frame.bytes().get(ethernet::HEADER_LEN + tags.len()..)?).ok()?;
+    if packet.header.protocol() != Protocol::TCP {
+        return None;
+    }
+    let header = TcpSegment::parse(packet.payload).ok()?.header;
+    let flow = Flow {
+        local: SocketAddrV4::new(packet.header.source(), header.source_port()),
+        remote: SocketAddrV4::new(packet.header.destination(), header.destination_port()),
+    };
+    Some((flow, Seq(header.seq())))
 }
 
 /// Posts an ARP packet; false where there is no buffer or no slot.

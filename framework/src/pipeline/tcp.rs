@@ -101,7 +101,7 @@ mod way_out;
 
 pub use crate::proto::tcp::{
     Accept, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, DelegateError,
-    Keepalive, Linger, ListenError, ListenOptions, ListenerId, OptionError, SendError, State, TcpConfig,
+    Keepalive, Linger, ListenError, ListenOptions, ListenerId, NotOurs, OptionError, SendError, State, TcpConfig,
     TcpConfigError, TcpEvent, TcpInfo,
 };
 pub use delegation::Delegation;

@@ -45,8 +45,18 @@ pub(super) enum Comparison {
 }
 
 const EVENTS: [&str; 4] = ["Connected", "Readable", "Writable", "PeerClosed"];
-const REASONS: [&str; 8] =
-    ["Finished", "Aborted", "Reset", "Refused", "TimedOut", "KeepaliveTimedOut", "Unreachable", "LingerTimedOut"];
+const REASONS: [&str; 10] = [
+    "Finished",
+    "Aborted",
+    "Reset",
+    "Refused",
+    "NoAnswer",
+    "TimedOut",
+    "KeepaliveTimedOut",
+    "Unreachable",
+    "NoNeighbour",
+    "LingerTimedOut",
+];
 
 impl Expectation {
     /// Reads what stands behind `expect`.

@@ -1,15 +1,16 @@
 //! The worker's TCP: the machine, the ways of its connections' frames, and the calls of an app.
 
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::super::node::Cx;
+use super::super::resolver::Resolver;
 use super::bytes::Bytes;
 use super::path::Path;
 use super::roster::Roster;
 use super::way_out::{OutCounters, OutOffloads, WayOut};
 use super::{
-    CallError, ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, SendError,
-    TcpConfig, TcpConfigError, TcpInfo,
+    CallError, ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, NotOurs,
+    SendError, TcpConfig, TcpConfigError, TcpInfo,
 };
 use crate::counters::Scope;
 use crate::device::Capabilities;
@@ -110,6 +111,16 @@ impl TcpSockets {
         })
     }
 
+    /// Ends the calls whose SYNs did not leave, as nobody answered for their next hop.
+    #[cold]
+    pub(in crate::pipeline) fn tell_unreached(cx: &mut Cx<'_>) {
+        while let Some((flow, seq)) = cx.egress.resolver.as_mut().and_then(Resolver::next_unreached) {
+            let now = cx.now;
+            // Of those that are gone meanwhile, or stand, nothing is to be said.
+            let _ = Inner::call(cx, |machine, output| machine.no_neighbour(flow, seq, now, output));
+        }
+    }
+
     /// Pieces of data that wait: buffers of the pool that are not at home.
     pub fn chunks(&self) -> usize {
         self.0.as_ref().map_or(0, |inner| inner.machine.chunks())
@@ -148,10 +159,11 @@ pub struct TcpCalls<'x, 'a>(pub(super) &'x mut Cx<'a>);
 impl TcpCalls<'_, '_> {
     /// Listens at `local`; the unspecified address stands for all of ours.
     pub fn listen(&mut self, local: SocketAddrV4, options: &ListenOptions) -> Result<ListenerId, ListenError> {
-        match &mut self.0.tcp.0 {
-            Some(inner) => inner.machine.listen(local, options),
-            None => Err(ListenError::NoTcp),
-        }
+        let is_any = local.ip().is_unspecified();
+        let known = if is_any { Ok(()) } else { self.check_own(*local.ip()) };
+        let Some(inner) = &mut self.0.tcp.0 else { return Err(ListenError::NoTcp) };
+        known.map_err(ListenError::NotOurs)?;
+        inner.machine.listen(local, options)
     }
 
     /// Begins a connection: the SYN leaves with this turn. An unspecified local address becomes that of the route, port 0 a free one.
@@ -166,9 +178,11 @@ impl TcpCalls<'_, '_> {
         let source = match self.0.host.resolve(*remote.ip(), self.0.now) {
             Resolution::Station { source, .. } | Resolution::NeighbourMissing { source, .. } => source,
             Resolution::NoRoute => return Err(ConnectError::NoRoute(*remote.ip())),
-            Resolution::Own | Resolution::Group { .. } => return Err(ConnectError::BadAddress(remote)),
+            Resolution::Own => return Err(ConnectError::Own(remote)),
+            Resolution::Group { .. } => return Err(ConnectError::BadAddress(remote)),
         };
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
+        self.check_own(ip).map_err(ConnectError::NotOurs)?;
         let flow = Flow { local: SocketAddrV4::new(ip, local.port()), remote };
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.connect(flow, options, consumer, now, output))
@@ -262,6 +276,12 @@ impl TcpCalls<'_, '_> {
     /// Listens no more. Connections that were accepted stay; false where there is no such listener.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         self.machine().is_some_and(|machine| machine.close_listener(id))
+    }
+
+    fn check_own(&self, address: Ipv4Addr) -> Result<(), NotOurs> {
+        let host = &*self.0.host;
+        let ours = host.addresses().first().map(|first| first.address());
+        if host.is_own(address) { Ok(()) } else { Err(NotOurs { address, ours }) }
     }
 
     pub(super) fn machine(&mut self) -> Option<&mut machine::Tcp<Bytes>> {

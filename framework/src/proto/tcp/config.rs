@@ -30,7 +30,7 @@ pub struct TcpConfig {
     /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up. RFC 9293 3.8.3 wants three minutes of them, which are
     /// seven.
     pub syn_retries: u8,
-    /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2).
+    /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2): with none the first loss would end it.
     pub retries: u8,
     /// Challenge ACKs a second, over all connections (RFC 5961 5).
     pub challenge_acks_per_second: u32,
@@ -96,8 +96,10 @@ impl TcpConfig {
             ("resets_per_second", self.resets_per_second),
             ("reassembly_max", self.reassembly_max),
         ];
+        let tries = [("syn_retries", self.syn_retries), ("retries", self.retries)];
         let rates = rates.map(|(name, value)| (name, value as usize, LIMIT));
-        for (name, value, max) in counts.into_iter().chain(rates) {
+        let tries = tries.map(|(name, value)| (name, value.into(), u8::MAX.into()));
+        for (name, value, max) in counts.into_iter().chain(rates).chain(tries) {
             if value == 0 || value > max {
                 return Err(TcpConfigError::OutOfRange { name, value, max });
             }

@@ -32,6 +32,11 @@ pub enum DelegateError {
     Send(SendError),
     /// Bytes wait that go before.
     DataWaits,
+    /// None, or fewer than the peer has acknowledged already.
+    TooFew {
+        /// The least.
+        least: usize,
+    },
     /// More than may be on its way now.
     NoRoom {
         /// What the windows have room for.
@@ -61,6 +66,7 @@ impl fmt::Display for DelegateError {
         match self {
             Self::Send(error) => error.fmt(f),
             Self::DataWaits => f.write_str("data waits to be sent before: delegate when it has left"),
+            Self::TooFew { least } => write!(f, "the bytes are too few: delegate {least} at least"),
             Self::NoRoom { room } => write!(f, "the windows have room for {room} bytes: delegate fewer, or later"),
             Self::TooMuch { delegated } => write!(f, "only {delegated} bytes are delegated: report no more, in order"),
             Self::WasSent { acknowledged } => {
@@ -69,7 +75,9 @@ impl fmt::Display for DelegateError {
             Self::TooMany { limit } => {
                 write!(f, "{limit} connections have delegated numbers, the most of a worker: withdraw those of another")
             }
-            Self::NoWay => f.write_str("no way leads to the peer now: its neighbour is not known, or the link is down"),
+            Self::NoWay => f.write_str(
+                "no way leads to the peer now: its neighbour is not known, or the link is down; again later",
+            ),
         }
     }
 }
@@ -127,7 +135,11 @@ impl<P: Payload> Tcp<P> {
         let mut turn = self.turn(slot, output, now);
         let room = turn.delegable()?;
         let acked = turn.shared.delegations.get(slot).acked;
-        if len == 0 || len > room || len < acked as usize {
+        let least = (acked as usize).max(1);
+        if len < least {
+            return Err(DelegateError::TooFew { least });
+        }
+        if len > room {
             return Err(DelegateError::NoRoom { room });
         }
         if !turn.shared.delegations.set(Delegation { slot, len: len as u32, acked }) {

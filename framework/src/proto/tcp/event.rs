@@ -1,7 +1,7 @@
 //! What a connection tells its app, and what it answers to calls.
 
 use core::fmt;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 /// Names a connection until its [`Closed`](TcpEvent::Closed) was taken; the same place then has another generation, so that
 /// a name that was kept too long finds nothing.
@@ -63,12 +63,16 @@ pub enum CloseReason {
     Reset,
     /// Nobody listens there: the first segment was answered by a reset.
     Refused,
+    /// Nobody answered our SYN: its retransmissions, or the user timeout, ran out.
+    NoAnswer,
     /// The peer did not acknowledge for too long: retransmissions, or the user timeout, ran out.
     TimedOut,
     /// The peer did not answer keepalive probes.
     KeepaliveTimedOut,
     /// A router said that there is no way, while the handshake was open (RFC 5461 4.1).
     Unreachable,
+    /// The peer, or the router to it, did not answer ARP while the handshake was open.
+    NoNeighbour,
     /// The data of a closed connection was not acknowledged within the time to linger.
     LingerTimedOut,
 }
@@ -78,12 +82,18 @@ impl fmt::Display for CloseReason {
         f.write_str(match self {
             Self::Finished => "both sides finished",
             Self::Aborted => "aborted by us",
-            Self::Reset => "reset by the peer",
-            Self::Refused => "refused: nobody listens there",
-            Self::TimedOut => "the peer stopped acknowledging",
-            Self::KeepaliveTimedOut => "the peer answered no keepalive probe",
-            Self::Unreachable => "no way to the peer",
-            Self::LingerTimedOut => "unacknowledged data at the end of the time to linger",
+            Self::Reset => "reset by the peer: its log may say why",
+            Self::Refused => "refused, nobody listens there: check address and port",
+            Self::NoAnswer => "nobody answered the call: check address and port, and what filters on the way",
+            Self::TimedOut => "the peer stopped acknowledging: it is gone, or the way to it is; connect again",
+            Self::KeepaliveTimedOut => {
+                "the peer answered no keepalive probe: it is gone, or the way to it is; connect again"
+            }
+            Self::Unreachable => "the network says that the peer cannot be reached: check address and routes",
+            Self::NoNeighbour => "no answer to ARP for the peer, or the router to it: check cable, VLAN and addresses",
+            Self::LingerTimedOut => {
+                "what was handed over was not acknowledged in time: raise ConnectionOptions::linger"
+            }
         })
     }
 }
@@ -93,6 +103,8 @@ impl fmt::Display for CloseReason {
 pub enum ListenError {
     /// Somebody listens at the address already.
     AddressInUse(SocketAddrV4),
+    /// The address is not ours.
+    NotOurs(NotOurs),
     /// As many listeners as the configuration allows.
     TooMany {
         /// `TcpConfig::listeners_max`.
@@ -125,13 +137,26 @@ pub enum ConnectError {
         limit: usize,
     },
     /// No route leads there.
-    NoRoute(core::net::Ipv4Addr),
+    NoRoute(Ipv4Addr),
     /// The peer's port is 0, or its address is no host's.
     BadAddress(SocketAddrV4),
+    /// The peer would be ourselves.
+    Own(SocketAddrV4),
+    /// The local address is not ours.
+    NotOurs(NotOurs),
     /// An option out of range.
     Option(OptionError),
     /// The worker has no TCP.
     NoTcp,
+}
+
+/// A local address that the worker's host does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotOurs {
+    /// Which was asked for.
+    pub address: Ipv4Addr,
+    /// The first of ours, where there is one.
+    pub ours: Option<Ipv4Addr>,
 }
 
 /// Which option is out of range.
@@ -223,6 +248,7 @@ impl fmt::Display for ListenError {
             Self::AddressInUse(local) => {
                 write!(f, "{local} is listened at already: close that listener, or take another port")
             }
+            Self::NotOurs(error) => error.fmt(f),
             Self::TooMany { limit } => write!(f, "all {limit} listeners are taken: raise TcpConfig::listeners_max"),
             Self::Option(error) => error.fmt(f),
             Self::NoTcp => f.write_str(NO_TCP),
@@ -241,9 +267,27 @@ impl fmt::Display for ConnectError {
             }
             Self::TooMany { limit } => write!(f, "all {limit} connections are taken: raise TcpConfig::connections_max"),
             Self::NoRoute(remote) => write!(f, "no route leads to {remote}: add a route for its network"),
-            Self::BadAddress(remote) => write!(f, "{remote} is no host's address and port"),
+            Self::BadAddress(remote) => {
+                write!(f, "{remote} is no host's address and port: name one host, and its port")
+            }
+            Self::Own(remote) => {
+                write!(f, "{remote} is ourselves, and nothing goes there by the wire: name another host")
+            }
+            Self::NotOurs(error) => error.fmt(f),
             Self::Option(error) => error.fmt(f),
             Self::NoTcp => f.write_str(NO_TCP),
+        }
+    }
+}
+
+impl fmt::Display for NotOurs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, ours } = self;
+        match ours {
+            Some(ours) => {
+                write!(f, "{address} is not an address of this host: take {ours}, or 0.0.0.0 for any of ours")
+            }
+            None => write!(f, "{address} is not an address of this host, which has none: give it one first"),
         }
     }
 }
@@ -257,9 +301,9 @@ impl fmt::Display for OptionError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound => f.write_str("there is no such connection any more"),
+            Self::NotFound => f.write_str("there is no such connection any more: Closed has told how it ended"),
             Self::NotConnected => f.write_str("the handshake is not done: wait for Connected"),
-            Self::Closed => f.write_str("the connection is closed for sending"),
+            Self::Closed => f.write_str("the connection is closed for sending: connect again to send more"),
             Self::Full => {
                 f.write_str("the send buffer is full: wait for Writable, or raise ConnectionOptions::send_buffer")
             }
@@ -276,6 +320,7 @@ impl fmt::Display for SendError {
 impl std::error::Error for ListenError {}
 impl std::error::Error for ConnectError {}
 impl std::error::Error for OptionError {}
+impl std::error::Error for NotOurs {}
 impl std::error::Error for SendError {}
 impl std::error::Error for CallError {}
 impl std::error::Error for IcmpRefusal {}

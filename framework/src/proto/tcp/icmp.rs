@@ -46,6 +46,29 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Result<(), IcmpRefusal> {
+        self.end_call(flow, seq, CloseReason::Unreachable, now, output)
+    }
+
+    /// The next hop was asked for, and did not answer; so a segment with the number `seq` did not leave. A call that is still open ends, as
+    /// the sender of that segment is told on Linux.
+    pub fn no_neighbour<O: Output<P>>(
+        &mut self,
+        flow: Flow,
+        seq: Seq,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), IcmpRefusal> {
+        self.end_call(flow, seq, CloseReason::NoNeighbour, now, output)
+    }
+
+    fn end_call<O: Output<P>>(
+        &mut self,
+        flow: Flow,
+        seq: Seq,
+        reason: CloseReason,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), IcmpRefusal> {
         let slot = self.find_quoted(flow, seq)?;
         let mut turn = self.turn(slot, output, now);
         if turn.connection.state.is_synchronized() {
@@ -53,7 +76,7 @@ impl<P: Payload> Tcp<P> {
             turn.shared.tally.unreachables_ignored += 1;
             return Err(IcmpRefusal::Soft);
         }
-        turn.close(CloseReason::Unreachable);
+        turn.close(reason);
         Ok(())
     }
 

@@ -1,4 +1,9 @@
 //! What a connection is like now: the fields of Linux's `TCP_INFO` (`struct tcp_info` in `linux/tcp.h`), by our names for them.
+//!
+//! Not there: what would have to be measured with each segment and nothing here uses (`tcpi_delivery_rate`, `tcpi_delivered`, `tcpi_busy_time`,
+//! `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_rcv_ooopack`, `tcpi_last_data_sent`), the state of mechanisms that we do not have
+//! (`tcpi_rcv_ssthresh`, `tcpi_rcv_rtt` and `tcpi_rcv_space` of buffers that tune themselves, `tcpi_fackets`, Fast Open), and what follows from
+//! others (`tcpi_pmtu`, `tcpi_data_segs_out`).
 
 use core::net::SocketAddrV4;
 
@@ -51,6 +56,8 @@ pub struct TcpInfo {
     pub cwnd: u32,
     /// Bytes; `u32::MAX` before the first loss (`tcpi_snd_ssthresh`).
     pub ssthresh: u32,
+    /// Bytes a second that are sent at most; `None` for no limit (`tcpi_pacing_rate`).
+    pub pacing_rate: Option<u64>,
     /// The peer's window in bytes (`tcpi_snd_wnd`).
     pub snd_wnd: u32,
     /// Ours (`tcpi_rcv_wnd`).
@@ -117,6 +124,7 @@ impl<P> Tcp<P> {
             congestion: connection.congestion.kind,
             cwnd: connection.cwnd,
             ssthresh: connection.ssthresh,
+            pacing_rate: (connection.options.pacing_rate != 0).then_some(connection.options.pacing_rate),
             snd_wnd: connection.snd_wnd,
             rcv_wnd: connection.rcv_wnd(),
             unacked_len: flight,

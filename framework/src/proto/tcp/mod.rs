@@ -48,8 +48,8 @@ pub use config::{TcpConfig, TcpConfigError};
 pub use connection::State;
 pub use delegated::DelegateError;
 pub use event::{
-    CallError, CloseReason, ConnectError, ConnectionId, IcmpRefusal, ListenError, ListenerId, OptionError, SendError,
-    TcpEvent,
+    CallError, CloseReason, ConnectError, ConnectionId, IcmpRefusal, ListenError, ListenerId, NotOurs, OptionError,
+    SendError, TcpEvent,
 };
 pub use info::TcpInfo;
 pub use listener::{Accept, ListenOptions};

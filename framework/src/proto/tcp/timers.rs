@@ -88,7 +88,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(never)]
     fn on_due(&mut self) {
         if self.connection.user_deadline() <= self.now {
-            return self.close(CloseReason::TimedOut);
+            let is_call = self.connection.state == State::SynSent;
+            return self.close(if is_call { CloseReason::NoAnswer } else { CloseReason::TimedOut });
         }
         if self.connection.timer_at <= self.now {
             self.on_retransmit_timer();
@@ -131,7 +132,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn on_syn_timeout(&mut self) {
         self.shared.tally.timeouts += 1;
         if self.connection.backoff >= self.shared.config.syn_retries {
-            return self.close(CloseReason::TimedOut);
+            return self.close(CloseReason::NoAnswer);
         }
         self.connection.backoff += 1;
         self.connection.tally.timeouts += 1;

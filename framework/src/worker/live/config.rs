@@ -188,6 +188,17 @@ impl LiveConfig {
             let what = "segments are wanted and there is no TCP to take them: give the configuration a TcpConfig";
             return Err(LiveError::Config(what.into()));
         }
+        let is_lost = |want: &&Want| want.is_call() && want.queue.is_none();
+        if self.queues.len() > 1
+            && let Some(want) = self.wants.iter().find(is_lost)
+        {
+            let what = format!(
+                "the answers of {} may come on any of the queues, and the worker that calls has one: name its queue in the Want, \
+                 or take one queue",
+                want.sources.first().unwrap_or(&Ipv4Addr::UNSPECIFIED)
+            );
+            return Err(LiveError::Config(what));
+        }
         match &self.owner {
             Owner::Shared => self.check_shared(),
             Owner::Own(host) => self.check_own(host),
@@ -260,6 +271,11 @@ impl Want {
         self.destination.ip().is_multicast()
     }
 
+    /// Whether it is what we connect to, by [`tcp_from`](Self::tcp_from).
+    fn is_call(&self) -> bool {
+        self.protocol == Protocol::TCP && self.source_port.is_some()
+    }
+
     /// Whether queue `idx` is asked for it.
     pub(super) fn is_on(&self, idx: u16) -> bool {
         self.queue.is_none_or(|queue| queue == idx)
@@ -301,7 +317,11 @@ mod tests {
         let none = TcpConfig { chunks_max: 0, ..TcpConfig::default() };
         refused(&config.clone().with_tcp(none), "chunks_max");
         let want = Want { queue: Some(3), ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
-        refused(&config.want(want), "queue 3 is wanted and not taken");
+        refused(&config.clone().want(want), "queue 3 is wanted and not taken");
+        let call = Want::tcp_from(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 443));
+        let both = LiveConfig { queues: vec![0, 1], ..config.with_tcp(TcpConfig::default()) };
+        refused(&both.clone().want(call.clone()), "the answers of 10.0.0.9 may come on any of the queues");
+        both.want(Want { queue: Some(1), ..call }).check().unwrap();
     }
 
     #[test]

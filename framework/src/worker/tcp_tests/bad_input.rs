@@ -91,7 +91,7 @@ fn option_out_of_range_is_told_and_all_stays_as_it_was() {
         assert_eq!(cx.tcp().options(id), before);
         assert_eq!(cx.tcp().connect(ANY, SERVER, &wrong, ConsumerId(1)), Err(ConnectError::Option(error)));
         let listen = ListenOptions { connection: wrong, ..ListenOptions::default() };
-        assert_eq!(cx.tcp().listen(SERVER, &listen), Err(ListenError::Option(error)));
+        assert_eq!(cx.tcp().listen(SocketAddrV4::new(*ANY.ip(), 80), &listen), Err(ListenError::Option(error)));
     });
     assert!(error.to_string().contains("rto_min must be 1 ms to 60 s"), "{error}");
     assert_eq!(line.client.tcp().len(), 1);
@@ -131,27 +131,51 @@ fn limits_that_do_not_add_up_make_no_tcp() {
     let error = TcpSockets::new(&config, &Block::heap().scope("1")).err().unwrap();
     assert_eq!(error, TcpConfigError::OutOfRange { name: "chunks_max", value: 0, max: 1 << 28 });
     assert!(error.to_string().contains("it must be 1 to"), "{error}");
+    let unrepeated = TcpConfig { retries: 0, ..TcpConfig::default() };
+    assert_eq!(unrepeated.check(), Err(TcpConfigError::OutOfRange { name: "retries", value: 0, max: 255 }));
 }
 
 #[test]
 fn own_address_group_and_port_none_are_no_peers() {
     let mut line = Line::connected(Wanted::default());
     let group = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 80);
-    for remote in [SocketAddrV4::new(address(1), 80), group, SocketAddrV4::new(address(2), 0)] {
-        let refused = line.ask(|_, cx| cx.tcp().connect(ANY, remote, &ConnectionOptions::default(), ConsumerId(1)));
-        assert_eq!(refused, Err(ConnectError::BadAddress(remote)));
+    let own = SocketAddrV4::new(address(1), 80);
+    let mut refused = |remote| {
+        line.ask(|_, cx| cx.tcp().connect(ANY, remote, &ConnectionOptions::default(), ConsumerId(1))).unwrap_err()
+    };
+    for remote in [group, SocketAddrV4::new(address(2), 0)] {
+        assert_eq!(refused(remote), ConnectError::BadAddress(remote));
     }
+    assert_eq!(refused(own), ConnectError::Own(own));
+    assert!(refused(own).to_string().contains("is ourselves"), "{}", refused(own));
     line.close();
 }
 
 #[test]
-fn neighbour_that_never_answers_times_the_call_out_and_every_frame_comes_home() {
+fn address_that_is_not_ours_is_neither_listened_at_nor_called_from() {
+    let mut line = Line::connected(Wanted::default());
+    let foreign = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 9), 80);
+    let error = NotOurs { address: *foreign.ip(), ours: Some(address(1)) };
+    line.ask(|_, cx| {
+        let listened = cx.tcp().listen(foreign, &ListenOptions::default());
+        assert_eq!(listened, Err(ListenError::NotOurs(error)));
+        let called = cx.tcp().connect(foreign, SERVER, &ConnectionOptions::default(), ConsumerId(1));
+        assert_eq!(called, Err(ConnectError::NotOurs(error)));
+    });
+    assert!(error.to_string().contains(&format!("take {}", address(1))), "{error}");
+    assert_eq!(line.client.tcp().len(), 1, "the connection that there was");
+    line.close();
+}
+
+#[test]
+fn neighbour_that_never_answers_ends_the_call_by_name_and_every_frame_comes_home() {
     let (mut end, _wire, block, now) = lonely();
     let options = ConnectionOptions::default();
     end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());
     let (reason, after) = outcome(&mut end, now);
-    assert_eq!(reason, CloseReason::TimedOut);
-    assert!(after > seconds(180), "RFC 9293 3.8.3 wants three minutes: {after}");
+    assert_eq!(reason, CloseReason::NoNeighbour);
+    assert!(reason.to_string().contains("no answer to ARP"), "{reason}");
+    assert!(after < seconds(10), "as long as a neighbour is asked, not as a call is repeated: {after}");
     assert_eq!((end.tcp().len(), end.tcp().chunks()), (0, 0));
     rest(&mut end, now + after);
     assert!(
@@ -166,7 +190,7 @@ fn neighbour_that_never_answers_ends_a_call_when_its_user_says() {
     let options = ConnectionOptions { user_timeout: Some(seconds(2)), ..ConnectionOptions::default() };
     end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());
     let (reason, after) = outcome(&mut end, now);
-    assert_eq!(reason, CloseReason::TimedOut);
+    assert_eq!(reason, CloseReason::NoAnswer);
     assert!(after >= seconds(2) && after < seconds(3), "{after}");
     rest(&mut end, now + after);
 }

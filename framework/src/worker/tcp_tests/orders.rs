@@ -333,7 +333,7 @@ fn delegation_that_cannot_be_is_refused() {
     let options = ConnectionOptions { receive_buffer: 5_000, ..ConnectionOptions::default() };
     let mut line = Line::connected(Wanted { options, ..Wanted::default() });
     assert!(matches!(delegate(&mut line, 5_001), Err(DelegateError::NoRoom { room: 1..=5_000 })));
-    assert!(matches!(delegate(&mut line, 0), Err(DelegateError::NoRoom { .. })));
+    assert!(matches!(delegate(&mut line, 0), Err(DelegateError::TooFew { least: 1 })));
     assert_eq!(report(&mut line, b"x"), Err(DelegateError::TooMuch { delegated: 0 }));
     let delegation = delegate(&mut line, 4).unwrap();
     assert_eq!(report(&mut line, b"12345"), Err(DelegateError::TooMuch { delegated: 4 }));

@@ -241,7 +241,7 @@ fn syn_is_sent_again_and_given_up() {
     assert_eq!(sent_at.len(), 1 + usize::from(TcpConfig::default().syn_retries));
     let gaps: Vec<u64> = sent_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().zip([1, 2, 4, 8, 16, 32]).all(|(gap, wanted)| gap.abs_diff(wanted) <= 1), "{gaps:?}");
-    assert_eq!(end.events, [TcpEvent::Closed(CloseReason::TimedOut)]);
+    assert_eq!(end.events, [TcpEvent::Closed(CloseReason::NoAnswer)]);
 }
 
 #[test]
