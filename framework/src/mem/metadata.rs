@@ -332,8 +332,14 @@ impl Home {
         self.0.set(self.0.get().map_addr(|addr| addr | Self::MARK));
     }
 
-    fn unmark(&self) {
-        self.0.set(self.pool());
+    /// There is nothing left to look at.
+    ///
+    /// # Safety
+    /// It is marked.
+    #[inline(always)]
+    unsafe fn unmark(&self) {
+        // SAFETY: the mark was put onto the address of a pool (caller), so this is that address again.
+        self.0.set(unsafe { self.0.get().byte_sub(Self::MARK) });
     }
 }
 
@@ -373,24 +379,32 @@ pub(super) fn release(buffer: NonNull<Metadata>) {
     unsafe { home.0.get().as_ref() }.put_back(buffer);
 }
 
-/// The same for a buffer that is held, has or had a chain, or is a view.
+/// The same for a buffer that is held, has or had a chain, or is a view. Most often the NIC is done with what somebody else holds.
 #[inline(never)]
 fn release_marked(buffer: NonNull<Metadata>) {
     // SAFETY: as in `release`, and no reference to it is outstanding.
-    let meta = unsafe { &mut *buffer.as_ptr() };
+    let meta = unsafe { buffer.as_ref() };
     let left = meta.refs.get() - 1;
-    let has_parts = meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0;
-    if left > 0 {
-        // Most often the NIC is done with what somebody else holds.
-        if left == 1 && !has_parts {
-            meta.home.unmark();
-        }
-        return meta.refs.set(left);
+    if left == 0 {
+        return release_last(buffer);
     }
-    if has_parts {
+    if left == 1 && meta.known.flags & (IS_VIEW | HAS_CHAIN) == 0 {
+        // SAFETY: only what is marked comes here.
+        unsafe { meta.home.unmark() };
+    }
+    meta.refs.set(left);
+}
+
+/// The same for its last handle.
+#[inline(never)]
+fn release_last(buffer: NonNull<Metadata>) {
+    // SAFETY: as in `release_marked`.
+    let meta = unsafe { &mut *buffer.as_ptr() };
+    if meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0 {
         release_parts(meta);
     }
-    meta.home.unmark();
+    // SAFETY: only what is marked comes here.
+    unsafe { meta.home.unmark() };
     // SAFETY: the pool outlives its buffers (1).
     unsafe { meta.home.pool().as_ref() }.put_back(buffer);
 }

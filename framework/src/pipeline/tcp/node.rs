@@ -178,7 +178,7 @@ impl Tcp {
         self.segments.inc();
         if len != 0 {
             self.bytes.add(len as u64);
-            mbuf.narrow(header_len, len);
+            mbuf.advance(header_len);
             deliver_mbuf(connection, consumer, &mbuf, app, cx);
         }
         mbuf.free();

@@ -76,9 +76,11 @@ impl Plain {
     #[inline(always)]
     pub fn of(parsed: &TcpSegment<'_>) -> Option<Self> {
         let header = parsed.header;
-        let timestamps = parsed.aligned_timestamps();
-        let is_plain = is_plain(header.flags()) && timestamps.is_some() != parsed.options.is_empty();
-        is_plain.then(|| Self {
+        let timestamps = match parsed.options {
+            [] => None,
+            _ => Some(parsed.aligned_timestamps()?),
+        };
+        is_plain(header.flags()).then(|| Self {
             seq: Seq(header.seq()),
             ack: Seq(header.ack()),
             wnd: header.window(),
