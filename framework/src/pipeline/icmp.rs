@@ -51,6 +51,8 @@ crate::drop_reasons! {
         NoSocket => "no_socket",
         /// "Fragmentation needed" about a packet that may be fragmented, or that would have fitted.
         BadPathMtu => "bad_path_mtu",
+        /// "Fragmentation needed" on a path that larger segments went through: what is then missed is cut (RFC 5927 7.2).
+        Doubted => "doubted",
         /// An error about a segment that is not on its way: a late one, or a stranger's (RFC 5927 4.1).
         NotOnItsWay => "not_on_its_way",
         /// An error about a connection whose handshake is done: the route may come back (RFC 5927 5.2).
@@ -94,6 +96,7 @@ impl From<IcmpRefusal> for IcmpDrop {
             IcmpRefusal::NoConnection => Self::NoSocket,
             IcmpRefusal::NotOnItsWay => Self::NotOnItsWay,
             IcmpRefusal::NotSmaller => Self::BadPathMtu,
+            IcmpRefusal::NotYet => Self::Doubted,
             IcmpRefusal::Soft => Self::Established,
         }
     }

@@ -243,7 +243,7 @@ impl<P: Payload> Tcp<P> {
         turn.connection.options = StoredOptions::new(options);
         turn.connection.change_congestion(options.congestion);
         if let Some(mss_max) = options.mss_max {
-            turn.lower_mss(mss_max);
+            turn.limit_mss(mss_max);
         }
         if matches!(turn.connection.state, State::Established | State::CloseWait) {
             turn.begin_idle_timer();

@@ -280,6 +280,14 @@ pub(super) struct Connection {
     pub(super) reo_wnd_mult: u8,
     pub(super) reo_wnd_persist: u8,
     pub(super) close_reason: CloseReason,
+    /// What a router says that our segments should carry, while that is not believed; or 0.
+    pub(super) claimed_mss: u16,
+    /// `snd_mss` as the SYNs agreed on it.
+    pub(super) snd_mss_max: u16,
+    /// When a router had it lowered, in [`coarse_seconds`]; or 0.
+    pub(super) mss_lowered_at_s: u32,
+    /// The number of the segment that the claim is about.
+    pub(super) claimed_seq: Seq,
 }
 
 /// A byte with one value of 256. The slab tells a free place by another, as this one has more of them than any other field: so that it
@@ -500,6 +508,10 @@ impl Connection {
             listener: NIL,
             consumer,
             close_reason: CloseReason::Finished,
+            claimed_mss: 0,
+            snd_mss_max: 536,
+            mss_lowered_at_s: 0,
+            claimed_seq: Seq(0),
             tally: ConnectionTally::default(),
         }
     }

@@ -214,6 +214,8 @@ pub enum IcmpRefusal {
     NotOnItsWay,
     /// Our segments are as small already.
     NotSmaller,
+    /// Larger ones got through: it is believed when the segment that it is about is missed (RFC 5927 7.2).
+    NotYet,
     /// The handshake is done: the route may come back (RFC 5927 5.2).
     Soft,
 }
@@ -237,6 +239,7 @@ impl fmt::Display for IcmpRefusal {
             Self::NoConnection => "no such connection",
             Self::NotOnItsWay => "the quoted segment is not on its way",
             Self::NotSmaller => "our segments are as small already",
+            Self::NotYet => "larger segments got through: believed when the one that it is about is missed",
             Self::Soft => "the connection is established",
         })
     }

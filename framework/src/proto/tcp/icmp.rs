@@ -1,12 +1,13 @@
 //! What routers say of our segments (RFC 9293 3.9.2.2), believed as far as RFC 5927 lets us: the quoted number must be on its way, which
-//! somebody off the path does not know; and no message ends a connection whose handshake is done.
+//! somebody off the path does not know; a path that larger segments went through is narrower only where one of them is missed; and no
+//! message ends a connection whose handshake is done.
 
-use super::arrival::{HEADERS_LEN, less_options};
-use super::connection::State;
+use super::arrival::{HEADERS_LEN, less_options, receive_mss};
+use super::connection::{State, coarse_seconds};
 use super::event::{CloseReason, IcmpRefusal};
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
-use super::queue::{SACKED, SENT};
+use super::queue::{LOST, SACKED, SENT};
 use super::seq::Seq;
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
@@ -14,6 +15,8 @@ use crate::time::Instant;
 
 /// No link has less: a claim of less is taken as this (Linux: `min_pmtu`).
 const MTU_MIN: u16 = 552;
+/// How long a router is believed: ten minutes (RFC 1191 6.3), as by the host.
+const MTU_AGE_S: u32 = ((600 * 1_000_000_000_u64) >> 30) as u32;
 
 impl<P: Payload> Tcp<P> {
     /// A router says that a segment with the number `seq` was too large, and that `mtu` bytes of packet go through. What is too large and
@@ -29,9 +32,14 @@ impl<P: Payload> Tcp<P> {
         let slot = self.find_quoted(flow, seq)?;
         let mut turn = self.turn(slot, output, now);
         let mss = mtu.max(MTU_MIN) - HEADERS_LEN as u16;
-        if !turn.lower_mss(mss) {
+        if less_options(mss, turn.connection) >= turn.connection.snd_mss {
             return Err(IcmpRefusal::NotSmaller);
         }
+        if turn.has_carried_more(mss) && !turn.is_missed(seq) {
+            (turn.connection.claimed_mss, turn.connection.claimed_seq) = (mss, seq);
+            return Err(IcmpRefusal::NotYet);
+        }
+        turn.lower_mss(mss);
         turn.lose_too_large();
         turn.flush_later();
         Ok(())
@@ -94,14 +102,61 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
-    /// From now on segments carry `mss` less the options of each at most; false where they do already.
-    pub(super) fn lower_mss(&mut self, mss: u16) -> bool {
+    /// From now on segments carry `mss` less the options of each at most, as the app wants it.
+    pub(super) fn limit_mss(&mut self, mss: u16) {
         let mss = less_options(mss, self.connection);
-        let is_lower = mss < self.connection.snd_mss;
-        if is_lower {
-            self.connection.snd_mss = mss;
+        let connection = &mut *self.connection;
+        connection.snd_mss_max = connection.snd_mss_max.min(mss);
+        connection.snd_mss = connection.snd_mss.min(mss);
+    }
+
+    /// The same as a router wants it, which is for a while.
+    fn lower_mss(&mut self, mss: u16) {
+        let mss = less_options(mss, self.connection);
+        let connection = &mut *self.connection;
+        connection.snd_mss = connection.snd_mss.min(mss);
+        connection.mss_lowered_at_s = coarse_seconds(self.now).max(1);
+        connection.claimed_mss = 0;
+    }
+
+    /// The retransmission timer has run out: it may have been right, who claimed that a segment was too large.
+    pub(super) fn believe_claim(&mut self) {
+        let (mss, seq) = (self.connection.claimed_mss, self.connection.claimed_seq);
+        let is_on_its_way = seq.is_at_least(self.connection.snd_una) && seq.is_before(self.connection.snd_nxt);
+        if mss != 0 && is_on_its_way {
+            self.lower_mss(mss);
         }
-        is_lower
+        self.connection.claimed_mss = 0;
+    }
+
+    /// The path may be another by now: what the SYNs agreed on is tried again, and a router that minds says so.
+    #[cold]
+    pub(super) fn raise_mss(&mut self) {
+        let now_s = coarse_seconds(self.now);
+        if now_s.wrapping_sub(self.connection.mss_lowered_at_s) < MTU_AGE_S {
+            return;
+        }
+        let mtu = self.output.mtu(*self.connection.flow.remote.ip());
+        let connection = &mut *self.connection;
+        let mss = less_options(receive_mss(mtu, 0), connection).min(connection.snd_mss_max);
+        connection.mss_lowered_at_s = if mss == connection.snd_mss_max { 0 } else { now_s.max(1) };
+        connection.snd_mss = connection.snd_mss.max(mss);
+    }
+
+    /// Whether segments with a payload of more than `mss` have arrived for certain: with less in each, those that were sent could not have carried
+    /// all that was acknowledged.
+    fn has_carried_more(&self, mss: u16) -> bool {
+        let tally = &self.connection.tally;
+        tally.bytes_acked > u64::from(tally.segments_out) * u64::from(mss)
+    }
+
+    /// Whether the segment with the number `seq` was found lost, or was sent again.
+    fn is_missed(&self, seq: Seq) -> bool {
+        let mut idx = self.connection.send.head;
+        while let Some(chunk) = self.shared.chunks.get(idx).filter(|chunk| chunk.end().is_at_most(seq)) {
+            idx = chunk.next;
+        }
+        self.shared.chunks.get(idx).is_some_and(|chunk| chunk.has(LOST) || chunk.resent != 0)
     }
 
     /// What was sent in segments that do not get through. Walks over what is on its way.

@@ -330,6 +330,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         self.enter_loss();
         self.mark_all_lost();
+        self.believe_claim();
         self.suspect_black_hole();
         let connection = &mut *self.connection;
         connection.backoff = connection.backoff.saturating_add(1);
@@ -380,7 +381,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return;
         }
         if let Some(&mss) = SAFE_MSS.get(nth).filter(|&&mss| mss < connection.snd_mss) {
-            connection.snd_mss = mss;
+            // No router says why, nor would one when it is tried again.
+            (connection.snd_mss, connection.mss_lowered_at_s) = (mss, 0);
             connection.cwnd = connection.cwnd.max(mss.into());
         }
     }

@@ -91,6 +91,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             let is_call = self.connection.state == State::SynSent;
             return self.close(if is_call { CloseReason::NoAnswer } else { CloseReason::TimedOut });
         }
+        if self.connection.mss_lowered_at_s != 0 {
+            self.raise_mss();
+        }
         if self.connection.timer_at <= self.now {
             self.on_retransmit_timer();
         }

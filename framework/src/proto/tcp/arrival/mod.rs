@@ -19,7 +19,7 @@ mod syn_sent;
 mod time_wait;
 
 pub(super) use listen::is_host;
-pub(super) use negotiation::{HEADERS_LEN, less_options};
+pub(super) use negotiation::{HEADERS_LEN, less_options, receive_mss};
 
 use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
 use super::event::{CloseReason, ConnectionId, ListenerId};

@@ -70,6 +70,7 @@ fn negotiate(connection: &mut Connection, segment: &Segment) {
     }
     connection.flags |= flags;
     connection.snd_mss = send_mss(segment.syn.mss, connection);
+    connection.snd_mss_max = connection.snd_mss;
 }
 
 /// RFC 3168 6.1.1: both bits in a SYN, one of them in its answer; both there are a peer that reflects what it does not know.
