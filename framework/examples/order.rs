@@ -72,6 +72,7 @@ impl UdpApp for Trader {
         match cx.tcp().fire(order) {
             Ok(Sent::Posted) => self.fired += 1,
             Ok(Sent::Queued) => println!("the order at {price} waits for the exchange to read"),
+            Ok(Sent::NoWay(missing)) => println!("the order at {price} has not left: {missing}"),
             Err(error) => println!("the order at {price} was not sent: {error}"),
         }
     }

@@ -106,5 +106,6 @@ pub use crate::proto::tcp::{
 };
 pub use delegation::Delegation;
 pub use node::{Tcp, TcpApp, TcpData, TcpNodeConfig, TcpNodeDrop};
+pub use path::NoWay;
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};
 pub use template::{Sent, Template, TemplateError};

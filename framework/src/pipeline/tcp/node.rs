@@ -352,7 +352,10 @@ impl<A: TcpApp> Node<A> for Tcp {
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
         let now = cx.now;
         if cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.is_due(now)) {
-            Inner::call(cx, |machine, output| machine.tick(now, output));
+            Inner::call(cx, |machine, output| {
+                machine.follow_ways(output.changes());
+                machine.tick(now, output);
+            });
         }
         tell_events(app, cx);
     }

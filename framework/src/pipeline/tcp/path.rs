@@ -1,5 +1,6 @@
 //! The way of a connection's frames: the link header prepared, and when that was true.
 
+use core::fmt;
 use core::net::Ipv4Addr;
 
 use super::super::answer::{LINK_LEN_MAX, link_header};
@@ -39,6 +40,44 @@ pub(super) enum Way<'a> {
     Asked(&'a [u8], NeighbourWish),
     /// There is none.
     Lost,
+}
+
+/// Why no way leads to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoWay {
+    /// The link is down.
+    LinkDown,
+    /// No route leads there any more.
+    NoRoute(Ipv4Addr),
+    /// The MAC address of the next hop is not known.
+    NeighbourMissing(Ipv4Addr),
+}
+
+impl NoWay {
+    /// What is missing, where anything is.
+    #[cold]
+    pub(super) fn to(remote: Ipv4Addr, cx: &Cx<'_>) -> Option<Self> {
+        if !cx.host.is_up() {
+            return Some(Self::LinkDown);
+        }
+        match cx.host.resolve(remote, cx.now) {
+            Resolution::Station { .. } => None,
+            Resolution::NeighbourMissing { next_hop, .. } => Some(Self::NeighbourMissing(next_hop)),
+            Resolution::Group { .. } | Resolution::Own | Resolution::NoRoute => Some(Self::NoRoute(remote)),
+        }
+    }
+}
+
+impl fmt::Display for NoWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkDown => f.write_str("the link is down: check cable and switch"),
+            Self::NoRoute(remote) => write!(f, "no route leads to {remote} any more: add one for its network"),
+            Self::NeighbourMissing(next_hop) => {
+                write!(f, "the MAC address of {next_hop} is not known: check that it is there and answers ARP")
+            }
+        }
+    }
 }
 
 impl Path {

@@ -16,7 +16,7 @@ use super::super::node::Cx;
 use super::at_once::{Books, Shot};
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
-use super::path::{Path, Way};
+use super::path::{NoWay, Path, Way};
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::WayOut;
 use super::{ConnectionId, SendError};
@@ -52,8 +52,12 @@ pub struct Template {
 pub enum Sent {
     /// They have left.
     Posted,
-    /// They wait: for data before them, for the peer's window or the congestion window, for the device. They leave as soon as may be.
+    /// They have not left. They wait: for data before them, for the peer's window or the congestion window, for the device. They leave as
+    /// soon as may be; [`abort`](TcpCalls::abort) is what takes them back.
     Queued,
+    /// They have not left, as there is no way to the peer. They wait as well, and leave, once and in order, as soon as there is one: when the
+    /// link is up, when the neighbour has answered.
+    NoWay(NoWay),
 }
 
 /// Why there is no template, or no such place in it.
@@ -233,6 +237,14 @@ impl TcpCalls<'_, '_> {
         if self.launch(template)? { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
+    /// [`fire`](Self::fire) where the order may leave at once, and otherwise nothing: what comes too late is worth nothing, or less. False, and
+    /// nothing has happened, where it would wait, or the segment would have to say more than the usual: of data that is missing, of
+    /// congestion.
+    #[inline]
+    pub fn fire_at_once(&mut self, template: &mut Template) -> Result<bool, SendError> {
+        self.launch(template)
+    }
+
     /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions through the same memory, and nothing leaves:
     /// so that the order that comes after some quiet seconds finds it warm. Call it where nothing else is due. Says whether the way is open.
     #[inline]
@@ -310,8 +322,12 @@ impl TcpCalls<'_, '_> {
             payload.free();
             return Err(error);
         }
-        let waits = self.machine().is_some_and(|machine| machine.has_unsent(id));
-        Ok(if waits { Sent::Queued } else { Sent::Posted })
+        let Some(machine) = self.machine() else { return Err(SendError::NotFound) };
+        if !machine.has_unsent(id) {
+            return Ok(Sent::Posted);
+        }
+        let missing = machine.waits_for_way(id).and_then(|flow| NoWay::to(*flow.remote.ip(), self.0));
+        Ok(missing.map_or(Sent::Queued, Sent::NoWay))
     }
 }
 

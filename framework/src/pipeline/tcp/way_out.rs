@@ -6,7 +6,7 @@ use super::super::node::Cx;
 use super::super::resolver;
 use super::bytes::{Bytes, Own};
 use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
-use super::path::{Path, Way};
+use super::path::{self, Path, Way};
 use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload};
@@ -147,6 +147,12 @@ impl Output<Bytes> for WayOut<'_, '_> {
 }
 
 impl WayOut<'_, '_> {
+    /// Moves with whatever ways depend on.
+    #[inline]
+    pub(super) fn changes(&self) -> u64 {
+        path::changes(self.cx.host)
+    }
+
     /// A segment has left. Who sends past [`send`](Output::send) says so here, or the guardian has to ask the peer what it got.
     #[inline(always)]
     pub(super) fn note(&self, slot: Option<u32>, segment: &Outgoing, payload_len: u32) {
@@ -232,7 +238,7 @@ impl WayOut<'_, '_> {
                 self.note(slot, segment, payload_len as u32);
             }
             Err(Unsent::Busy) => self.counters.busy.inc(),
-            Err(Unsent::Lost) => self.counters.lost.inc(),
+            Err(Unsent::NoWay) => self.counters.lost.inc(),
         }
         sent
     }
@@ -264,8 +270,13 @@ impl WayOut<'_, '_> {
         };
         let (link, wish) = match path.way(source, destination, cx, news) {
             Way::Known(link) => (link, None),
+            // Of data the app is told whether it has left, so it does not wait where nobody sees it.
+            Way::Asked(_, wish) if payload.is_some() => {
+                let _ = resolver::keep(wish, cx);
+                return Err(Unsent::NoWay);
+            }
             Way::Asked(link, wish) => (link, Some(wish)),
-            Way::Lost => return Err(Unsent::Lost),
+            Way::Lost => return Err(Unsent::NoWay),
         };
         let departure = Departure { link, segment, offload: offloads.of(segment, wish.is_some()), wish };
         match payload {
@@ -313,8 +324,8 @@ impl Departure<'_> {
     /// The payload is somebody else's too: the NIC still reads it, or it is a part of something larger. It goes as a view behind the headers
     /// where the device takes chains, else as a copy.
     fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
-        let Bytes::Held(held) = payload else { return Err(Unsent::Lost) };
-        let Some(bytes) = held.bytes() else { return Err(Unsent::Lost) };
+        let Bytes::Held(held) = payload else { return Err(Unsent::NoWay) };
+        let Some(bytes) = held.bytes() else { return Err(Unsent::NoWay) };
         let headers = compose(self.link, self.segment, Body::of(bytes, self.offload.l4_checksum));
         let Some(mut frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
         let is_whole = if chains && self.wish.is_none() {

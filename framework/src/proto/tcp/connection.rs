@@ -157,6 +157,8 @@ pub(super) mod flag {
     pub(crate) const PROBE_DUE: u32 = 1 << 25;
     /// F-RTO has seen the first acknowledgment after the timeout (RFC 5682 2.1 step 2b).
     pub(crate) const FRTO_ADVANCED: u32 = 1 << 26;
+    /// What is to be sent has found no way out.
+    pub(crate) const NO_WAY: u32 = 1 << 27;
 }
 
 /// A connection. The order of the fields is that of the memory: what a segment of an established connection needs, data or

@@ -20,6 +20,7 @@ use super::payload::{Output, Payload};
 use super::queue::Chunks;
 use super::resets::OwedResets;
 use super::secret::Secret;
+use super::ways::Ways;
 use super::wheel::Wheel;
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
@@ -45,6 +46,8 @@ pub(super) struct Shared<P> {
     /// So many chunks stay free: see [`chunk_reserve`].
     pub(super) chunk_reserve: usize,
     pub(super) wheel: Wheel,
+    /// Whether somebody found no way out.
+    pub(super) ways: Ways,
     /// Connections that have something to send at the end of the burst, or could not send it.
     pub(super) flush: SlotList,
     /// Connections with events; aside of them those in TIME-WAIT that have none any more, the oldest first.
@@ -148,6 +151,7 @@ impl<P: Payload> Tcp<P> {
                 chunks: Chunks::new(config.chunks_max),
                 chunk_reserve: chunk_reserve(config.chunks_max, config.chunks_max),
                 wheel: Wheel::new(capacity),
+                ways: Ways::NEW,
                 flush: SlotList::new(capacity),
                 ready: SlotList::new(capacity),
                 secret: Secret::new(seed),

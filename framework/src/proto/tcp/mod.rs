@@ -40,6 +40,7 @@ mod seq;
 mod syn_cookie;
 mod timers;
 mod transmit;
+mod ways;
 mod wheel;
 
 pub use ahead::Sought;

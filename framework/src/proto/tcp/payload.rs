@@ -70,8 +70,9 @@ pub trait Output<P> {
 pub enum Unsent {
     /// The ring is full, or no buffer is free: soon.
     Busy,
-    /// No route, the link is down, the neighbour does not answer: as if it were lost on the way.
-    Lost,
+    /// No route, the link is down, the neighbour is not known: when [`Tcp::follow_ways`](super::Tcp::follow_ways) says that ways may have
+    /// changed, and now and then before.
+    NoWay,
 }
 
 /// The way out of a call that sends nothing.

@@ -35,7 +35,7 @@ impl<P: Payload> Shared<P> {
                 self.tally.segments_out += 1;
             }
             Err(Unsent::Busy) if self.owed_resets.0.len() < OWED_MAX => self.owed_resets.0.push_back(*reset),
-            Err(Unsent::Busy | Unsent::Lost) => self.tally.resets_lost += 1,
+            Err(Unsent::Busy | Unsent::NoWay) => self.tally.resets_lost += 1,
         }
     }
 }

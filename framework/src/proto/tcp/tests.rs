@@ -5,6 +5,7 @@ mod assembly;
 mod line;
 mod timers;
 mod transmit;
+mod ways;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 

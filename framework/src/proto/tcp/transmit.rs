@@ -35,6 +35,9 @@ impl<P: Payload> Tcp<P> {
     /// Time passes, and a burst has ended: what waited for it is sent, and timers run out. Bounded work.
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
+        if self.shared.ways.is_looking() {
+            self.look_for_wayless(now, output);
+        }
         self.run_timers(now, output);
         if !self.shared.owed_resets.is_empty() {
             self.send_owed_resets(output);

@@ -166,6 +166,99 @@ fn order_follows_a_neighbour_that_moves() {
     line.close();
 }
 
+/// What the client's host hears.
+fn hear(line: &mut Line, event: HostEvent) {
+    line.ask(|_, cx| cx.host.apply(event).unwrap());
+}
+
+/// Bytes that the client's machine says to have sent.
+fn bytes_sent(line: &mut Line) -> u64 {
+    let id = line.id();
+    line.ask(|_, cx| cx.tcp().info(id).unwrap().bytes_sent)
+}
+
+#[test]
+fn order_without_a_link_is_told_and_leaves_once_when_the_link_is_up() {
+    let mut line = Line::connected(Wanted::default());
+    let mut order = template(&mut line, ORDER);
+    hear(&mut line, HostEvent::Link { is_up: false });
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::NoWay(NoWay::LinkDown)));
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::NoWay(NoWay::LinkDown)), "nor does what is behind it leave");
+    assert_eq!((bytes_sent(&mut line), line.client.tcp().chunks()), (0, 2));
+    let up = line.now + Duration::from_secs(20);
+    line.turn_until(|line| line.now >= up);
+    assert_eq!(bytes_sent(&mut line), 0);
+    hear(&mut line, HostEvent::Link { is_up: true });
+    line.turns(10);
+    assert_eq!(line.server.app().received, [&ORDER[..], ORDER].concat(), "a millisecond later");
+    assert_eq!(line.client.tcp().tally().segments_resent, 0);
+    line.close();
+}
+
+#[test]
+fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
+    let mut line = Line::connected(Wanted::default());
+    let mut order = template(&mut line, ORDER);
+    hear(&mut line, HostEvent::Link { is_up: false });
+    let id = line.id();
+    assert_eq!(line.ask(|_, cx| cx.tcp().send(id, b"first ")), Ok(6), "a copy waits as well");
+    hear(&mut line, HostEvent::Link { is_up: true });
+    line.turns(10);
+    assert_eq!(line.server.app().received, b"first ");
+    // The peer is silent for a while, and so is the link: the timer has backed off far.
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    hear(&mut line, HostEvent::Link { is_up: false });
+    let now = line.now;
+    let later = now + Duration::from_secs(40);
+    while line.now < later {
+        line.now += Duration::from_millis(10);
+        line.client.poll_once(line.now);
+    }
+    let lost = fire(&mut line, &mut order);
+    assert!(matches!(lost, Ok(Sent::NoWay(NoWay::LinkDown) | Sent::Queued)), "{lost:?}");
+    hear(&mut line, HostEvent::Link { is_up: true });
+    line.turns(50);
+    assert_eq!(line.server.app().received, [b"first ", &ORDER[..], ORDER].concat());
+    line.close();
+}
+
+#[test]
+fn order_to_a_neighbour_that_is_not_known_leaves_when_it_is() {
+    for asks in [false, true] {
+        let mut line = Line::connected(Wanted { asks, ..Wanted::default() });
+        let mut order = template(&mut line, ORDER);
+        hear(&mut line, HostEvent::NeighbourRemoved(address(2)));
+        let missing = NoWay::NeighbourMissing(address(2));
+        assert_eq!(fire(&mut line, &mut order), Ok(Sent::NoWay(missing)));
+        assert!(missing.to_string().contains("10.0.0.2"), "{missing}");
+        line.turns(30_000);
+        assert_eq!((bytes_sent(&mut line), line.server.app().received.len()), (0, 0));
+        hear(&mut line, HostEvent::NeighbourSet { address: address(2), mac: mac(2) });
+        line.turns(10);
+        assert_eq!(line.server.app().received, ORDER, "asks: {asks}");
+        line.close();
+    }
+}
+
+#[test]
+fn order_that_is_to_leave_at_once_or_never_is_not_kept() {
+    let mut line = Line::connected(Wanted::default());
+    let mut order = template(&mut line, ORDER);
+    let at_once = |line: &mut Line, order: &mut Template| line.ask(|_, cx| cx.tcp().fire_at_once(order));
+    hear(&mut line, HostEvent::Link { is_up: false });
+    assert_eq!(at_once(&mut line, &mut order), Ok(false));
+    hear(&mut line, HostEvent::Link { is_up: true });
+    let delegation = delegate(&mut line, 4).unwrap();
+    assert_eq!(at_once(&mut line, &mut order), Ok(false), "{} bytes go before", delegation.len());
+    line.ask(|app, cx| cx.tcp().withdraw(app.id.unwrap())).unwrap();
+    line.turns(100);
+    assert_eq!((line.client.tcp().chunks(), line.server.app().received.len()), (0, 0));
+    assert_eq!(at_once(&mut line, &mut order), Ok(true));
+    line.turns(5);
+    assert_eq!(line.server.app().received, ORDER);
+    line.close();
+}
+
 #[test]
 fn warm_send_posts_nothing() {
     let mut line = Line::connected(Wanted::default());

@@ -195,7 +195,7 @@ impl Player {
         match state {
             WireState::Free => wire.refuses = None,
             WireState::Busy => wire.refuses = Some(Unsent::Busy),
-            WireState::Down => wire.refuses = Some(Unsent::Lost),
+            WireState::Down => wire.refuses = Some(Unsent::NoWay),
             WireState::Mtu(mtu) => wire.mtu = mtu.value(&self.variables)? as usize,
             WireState::Cuts(len) => wire.cuts = len.value(&self.variables)? as usize,
         }

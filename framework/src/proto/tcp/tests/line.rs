@@ -29,7 +29,7 @@ pub(crate) struct Wire {
 impl Output<Vec<u8>> for Wire {
     fn send(&mut self, _: Option<u32>, segment: &Outgoing, payload: Option<&mut Vec<u8>>) -> Result<(), Unsent> {
         if self.is_cut {
-            return Err(Unsent::Lost);
+            return Err(Unsent::NoWay);
         }
         self.room = self.room.checked_sub(1).ok_or(Unsent::Busy)?;
         self.sent.push((*segment, payload.map_or(Vec::new(), |payload| payload.clone())));

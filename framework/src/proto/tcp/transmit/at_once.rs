@@ -38,17 +38,24 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if ends_call == 0 {
             outgoing.flags = TcpFlags::ACK;
         }
-        if self.output.send(Some(self.slot), &outgoing, Some(&mut payload)) == Err(Unsent::Busy) {
-            return self.aside().send_soon(payload, ends_call);
+        if let Err(unsent) = self.output.send(Some(self.slot), &outgoing, Some(&mut payload)) {
+            return self.aside().send_soon(payload, ends_call, unsent);
         }
         self.keep_sent(payload, ends_call);
     }
 
     #[cold]
-    fn send_soon(&mut self, payload: P, ends_call: u8) {
+    fn send_soon(&mut self, payload: P, ends_call: u8, unsent: Unsent) {
         let queued = self.queue(payload, ends_call).map_err(|_| ());
         queued.expect("a free chunk was seen before");
-        self.try_again();
+        match unsent {
+            Unsent::Busy => self.try_again(),
+            Unsent::NoWay => {
+                self.miss_way();
+                self.watch_silence();
+                self.arm();
+            }
+        }
     }
 
     /// Such a segment has left: its payload is data that was sent.

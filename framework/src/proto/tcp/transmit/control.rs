@@ -63,16 +63,23 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.timer = RetransmitTimer::Timeout;
         connection.timer_at = self.now + connection.backed_off(connection.backoff);
         connection.snd_nxt = connection.iss + 1;
-        if connection.unacked_since == Instant::MAX {
+        let has_never_left = connection.has(flag::SYN_OWED) && connection.backoff == 0;
+        if connection.unacked_since == Instant::MAX || has_never_left {
             connection.unacked_since = self.now;
         }
         let outgoing = connection.syn(self.now);
-        if self.output.send(Some(self.slot), &outgoing, None) == Err(Unsent::Busy) {
-            self.connection.set(flag::SYN_OWED);
-            self.try_again();
-        } else {
-            self.connection.clear(flag::SYN_OWED);
-            self.told(&outgoing);
+        match self.output.send(Some(self.slot), &outgoing, None) {
+            Ok(()) => {
+                self.connection.clear(flag::SYN_OWED | flag::NO_WAY);
+                self.told(&outgoing);
+            }
+            Err(unsent) => {
+                self.connection.set(flag::SYN_OWED);
+                match unsent {
+                    Unsent::Busy => self.try_again(),
+                    Unsent::NoWay => self.miss_way(),
+                }
+            }
         }
         self.arm();
     }

@@ -20,6 +20,8 @@ pub(crate) enum Sending {
     Sent,
     /// The way out has no room, and nothing has changed.
     Busy,
+    /// No way leads to the peer, and nothing has changed.
+    NoWay,
     /// There is nothing that may leave now.
     Nothing,
 }
@@ -34,7 +36,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             match self.send_one() {
                 Sending::Sent => (),
                 Sending::Busy => return self.try_again(),
-                Sending::Nothing => return self.watch_closed_window(),
+                Sending::Nothing | Sending::NoWay => return self.watch_silence(),
             }
         }
         self.flush_later();
@@ -63,6 +65,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         // RFC 3168 6.1.5: a retransmission is not marked as ECN-capable.
         let sending = self.emit(idx, TcpFlags::NONE, false);
         if sending == Sending::Sent {
+            self.connection.clear(flag::NO_WAY);
             self.connection.tally.resent_segments += 1;
             self.shared.tally.segments_resent += 1;
             self.on_sent(idx, true);
@@ -105,11 +108,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             flags = TcpFlags::CWR;
         }
         let is_ect = self.connection.has(flag::ECN);
-        if self.emit(idx, flags, is_ect) == Sending::Busy {
-            return Sending::Busy;
+        let sending = self.emit(idx, flags, is_ect);
+        if sending == Sending::Sent {
+            self.has_left(idx);
         }
-        self.has_left(idx);
-        Sending::Sent
+        sending
     }
 
     /// The first chunk that was never sent has left.
@@ -129,8 +132,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if connection.timer == RetransmitTimer::Persist {
             connection.end_persist();
         }
-        // RFC 3168 6.1.2: in the first new data after the window was reduced.
-        connection.clear(flag::CWR_OWED);
+        // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
+        connection.clear(flag::CWR_OWED | flag::NO_WAY);
         connection.snd_nxt = end;
         connection.tally.bytes_sent += u64::from(len);
         if len < u32::from(connection.snd_mss) {
@@ -155,8 +158,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         outgoing.ect = is_ect && len != 0;
         outgoing.segment_len = if len > mss { mss as u16 } else { 0 };
         let payload = self.shared.chunks[idx].payload.as_mut();
-        if self.output.send(Some(self.slot), &outgoing, payload) == Err(Unsent::Busy) {
-            return Sending::Busy;
+        if let Err(unsent) = self.output.send(Some(self.slot), &outgoing, payload) {
+            return self.aside().not_emitted(unsent);
         }
         self.told(&outgoing);
         if len > mss {
@@ -169,6 +172,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.connection.pace(len, self.now);
         }
         Sending::Sent
+    }
+
+    #[cold]
+    fn not_emitted(&mut self, unsent: Unsent) -> Sending {
+        match unsent {
+            Unsent::Busy => Sending::Busy,
+            Unsent::NoWay => {
+                self.miss_way();
+                Sending::NoWay
+            }
+        }
     }
 
     /// How much of a chunk may leave now where not simply all of it may. RFC 9293 3.8.6.2.1 has the rules, 3.7.4 Nagle's.
@@ -218,8 +232,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if device > mss { device - device % mss } else { mss }
     }
 
-    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open again.
-    fn watch_closed_window(&mut self) {
+    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open again, or that there is
+    /// a way.
+    pub(crate) fn watch_silence(&mut self) {
         let connection = &*self.connection;
         if connection.next_unsent != NIL
             && connection.flight() == 0

@@ -1,0 +1,114 @@
+//! Ways out that are lost and found again.
+
+use super::line::Line;
+use super::*;
+
+/// The link comes back, and the machine hears of it.
+fn find_way(line: &mut Line) {
+    line.wire.is_cut = false;
+    let changes = line.now.as_nanos();
+    line.tcp.follow_ways(changes);
+    line.tick();
+}
+
+#[test]
+fn data_without_a_way_is_not_sent_and_leaves_when_there_is_one() {
+    let mut line = Line::new();
+    line.wire.is_cut = true;
+    line.send(100);
+    let (id, now) = (line.id(), line.now);
+    assert_eq!(line.tcp.info(id, now).map(|info| (info.bytes_sent, info.segments_out)), Some((0, 0)));
+    assert!(line.tcp.has_unsent(id) && line.tcp.waits_for_way(id).is_some());
+    line.after_s(100);
+    find_way(&mut line);
+    assert_eq!(line.sent(), ["0+100 ack 0 PSH"]);
+    assert!(line.tcp.waits_for_way(id).is_none());
+    line.ack(100);
+    assert_eq!(line.tcp.chunks(), 0);
+}
+
+#[test]
+fn change_of_ways_moves_nobody_who_had_one() {
+    let mut line = Line::new();
+    line.send(100);
+    line.sent();
+    find_way(&mut line);
+    assert!(line.sent().is_empty());
+}
+
+#[test]
+fn segment_that_was_to_be_sent_again_leaves_with_the_way_and_its_timer_begins_anew() {
+    let mut line = Line::new();
+    line.send(100);
+    line.sent();
+    line.wire.is_cut = true;
+    line.after_s(50);
+    assert!(line.connection().backoff > 4);
+    find_way(&mut line);
+    assert_eq!(line.sent(), ["0+100 ack 0 PSH"]);
+    line.after_s(3);
+    assert!(!line.sent().is_empty(), "the first after the outage may get lost as well");
+}
+
+#[test]
+fn connection_without_a_way_is_given_up_as_one_whose_peer_is_silent() {
+    let mut line = Line::new();
+    line.wire.is_cut = true;
+    line.send(100);
+    line.after_s(1_000);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::TimedOut)]);
+    assert_eq!(line.tcp.chunks(), 0);
+}
+
+#[test]
+fn user_timeout_counts_data_that_finds_no_way() {
+    let mut line = Line::with(&ConnectionOptions { user_timeout: Some(Duration::from_secs(5)), ..line::options() });
+    line.wire.is_cut = true;
+    line.send(100);
+    line.after_s(6);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::TimedOut)]);
+}
+
+#[test]
+fn syn_leaves_with_the_way_and_its_round_trip_is_that_of_the_network() {
+    let mut line = Line::new();
+    line.wire.is_cut = true;
+    let flow = Flow { local: CLIENT, remote: SocketAddrV4::new(*SERVER.ip(), 81) };
+    let id = line.tcp.connect(flow, &ConnectionOptions::default(), ConsumerId(1), line.now, &mut line.wire).unwrap();
+    line.after_ms(900);
+    find_way(&mut line);
+    assert_eq!(line.wire.sent.len(), 1);
+    let (syn, _) = line.wire.sent.remove(0);
+    assert!(syn.syn.is_some());
+    line.after_ms(10);
+    let answer = Segment {
+        seq: Seq(7),
+        ack: syn.seq + 1,
+        wnd: 1000,
+        flags: crate::wire::tcp::TcpFlags::SYN | crate::wire::tcp::TcpFlags::ACK,
+        len: 0,
+        timestamps: None,
+        sack_count: 0,
+        sacks: [Range::default(); SACK_BLOCKS_MAX],
+        syn: SynOptions::default(),
+        ce: false,
+    };
+    line.tcp.receive(&Arrival { flow, segment: answer }, None, |_| Accept::Yes, line.now, &mut line.wire).unwrap();
+    let srtt = line.tcp.info(id, line.now).unwrap().srtt;
+    assert!(srtt <= Duration::from_millis(11), "{srtt}");
+}
+
+/// A look at all places is cut into ticks.
+#[test]
+fn all_who_found_no_way_are_tried_again_however_many_places_there_are() {
+    let config = TcpConfig { connections_max: 3_000, chunks_max: 16, ..TcpConfig::default() };
+    let mut line = Line::of(config, &line::options());
+    line.wire.is_cut = true;
+    for port in 1..2_500 {
+        let flow = Flow { local: CLIENT, remote: SocketAddrV4::new(*SERVER.ip(), port) };
+        let _ = line.tcp.connect(flow, &ConnectionOptions::default(), ConsumerId(1), line.now, &mut line.wire);
+    }
+    find_way(&mut line);
+    (0..4).for_each(|_| line.tick());
+    assert_eq!(line.wire.sent.len(), 2_498, "port 80 was taken");
+}
