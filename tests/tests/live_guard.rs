@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use wirepath::worker::guard::{End, Guardian, Report, Target};
+use wirepath::worker::guard::{End, Guardian, Occasion, Report, Target};
 use wirepath_tests::live::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire};
 use wirepath_tests::packet::PacketSocket;
 
@@ -165,7 +165,7 @@ fn killed_process_is_told(test: &str, case: Case) {
     let report = told.recv_timeout(PATIENCE).unwrap();
     assert_eq!(report.connections.len(), usize::from(case.count), "{report}");
     assert!(report.connections.iter().all(|ended| ended.end == End::Confirmed), "{report}");
-    assert!(report.error.is_none() && !report.process_lives, "{report}");
+    assert!(report.error.is_none() && report.occasion == Occasion::ProcessEnded, "{report}");
     assert!(told.recv_timeout(PATIENCE).is_err(), "one report, and the guardian goes");
     assert_eq!(std::fs::read_dir(guarded.directory.path()).unwrap().count(), 0, "the roster is gone");
 }
@@ -200,7 +200,7 @@ fn peers_of_a_worker_that_panics_are_reset_though_its_process_lives() {
     guarded.tell("panic");
     guarded.peers_are_reset();
     let report = told.recv_timeout(PATIENCE).unwrap();
-    assert!(report.process_lives && report.connections.len() == 2, "{report}");
+    assert!(report.occasion == Occasion::WorkerEnded && report.connections.len() == 2, "{report}");
     guarded.kill();
     assert!(told.recv_timeout(PATIENCE).is_err(), "the process has left nothing more");
 }

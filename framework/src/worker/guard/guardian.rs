@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::resets::{End, Ended, Resets};
 use super::socket::{self, PacketSocket, Pidfd};
-use crate::pipeline::tcp::roster::{Rostered, process_started};
+use crate::pipeline::tcp::roster::{OpenConnection, Rostered, process_started};
 
 /// How often to look for new rosters, and for a worker that has ended while its process has not. The end of the process is heard
 /// at once.
@@ -33,6 +33,11 @@ const ROUNDS: [Duration; 5] = [
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Frames that are sent before those that came meanwhile are looked at.
 const BATCH: usize = 64;
+/// No interface in particular: enough to know whether there may be sockets.
+const ANY_INTERFACE: u32 = 0;
+/// What a guardian must be allowed.
+const RIGHTS: &str =
+    "the guardian needs CAP_NET_RAW, and CAP_SYS_ADMIN where the interface is in another network namespace";
 /// Connections that a report names one by one.
 const LINES_MAX: usize = 20;
 
@@ -61,33 +66,46 @@ pub struct Guardian {
     known: Vec<(u64, u64)>,
 }
 
-/// A roster, and the socket on its interface that will be needed when nobody is left in that namespace.
+/// A roster, and the socket on its interface that will be needed when nobody is left in that namespace, or why there is none.
 #[derive(Debug)]
 struct Watched {
     roster: Rostered,
-    socket: Option<PacketSocket>,
+    socket: io::Result<PacketSocket>,
+    /// That there is none was reported.
+    is_reported: bool,
 }
 
-/// What was done about the connections of one worker.
+/// What there is to say of one worker.
 #[derive(Debug)]
 pub struct Report {
     /// The application.
     pub app: String,
     /// Its process.
     pub pid: u32,
-    /// Whether the process still lives, and only a worker of it has ended.
-    pub process_lives: bool,
-    /// Its connections.
+    /// Why it is told.
+    pub occasion: Occasion,
+    /// Its connections; none where it lives.
     pub connections: Vec<Ended>,
     /// What went wrong.
     pub error: Option<io::Error>,
+}
+
+/// Why a worker is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// It has begun, and no frames could be sent for it were it to end now.
+    Unguarded,
+    /// It has ended, and its process lives.
+    WorkerEnded,
+    /// Its process has ended.
+    ProcessEnded,
 }
 
 impl Guardian {
     /// Finds the process and opens what will be needed; from here on its end is not missed.
     ///
     /// # Errors
-    /// No such process, or more than one; or this user may not look at it, or send frames for it.
+    /// No such process, or more than one; or this user may not look at it, or send frames at all, also where none are to be sent yet.
     pub fn new(directory: &Path, target: &Target) -> Result<Self, GuardError> {
         let pid = match target {
             Target::Pid(pid) => *pid,
@@ -105,7 +123,14 @@ impl Guardian {
         let directory = directory.to_owned();
         let mut guardian =
             Self { pid, process_started, pidfd, directory, namespace, watched: Vec::new(), known: Vec::new() };
-        guardian.look()?;
+        guardian.may_send().map_err(GuardError::Packets)?;
+        guardian.look().map_err(GuardError::Rosters)?;
+        for Watched { roster, socket, .. } in &mut guardian.watched {
+            if let Err(error) = socket {
+                let error = core::mem::replace(error, io::ErrorKind::Other.into());
+                return Err(GuardError::Socket { interface: roster.interface, error });
+            }
+        }
         Ok(guardian)
     }
 
@@ -119,17 +144,24 @@ impl Guardian {
         self.watched.len()
     }
 
-    /// Waits for the process to end, and reports each worker that leaves connections behind.
+    /// Waits for the process to end, and reports each worker that leaves connections behind, and once each that is there without frames
+    /// being possible for it.
     ///
     /// # Errors
-    /// The process cannot be waited for.
+    /// The process cannot be waited for, or it has ended and not all peers could be told.
     pub fn watch(mut self, mut report: impl FnMut(Report)) -> Result<(), GuardError> {
         let (tell, told) = mpsc::channel();
         let mut endings = Vec::new();
-        loop {
+        let mut failures = 0;
+        let mut report = |said: Report| {
+            failures += usize::from(said.occasion != Occasion::Unguarded && said.error.is_some());
+            report(said);
+        };
+        let looked = loop {
             let mut has_ended = self.has_ended(LOOK_SPAN)?;
             // What cannot be looked at now may be later, and what is known stays known.
-            let _ = self.look();
+            let looked = self.look();
+            self.watched.iter_mut().filter_map(Watched::first_trouble).for_each(&mut report);
             if !has_ended && self.watched.iter().any(|watched| !watched.roster.has_writer()) {
                 // A process that is on its way out lets go of its files a moment before it has ended.
                 has_ended = self.has_ended(LAST_BREATH)?;
@@ -138,38 +170,56 @@ impl Guardian {
                 self.watched.drain(..).partition(|watched| has_ended || !watched.roster.has_writer());
             self.watched = on;
             for watched in over {
-                endings.push(end_in_background(watched, !has_ended, &tell));
+                let occasion = if has_ended { Occasion::ProcessEnded } else { Occasion::WorkerEnded };
+                endings.push(end_in_background(watched, occasion, &tell));
             }
             if has_ended {
-                break;
+                break looked;
             }
             told.try_iter().for_each(&mut report);
-        }
+        };
         drop(tell);
-        told.iter().for_each(report);
+        told.iter().for_each(&mut report);
         for ending in endings {
             // A panic of such a thread has said its own.
             let _ = ending.join();
         }
-        Ok(())
+        match failures {
+            0 => looked.map_err(GuardError::Rosters),
+            workers => Err(GuardError::Untold { workers }),
+        }
     }
 
     fn has_ended(&self, span: Duration) -> Result<bool, GuardError> {
         self.pidfd.wait(span).map_err(|error| GuardError::Process { pid: self.pid, error })
     }
 
-    /// Takes up the rosters that are new.
-    fn look(&mut self) -> Result<(), GuardError> {
-        let rosters = Rostered::list(&self.directory).map_err(GuardError::Rosters)?;
-        for roster in rosters {
-            let id = roster.id().map_err(GuardError::Rosters)?;
+    /// Whether we may send frames at all, where the process is. Asked before there is a worker: who may not is of no use, and nobody would
+    /// notice.
+    fn may_send(&self) -> io::Result<()> {
+        let theirs = self.namespace.as_ref().and_then(|file| file.metadata().ok()).map(|namespace| namespace.ino());
+        match theirs {
+            Some(theirs) => self.socket(theirs, ANY_INTERFACE),
+            None => PacketSocket::open(ANY_INTERFACE),
+        }
+        .map(drop)
+    }
+
+    /// Takes up the rosters that are new, and tries those again that no frames could be sent for.
+    fn look(&mut self) -> io::Result<()> {
+        let mut watched = core::mem::take(&mut self.watched);
+        for Watched { roster, socket, .. } in watched.iter_mut().filter(|watched| watched.socket.is_err()) {
+            *socket = self.socket(roster.namespace, roster.interface);
+        }
+        self.watched = watched;
+        for roster in Rostered::list(&self.directory)? {
+            let id = roster.id()?;
             if self.known.contains(&id) || !self.is_ours(&roster) {
                 continue;
             }
-            let socket =
-                self.socket(&roster).map_err(|error| GuardError::Socket { interface: roster.interface, error })?;
+            let socket = self.socket(roster.namespace, roster.interface);
             self.known.push(id);
-            self.watched.push(Watched { roster, socket: Some(socket) });
+            self.watched.push(Watched { roster, socket, is_reported: false });
         }
         Ok(())
     }
@@ -179,51 +229,72 @@ impl Guardian {
         roster.pid == self.pid && roster.process_started == self.process_started
     }
 
-    /// A socket in the network namespace of the roster's interface, by a thread that goes there.
-    fn socket(&self, roster: &Rostered) -> io::Result<PacketSocket> {
-        if namespace_of(Path::new("/proc/thread-self/ns/net")) == Some(roster.namespace) {
-            return PacketSocket::open(roster.interface);
+    /// A socket for an interface in that network namespace, by a thread that goes there.
+    fn socket(&self, namespace: u64, interface: u32) -> io::Result<PacketSocket> {
+        if namespace_of(Path::new("/proc/thread-self/ns/net")) == Some(namespace) {
+            return PacketSocket::open(interface);
         }
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
         let mut namespaces = tasks.map(|task| task.path().join("ns/net"));
-        let theirs = match namespaces.find(|path| namespace_of(path) == Some(roster.namespace)) {
+        let theirs = match namespaces.find(|path| namespace_of(path) == Some(namespace)) {
             Some(path) => &File::open(path)?,
             None => self.namespace.as_ref().ok_or(io::ErrorKind::NotFound)?,
         };
         std::thread::scope(|scope| {
-            let opened = scope.spawn(|| socket::enter(theirs).and_then(|()| PacketSocket::open(roster.interface)));
+            let opened = scope.spawn(|| socket::enter(theirs).and_then(|()| PacketSocket::open(interface)));
             opened.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 }
 
+impl Watched {
+    /// Says, once, that no frames can be sent for it.
+    fn first_trouble(&mut self) -> Option<Report> {
+        let error = self.socket.as_ref().err().filter(|_| !self.is_reported)?;
+        self.is_reported = true;
+        let Rostered { app, pid, interface, .. } = &self.roster;
+        let error = io::Error::new(error.kind(), format!("no frames on interface number {interface}: {error}"));
+        Some(Report {
+            app: app.clone(),
+            pid: *pid,
+            occasion: Occasion::Unguarded,
+            connections: Vec::new(),
+            error: Some(error),
+        })
+    }
+}
+
 /// Peers of one worker do not wait for those of another.
-fn end_in_background(mut watched: Watched, process_lives: bool, tell: &mpsc::Sender<Report>) -> JoinHandle<()> {
+fn end_in_background(watched: Watched, occasion: Occasion, tell: &mpsc::Sender<Report>) -> JoinHandle<()> {
     let tell = tell.clone();
     std::thread::spawn(move || {
-        let (connections, error) = match end(&mut watched) {
-            Ok(resets) => resets,
+        let Watched { roster, socket, .. } = watched;
+        let (connections, error) = match roster.connections() {
+            Ok(open) => end(open, socket),
             Err(error) => (Vec::new(), Some(error)),
         };
-        watched.roster.remove();
+        roster.remove();
         if !connections.is_empty() || error.is_some() {
-            let app = watched.roster.app.clone();
-            let report = Report { app, pid: watched.roster.pid, process_lives, connections, error };
+            let report = Report { app: roster.app.clone(), pid: roster.pid, occasion, connections, error };
             // Nobody listens only where the guardian itself is on its way out.
             let _ = tell.send(report);
         }
     })
 }
 
-/// Ends what is open in a roster that has lost its writer.
-fn end(watched: &mut Watched) -> io::Result<(Vec<Ended>, Option<io::Error>)> {
-    let mut resets = Resets::new(watched.roster.connections()?);
+/// Ends what was open in a roster that has lost its writer. Says what became of it, and what went wrong.
+fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ended>, Option<io::Error>) {
+    let mut resets = Resets::new(open);
     if resets.is_done() {
-        return Ok((resets.ended().collect(), None));
+        return (resets.ended().collect(), None);
     }
-    let Some(socket) = watched.socket.take() else { return Err(io::ErrorKind::NotConnected.into()) };
-    let error = tell_peers(&socket, &mut resets).err();
-    Ok((resets.ended().collect(), error))
+    match socket {
+        Ok(socket) => {
+            let error = tell_peers(&socket, &mut resets).err();
+            (resets.ended().collect(), error)
+        }
+        Err(error) => (resets.ended().map(|ended| Ended { end: End::NotSent, ..ended }).collect(), Some(error)),
+    }
 }
 
 /// Round for round, until all peers know or the time is over. The last error that sending had is told at the end: others may go.
@@ -302,9 +373,17 @@ fn namespace_of(path: &Path) -> Option<u64> {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { app, pid, .. } = self;
-        let who = if self.process_lives { "a worker of " } else { "" };
+        let who = match self.occasion {
+            Occasion::Unguarded => {
+                write!(f, "{app} (pid {pid}) has a worker that is not guarded")?;
+                return self.error.iter().try_for_each(|error| write!(f, ": {error}; {RIGHTS}"));
+            }
+            Occasion::WorkerEnded => "a worker of ",
+            Occasion::ProcessEnded => "",
+        };
         let count = |end: End| self.connections.iter().filter(|ended| ended.end == end).count();
-        let (sent, confirmed, no_way) = (count(End::Sent), count(End::Confirmed), count(End::NoWay));
+        let (sent, confirmed) = (count(End::Sent), count(End::Confirmed));
+        let (no_way, not_sent) = (count(End::NoWay), count(End::NotSent));
         write!(
             f,
             "{who}{app} (pid {pid}) has ended with {} connections open: {} reset, of which {confirmed} peers say that they know",
@@ -313,6 +392,9 @@ impl fmt::Display for Report {
         )?;
         if no_way > 0 {
             write!(f, "; {no_way} not, as their neighbour was not known")?;
+        }
+        if not_sent > 0 {
+            write!(f, "; {not_sent} not, as no frames could be sent: their peers believe in them")?;
         }
         if let Some(error) = &self.error {
             write!(f, "; not all went well: {error}")?;
@@ -340,6 +422,13 @@ pub enum GuardError {
     Several(Vec<String>),
     /// The rosters cannot be read.
     Rosters(io::Error),
+    /// No frames can be sent, on whatever interface.
+    Packets(io::Error),
+    /// The process has ended, and not all peers could be told. The reports say which.
+    Untold {
+        /// Workers whose peers are concerned.
+        workers: usize,
+    },
     /// No frames can be sent for it.
     Socket {
         /// The number of the interface.
@@ -370,10 +459,13 @@ impl fmt::Display for GuardError {
             Self::Rosters(error) => {
                 write!(f, "open connections cannot be read: {error}; be the user who runs the process, or root (sudo)")
             }
-            Self::Socket { interface, error } => write!(
+            Self::Socket { interface, error } => {
+                write!(f, "no frames can be sent on interface number {interface}: {error}; {RIGHTS}")
+            }
+            Self::Packets(error) => write!(f, "no frames can be sent: {error}; {RIGHTS}"),
+            Self::Untold { workers } => write!(
                 f,
-                "no frames can be sent on interface number {interface}: {error}; the guardian needs CAP_NET_RAW, and CAP_SYS_ADMIN where \
-                 the interface is in another network namespace"
+                "not all peers of {workers} workers could be told, see the reports: call the venue, its sessions may still be open"
             ),
         }
     }
@@ -383,9 +475,12 @@ impl fmt::Display for GuardError {
 mod tests {
     #![allow(clippy::unwrap_used)] // a panic here is the report
 
+    use std::os::unix::fs::FileExt;
+    use std::process::Command;
+
     use super::*;
     use crate::pipeline::tcp::roster::Roster;
-    use crate::proto::InterfaceId;
+    use crate::proto::{Flow, InterfaceId};
 
     /// Numbers of processes are used again: a roster that says our number, and another start, was another's.
     #[test]
@@ -393,15 +488,66 @@ mod tests {
     fn roster_of_an_earlier_process_with_the_same_number_is_not_taken_up() {
         let directory = tempfile::tempdir().unwrap();
         let _roster = Roster::create_in(directory.path(), "test", InterfaceId(1), 16).unwrap();
-        let target = Target::Pid(std::process::id());
-        let taken_up = Guardian::new(directory.path(), &target);
-        // Who may not open such sockets says so, which is as good.
-        assert!(!matches!(&taken_up, Ok(guardian) if guardian.rosters() == 0), "it is its own: {taken_up:?}");
+        let Some(guardian) = guardian(directory.path(), std::process::id()) else { return };
+        assert_eq!(guardian.rosters(), 1, "it is its own");
         let path = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
-        let (mut bytes, started) = (fs::read(&path).unwrap(), process_started(std::process::id()).unwrap());
-        let at = bytes.chunks(8).position(|word| word == started.to_ne_bytes()).unwrap() * 8;
-        bytes[at..at + 8].copy_from_slice(&(started - 1).to_ne_bytes());
-        fs::write(&path, bytes).unwrap();
-        assert_eq!(Guardian::new(directory.path(), &target).unwrap().rosters(), 0);
+        let started = process_started(std::process::id()).unwrap();
+        sign(&path, std::process::id(), started - 1);
+        assert_eq!(Guardian::new(directory.path(), &Target::Pid(std::process::id())).unwrap().rosters(), 0);
+    }
+
+    /// None where this user may not send frames, which is said at once.
+    fn guardian(directory: &Path, pid: u32) -> Option<Guardian> {
+        match Guardian::new(directory, &Target::Pid(pid)) {
+            Err(GuardError::Packets(error)) => {
+                println!("SKIPPED: no frames can be sent: {error}");
+                None
+            }
+            guardian => Some(guardian.unwrap()),
+        }
+    }
+
+    /// Has a roster say that another process writes it.
+    fn sign(path: &Path, pid: u32, started: u64) {
+        let ours = [u64::from(std::process::id()), process_started(std::process::id()).unwrap()];
+        let mut bytes = fs::read(path).unwrap();
+        let at = bytes.chunks(8).zip(bytes.chunks(8).skip(1));
+        let at = at.map(|(pid, started)| [pid, started]).position(|words| words == ours.map(u64::to_ne_bytes)).unwrap();
+        bytes.truncate(8 * at);
+        bytes.extend([u64::from(pid), started].map(u64::to_ne_bytes).concat());
+        fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&bytes, 0).unwrap();
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn roster_that_no_frames_can_be_sent_for_is_reported_and_hides_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sleeper = Command::new("sleep").arg("30").spawn().unwrap();
+        let (pid, started) = (sleeper.id(), process_started(sleeper.id()).unwrap());
+        let Some(guardian) = guardian(directory.path(), pid) else { return sleeper.kill().unwrap() };
+        let (tell, told) = mpsc::channel();
+        let watching = std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()));
+        // There is no interface of such a number, not in any namespace. The others are on the loopback.
+        let mut rosters = ["a", "bad", "c"].map(|app| {
+            let interface = InterfaceId(if app == "bad" { u32::MAX } else { 1 });
+            Roster::create_in(directory.path(), app, interface, 16).unwrap()
+        });
+        let remote = "10.9.0.2:80".parse().unwrap();
+        let flow = Flow { local: "10.9.0.1:80".parse().unwrap(), remote };
+        let connection = OpenConnection { flow, link: [7; 14].into_iter().collect(), snd_nxt: 5, rcv_nxt: 6 };
+        rosters[1].open(3, &connection);
+        rosters.iter().for_each(|roster| sign(roster.path(), pid, started));
+        let report = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!((&*report.app, report.occasion), ("bad", Occasion::Unguarded), "{report}");
+        assert!(report.to_string().contains("number 4294967295") && report.to_string().contains(RIGHTS), "{report}");
+        assert!(told.recv_timeout(3 * LOOK_SPAN).is_err(), "once, and nothing of those that are guarded");
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        let report = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!((&*report.app, report.occasion), ("bad", Occasion::ProcessEnded), "{report}");
+        let ended: Vec<_> = report.connections.iter().map(|ended| (ended.flow, ended.end)).collect();
+        assert_eq!(ended, [(flow, End::NotSent)], "{report}");
+        assert!(matches!(watching.join().unwrap(), Err(GuardError::Untold { workers: 1 })));
+        assert!(told.try_recv().is_err() && Rostered::list(directory.path()).unwrap().is_empty());
     }
 }

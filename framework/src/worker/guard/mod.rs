@@ -21,6 +21,6 @@ mod resets;
 mod socket;
 mod spawn;
 
-pub use guardian::{GuardError, Guardian, Report, Target};
+pub use guardian::{GuardError, Guardian, Occasion, Report, Target};
 pub use resets::{End, Ended};
 pub use spawn::{Guard, serve_if_spawned, spawn};

@@ -61,6 +61,8 @@ pub enum End {
     Confirmed,
     /// The way to it was not known: nothing was sent.
     NoWay,
+    /// No frames could be sent: the peer believes in the connection.
+    NotSent,
 }
 
 impl Resets {
@@ -122,6 +124,7 @@ impl fmt::Display for Ended {
             End::Sent => write!(f, "reset at {}, the peer says nothing", self.seq),
             End::Confirmed => write!(f, "reset at {}, the peer knows", self.seq),
             End::NoWay => f.write_str("not reset, its neighbour was not known"),
+            End::NotSent => f.write_str("not reset, no frames could be sent"),
         }
     }
 }
