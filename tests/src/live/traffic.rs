@@ -92,7 +92,7 @@ pub struct Traffic {
     pub plan: Plan,
     /// Takes the data instead.
     pub server: Option<Server>,
-    /// To be asked again: there was no room, and nobody tells when there is.
+    /// To be asked again: their end found no place.
     starved: Vec<ConnectionId>,
 }
 
@@ -109,8 +109,8 @@ impl Traffic {
             let len = (end.plan.send - end.sent).min(PIECE_LEN_MAX as u64) as usize;
             match cx.tcp().send(id, stream(end.sent, len)) {
                 Ok(count) => end.sent += count as u64,
-                Err(SendError::PoolEmpty | SendError::NoChunk) => return self.starved.push(id),
-                Err(SendError::Full | SendError::NotConnected) => return,
+                // `Writable` or `Connected` says when.
+                Err(SendError::Full | SendError::PoolEmpty | SendError::NoChunk | SendError::NotConnected) => return,
                 // It ended, and an event says why.
                 Err(_) => return,
             }
@@ -123,7 +123,7 @@ impl Traffic {
         }
     }
 
-    /// Those that found no buffer try again.
+    /// Those that could not close try again.
     pub fn tick(&mut self, cx: &mut Cx<'_>) {
         for id in std::mem::take(&mut self.starved) {
             self.pump(id, cx);

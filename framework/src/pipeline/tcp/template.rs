@@ -317,7 +317,13 @@ impl TcpCalls<'_, '_> {
     #[inline(never)]
     fn send_template(&mut self, template: &Template) -> Result<Sent, SendError> {
         let id = template.connection;
-        let payload = self.0.pool.alloc_copy(template.payload()).ok_or(SendError::PoolEmpty)?;
+        let Some(payload) = self.0.pool.alloc_copy(template.payload()) else {
+            let now = self.0.now;
+            if let Some(machine) = self.machine() {
+                machine.await_room(id, now);
+            }
+            return Err(SendError::PoolEmpty);
+        };
         if let Err((error, payload)) = self.send_mbuf(id, payload) {
             payload.free();
             return Err(error);

@@ -127,6 +127,10 @@ impl Output<Bytes> for WayOut<'_, '_> {
         resolver::doubt(next_hop, self.cx);
     }
 
+    fn has_buffer(&self) -> bool {
+        self.cx.pool.available() > 0
+    }
+
     /// The place may have been another connection's before, with another way.
     #[cold]
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {

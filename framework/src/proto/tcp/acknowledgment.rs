@@ -4,7 +4,7 @@
 //! a sample of the round trip, lets the window grow and moves the timer. The others go through `scoreboard` and `recovery`.
 
 use super::arrival::TcpDrop;
-use super::connection::{Micros, Recovery, State, flag, pending};
+use super::connection::{Micros, Recovery, State, flag};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
 use super::queue::{Lane, Queue, SENT};
@@ -173,9 +173,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         };
         let connection = &mut *self.connection;
         connection.unacked_since = since;
-        if connection.has(flag::WANTS_ROOM) && connection.send_len <= connection.options.send_buffer / 2 {
-            connection.clear(flag::WANTS_ROOM);
-            self.aside().tell(pending::WRITABLE);
+        if connection.has(flag::WANTS_ROOM) {
+            self.aside().offer_room();
         }
         if self.connection.next_unsent != NIL || self.connection.lost_len != 0 {
             self.flush_later();

@@ -313,10 +313,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl<P> Shared<P> {
-    /// Whether a queue of `count` chunks may take one more: none has more than there are free (Choudhury and Hahne 1998), so that the
-    /// store is never empty and those who have little get something.
-    fn has_share(&self, count: u32) -> bool {
-        (count as usize) < self.chunks.free_count().saturating_sub(self.chunk_reserve)
+    /// Whether a queue of `count` chunks, to be sent or received, may take one more: none has more than there are free (Choudhury and Hahne
+    /// 1998), so that the store is never empty and those who have little get something.
+    #[inline(always)]
+    pub(super) fn has_share(&self, count: u32) -> bool {
+        self.chunks.free_count() > self.chunk_reserve + count as usize
     }
 }
 

@@ -101,7 +101,10 @@ impl<P: Payload> Tcp<P> {
             return Err((error, payload));
         }
         if !payload.is_empty() {
-            turn.queue(payload, PUSH).map_err(|payload| (SendError::NoChunk, payload))?;
+            if let Err(payload) = turn.queue(payload, PUSH) {
+                turn.await_room();
+                return Err((SendError::NoChunk, payload));
+            }
             turn.transmit();
         }
         Ok(())
@@ -141,10 +144,12 @@ impl<P: Payload> Tcp<P> {
             }
             taken += len;
         }
-        if taken == 0 && !bytes.is_empty() {
-            return Err(refusal);
-        }
-        if taken < bytes.len() {
+        if taken < wanted.len() {
+            turn.await_room();
+            if taken == 0 {
+                return Err(refusal);
+            }
+        } else if taken < bytes.len() {
             turn.connection.set(flag::WANTS_ROOM);
         }
         if at_once == 0 || turn.connection.next_unsent != NIL {
@@ -255,10 +260,10 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
-    /// Whether one more piece of data may be kept.
+    /// Whether one more piece of data may be kept: no connection takes those of the others.
     #[inline(always)]
     pub(super) fn has_chunk(&self) -> bool {
-        self.shared.chunks.free_count() > self.shared.chunk_reserve
+        self.shared.has_share(self.connection.send.count)
     }
 
     /// Whether `len` bytes may be handed over now.
@@ -328,7 +333,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             _ => return Ok(()),
         };
         match self.connection.next_unsent {
-            NIL => self.queue_chunk(0, FIN, None).map_err(|_| CallError::NoChunk)?,
+            NIL => {
+                if self.queue_chunk(0, FIN, None).is_err() {
+                    self.await_room();
+                    return Err(CallError::NoChunk);
+                }
+            }
             _ => self.shared.chunks[self.connection.send.tail].flags |= FIN,
         }
         self.connection.set(flag::FIN_QUEUED);

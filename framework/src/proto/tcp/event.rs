@@ -184,11 +184,12 @@ pub enum SendError {
         /// The most.
         limit: usize,
     },
-    /// No buffer of the pool is free.
+    /// No buffer of the pool is free: `Writable` tells when one is.
     PoolEmpty,
     /// An mbuf without a byte, or of several buffers: only linear ones are sent as they are.
     NotLinear,
-    /// As many pieces of data wait in all connections as the configuration allows.
+    /// As many pieces of data wait as the configuration allows, in all connections, or in this one for its share: `Writable` tells when there is
+    /// room.
     NoChunk,
 }
 
@@ -199,7 +200,7 @@ pub enum CallError {
     NotFound,
     /// The handshake is not done.
     NotConnected,
-    /// No place for the FIN: as many pieces of data wait in all connections as the configuration allows.
+    /// No place for the FIN: as many pieces of data wait in all connections as the configuration allows. `Writable` tells when there is one.
     NoChunk,
     /// An option out of range.
     Option(OptionError),
@@ -312,10 +313,10 @@ impl fmt::Display for SendError {
             }
             Self::TooLong { limit } => write!(f, "more than the {limit} bytes of the send buffer: send in parts"),
             Self::NotLinear => f.write_str("an mbuf to send must have bytes, all in one buffer: copy them with send"),
-            Self::PoolEmpty => f.write_str("no buffer is free: make the pool larger"),
-            Self::NoChunk => {
-                f.write_str("all chunks are taken: raise TcpConfig::chunks_max and the pool, or try again later")
-            }
+            Self::PoolEmpty => f.write_str("no buffer is free: wait for Writable, or make the pool larger"),
+            Self::NoChunk => f.write_str(
+                "all chunks are taken, or this connection's share: wait for Writable, or raise TcpConfig::chunks_max and the pool",
+            ),
         }
     }
 }

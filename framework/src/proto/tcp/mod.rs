@@ -32,6 +32,7 @@ mod queue;
 mod rack;
 mod recovery;
 mod resets;
+mod room;
 mod rtt;
 mod scoreboard;
 mod secret;

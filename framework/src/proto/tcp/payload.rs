@@ -54,6 +54,11 @@ pub trait Output<P> {
         let _ = remote;
     }
 
+    /// Whether a buffer for data can be had.
+    fn has_buffer(&self) -> bool {
+        true
+    }
+
     /// The handshake of the connection at `slot` is done: from now on the peer believes in it.
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let _ = (slot, flow, snd_nxt, rcv_nxt);

@@ -20,6 +20,7 @@ mod lossy;
 mod prediction;
 mod rack;
 mod recovery;
+mod room;
 mod scoreboard;
 mod sender;
 

@@ -5,6 +5,7 @@
 //!  ack_at     the acknowledgment that waited for company
 //!  idle_at    keepalive; linger, FIN-WAIT-2 and TIME-WAIT of who closes
 //!  pace_at    the next segment of a limited rate
+//!  (none)     room for who was refused (`room`)
 //! ```
 //!
 //! The wheel has one entry for each connection, at its earliest deadline or before: a deadline that moves away, as nearly all do, leaves it
@@ -69,7 +70,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Has the wheel come by at `at`, where it would come later.
     #[inline(always)]
-    fn wake(&mut self, at: Instant) {
+    pub(super) fn wake(&mut self, at: Instant) {
         let (tick, set) = (Wheel::tick_of(at), self.connection.wheel_tick);
         // Half the ring of ticks is more than AHEAD_MAX.
         if set == NIL || (tick.wrapping_sub(set) as i32) < 0 {
@@ -103,6 +104,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if self.connection.state != State::Closed {
             // The delayed acknowledgment, and what the rate held back.
             self.transmit();
+            if self.connection.has(flag::WANTS_ROOM) {
+                self.offer_room();
+            }
         }
     }
 

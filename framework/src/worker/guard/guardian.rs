@@ -524,7 +524,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut sleeper = Command::new("sleep").arg("30").spawn().unwrap();
         let (pid, started) = (sleeper.id(), process_started(sleeper.id()).unwrap());
-        let Some(guardian) = guardian(directory.path(), pid) else { return sleeper.kill().unwrap() };
+        let Some(guardian) = guardian(directory.path(), pid) else {
+            sleeper.kill().unwrap();
+            sleeper.wait().unwrap();
+            return;
+        };
         let (tell, told) = mpsc::channel();
         let watching = std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()));
         // There is no interface of such a number, not in any namespace. The others are on the loopback.

@@ -1,0 +1,129 @@
+//! Chunks are shared, and who found none is told.
+
+use super::super::queue::{Chunk, Queue};
+use super::line::{Line, options, stream};
+use super::*;
+
+/// One more connection between the same machines.
+fn another(client: &mut End, server: &mut End) -> ConnectionId {
+    let flow = Flow { local: SocketAddrV4::new(*CLIENT.ip(), 0), remote: SERVER };
+    let (options, now) = (options(), client.now);
+    let id = client.tcp.connect(flow, &options, ConsumerId(1), now, &mut client.sent).unwrap();
+    settle(client, server);
+    id
+}
+
+/// Sends orders that nobody acknowledges until no more are taken.
+fn fill(client: &mut End, id: ConnectionId) -> usize {
+    for count in 0.. {
+        if let Err((why, _)) = client.tcp.send(id, vec![7; 40], client.now, &mut client.sent) {
+            assert_eq!(why, SendError::NoChunk);
+            return count;
+        }
+        client.sent.0.clear();
+    }
+    unreachable!()
+}
+
+#[test]
+fn connections_that_nobody_reads_leave_chunks_for_one_that_is_read() {
+    let (mut client, mut server) = connected();
+    let now = client.now;
+    let stuck = [client.id.unwrap(), another(&mut client, &mut server), another(&mut client, &mut server)];
+    let healthy = another(&mut client, &mut server);
+    let taken = stuck.map(|id| fill(&mut client, id));
+    assert!(taken.into_iter().all(|count| count >= 100), "{taken:?} of 1024");
+    assert!(client.tcp.aim(healthy, 5, now).unwrap().is_some(), "an order leaves at once");
+    client.tcp.send(healthy, b"order".to_vec(), now, &mut client.sent).unwrap();
+    settle(&mut client, &mut server);
+    assert_eq!(server.bytes, b"order");
+}
+
+#[test]
+fn orders_of_one_connection_leave_chunks_for_another() {
+    for buffers in [1024, 500] {
+        let (mut client, mut server) = connected_with(&options());
+        client.tcp.limit_buffers(buffers);
+        let (id, now) = (client.id.unwrap(), client.now);
+        let healthy = another(&mut client, &mut server);
+        let mut fired = 0;
+        while let Some(aim) = client.tcp.aim(id, 40, now).unwrap() {
+            aim.fired(vec![7; 40]);
+            fired += 1;
+        }
+        assert!((buffers / 3..=buffers / 2).contains(&fired), "{fired} of {buffers}");
+        assert!(client.tcp.aim(healthy, 5, now).unwrap().is_some());
+        client.tcp.send(healthy, b"order".to_vec(), now, &mut client.sent).unwrap();
+    }
+}
+
+#[test]
+fn who_found_no_chunk_is_told_when_others_give_some_back() {
+    let mut line = Line::new();
+    let mut others = Queue::default();
+    while line.tcp.shared.has_share(0) {
+        others.push_back(&mut line.tcp.shared.chunks, Chunk::new(Seq(0), 1, Some(vec![7]))).unwrap();
+    }
+    let (id, now) = (line.id(), line.now);
+    let refused = line.tcp.send(id, b"order".to_vec(), now, &mut line.wire).unwrap_err();
+    assert_eq!(refused, (SendError::NoChunk, b"order".to_vec()));
+    let copied = line.tcp.send_copy(id, b"order", |bytes| Some(bytes.to_vec()), now, &mut line.wire);
+    assert_eq!(copied, Err(SendError::NoChunk));
+    line.after_ms(1000);
+    assert_eq!(line.events, [], "there is none yet");
+    others.clear(&mut line.tcp.shared.chunks);
+    line.after_ms(10);
+    assert_eq!(line.events, [TcpEvent::Writable]);
+    line.after_ms(1000);
+    assert_eq!(line.events, [TcpEvent::Writable], "once");
+}
+
+#[test]
+fn who_has_used_its_share_is_told_when_it_is_acknowledged() {
+    let mut line = Line::of(TcpConfig { chunks_max: 64, ..TcpConfig::default() }, &options());
+    let (id, now) = (line.id(), line.now);
+    let mut sent = 0;
+    while line.tcp.send(id, stream(sent, 40), now, &mut line.wire).is_ok() {
+        sent += 40;
+    }
+    assert!(sent / 40 >= 29, "{sent}");
+    line.after_ms(100);
+    assert_eq!(line.events, []);
+    line.ack(sent);
+    assert_eq!(line.events, [TcpEvent::Writable]);
+}
+
+#[test]
+fn who_found_no_buffer_is_told_when_there_is_one() {
+    let mut line = Line::new();
+    let (id, now) = (line.id(), line.now);
+    let refused = line.tcp.send_copy(id, b"order", |_| None, now, &mut line.wire);
+    assert_eq!(refused, Err(SendError::PoolEmpty));
+    line.after_ms(10);
+    assert_eq!(line.events, [TcpEvent::Writable]);
+}
+
+#[test]
+fn who_closes_wants_no_room_any_more() {
+    let mut line = Line::new();
+    let (id, now) = (line.id(), line.now);
+    line.tcp.send_copy(id, b"order", |_| None, now, &mut line.wire).unwrap_err();
+    line.tcp.shutdown(id, now, &mut line.wire).unwrap();
+    line.after_ms(10);
+    assert_eq!(line.events, []);
+}
+
+#[test]
+fn fin_that_found_no_chunk_may_be_tried_again() {
+    let mut line = Line::new();
+    let mut others = Queue::default();
+    while line.tcp.shared.chunks.free_count() > 0 {
+        others.push_back(&mut line.tcp.shared.chunks, Chunk::new(Seq(0), 1, Some(vec![7]))).unwrap();
+    }
+    let (id, now) = (line.id(), line.now);
+    assert_eq!(line.tcp.shutdown(id, now, &mut line.wire), Err(CallError::NoChunk));
+    others.clear(&mut line.tcp.shared.chunks);
+    line.after_ms(10);
+    assert_eq!(line.events, [TcpEvent::Writable]);
+    line.tcp.shutdown(id, line.now, &mut line.wire).unwrap();
+}
