@@ -4,7 +4,7 @@ use wirepath_tests::sim::run_seeds;
 
 #[test]
 fn streams_arrive_whole_whatever_the_network_does() {
-    let summary = run_seeds(0, 200, 3, |_| ());
+    let summary = run_seeds(0, 200, 3, &());
     let lines = summary.failures.iter().flat_map(|(seed, faults)| {
         let replay = format!("seed {seed} failed; replay it with: make sim SEED={seed}\n");
         std::iter::once(replay).chain(faults.iter().map(|fault| format!("  {fault}\n")))

@@ -1,10 +1,14 @@
 //! `make sim`: TCP in virtual time, and beside smoltcp's over the same segments: 10,000 seeds of each, or as many as SEEDS says. `SEED=n` replays
-//! one and prints its trace. Ends with 1 where a seed fails.
+//! one and prints its trace, FROM=n begins there. A seed that fails is told at once, and the others go on; ends with 1 and the list where one did.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use wirepath_tests::differential;
-use wirepath_tests::sim::{run_seed, run_seeds};
+use wirepath_tests::sim::{Watcher, on_all_cores, run_seed, run_seeds};
 
 fn main() -> ExitCode {
     match (number("SEED"), number("SEEDS"), number("FROM")) {
@@ -33,11 +37,7 @@ fn replay(seed: u64) -> ExitCode {
 fn run(from: u64, seeds: u64) -> ExitCode {
     // What a panic says is in the report.
     std::panic::set_hook(Box::new(|_| ()));
-    let summary = run_seeds(from, seeds, 20, |done| eprintln!("sim: {done} of {seeds} seeds"));
-    for (seed, faults) in &summary.failures {
-        println!("sim: seed {seed} failed; replay it with: make sim SEED={seed}");
-        faults.iter().take(5).for_each(|fault| println!("sim:   {fault}"));
-    }
+    let summary = run_seeds(from, seeds, usize::MAX, &Printer { seeds });
     println!(
         "sim: {} seeds, {} failed; {} frames, {} bytes, {:.0} s of virtual time; {:.1} s, {:.0} seeds a second",
         summary.seeds,
@@ -49,23 +49,51 @@ fn run(from: u64, seeds: u64) -> ExitCode {
         summary.seeds as f64 / summary.took.as_secs_f64()
     );
     let parted = compare(from, seeds);
-    if summary.failures.is_empty() && parted == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let failed: BTreeSet<u64> = summary.failures.iter().map(|(seed, _)| *seed).chain(parted).collect();
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("sim: failed: {}", failed.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+    ExitCode::FAILURE
 }
 
-/// The same scripts into two stacks; says how many of them part the two.
-fn compare(from: u64, seeds: u64) -> u64 {
-    let (begin, mut sum, mut parted) = (std::time::Instant::now(), differential::Tally::default(), 0);
-    for seed in from..from + seeds {
-        match differential::run(seed) {
-            Ok(tally) => sum.add(&tally),
-            Err(why) => {
-                parted += 1;
-                println!("sim: beside smoltcp: {why}");
-            }
-        }
+/// Says at once what failed, and each ten seconds how far the run has come.
+struct Printer {
+    seeds: u64,
+}
+
+impl Watcher for Printer {
+    fn progress(&self, begun: u64) {
+        eprintln!("sim: {begun} of {} seeds", self.seeds);
     }
+
+    fn failed(&self, seed: u64, faults: &[String]) {
+        let faults = faults.iter().take(5).map(|fault| format!("sim:   {fault}\n")).collect::<String>();
+        // One call, so that two threads do not mix their lines.
+        print!("sim: seed {seed} failed; replay it with: make sim SEED={seed}\n{faults}");
+    }
+}
+
+/// The same scripts into two stacks; says which of them part the two.
+fn compare(from: u64, seeds: u64) -> Vec<u64> {
+    let (begin, sum, parted) = (Instant::now(), Mutex::new(differential::Tally::default()), Mutex::new(Vec::new()));
+    on_all_cores(
+        from..from + seeds,
+        &AtomicBool::new(false),
+        |_| (),
+        |seed| match differential::run(seed) {
+            Ok(tally) => sum.lock().expect("nobody panics with the sum in hand").add(&tally),
+            Err(why) => {
+                println!("sim: beside smoltcp: {why}; replay it with: make sim SEED={seed}");
+                parted.lock().expect("nobody panics with the list in hand").push(seed);
+            }
+        },
+    );
+    let sum = sum.into_inner().expect("nobody panics with the sum in hand");
+    let parted = parted.into_inner().expect("nobody panics with the list in hand");
     println!(
-        "sim: {seeds} scripts beside smoltcp, {parted} parted; {} steps, {} bytes to the apps, {} from them; {:.1} s",
+        "sim: {seeds} scripts beside smoltcp, {} parted; {} steps, {} bytes to the apps, {} from them; {:.1} s",
+        parted.len(),
         sum.steps,
         sum.received,
         sum.sent,

@@ -23,5 +23,5 @@ pub mod smoltcp;
 pub mod station;
 pub mod world;
 
-pub use run::{Summary, run_seed, run_seeds};
+pub use run::{Summary, Watcher, on_all_cores, run_seed, run_seeds};
 pub use world::{Report, World};

@@ -1,6 +1,7 @@
 //! One seed, or many of them on all cores.
 
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,20 +45,30 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }
 
-/// Runs `count` seeds from `first` on, on as many threads as there are cores; ends early after `failures_max` failures. Tells `progress` each
-/// second how many are done.
-pub fn run_seeds(first: u64, count: u64, failures_max: usize, progress: impl Fn(u64) + Sync) -> Summary {
-    let (begin, next, is_done) = (Instant::now(), AtomicU64::new(0), AtomicBool::new(false));
+/// What is told of a run of many seeds while it goes on.
+pub trait Watcher: Sync {
+    /// So many seeds were begun: each ten seconds.
+    fn progress(&self, _begun: u64) {}
+    /// A seed failed.
+    fn failed(&self, _seed: u64, _faults: &[String]) {}
+}
+
+/// Nobody watches.
+impl Watcher for () {}
+
+/// Runs `count` seeds from `first` on, on as many threads as there are cores. Ends early after `failures_max` failures.
+pub fn run_seeds(first: u64, count: u64, failures_max: usize, watcher: &impl Watcher) -> Summary {
+    let (begin, is_done) = (Instant::now(), AtomicBool::new(false));
     let summary = Mutex::new(Summary::default());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = || {
-        while !is_done.load(Ordering::Relaxed) {
-            let idx = next.fetch_add(1, Ordering::Relaxed);
-            if idx >= count {
-                return;
-            }
-            let seed = first + idx;
+    on_all_cores(
+        first..first + count,
+        &is_done,
+        |begun| watcher.progress(begun),
+        |seed| {
             let report = run_seed(seed, false);
+            if !report.faults.is_empty() {
+                watcher.failed(seed, &report.faults);
+            }
             let mut summary = summary.lock().expect("nobody panics with the sum in hand");
             summary.seeds += 1;
             summary.frames += report.frames;
@@ -69,22 +80,37 @@ pub fn run_seeds(first: u64, count: u64, failures_max: usize, progress: impl Fn(
             if summary.failures.len() >= failures_max {
                 is_done.store(true, Ordering::Relaxed);
             }
-        }
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        let mut told = begin.elapsed().as_secs();
-        while !workers.iter().all(|worker| worker.is_finished()) {
-            std::thread::sleep(Duration::from_millis(20));
-            let seconds = begin.elapsed().as_secs();
-            if seconds > told {
-                told = seconds;
-                progress(next.load(Ordering::Relaxed).min(count));
-            }
-        }
-    });
+        },
+    );
     let mut summary = summary.into_inner().expect("nobody panics with the sum in hand");
     summary.failures.sort_by_key(|(seed, _)| *seed);
     summary.took = begin.elapsed();
     summary
+}
+
+/// Does `work` for each seed, on as many threads as there are cores, until `is_done`. Tells `progress` each ten seconds how many were begun.
+pub fn on_all_cores(seeds: Range<u64>, is_done: &AtomicBool, progress: impl Fn(u64), work: impl Fn(u64) + Sync) {
+    let (begin, next) = (Instant::now(), AtomicU64::new(seeds.start));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        while !is_done.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            work(seed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let mut told = 0;
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+            let tens = begin.elapsed().as_secs() / 10;
+            if tens > told {
+                told = tens;
+                progress(next.load(Ordering::Relaxed).min(seeds.end) - seeds.start);
+            }
+        }
+    });
 }
