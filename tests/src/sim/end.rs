@@ -98,6 +98,8 @@ pub struct End {
     pub heard_close: bool,
     /// How it ended.
     pub outcome: Option<Outcome>,
+    /// When it ended, where both had closed.
+    pub finished_at: Option<u64>,
     /// When it may write again, and read again.
     write_at: u64,
     read_at: u64,
@@ -117,6 +119,7 @@ impl End {
             is_shut: false,
             heard_close: false,
             outcome: None,
+            finished_at: None,
             write_at: 0,
             read_at: 0,
             pauses_done: 0,
