@@ -3,11 +3,12 @@
 //! bits of our timestamp, as Linux has them, where the peer has timestamps. A peer without them gets neither scale nor SACK.
 //!
 //! ```text
-//!  number     31 ────── hash, 24 bits ────── 8 │ 7 ── time, 5 bits ── 3 │ 2 ─ MSS ─ 0
+//!  number     31 ─ hash + peer's number, 24 bits ─ 8 │ 7 ── time, 5 bits ── 3 │ 2 ─ MSS ─ 0
 //!  timestamp  31 ────────── our clock ──────────── 6 │ 5 ECN │ 4 SACK │ 3 ── scale ── 0
 //! ```
 //!
-//! Whoever guesses hits with one number in 2^24, and only while cookies are given.
+//! Whoever guesses hits with one number in 2^24, and only while cookies are given. The peer's number is added to the hash, as Linux has it, so
+//! that of a segment behind the one that brings the cookie back, which is late or lost, can be told that it may be one.
 
 use super::secret::Secret;
 use super::segment::SynOptions;
@@ -22,6 +23,9 @@ const STEP_SHIFT: u32 = 36;
 const STEP_BITS: u32 = 5;
 /// So long after the last cookie was given one may come back.
 pub(super) const LIFETIME: Duration = Duration::from_nanos(2 << STEP_SHIFT);
+
+/// What a peer may send before it hears more of us than the cookie: the window that came with it, which no scale applies to.
+const WINDOW_MAX: u32 = 65_535;
 
 /// "No scale" in a timestamp.
 const SCALE_NONE: u32 = 15;
@@ -38,8 +42,19 @@ pub(super) fn bake(secret: &Secret, flow: Flow, peer_isn: Seq, mss: u16, now: In
 /// The MSS that a cookie stands for, if it is one of ours, for this peer, and not old.
 pub(super) fn check(secret: &Secret, flow: Flow, peer_isn: Seq, cookie: Seq, now: Instant) -> Option<u16> {
     let low = cookie.0 & 0xff;
-    let age = step(now).wrapping_sub(low >> 3) & ((1 << STEP_BITS) - 1);
-    (age <= 1 && seal(secret, flow, peer_isn, low) == cookie).then(|| MSS[(low & 7) as usize])
+    (is_young(low, now) && seal(secret, flow, peer_isn, low) == cookie).then(|| MSS[(low & 7) as usize])
+}
+
+/// Whether a peer that was given `cookie` may have got as far as to `seq`: what it sends then is on trial until the segment comes that brings
+/// the cookie back. Of others one in 4,000 looks like that.
+pub(super) fn may_be_before(secret: &Secret, flow: Flow, seq: Seq, cookie: Seq, now: Instant) -> bool {
+    let low = cookie.0 & 0xff;
+    let sent = (seal(secret, flow, seq, low).0 >> 8).wrapping_sub(cookie.0 >> 8) & 0x00ff_ffff;
+    is_young(low, now) && sent <= WINDOW_MAX
+}
+
+fn is_young(low: u32, now: Instant) -> bool {
+    step(now).wrapping_sub(low >> 3) & ((1 << STEP_BITS) - 1) <= 1
 }
 
 fn step(now: Instant) -> u32 {
@@ -47,8 +62,8 @@ fn step(now: Instant) -> u32 {
 }
 
 fn seal(secret: &Secret, flow: Flow, peer_isn: Seq, low: u32) -> Seq {
-    let hash = secret.cookie(flow, u64::from(peer_isn.0) << 8 | u64::from(low));
-    Seq((hash as u32) << 8 | low)
+    let hash = secret.cookie(flow, low.into()) as u32;
+    Seq(hash.wrapping_add(peer_isn.0) << 8 | low)
 }
 
 /// Our timestamp with a peer's options in it: at most 64 ms before `clock`, so that what follows is newer.
@@ -103,6 +118,21 @@ mod tests {
         assert_eq!(check(&secret(), FLOW, Seq(8), cookie, at(100)), None);
         assert_eq!(check(&secret(), FLOW, Seq(7), cookie + 1, at(100)), None);
         assert_eq!(check(&Secret::new(HashSeed::new(3, 5)), FLOW, Seq(7), cookie, at(100)), None);
+    }
+
+    #[test]
+    fn peer_may_have_got_as_far_as_its_window_before_the_cookie_comes_back() {
+        let isn = Seq(u32::MAX - 5);
+        let cookie = bake(&secret(), FLOW, isn, 1460, at(100));
+        let may_be = |seq, cookie, s| may_be_before(&secret(), FLOW, seq, cookie, at(s));
+        for (sent, wanted) in [(0, true), (1, true), (65_535, true), (65_536, false), (1 << 23, false)] {
+            assert_eq!(may_be(isn + sent, cookie, 100), wanted, "{sent}");
+        }
+        assert!(!may_be(isn - 1, cookie, 100), "before its SYN");
+        assert!(!may_be(isn, cookie, 100 + 138), "too late");
+        let strangers =
+            (0..1_u32 << 16).filter(|&number| may_be(isn, Seq(number.wrapping_mul(0x9e37_79b9)), 100)).count();
+        assert!(strangers < 64, "{strangers} of 65,536");
     }
 
     #[test]

@@ -44,11 +44,7 @@ impl<P: Payload> Tcp<P> {
         match self.check_cookie(arrival, listener, now) {
             Some(syn) => self.open_by_cookie(arrival, payload, listener, &syn, accept, now, output),
             None => {
-                // While cookies are out, this may stand behind the segment that brings one back and is late or lost: a reset would end
-                // the connection that the peer has.
-                if now > self.listeners.slots[listener].cookies_until {
-                    self.answer_with_reset(arrival, now, output);
-                }
+                self.refuse_ack(arrival, listener, now, output);
                 Err(TcpDrop::BadAck)
             }
         }
@@ -195,9 +191,33 @@ impl<P: Payload> Tcp<P> {
         Some(Segment { seq: isn, flags, len: 0, sack_count: 0, syn, timestamps, ..*segment })
     }
 
+    /// The SYN of a peer that brings a cookie back while its handshake stands open here. Its SYN came twice: at first there was no room for it,
+    /// and the answer was a cookie; then there was, and the answer had another number. The peer believes the one that it heard first, so the
+    /// handshake that was remembered is none.
+    pub(super) fn check_late_cookie(&self, slot: u32, arrival: &Arrival, now: Instant) -> Option<(u32, Segment)> {
+        let (connection, segment) = (&self.connections[slot], &arrival.segment);
+        let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd_nxt;
+        if !is_other || segment.has(TcpFlags::RST) || !connection.has(flag::EMBRYONIC) {
+            return None;
+        }
+        let listener = self.listeners.find(arrival.flow.local)?;
+        Some((listener, self.check_cookie(arrival, listener, now)?))
+    }
+
+    /// An acknowledgment of none of our numbers is answered by a reset; but one that may stand behind the segment that brings a cookie back,
+    /// which is late or lost, by nothing: that would end the connection that the peer has.
+    pub(super) fn refuse_ack<O: Output<P>>(&mut self, arrival: &Arrival, listener: u32, now: Instant, output: &mut O) {
+        let (segment, secret) = (&arrival.segment, &self.shared.secret);
+        let (seq, cookie) = (segment.seq - 1, segment.ack - 1);
+        let is_out = now <= self.listeners.slots[listener].cookies_until;
+        if !is_out || !syn_cookie::may_be_before(secret, arrival.flow, seq, cookie, now) {
+            self.answer_with_reset(arrival, now, output);
+        }
+    }
+
     /// The peer that brings a cookie back has had its answer: the connection is made as if its SYN had been kept, and takes the segment.
     #[expect(clippy::too_many_arguments, reason = "what `receive` has, and the SYN")]
-    fn open_by_cookie<O: Output<P>>(
+    pub(super) fn open_by_cookie<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
         payload: Option<P>,

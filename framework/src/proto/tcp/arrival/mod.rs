@@ -135,7 +135,13 @@ impl<P: Payload> Tcp<P> {
         let segment = &arrival.segment;
         let delivered = match self.connections[slot].state {
             State::SynSent => self.arrive_in_syn_sent(slot, arrival, payload, now, output)?,
-            State::SynReceived => self.arrive_in_syn_received(slot, arrival, payload, now, output)?,
+            State::SynReceived => match self.check_late_cookie(slot, arrival, now) {
+                Some((listener, syn)) => {
+                    self.release(slot);
+                    return self.open_by_cookie(arrival, payload, listener, &syn, accept, now, output);
+                }
+                None => self.arrive_in_syn_received(slot, arrival, payload, now, output)?,
+            },
             State::TimeWait => match self.turn(slot, output, now).arrive_in_time_wait(segment) {
                 time_wait::Verdict::Drop => return Err(TcpDrop::TimeWait),
                 time_wait::Verdict::Reopen(iss_min) => {

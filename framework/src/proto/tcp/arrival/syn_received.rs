@@ -44,7 +44,11 @@ impl<P: Payload> Tcp<P> {
         }
         // Fifth: SND.UNA < SEG.ACK =< SND.NXT, which is one number.
         if segment.ack != turn.connection.snd_nxt {
-            self.answer_with_reset(arrival, now, output);
+            let was_embryonic = turn.connection.has(flag::EMBRYONIC);
+            match self.listeners.find(arrival.flow.local).filter(|_| was_embryonic) {
+                Some(listener) => self.refuse_ack(arrival, listener, now, output),
+                None => self.answer_with_reset(arrival, now, output),
+            }
             return Err(TcpDrop::BadAck);
         }
         turn.note_arrival(&segment.plain());
