@@ -32,6 +32,11 @@ impl Payload for Bytes {
         self.0.extend_from_slice(bytes);
         bytes.len()
     }
+
+    fn join(&mut self, next: &Self) -> bool {
+        self.0.extend_from_slice(&next.0);
+        true
+    }
 }
 
 /// A segment that left, and when.

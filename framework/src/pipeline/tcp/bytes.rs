@@ -54,6 +54,14 @@ impl Bytes {
         Self::Mbuf(own)
     }
 
+    /// The bytes, where they are in one buffer.
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Mbuf(own) => own.mbuf.as_ref().filter(|mbuf| mbuf.is_linear()).map(Mbuf::bytes),
+            Self::Held(held) => held.bytes(),
+        }
+    }
+
     /// What the bytes sum to, where that is known.
     #[inline]
     pub(super) fn sum(&self) -> Option<Sum> {
@@ -149,6 +157,48 @@ impl Payload for Bytes {
             Self::Held(_) => 0,
         }
     }
+
+    #[cold]
+    fn join(&mut self, next: &Self) -> bool {
+        if let Some(mbuf) = owned(self) {
+            *self = Self::of(mbuf);
+        }
+        let (Self::Mbuf(own), Some(bytes)) = (self, next.bytes()) else { return false };
+        let has_room = own.mbuf.as_ref().is_some_and(|mbuf| mbuf.is_writable() && mbuf.tailroom() >= bytes.len());
+        has_room && own.append(bytes) == bytes.len()
+    }
+}
+
+/// The payload as an mbuf that is ours to write: one that was not sent yet, or one that was and that nobody else holds any more.
+pub(super) fn owned(payload: &mut Bytes) -> Option<Mbuf> {
+    if let Bytes::Held(_) = payload {
+        return reclaim(payload);
+    }
+    let mbuf = payload.take_mbuf()?;
+    if mbuf.is_plain() && mbuf.is_writable() {
+        return Some(mbuf);
+    }
+    payload.become_held(mbuf.hold());
+    mbuf.free();
+    None
+}
+
+/// The buffer that held bytes stand in, cut down to them, where nobody else holds it any more.
+fn reclaim(payload: &mut Bytes) -> Option<Mbuf> {
+    let Bytes::Held(held) = core::mem::replace(payload, Bytes::NONE) else { return None };
+    let (start, len) = (held.bytes()?.as_ptr() as usize, held.len());
+    match held.into_mbuf() {
+        Err(held) => {
+            *payload = Bytes::Held(held);
+            None
+        }
+        Ok(mut mbuf) => {
+            assert!(mbuf.is_plain(), "only linear buffers are sent");
+            let offset = start - mbuf.bytes().as_ptr() as usize;
+            mbuf.narrow(offset, len);
+            Some(mbuf)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -176,6 +226,27 @@ mod tests {
             assert_eq!(sum(&bytes), Some(Sum::of(&text[..bytes.len()]).finish()), "after {len}");
         }
         assert!(bytes.len() >= 1500 && bytes.append(&text) == 0, "it is full");
+    }
+
+    #[test]
+    fn sent_bytes_are_joined_once_nobody_reads_them_any_more() {
+        let pool = Pool::heap(2).unwrap();
+        let sent = |bytes: &[u8]| {
+            let mbuf = pool.alloc_copy(bytes).unwrap();
+            let held = mbuf.hold_part(2, bytes.len() - 2);
+            (mbuf, Bytes::Held(held))
+        };
+        let ((frame, mut first), (other, second)) = (sent(b"h:new "), sent(b"h:order"));
+        assert!(!first.join(&second), "the NIC still reads the first");
+        assert_eq!(first.bytes().unwrap(), b"new ");
+        frame.free();
+        assert!(first.join(&second), "that it reads the second does not matter");
+        assert_eq!((first.bytes().unwrap(), second.bytes().unwrap()), (&b"new order"[..], &b"order"[..]));
+        other.free();
+        drop(second);
+        let long = copy(&pool, &[7; 2000], false);
+        assert!(!first.join(&long), "there is no room for all of it");
+        assert_eq!(first.bytes().unwrap(), b"new order");
     }
 
     #[test]

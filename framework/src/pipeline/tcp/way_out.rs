@@ -4,7 +4,7 @@ use core::net::Ipv4Addr;
 
 use super::super::node::Cx;
 use super::super::resolver;
-use super::bytes::{Bytes, Own};
+use super::bytes::{Bytes, Own, owned};
 use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
 use super::path::{self, Path, Way};
 use super::roster::{OpenConnection, Roster};
@@ -370,44 +370,12 @@ impl Departure<'_> {
     }
 }
 
-/// The payload as an mbuf that is ours to write: one that was not sent yet, or one that was and that nobody else holds any more.
-fn owned(payload: &mut Bytes) -> Option<Mbuf> {
-    if let Bytes::Held(_) = payload {
-        return reclaim(payload);
-    }
-    let mbuf = payload.take_mbuf()?;
-    if mbuf.is_plain() && mbuf.is_writable() {
-        return Some(mbuf);
-    }
-    payload.become_held(mbuf.hold());
-    mbuf.free();
-    None
-}
-
 /// The resolver writes the destination into a frame of its own.
 #[cold]
 fn wait(frame: Mbuf, wish: NeighbourWish, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
     let Some(copy) = copy_of(&frame, cx) else { return Err(frame) };
     frame.free();
     resolver::queue(copy, wish, cx)
-}
-
-/// The buffer that held bytes stand in, cut down to them, where nobody else holds it any more.
-fn reclaim(payload: &mut Bytes) -> Option<Mbuf> {
-    let Bytes::Held(held) = core::mem::replace(payload, Bytes::NONE) else { return None };
-    let (start, len) = (held.bytes()?.as_ptr() as usize, held.len());
-    match held.into_mbuf() {
-        Err(held) => {
-            *payload = Bytes::Held(held);
-            None
-        }
-        Ok(mut mbuf) => {
-            assert!(mbuf.is_plain(), "only linear buffers are sent");
-            let offset = start - mbuf.bytes().as_ptr() as usize;
-            mbuf.narrow(offset, len);
-            Some(mbuf)
-        }
-    }
 }
 
 fn copy_of(frame: &Mbuf, cx: &Cx<'_>) -> Option<Mbuf> {

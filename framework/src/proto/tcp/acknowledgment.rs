@@ -233,8 +233,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         let by_time = || connection.echoed_rtt(segment.timestamps.filter(|_| news.echo.is_some()), now);
         let sample: Option<Duration> = match news.oldest_sent_at {
-            Some(sent_at) => Some(now.since(sent_at)),
-            None => by_time(),
+            // What waited at the peer for something that was sent again says how long that took, not how long the way is.
+            Some(sent_at) if !news.resent => Some(now.since(sent_at)),
+            _ => by_time(),
         };
         if let Some(sample) = sample {
             connection.take_rtt(Micros::floor(sample), is_new_round, now);

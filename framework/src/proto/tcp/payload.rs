@@ -30,6 +30,10 @@ pub trait Payload: Sized {
     /// Appends a copy of as many of `bytes` as there is room for in the same buffer, and says how many. Only before the
     /// payload was sent for the first time.
     fn append(&mut self, bytes: &[u8]) -> usize;
+
+    /// Appends a copy of the bytes of `next`, all of them, also after both were sent. False, and nothing changes, where there is no room in
+    /// the buffer or somebody else still reads it.
+    fn join(&mut self, next: &Self) -> bool;
 }
 
 /// Where segments leave.

@@ -232,6 +232,30 @@ impl Queue {
         rest.ok()
     }
 
+    /// Makes the chunk behind the one at `idx` a part of it. Both wait in `lane`, so their flags are the same but for what the second ends.
+    /// False, and nothing has changed, where the payload cannot do it now.
+    pub(super) fn join<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, lane: &mut Lane) -> bool {
+        let next = chunks[idx].next;
+        let Some(mut payload) = chunks[idx].payload.take() else { return false };
+        let is_joined = match &chunks[next].payload {
+            Some(more) => payload.join(more),
+            // A FIN alone.
+            None => true,
+        };
+        chunks[idx].payload = Some(payload);
+        if !is_joined {
+            return false;
+        }
+        lane.remove(chunks, next);
+        let next = self.remove(chunks, next);
+        let chunk = &mut chunks[idx];
+        chunk.len += next.len;
+        chunk.flags |= next.flags & (PUSH | FIN);
+        chunk.resent = chunk.resent.max(next.resent);
+        chunk.sent_at = chunk.sent_at.max(next.sent_at);
+        true
+    }
+
     /// Takes the first chunk out.
     #[inline]
     pub(super) fn pop_front<P>(&mut self, chunks: &mut Chunks<P>) -> Option<Chunk<P>> {
@@ -394,6 +418,26 @@ mod tests {
         assert!(chunks[fin].payload.is_none() && chunks[fin].end() == Seq(16));
         assert_eq!(queue.split(&mut chunks, idx, 1), None, "the store is full");
         assert_eq!((chunks[idx].len, queue.count), (2, 3));
+    }
+
+    #[test]
+    fn join_is_the_inverse_of_split() {
+        let (mut queue, mut chunks, mut lane) = (Queue::default(), Chunks::new(4), Lane::default());
+        let mut whole = Chunk::new(Seq(10), 5, Some(b"order".to_vec()));
+        (whole.flags, whole.resent) = (PUSH | FIN | SENT | LOST, 2);
+        let idx = queue.push_back(&mut chunks, whole).unwrap();
+        lane.push_back(&mut chunks, idx);
+        for cuts in [&[2][..], &[5], &[5, 1], &[4, 3, 1]] {
+            for &at in cuts {
+                let rest = queue.split(&mut chunks, idx, at).unwrap();
+                lane.insert_after(&mut chunks, idx, rest);
+            }
+            cuts.iter().for_each(|_| assert!(queue.join(&mut chunks, idx, &mut lane)));
+            let chunk = &chunks[idx];
+            assert_eq!((chunk.len, chunk.end(), chunk.payload.as_deref()), (5, Seq(16), Some(&b"order"[..])));
+            assert_eq!((chunk.flags, chunk.resent, queue.count, queue.tail), (PUSH | FIN | SENT | LOST, 2, 1, idx));
+            assert_eq!((chunk.earlier, chunk.later, lane.head, lane.tail, chunks.len()), (NIL, NIL, idx, idx, 1));
+        }
     }
 
     /// Numbers of the lane, walked both ways.

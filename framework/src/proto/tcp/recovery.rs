@@ -46,6 +46,8 @@ pub(super) struct News {
     pub(super) originals: bool,
     /// When the first of those acknowledged by number was sent.
     pub(super) oldest_sent_at: Option<Instant>,
+    /// Among those acknowledged by number is one that was sent more than once.
+    pub(super) resent: bool,
     /// TSecr.
     pub(super) echo: Option<u32>,
     /// A duplicate that the peer reports.

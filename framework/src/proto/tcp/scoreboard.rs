@@ -316,9 +316,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.send.remove(chunks, idx);
         if flags & SACKED == 0 {
             news.delivered += len;
-            if resent == 0 {
-                news.oldest_sent_at.get_or_insert(sent_at);
-            }
+            news.oldest_sent_at.get_or_insert(sent_at);
+            news.resent |= resent != 0;
             self.hear_of(end, sent_at, resent, news);
         }
     }

@@ -46,6 +46,11 @@ impl Payload for Vec<u8> {
         self.extend_from_slice(bytes);
         bytes.len()
     }
+
+    fn join(&mut self, next: &Self) -> bool {
+        self.extend_from_slice(next);
+        true
+    }
 }
 
 /// What a machine has sent and nobody has received yet.

@@ -65,10 +65,15 @@ impl Connection {
         if kind == self.congestion.kind {
             return;
         }
-        let was_unlimited = self.is_unlimited();
+        let (was_none, was_unlimited) = (self.congestion.kind == Congestion::None, self.is_unlimited());
         self.congestion = CongestionState { kind, ..CongestionState::default() };
         if was_unlimited {
             self.cwnd = self.flight().max(self.initial_window());
+        }
+        if kind == Congestion::None {
+            self.ssthresh = u32::MAX;
+        }
+        if was_none {
             // What would be given back was never counted.
             self.clear(flag::UNDO);
             if self.recovery != Recovery::Open {
@@ -83,10 +88,11 @@ impl Connection {
         self.congestion.acked = 0;
     }
 
-    /// Whether nothing but the peer's window limits what is on its way.
+    /// Whether nothing but the peer's window limits what is on its way. After a timeout there is a limit also without congestion control: who
+    /// sends all at once that was too much at once has it lost again, each time after twice the wait (RFC 5681 3.1).
     #[inline]
     pub(super) fn is_unlimited(&self) -> bool {
-        self.congestion.kind == Congestion::None
+        self.congestion.kind == Congestion::None && !matches!(self.recovery, Recovery::Probing | Recovery::Loss)
     }
 
     /// So much is on its way now: whether it is cwnd that keeps it from being more. In slow start half of it is enough, as it doubles in

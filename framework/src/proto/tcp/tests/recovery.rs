@@ -90,6 +90,39 @@ fn no_congestion_control_leaves_the_peers_window() {
     assert_eq!(sender.turn(|turn| turn.cwnd_room()), u32::MAX);
 }
 
+/// All at once was too much at once: so it would be again, after twice the wait.
+#[test]
+fn no_congestion_control_begins_with_one_segment_after_a_timeout() {
+    let mut sender =
+        Sender::measured(&ConnectionOptions { congestion: Congestion::None, ..ConnectionOptions::default() });
+    sender.send(100);
+    sender.turn(|turn| turn.on_timeout());
+    assert_eq!(sender.resend(), [0]);
+    sender.wait_ms(10);
+    sender.ack(1, &[]);
+    assert_eq!((sender.recovery(), sender.resend()), (Recovery::Loss, vec![1, 2]));
+    sender.wait_ms(10);
+    sender.ack(3, &[]);
+    assert_eq!(sender.resend(), [3, 4, 5, 6]);
+    sender.wait_ms(10);
+    sender.ack(100, &[]);
+    assert_eq!((sender.recovery(), sender.turn(|turn| turn.cwnd_room())), (Recovery::Open, u32::MAX));
+}
+
+#[test]
+fn what_waited_for_a_retransmission_measures_nothing() {
+    for (mut sender, measured) in [(Sender::without_sack(), 10_000), (Sender::with_sack(), 10_000)] {
+        sender.send(10);
+        sender.wait_ms(5_000);
+        sender.turn(|turn| turn.on_timeout());
+        assert_eq!(sender.resend(), [0]);
+        sender.wait_ms(10);
+        let echo = sender.connection().ts_now(sender.now) - 10;
+        sender.ack_echoing(10, &[], echo);
+        assert_eq!(sender.connection().srtt.0, measured, "Karn: nine of them stood at the peer for 5 s");
+    }
+}
+
 #[test]
 fn third_duplicate_has_the_first_segment_sent_again_without_sack() {
     let mut sender = Sender::without_sack();

@@ -116,6 +116,37 @@ fn nodelay_sends_each_small_segment() {
 }
 
 #[test]
+fn small_segments_that_are_lost_leave_again_as_one() {
+    let mut line = Line::new();
+    (0..5).for_each(|_| line.send(10));
+    line.finish();
+    line.sent();
+    line.turn().on_timeout();
+    line.tick();
+    assert_eq!(line.sent(), ["0+50 ack 0 PSH FIN"]);
+    line.ack(51);
+    assert_eq!((line.connection().flight(), line.tcp.chunks()), (0, 0));
+}
+
+#[test]
+fn lost_segments_are_joined_up_to_a_full_one_and_up_to_what_the_peer_has() {
+    let mut line = Line::new();
+    [400, 400, 400, 10, 10, 10].into_iter().for_each(|len| line.send(len));
+    line.sent();
+    line.hear(0, Vec::new(), TcpFlags::ACK, |segment| {
+        segment.sack_count = 1;
+        segment.sacks[0] = Range { left: segment.ack + 1210, right: segment.ack + 1220 };
+    });
+    line.sent();
+    line.turn().on_timeout();
+    (0..3).for_each(|_| line.turn().transmit());
+    assert_eq!(line.sent()[0], "0+800 ack 0 PSH");
+    line.ack(800);
+    line.tick();
+    assert_eq!(line.sent(), ["800+410 ack 0 PSH", "1220+10 ack 0 PSH"]);
+}
+
+#[test]
 fn end_of_a_long_message_does_not_wait_for_its_beginning() {
     let mut line = Line::with(&ConnectionOptions { nodelay: false, ..options() });
     line.send(2010);

@@ -3,7 +3,7 @@
 use super::super::connection::{RetransmitTimer, flag, switch};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
-use super::super::queue::{FIN, PUSH};
+use super::super::queue::{FIN, LOST, PUSH, RESENT};
 use super::super::seq::Seq;
 use super::super::wheel::Wheel;
 use crate::proto::slab::NIL;
@@ -12,6 +12,9 @@ use crate::wire::tcp::TcpFlags;
 
 /// Segments of a connection that leave in one call; the rest goes with the next tick, after those of others.
 pub(crate) const SEGMENTS_MAX: u32 = 64;
+
+/// Pieces that become one when they are sent again: what is copied for a segment is bounded, and so are the steps.
+const GATHERED_MAX: u32 = 64;
 
 /// What became of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             if len > longest && !self.connection.split(&mut self.shared.chunks, idx, longest) {
                 return Sending::Busy;
             }
+        } else {
+            self.gather(idx);
         }
         // RFC 3168 6.1.5: a retransmission is not marked as ECN-capable.
         let sending = self.emit(idx, TcpFlags::NONE, false);
@@ -71,6 +76,27 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.on_sent(idx, true);
         }
         sending
+    }
+
+    /// Small segments that are lost side by side go again as one, as on Linux: a burst of them that was too much for somebody on the way is
+    /// not so again.
+    fn gather(&mut self, idx: u32) {
+        let longest = self.cwnd_room().min(self.connection.snd_mss.into());
+        for _ in 0..GATHERED_MAX {
+            let chunk = &self.shared.chunks[idx];
+            let Some(next) = self.shared.chunks.get(chunk.next) else { return };
+            let are_waiting = [chunk, next].iter().all(|chunk| chunk.flags & (LOST | RESENT) == LOST);
+            if !are_waiting || chunk.has(FIN) || chunk.len + next.len > longest {
+                return;
+            }
+            let (connection, next) = (&mut *self.connection, chunk.next);
+            if !connection.send.join(&mut self.shared.chunks, idx, &mut connection.lost) {
+                return;
+            }
+            if connection.sack_hint == next {
+                connection.sack_hint = idx;
+            }
+        }
     }
 
     /// Sends what was never sent, as much of it as may leave in one segment.
