@@ -7,6 +7,7 @@ pub mod corpus;
 pub mod differential;
 pub mod frames;
 pub mod fuzz;
+pub mod lists;
 pub mod live;
 pub mod metal;
 pub mod mutate;

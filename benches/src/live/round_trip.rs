@@ -38,13 +38,22 @@ pub enum Kind {
 /// # Errors
 /// Why it could not be measured.
 pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Result<f64, String> {
+    beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(client, count))
+}
+
+/// What who asks at the near end of a new pair found, while the far end serves: until it is told to stop, from when it says that it is ready.
+pub(super) fn beside<T: Send>(
+    cores: [usize; 2],
+    serve: impl FnOnce(&AtomicBool, &AtomicBool) -> Result<(), String> + Send,
+    ask: impl FnOnce() -> Result<T, String> + Send,
+) -> Result<T, String> {
     let pair = Pair::new()?;
     let (ready, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
             pair.far.run(|| {
                 begin(cores[1]);
-                let served = serve(server, &ready, &stopping);
+                let served = serve(&ready, &stopping);
                 ready.store(true, Ordering::Release);
                 served
             })
@@ -54,7 +63,7 @@ pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Re
         }
         let asked = pair.near.run(|| {
             begin(cores[0]);
-            ask(client, count)
+            ask()
         });
         stopping.store(true, Ordering::Relaxed);
         let served = serving.join().unwrap_or_else(|_| Err("the server panicked".to_owned()));

@@ -10,16 +10,15 @@ use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::thread;
 use std::time::Duration;
 
 use wirepath::device::af_xdp::{AfXdpTx, Mode};
 use wirepath::pipeline::tcp::{ListenOptions, TcpApp, TcpData};
 use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
 
-use super::pair::{FAR, NEAR, Pair};
+use super::pair::{FAR, NEAR};
 use super::port::{self, Place, Port, TcpStack};
-use super::round_trip::{Kind, begin, times, until};
+use super::round_trip::{Kind, beside, times, until};
 use super::sys;
 
 const PORT: u16 = 7_000;
@@ -40,28 +39,7 @@ pub struct Exchange {
 /// # Errors
 /// Why it could not be measured.
 pub fn exchange(cores: [usize; 2], server: Kind, count: usize) -> Result<Exchange, String> {
-    let pair = Pair::new()?;
-    let (ready, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let serving = scope.spawn(|| {
-            pair.far.run(|| {
-                begin(cores[1]);
-                let served = serve(server, &ready, &stopping);
-                ready.store(true, Ordering::Release);
-                served
-            })
-        });
-        while !ready.load(Ordering::Acquire) {
-            thread::sleep(Duration::from_millis(1));
-        }
-        let asked = pair.near.run(|| {
-            begin(cores[0]);
-            ask(count)
-        });
-        stopping.store(true, Ordering::Relaxed);
-        let served = serving.join().unwrap_or_else(|_| Err("the server panicked".to_owned()));
-        served.and(asked)
-    })
+    beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(count))
 }
 
 const fn server() -> SocketAddrV4 {

@@ -1,10 +1,9 @@
 //! smoltcp with one socket, and a device that keeps frames in lists.
 
-use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::Instant;
 use smoltcp::wire::{
@@ -14,6 +13,7 @@ use smoltcp::wire::{
 use wirepath::time::Duration;
 
 use super::side::{Control, Subject, Told, Words};
+use crate::lists::Lists;
 
 /// Where both stacks listen, and who the peer is.
 pub(super) const LOCAL: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 1), 80);
@@ -36,7 +36,7 @@ pub(super) struct Theirs {
 
 impl Theirs {
     pub(super) fn new(seed: u64, buffer: u32) -> Self {
-        let mut device = Lists { rx: VecDeque::new(), tx: VecDeque::new(), tx_max: usize::MAX };
+        let mut device = Lists::new(1500);
         let mut config = Config::new(HardwareAddress::Ethernet(OWN_MAC));
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut device, Instant::ZERO);
@@ -183,52 +183,6 @@ fn told(frame: &[u8]) -> Told {
 
 fn is_arp(frame: &[u8]) -> bool {
     EthernetFrame::new_unchecked(frame).ethertype() == EthernetProtocol::Arp
-}
-
-/// A device of two lists; that of what leaves has an end, where one is set.
-struct Lists {
-    rx: VecDeque<Vec<u8>>,
-    tx: VecDeque<Vec<u8>>,
-    tx_max: usize,
-}
-
-struct Arrived(Vec<u8>);
-struct Leaving<'a>(&'a mut VecDeque<Vec<u8>>);
-
-impl Device for Lists {
-    type RxToken<'a> = Arrived;
-    type TxToken<'a> = Leaving<'a>;
-
-    fn receive(&mut self, _: Instant) -> Option<(Arrived, Leaving<'_>)> {
-        let frame = self.rx.pop_front()?;
-        Some((Arrived(frame), Leaving(&mut self.tx)))
-    }
-
-    fn transmit(&mut self, _: Instant) -> Option<Leaving<'_>> {
-        (self.tx.len() < self.tx_max).then_some(Leaving(&mut self.tx))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = 1514;
-        capabilities
-    }
-}
-
-impl RxToken for Arrived {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, take: F) -> R {
-        take(&self.0)
-    }
-}
-
-impl TxToken for Leaving<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
-        let mut frame = vec![0; len];
-        let result = fill(&mut frame);
-        self.0.push_back(frame);
-        result
-    }
 }
 
 /// Whether smoltcp still does what keeps full rings from it in the simulator: three duplicates ask for a fast retransmission while its device

@@ -1,12 +1,10 @@
 //! A host with somebody else's stack, so that two of our own mistakes do not cancel out: smoltcp, playing its ends of the sessions.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint};
@@ -14,6 +12,7 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpo
 use super::end::{Outcome, Wish, mix};
 use super::ledger::{EndKey, Ledger};
 use super::script::{Script, Session, address, end, station};
+use crate::lists::Lists;
 
 /// First port of the sessions that it begins.
 const PORTS: u16 = 49_152;
@@ -24,7 +23,10 @@ pub struct SmoltcpHost {
     ledger: Rc<RefCell<Ledger>>,
     interface: Interface,
     sockets: SocketSet<'static>,
-    nic: Nic,
+    /// It takes every frame: smoltcp 0.14 forgets a fast retransmission that finds no room, with its timer, and is silent from then on
+    /// (`tests/tests/tcp_differential.rs` has that alone), so that full rings are for our own hosts only.
+    nic: Lists,
+    rx_ring_len: usize,
     /// Sessions to begin, the latest first.
     to_begin: Vec<(usize, Session)>,
     entries: Vec<Entry>,
@@ -45,8 +47,7 @@ impl SmoltcpHost {
     /// The host `idx` of a script.
     pub fn new(script: &Script, idx: usize, ledger: &Rc<RefCell<Ledger>>) -> Self {
         let plan = &script.hosts[idx];
-        let mut nic =
-            Nic { rx_ring_len: plan.nic.rx_ring_len, mtu: plan.mtu, rx: VecDeque::new(), tx: VecDeque::new() };
+        let mut nic = Lists::new(plan.mtu);
         let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(station(idx).0)));
         config.random_seed = mix(script.seed, 3_000 + idx as u64);
         let mut interface = Interface::new(config, &mut nic, Instant::ZERO);
@@ -62,6 +63,7 @@ impl SmoltcpHost {
             interface,
             sockets: SocketSet::new(Vec::new()),
             nic,
+            rx_ring_len: plan.nic.rx_ring_len,
             to_begin,
             entries: Vec::new(),
         };
@@ -188,7 +190,7 @@ impl SmoltcpHost {
 
     /// A frame comes off the line.
     pub fn arrive(&mut self, frame: Vec<u8>) {
-        if self.nic.rx.len() < self.nic.rx_ring_len {
+        if self.nic.rx.len() < self.rx_ring_len {
             self.nic.rx.push_back(frame);
         }
     }
@@ -234,52 +236,4 @@ fn socket(session: &Session) -> Socket<'static> {
         socket.set_keep_alive(Some(Duration::from_secs(10)));
     }
     socket
-}
-
-/// A NIC as smoltcp wants to see it: it takes every frame. smoltcp 0.14 forgets a fast retransmission that finds no room, with its timer, and is
-/// silent from then on (`tests/tests/tcp_differential.rs` has that alone), so that full rings are for our own hosts only.
-struct Nic {
-    rx_ring_len: usize,
-    mtu: usize,
-    rx: VecDeque<Vec<u8>>,
-    tx: VecDeque<Vec<u8>>,
-}
-
-struct Arrived(Vec<u8>);
-struct Leaving<'a>(&'a mut VecDeque<Vec<u8>>);
-
-impl smoltcp::phy::Device for Nic {
-    type RxToken<'a> = Arrived;
-    type TxToken<'a> = Leaving<'a>;
-
-    fn receive(&mut self, _: Instant) -> Option<(Arrived, Leaving<'_>)> {
-        let frame = self.rx.pop_front()?;
-        Some((Arrived(frame), Leaving(&mut self.tx)))
-    }
-
-    fn transmit(&mut self, _: Instant) -> Option<Leaving<'_>> {
-        Some(Leaving(&mut self.tx))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = self.mtu + 14;
-        capabilities
-    }
-}
-
-impl RxToken for Arrived {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, take: F) -> R {
-        take(&self.0)
-    }
-}
-
-impl TxToken for Leaving<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
-        let mut frame = vec![0; len];
-        let result = fill(&mut frame);
-        self.0.push_back(frame);
-        result
-    }
 }

@@ -1,10 +1,14 @@
 //! `call`: the app asks, and hears at once what the machine says.
 
 use wirepath::proto::ConsumerId;
-use wirepath::proto::tcp::{ListenOptions, Numbers, Outgoing, Output};
+use wirepath::proto::tcp::{ConnectionId, ListenOptions, Numbers, Outgoing, Output};
 
 use super::{Bytes, Call, Player};
+use crate::script::expression::Expression;
 use crate::script::stage::pattern;
+
+/// What the machine says: an error in words.
+type Answer = Result<(), String>;
 
 impl Player {
     pub(super) fn call(&mut self, call: &Call, expected: Option<&str>) -> Result<(), String> {
@@ -21,136 +25,158 @@ impl Player {
     }
 
     /// Outside: the script is wrong. Inside: the machine says no.
-    fn ask(&mut self, call: &Call) -> Result<Result<(), String>, String> {
-        let flow = self.flow;
-        let stage = &mut self.stage;
-        let (now, options) = (stage.now, stage.options);
+    fn ask(&mut self, call: &Call) -> Result<Answer, String> {
         match call {
+            Call::Connect(_) | Call::Listen | Call::Unlisten => self.ask_to_open(call),
+            Call::PathMtu(..) | Call::Unreachable(_) => self.claim(call),
+            Call::Fire(_) | Call::Warm(_) => self.aim(call),
+            Call::Send(_) | Call::Copy(_) | Call::Delegate(_) | Call::Delegated(_) => self.hand_over(call),
+            _ => self.ask_connection(call),
+        }
+    }
+
+    /// Calls before there is a connection.
+    fn ask_to_open(&mut self, call: &Call) -> Result<Answer, String> {
+        let stage = &mut self.stage;
+        let (now, options, flow) = (stage.now, stage.options, &mut stage.flows[self.flow]);
+        Ok(match call {
             Call::Connect(port) => {
                 if let Some(port) = port {
-                    let port = port.value(&self.variables)? as u16;
-                    stage.flows[flow].flow.local.set_port(port);
+                    flow.flow.local.set_port(port.value(&self.variables)? as u16);
                 }
-                let flow_asked = stage.flows[flow].flow;
-                let answer = stage.tcp.connect(flow_asked, &options.connection, ConsumerId(1), now, &mut stage.wire);
-                stage.flows[flow].id = answer.as_ref().ok().copied().or(stage.flows[flow].id);
-                return Ok(answer.map(drop).map_err(|error| format!("{error:?}")));
+                let answer = stage.tcp.connect(flow.flow, &options.connection, ConsumerId(1), now, &mut stage.wire);
+                flow.id = answer.as_ref().ok().copied().or(flow.id);
+                said(answer)
             }
             Call::Listen => {
-                let answer = stage.tcp.listen(stage.flows[flow].flow.local, &options);
+                let answer = stage.tcp.listen(flow.flow.local, &options);
                 stage.listener = answer.as_ref().ok().copied().or(stage.listener);
-                return Ok(answer.map(drop).map_err(|error| format!("{error:?}")));
+                said(answer)
             }
-            Call::Unlisten => {
+            _ => {
                 let listener = stage.listener.ok_or("nobody listens")?;
-                return Ok(if stage.tcp.close_listener(listener) { Ok(()) } else { Err("NotFound".to_owned()) });
+                if stage.tcp.close_listener(listener) { Ok(()) } else { Err("NotFound".to_owned()) }
             }
-            Call::PathMtu(mtu, seq) => {
-                let (mtu, seq) = (mtu.value(&self.variables)? as u16, seq.value(&self.variables)? as u32);
-                let peer = &stage.flows[flow];
-                let seq = peer.iss.unwrap_or_default() + seq;
-                return Ok(said(stage.tcp.path_mtu(peer.flow, mtu, seq, now, &mut stage.wire)));
-            }
-            Call::Unreachable(seq) => {
-                let peer = &stage.flows[flow];
-                let seq = peer.iss.unwrap_or_default() + seq.value(&self.variables)? as u32;
-                return Ok(said(stage.tcp.unreachable(peer.flow, seq, now, &mut stage.wire)));
-            }
-            _ => (),
-        }
-        let id = stage.flows[flow].id.ok_or("this flow has no connection yet")?;
+        })
+    }
+
+    /// What a router says.
+    fn claim(&mut self, call: &Call) -> Result<Answer, String> {
+        let stage = &mut self.stage;
+        let (now, peer) = (stage.now, &stage.flows[self.flow]);
+        let quoted =
+            |seq: &Expression| Ok::<_, String>(peer.iss.unwrap_or_default() + seq.value(&self.variables)? as u32);
         Ok(match call {
-            Call::Send(len) => {
-                let (len, at) = (len.value(&self.variables)? as u32, stage.flows[flow].written);
-                let payload = Bytes((0..len).map(|idx| pattern(at + idx)).collect());
-                let answer = stage.tcp.send(id, payload, now, &mut stage.wire);
-                if answer.is_ok() {
-                    stage.flows[flow].written += len;
-                }
-                answer.map_err(|(error, _)| format!("{error:?}"))
+            Call::PathMtu(mtu, seq) => {
+                let mtu = mtu.value(&self.variables)? as u16;
+                said(stage.tcp.path_mtu(peer.flow, mtu, quoted(seq)?, now, &mut stage.wire))
             }
-            Call::Copy(len) => {
-                let (len, at) = (len.value(&self.variables)? as u32, stage.flows[flow].written);
-                let bytes: Vec<u8> = (0..len).map(|idx| pattern(at + idx)).collect();
+            Call::Unreachable(seq) => said(stage.tcp.unreachable(peer.flow, quoted(seq)?, now, &mut stage.wire)),
+            _ => unreachable!("a router says no more"),
+        })
+    }
+
+    /// Data, and numbers for it.
+    fn hand_over(&mut self, call: &Call) -> Result<Answer, String> {
+        let (Call::Send(len) | Call::Copy(len) | Call::Delegate(len) | Call::Delegated(len)) = call else {
+            unreachable!("all of these have a length")
+        };
+        let (id, len) = (self.id()?, len.value(&self.variables)? as u32);
+        let stage = &mut self.stage;
+        let (now, flow) = (stage.now, &mut stage.flows[self.flow]);
+        let bytes = bytes_from(flow.written, len);
+        let (taken, answer) = match call {
+            Call::Send(_) => {
+                let answer = stage.tcp.send(id, Bytes(bytes), now, &mut stage.wire);
+                (len, said(answer.map_err(|(error, _)| error)))
+            }
+            Call::Copy(_) => {
                 let make = |bytes: &[u8]| Some(Bytes(bytes.to_vec()));
                 let answer = stage.tcp.send_copy(id, &bytes, make, now, &mut stage.wire);
-                stage.flows[flow].written += answer.as_ref().map_or(0, |count| *count as u32);
-                answer.map(drop).map_err(|error| format!("{error:?}"))
+                (answer.as_ref().map_or(0, |count| *count as u32), said(answer))
             }
-            Call::Fire(len) => {
-                let (len, at) = (len.value(&self.variables)? as u32, stage.flows[flow].written);
-                let prospect = stage.tcp.prospect(id);
-                match (stage.tcp.aim(id, len as usize, now), prospect) {
-                    (Ok(Some(aim)), Ok(prospect)) => {
-                        let mut payload = Bytes((0..len).map(|idx| pattern(at + idx)).collect());
-                        let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
-                        let outgoing = Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing };
-                        if stage.wire.send(None, &outgoing, Some(&mut payload)).is_err() {
-                            return Err("NotOpen".to_owned());
-                        }
-                        aim.fired(payload);
-                        stage.flows[flow].written += len;
-                        Ok(())
-                    }
-                    (Ok(_), _) => Err("NotOpen".to_owned()),
-                    (Err(error), _) => Err(format!("{error:?}")),
+            Call::Delegate(_) => {
+                let next = flow.iss.unwrap_or_default() + 1 + flow.written;
+                let answer = stage.tcp.delegate(id, len as usize, now, &mut stage.wire);
+                if let Ok((outgoing, _)) = &answer
+                    && outgoing.seq != next
+                {
+                    return Err(format!("the headers begin at {:?}, and {next:?} is next", outgoing.seq));
                 }
+                (0, said(answer))
             }
-            Call::Warm(len) => {
-                let len = len.value(&self.variables)? as usize;
-                match stage.tcp.aim(id, len, now) {
-                    Ok(Some(aim)) => {
-                        aim.rehearse(Bytes(vec![0; len]));
-                        Ok(())
-                    }
-                    Ok(None) => Err("NotOpen".to_owned()),
-                    Err(error) => Err(format!("{error:?}")),
-                }
+            _ => {
+                let answer = stage.tcp.report(id, Bytes(bytes), now, &mut stage.wire);
+                (len, said(answer.map_err(|(error, _)| error)))
             }
-            Call::Delegate(len) => {
-                let len = len.value(&self.variables)? as usize;
-                let next = stage.flows[flow].iss.unwrap_or_default() + 1 + stage.flows[flow].written;
-                match stage.tcp.delegate(id, len, now, &mut stage.wire) {
-                    Ok((outgoing, _)) if outgoing.seq != next => {
-                        return Err(format!("the headers begin at {:?}, and {next:?} is next", outgoing.seq));
-                    }
-                    answer => answer.map(drop).map_err(|error| format!("{error:?}")),
-                }
-            }
-            Call::Delegated(len) => {
-                let (len, at) = (len.value(&self.variables)? as u32, stage.flows[flow].written);
-                let payload = Bytes((0..len).map(|idx| pattern(at + idx)).collect());
-                let answer = stage.tcp.report(id, payload, now, &mut stage.wire);
-                stage.flows[flow].written += if answer.is_ok() { len } else { 0 };
-                answer.map_err(|(error, _)| format!("{error:?}"))
-            }
+        };
+        flow.written += if answer.is_ok() { taken } else { 0 };
+        Ok(answer)
+    }
+
+    /// What stands prepared: it leaves, or walks the way without.
+    fn aim(&mut self, call: &Call) -> Result<Answer, String> {
+        let (Call::Fire(len) | Call::Warm(len)) = call else { unreachable!("both have a length") };
+        let (id, len) = (self.id()?, len.value(&self.variables)? as u32);
+        let stage = &mut self.stage;
+        let (now, flow) = (stage.now, &mut stage.flows[self.flow]);
+        let prospect = stage.tcp.prospect(id);
+        let aim = match stage.tcp.aim(id, len as usize, now) {
+            Ok(Some(aim)) => aim,
+            Ok(None) => return Ok(Err("NotOpen".to_owned())),
+            Err(error) => return Ok(Err(format!("{error:?}"))),
+        };
+        if let Call::Warm(_) = call {
+            aim.rehearse(Bytes(vec![0; len as usize]));
+            return Ok(Ok(()));
+        }
+        let prospect = prospect.map_err(|error| format!("what may leave has no headers: {error:?}"))?;
+        let mut payload = Bytes(bytes_from(flow.written, len));
+        let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
+        let outgoing = Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing };
+        if stage.wire.send(None, &outgoing, Some(&mut payload)).is_err() {
+            return Err("NotOpen".to_owned());
+        }
+        aim.fired(payload);
+        flow.written += len;
+        Ok(Ok(()))
+    }
+
+    /// Calls without data.
+    fn ask_connection(&mut self, call: &Call) -> Result<Answer, String> {
+        let id = self.id()?;
+        let stage = &mut self.stage;
+        let now = stage.now;
+        Ok(match call {
             Call::Withdraw => said(stage.tcp.withdraw(id, now, &mut stage.wire)),
             Call::Shutdown => said(stage.tcp.shutdown(id, now, &mut stage.wire)),
             Call::Close => said(stage.tcp.close(id, now, &mut stage.wire)),
             Call::Abort => said(stage.tcp.abort(id, now, &mut stage.wire)),
             Call::Pause => said(stage.tcp.pause(id)),
             Call::Resume => said(stage.tcp.resume(id)),
-            Call::Read => {
-                if stage.read(flow) {
-                    Ok(())
-                } else {
-                    Err("Nothing".to_owned())
-                }
-            }
+            Call::Read if stage.read(self.flow) => Ok(()),
+            Call::Read => Err("Nothing".to_owned()),
             Call::Options(setting) => {
                 let mut options = ListenOptions::default();
                 options.connection = stage.tcp.options(id).ok_or("the connection is gone")?;
                 setting.apply(&mut options);
                 said(stage.tcp.set_options(id, &options.connection, now, &mut stage.wire))
             }
-            Call::Connect(_) | Call::Listen | Call::Unlisten | Call::PathMtu(..) | Call::Unreachable(_) => {
-                unreachable!("they are asked above")
-            }
+            _ => unreachable!("the others are asked elsewhere"),
         })
+    }
+
+    fn id(&self) -> Result<ConnectionId, String> {
+        self.stage.flows[self.flow].id.ok_or_else(|| "this flow has no connection yet".to_owned())
     }
 }
 
+/// So many bytes of our stream from a place on.
+fn bytes_from(at: u32, len: u32) -> Vec<u8> {
+    (at..at + len).map(pattern).collect()
+}
+
 /// An answer in words.
-fn said<E: core::fmt::Debug>(answer: Result<(), E>) -> Result<(), String> {
-    answer.map_err(|error| format!("{error:?}"))
+fn said<T, E: core::fmt::Debug>(answer: Result<T, E>) -> Answer {
+    answer.map(drop).map_err(|error| format!("{error:?}"))
 }
