@@ -15,6 +15,8 @@ mod fifo;
 #[allow(unsafe_code)]
 mod held;
 #[allow(unsafe_code)]
+mod large_pages;
+#[allow(unsafe_code)]
 mod mbuf;
 #[allow(unsafe_code)]
 mod metadata;
@@ -30,6 +32,7 @@ mod told;
 
 pub(crate) use fifo::{Fifo, Span};
 pub use held::{Held, Segments};
+pub(crate) use large_pages::advise_large_pages;
 pub(crate) use mbuf::Loan;
 pub use mbuf::Mbuf;
 pub(crate) use mbuf::prefetch_line;

@@ -6,6 +6,7 @@
 mod hash;
 mod ids;
 mod prefix;
+mod room;
 mod slab;
 mod table;
 
@@ -42,5 +43,7 @@ pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
 pub use rate_limit::TokenBucket;
 pub use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released};
+pub(crate) use room::furnish;
+pub use room::{Advise, unadvised};
 pub use sockets::{Group, Sharing, SocketCapacity, SocketError, UdpSockets};
 pub use source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};

@@ -2,6 +2,8 @@
 //!
 //! Most recently freed slots are reused first, as they are the warmest. Nothing here moves an item.
 
+use super::room::{Advise, furnish, unadvised};
+
 /// "No item": an index that no slab reaches.
 pub(super) const NIL: u32 = u32::MAX;
 
@@ -21,10 +23,15 @@ pub(super) enum Slot<T> {
 impl<T> Slab<T> {
     /// Room for `capacity` items, allocated here and never again.
     pub(super) fn new(capacity: usize) -> Self {
+        Self::new_advised(capacity, unadvised)
+    }
+
+    /// The same where `advise` hears of its memory.
+    pub(super) fn new_advised(capacity: usize, advise: Advise) -> Self {
         assert!(capacity < NIL as usize, "a slab counts its items in 32 bits");
         let last = capacity.wrapping_sub(1);
         let link = |idx: usize| Slot::Free { next: if idx == last { NIL } else { idx as u32 + 1 } };
-        Self { slots: (0..capacity).map(link).collect(), free: if capacity == 0 { NIL } else { 0 }, len: 0 }
+        Self { slots: furnish(capacity, advise, link), free: if capacity == 0 { NIL } else { 0 }, len: 0 }
     }
 
     /// The bytes that `new(capacity)` takes.

@@ -12,6 +12,7 @@
 //! Each key brings its hash: a fast one where we insert the keys, one that resists an adversary where packets do.
 
 use super::hash::HashSeed;
+use super::room::{Advise, furnish, unadvised};
 
 const SLOTS: usize = 4;
 
@@ -42,7 +43,12 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
     /// Room for `capacity` entries in `2 * capacity` slots (rounded up to a power of two of buckets), allocated
     /// here and never again.
     pub(super) fn new(capacity: usize, seed: HashSeed) -> Self {
-        let buckets = vec![Bucket::empty(); Self::buckets(capacity)].into_boxed_slice();
+        Self::new_advised(capacity, seed, unadvised)
+    }
+
+    /// The same where `advise` hears of its memory.
+    pub(super) fn new_advised(capacity: usize, seed: HashSeed, advise: Advise) -> Self {
+        let buckets = furnish(Self::buckets(capacity), advise, |_| Bucket::empty());
         Self { buckets, len: 0, capacity, seed }
     }
 

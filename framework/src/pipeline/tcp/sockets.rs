@@ -14,9 +14,9 @@ use super::{
 };
 use crate::counters::Scope;
 use crate::device::Capabilities;
-use crate::mem::Mbuf;
+use crate::mem::{Mbuf, advise_large_pages};
 use crate::proto::tcp::{self as machine, IcmpRefusal, Seq, TcpTally};
-use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolution};
+use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolution, furnish};
 use crate::wire::icmpv4::Unreachable;
 
 /// What a worker's TCP is made of.
@@ -48,8 +48,8 @@ impl TcpSockets {
     pub fn new(config: &TcpSocketsConfig, scope: &Scope) -> Result<Self, TcpConfigError> {
         let scope = scope.scope("tcp");
         Ok(Self(Some(Box::new(Inner {
-            machine: machine::Tcp::new(config.machine, config.seed)?,
-            paths: vec![Path::NONE; config.machine.connections_max].into_boxed_slice(),
+            machine: machine::Tcp::new_advised(config.machine, config.seed, advise_large_pages)?,
+            paths: furnish(config.machine.connections_max, advise_large_pages, |_| Path::NONE),
             counters: OutCounters::new(&scope),
             offloads: OutOffloads::new(&config.capabilities),
             roster: None,

@@ -24,7 +24,7 @@ use super::ways::Ways;
 use super::wheel::Wheel;
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
-use crate::proto::{ConsumerId, Flow, HashSeed, TokenBucket};
+use crate::proto::{Advise, ConsumerId, Flow, HashSeed, TokenBucket, unadvised};
 use crate::time::Instant;
 
 /// TCP without I/O and without a clock. `P` is what payloads are kept as.
@@ -139,18 +139,23 @@ impl<P: Payload> Tcp<P> {
     /// A machine without connections. Takes all memory: [`TcpConfig::bytes`]. `seed` must be secret, or sequence numbers, ports and
     /// cookies can be guessed.
     pub fn new(config: TcpConfig, seed: HashSeed) -> Result<Self, TcpConfigError> {
+        Self::new_advised(config, seed, unadvised)
+    }
+
+    /// The same where `advise` hears of the tables that are read at random.
+    pub fn new_advised(config: TcpConfig, seed: HashSeed, advise: Advise) -> Result<Self, TcpConfigError> {
         config.check()?;
         let capacity = config.connections_max;
         Ok(Self {
-            connections: Slab::new(capacity),
+            connections: Slab::new_advised(capacity, advise),
             generation: 0,
-            flows: Table::new(capacity, seed),
+            flows: Table::new_advised(capacity, seed, advise),
             recent: NIL,
             listeners: Listeners::new(config.listeners_max, seed),
             shared: Shared {
                 chunks: Chunks::new(config.chunks_max),
                 chunk_reserve: chunk_reserve(config.chunks_max, config.chunks_max),
-                wheel: Wheel::new(capacity),
+                wheel: Wheel::new(capacity, advise),
                 ways: Ways::NEW,
                 flush: SlotList::new(capacity),
                 ready: SlotList::new(capacity),

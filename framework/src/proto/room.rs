@@ -1,0 +1,31 @@
+//! Room for tables, taken at construction. A table of a million items that is read at random waits for page tables as well as for
+//! memory, and large pages spare it that; but to ask the kernel for them takes who may do system calls. So whoever makes a table may bring
+//! a function that hears where it will stand, before the first byte is touched.
+
+/// Hears where a table will stand: its first byte, and how many there are. Nothing has been written there yet.
+pub type Advise = fn(start: *const u8, len: usize);
+
+/// For tables that stand wherever they are put.
+pub fn unadvised(_: *const u8, _: usize) {}
+
+/// `count` items side by side.
+pub(crate) fn furnish<T>(count: usize, advise: Advise, item: impl FnMut(usize) -> T) -> Box<[T]> {
+    let mut items = Vec::<T>::with_capacity(count);
+    advise(items.as_ptr().cast(), count * size_of::<T>());
+    items.extend((0..count).map(item));
+    items.into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn items_stand_where_was_told() {
+        thread_local!(static HEARD: Cell<(usize, usize)> = const { Cell::new((0, 0)) });
+        let items = furnish(5, |start, len| HEARD.set((start as usize, len)), |idx| idx as u16);
+        assert_eq!((&items[..], HEARD.get()), (&[0, 1, 2, 3, 4][..], (items.as_ptr() as usize, 10)));
+    }
+}
