@@ -204,14 +204,18 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     #[inline]
     fn run_to_completion(&mut self, now: Instant) {
         let Self { burst, pipeline, app, tools, follower, counters, .. } = self;
+        let mut foreseen = 0;
         if burst.len() > 1 {
-            // All their headers are asked for at once, so that the cache misses of a burst overlap instead of following each other; so are
-            // the connections that they are for, where there are many.
+            // All their headers are asked for at once, so that the cache misses of a burst overlap instead of following each other. The
+            // connections that they are for, where there are many, come in while the frames before theirs are worked on.
             burst.iter().for_each(Mbuf::prefetch);
-            tools.tcp.look_ahead(burst);
+            foreseen = tools.tcp.look_ahead(burst);
         }
         let mut cx = tools.cx(now);
-        for mbuf in burst.drain(..) {
+        for (idx, mbuf) in burst.drain(..).enumerate() {
+            if idx < foreseen {
+                cx.tcp.step(idx);
+            }
             pipeline.push(mbuf, app, &mut cx);
         }
         if let Some(follower) = follower {

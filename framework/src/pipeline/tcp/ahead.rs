@@ -1,6 +1,6 @@
 //! Looks ahead over a burst, for a worker with so many connections that its caches do not hold them: the first bytes of each frame name
-//! the flow, the flow its bucket, the bucket the connection. Each step is made for the whole burst before the next begins, so that what is
-//! waited for at DRAM is waited for at once, and not segment by segment.
+//! the flow, the flow its bucket, the bucket the connection. The buckets of the whole burst are asked for at once; a connection while
+//! the frames before its own are worked on, so that DRAM and CPU do not wait for each other.
 //!
 //! Nothing is decided here: a frame that only looks like a segment costs a few loads, and is checked by the nodes as all are.
 
@@ -9,39 +9,97 @@ use core::net::SocketAddrV4;
 use arrayvec::ArrayVec;
 use zerocopy::FromBytes;
 
+use super::bytes::Bytes;
+use super::path::Path;
 use super::sockets::{Inner, TcpSockets};
 use crate::mem::{BURST_MAX, Mbuf, prefetch_line};
 use crate::proto::Flow;
+use crate::proto::tcp::{Sought, Tcp};
 use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 
 /// With fewer connections all of them are in the second cache, and looking ahead costs more than it brings. Each takes 600 bytes there.
 const CROWD: usize = 512;
 
+/// Connections are asked for so many frames before theirs: the work on these is what their misses hide behind. Fewer hide less, more take
+/// turns for the few misses that a core can have at once.
+const DISTANCE: usize = 4;
+
+/// What was foreseen of a burst, frame by frame.
+pub(super) type Foresight = ArrayVec<Glimpse, BURST_MAX>;
+
+/// What was foreseen of a frame: first the flow that its segment seems to be of, later the place of the connection.
+pub(super) enum Glimpse {
+    /// No segment, or of the connection of the frame before.
+    Nothing,
+    Flow(Sought),
+    Place(u32),
+}
+
 impl TcpSockets {
-    /// Asks the CPU for what the segments of a burst will need. A load and a compare where that is in the caches anyway.
+    /// Asks the CPU for the buckets of a burst's flows, and for the connections of its first frames. Says for how many frames
+    /// [`step`](Self::step) is to be called: none where there is no crowd, by a load and a compare.
     #[inline]
-    pub(crate) fn look_ahead(&self, burst: &[Mbuf]) {
-        if let Some(inner) = &self.0
-            && inner.machine.len() >= CROWD
-        {
-            inner.look_ahead(burst);
+    pub(crate) fn look_ahead(&mut self, burst: &[Mbuf]) -> usize {
+        match &mut self.0 {
+            Some(inner) if inner.machine.len() >= CROWD => inner.look_ahead(burst),
+            _ => 0,
+        }
+    }
+
+    /// Frame `idx` of the burst comes next.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, idx: usize) {
+        if let Some(inner) = &mut self.0 {
+            inner.step(idx);
         }
     }
 }
 
 impl Inner {
     #[inline(never)]
-    fn look_ahead(&self, burst: &[Mbuf]) {
-        let mut sought = ArrayVec::<_, BURST_MAX>::new();
-        for flow in burst.iter().filter_map(|mbuf| flow_of(mbuf.bytes())) {
-            if let Some(flow) = self.machine.seek(flow) {
-                prefetch_line(self.machine.bucket(&flow));
-                sought.push(flow);
-            }
+    fn look_ahead(&mut self, burst: &[Mbuf]) -> usize {
+        let Self { machine, paths, foresight, .. } = self;
+        foresight.clear();
+        let mut before = None;
+        for mbuf in burst {
+            let flow = flow_of(mbuf.bytes());
+            let is_news = flow != before;
+            before = flow;
+            foresight.push(match flow.filter(|_| is_news).and_then(|flow| machine.seek(flow)) {
+                Some(sought) => {
+                    prefetch_line(machine.bucket(&sought));
+                    Glimpse::Flow(sought)
+                }
+                None => Glimpse::Nothing,
+            });
         }
-        for slot in sought.iter().filter_map(|flow| self.machine.foresee(flow)) {
-            self.machine.lines(slot).into_iter().for_each(prefetch_line);
-            prefetch_line((&raw const self.paths[slot as usize]).cast());
+        foresight.iter_mut().take(DISTANCE).for_each(|glimpse| glimpse.ask_for(machine, paths));
+        burst.len()
+    }
+
+    /// Tells the machine whose segment comes now, so that it does not look for the connection once more, and asks for one that comes later.
+    #[inline(never)]
+    fn step(&mut self, idx: usize) {
+        let Self { machine, paths, foresight, .. } = self;
+        if let Glimpse::Place(slot) = foresight[idx] {
+            machine.expect(slot);
+        }
+        if let Some(later) = foresight.get_mut(idx + DISTANCE) {
+            later.ask_for(machine, paths);
+        }
+    }
+}
+
+impl Glimpse {
+    /// Asks the CPU for the connection, and for the way of its frames.
+    #[inline(always)]
+    fn ask_for(&mut self, machine: &Tcp<Bytes>, paths: &[Path]) {
+        if let Self::Flow(sought) = self
+            && let Some(slot) = machine.foresee(sought)
+        {
+            machine.lines(slot).into_iter().for_each(prefetch_line);
+            prefetch_line((&raw const paths[slot as usize]).cast());
+            *self = Self::Place(slot);
         }
     }
 }

@@ -51,7 +51,7 @@ impl TcpCalls<'_, '_> {
     #[inline(never)]
     pub(super) fn send_at_once(&mut self, id: ConnectionId, message: &[u8]) -> Result<bool, SendError> {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return Ok(false) };
-        let Inner { machine, paths, counters, offloads, roster } = &mut **inner;
+        let Inner { machine, paths, counters, offloads, roster, .. } = &mut **inner;
         let Some(aim) = machine.aim(id, message.len(), *now)? else { return Ok(false) };
         let (outgoing, offload) = (aim.outgoing(), offloads.usual());
         let Some(timestamps) = UsualHeaders::timestamps_of(&outgoing) else { return Ok(false) };

@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::super::node::Cx;
 use super::super::resolver::Resolver;
+use super::ahead::Foresight;
 use super::bytes::Bytes;
 use super::path::Path;
 use super::roster::Roster;
@@ -40,6 +41,7 @@ pub(in crate::pipeline) struct Inner {
     pub(super) counters: OutCounters,
     pub(super) offloads: OutOffloads,
     pub(super) roster: Option<Roster>,
+    pub(super) foresight: Foresight,
 }
 
 impl TcpSockets {
@@ -53,6 +55,7 @@ impl TcpSockets {
             counters: OutCounters::new(&scope),
             offloads: OutOffloads::new(&config.capabilities),
             roster: None,
+            foresight: Foresight::new(),
         }))))
     }
 
@@ -135,7 +138,7 @@ impl Inner {
         call: impl FnOnce(&mut machine::Tcp<Bytes>, &mut WayOut<'_, '_>) -> T,
     ) -> Option<T> {
         let mut inner = cx.tcp.0.take()?;
-        let Self { machine, paths, counters, offloads, roster } = &mut *inner;
+        let Self { machine, paths, counters, offloads, roster, .. } = &mut *inner;
         let mut output = WayOut { cx, paths, counters, offloads: *offloads, roster };
         let result = call(machine, &mut output);
         // Nothing is there to be dropped.

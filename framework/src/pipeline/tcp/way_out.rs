@@ -131,13 +131,14 @@ impl Output<Bytes> for WayOut<'_, '_> {
         self.cx.pool.available() > 0
     }
 
-    /// The place may have been another connection's before, with another way.
+    /// The way is prepared here, as the place may have been another connection's before, with another way: so the first data leaves as fast as
+    /// all that follows.
     #[cold]
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let path = &mut self.paths[slot as usize];
         *path = Path::NONE;
-        let Some(roster) = self.roster else { return };
         path.way(*flow.local.ip(), *flow.remote.ip(), self.cx, |_| ());
+        let Some(roster) = self.roster else { return };
         let link = path.known().iter().copied().collect();
         roster.open(slot, &OpenConnection { flow, link, snd_nxt: snd_nxt.0, rcv_nxt: rcv_nxt.0 });
     }

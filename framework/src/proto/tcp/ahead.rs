@@ -1,7 +1,8 @@
 //! Where a segment's connection stands, told before the segment comes: with a million of them each is in no cache, and who asks for the
 //! memory of a whole burst at once waits once instead of once a segment. In two steps, as the bucket of the flow says where the rest is.
 //!
-//! Addresses go out, nothing else: the machine does not change, and what was foreseen wrongly costs a load.
+//! Addresses go out, nothing else; and a place may come back as the one where the next segment's connection is looked for first. What was
+//! foreseen wrongly costs a load.
 
 use super::connection::Connection;
 use super::machine::{FlowKey, Tcp};
@@ -38,16 +39,20 @@ impl<P> Tcp<P> {
         self.flows.get_at_home(sought.hash, sought.key).copied()
     }
 
-    /// The lines that a segment of the connection at a place touches: its own, and its links in the wheel and in the list of those that
-    /// have something to send.
+    /// The next segment is probably of the connection at that place.
     #[inline]
-    pub fn lines(&self, slot: u32) -> [*const u8; Connection::HOT_LINES + 2] {
-        let mut lines = [self.connections.address(slot); Connection::HOT_LINES + 2];
+    pub fn expect(&mut self, slot: u32) {
+        self.recent = slot;
+    }
+
+    /// The lines that a segment of the connection at a place touches: its own, and its links in the wheel.
+    #[inline]
+    pub fn lines(&self, slot: u32) -> [*const u8; Connection::HOT_LINES + 1] {
+        let mut lines = [self.connections.address(slot); Connection::HOT_LINES + 1];
         for (idx, line) in lines[..Connection::HOT_LINES].iter_mut().enumerate() {
             *line = line.wrapping_add(idx * LINE);
         }
         lines[Connection::HOT_LINES] = self.shared.wheel.address(slot);
-        lines[Connection::HOT_LINES + 1] = self.shared.flush.address(slot);
         lines
     }
 }

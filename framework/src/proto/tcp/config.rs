@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::connection::Connection;
+use super::fifo::SlotFifo;
 use super::list::SlotList;
 use super::options::ConnectionOptions;
 use super::queue::Chunk;
@@ -66,7 +67,7 @@ impl TcpConfig {
         let variables = size_of::<Slot<Connection>>();
         // A bucket of the flow table holds four keys of 12 bytes and four places of 4, and is a quarter full at most.
         let flow = 64;
-        variables + flow + Wheel::ENTRY_LEN + 2 * SlotList::ENTRY_LEN + Self::PATH_LEN
+        variables + flow + Wheel::ENTRY_LEN + SlotList::ENTRY_LEN + SlotFifo::ENTRY_LEN + Self::PATH_LEN
     }
 
     /// Bytes that the way out remembers of a connection: its prepared link header, and when that was true.

@@ -37,12 +37,6 @@ impl SlotList {
         Self { links: vec![Link { next: NIL, prev: OUT }; capacity].into_boxed_slice(), ends: [Ends::NONE; 2] }
     }
 
-    /// Where a slot's links stand, for a prefetch.
-    #[inline]
-    pub(super) fn address(&self, slot: u32) -> *const u8 {
-        (&raw const self.links[slot as usize]).cast()
-    }
-
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ends[0].head == NIL
@@ -52,13 +46,6 @@ impl SlotList {
     pub(super) fn first(&self) -> Option<u32> {
         let head = self.ends[0].head;
         (head != NIL).then_some(head)
-    }
-
-    /// The last: where a walk that must end stops.
-    #[inline]
-    pub(super) fn last(&self) -> Option<u32> {
-        let tail = self.ends[0].tail;
-        (tail != NIL).then_some(tail)
     }
 
     /// Appends a slot, if it is in neither list.
@@ -91,19 +78,6 @@ impl SlotList {
             tail => self.links[tail as usize].next = slot,
         }
         ends.tail = slot;
-    }
-
-    /// Takes the first out.
-    #[inline]
-    pub(super) fn pop(&mut self) -> Option<u32> {
-        let slot = self.first()?;
-        let next = core::mem::replace(&mut self.links[slot as usize], Link { next: NIL, prev: OUT }).next;
-        self.ends[0].head = next;
-        match next {
-            NIL => self.ends[0].tail = NIL,
-            next => self.links[next as usize].prev = NIL,
-        }
-        Some(slot)
     }
 
     /// Takes a slot out, if it is in a list.
@@ -142,12 +116,14 @@ mod tests {
         list.remove(0);
         list.push(0);
         let mut seen = Vec::new();
-        while let Some(slot) = list.pop() {
+        while let Some(slot) = list.first() {
             seen.push(slot);
+            list.remove(slot);
         }
         assert_eq!(seen, [2, 3, 0]);
-        assert!(list.is_empty() && list.last().is_none());
+        assert!(list.is_empty());
     }
+
     #[test]
     fn slot_is_in_one_of_the_two_lists() {
         let mut list = SlotList::new(4);
@@ -155,7 +131,7 @@ mod tests {
         list.set_aside(1);
         list.set_aside(0);
         list.push(1);
-        assert_eq!((list.first(), list.last(), list.first_aside()), (Some(2), Some(2), Some(1)));
+        assert_eq!((list.first(), list.first_aside()), (Some(2), Some(1)));
         list.set_aside(1);
         assert_eq!(list.first_aside(), Some(0));
         [0, 1, 2].into_iter().for_each(|slot| list.remove(slot));

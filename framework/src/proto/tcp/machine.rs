@@ -14,6 +14,7 @@ use super::config::{TcpConfig, TcpConfigError};
 use super::connection::{AckOwed, Connection, State, flag, pending};
 use super::delegated::Delegations;
 use super::event::{ConnectionId, ListenerId, TcpEvent};
+use super::fifo::SlotFifo;
 use super::list::SlotList;
 use super::listener::Listeners;
 use super::payload::{Output, Payload};
@@ -49,7 +50,7 @@ pub(super) struct Shared<P> {
     /// Whether somebody found no way out.
     pub(super) ways: Ways,
     /// Connections that have something to send at the end of the burst, or could not send it.
-    pub(super) flush: SlotList,
+    pub(super) flush: SlotFifo,
     /// Connections with events; aside of them those in TIME-WAIT that have none any more, the oldest first.
     pub(super) ready: SlotList,
     pub(super) secret: Secret,
@@ -157,7 +158,7 @@ impl<P: Payload> Tcp<P> {
                 chunk_reserve: chunk_reserve(config.chunks_max, config.chunks_max),
                 wheel: Wheel::new(capacity, advise),
                 ways: Ways::NEW,
-                flush: SlotList::new(capacity),
+                flush: SlotFifo::new(capacity),
                 ready: SlotList::new(capacity),
                 secret: Secret::new(seed),
                 option_changes: 0,
@@ -316,7 +317,6 @@ impl<P: Payload> Tcp<P> {
         connection.in_order.clear(chunks);
         connection.out_of_order.clear(chunks);
         self.shared.wheel.clear(slot);
-        self.shared.flush.remove(slot);
         self.shared.ready.remove(slot);
     }
 

@@ -19,6 +19,7 @@ mod congestion;
 mod connection;
 mod delegated;
 mod event;
+mod fifo;
 mod icmp;
 mod info;
 mod list;

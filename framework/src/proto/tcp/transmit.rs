@@ -53,10 +53,13 @@ impl<P: Payload> Tcp<P> {
         let busy = self.shared.tally.output_busy;
         for _ in 0..FLUSH_MAX {
             let Some(slot) = self.shared.flush.pop() else { return };
-            let mut turn = self.turn(slot, output, now);
-            turn.connection.clear(flag::IN_FLUSH);
-            if turn.has_business() {
-                turn.transmit();
+            let waits = self.connections.get(slot).is_some_and(|connection| connection.has(flag::IN_FLUSH));
+            if waits {
+                let mut turn = self.turn(slot, output, now);
+                turn.connection.clear(flag::IN_FLUSH);
+                if turn.has_business() {
+                    turn.transmit();
+                }
             }
             // A full ring is full for all: who is next in the list is first the next time.
             if last == Some(slot) || self.shared.tally.output_busy != busy {

@@ -244,7 +244,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.timer = RetransmitTimer::Off;
         (connection.timer_at, connection.ack_at, connection.idle_at) = (Instant::MAX, Instant::MAX, Instant::MAX);
         connection.clear(flag::IN_FLUSH | flag::SYN_OWED | flag::PACED | flag::PROBE_DUE | flag::PROBE_OUT);
-        self.shared.flush.remove(self.slot);
         self.disarm();
     }
 }

@@ -70,6 +70,18 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.pass(len, seq + len);
         self.on_its_way(len, false);
         self.arm_for_data();
+        if self.connection.has(flag::IN_FLUSH) {
+            self.aside().skip_flush();
+        }
+    }
+
+    /// The app's answer has carried the acknowledgment that would have waited for the end of the burst. Where nothing else waits, and the
+    /// connection is the last in the list, as it is with many of them, it needs not be looked at once more.
+    #[cold]
+    fn skip_flush(&mut self) {
+        if !self.has_business() && self.shared.flush.take_back(self.slot) {
+            self.connection.clear(flag::IN_FLUSH);
+        }
     }
 }
 
