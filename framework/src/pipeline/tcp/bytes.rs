@@ -86,6 +86,18 @@ impl Bytes {
         core::mem::forget(core::mem::replace(self, Self::Held(held)));
     }
 
+    /// One more handle to the bytes, whose buffer is not ours alone any more.
+    pub(super) fn shared(&mut self) -> Held {
+        if let Some(mbuf) = self.take_mbuf() {
+            self.become_held(mbuf.hold());
+            mbuf.free();
+        }
+        match self {
+            Self::Held(held) => held.another(),
+            Self::Mbuf(_) => unreachable!("its mbuf was just held"),
+        }
+    }
+
     /// The mbuf that was taken out is back, and what it sums to where that is known.
     pub(super) fn become_own(&mut self, mbuf: Mbuf, sum: Option<Sum>) {
         core::mem::forget(core::mem::replace(self, Self::summed(mbuf, sum)));

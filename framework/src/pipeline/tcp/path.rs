@@ -89,6 +89,12 @@ impl Path {
         if self.asked { &[] } else { &self.link[..usize::from(self.link_len)] }
     }
 
+    /// The link header, where it is as it was prepared and the neighbour is known.
+    #[inline]
+    pub(super) fn current(&self, cx: &Cx<'_>) -> Option<&[u8]> {
+        Some(self.known()).filter(|link| !link.is_empty() && self.seen == changes(cx.host) as u32)
+    }
+
     /// The link header, where it is as it was prepared and has no tag: what nearly all frames leave with.
     #[inline(always)]
     pub(super) fn untagged(&self, host: &Host) -> Option<[u8; ethernet::HEADER_LEN]> {

@@ -11,10 +11,10 @@ use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload};
 use crate::mem::Mbuf;
-use crate::proto::tcp::{Outgoing, Output, Payload, Seq, Unsent};
+use crate::proto::tcp::{Outgoing, Output, Payload, Run, Seq, Unsent};
 use crate::proto::{Flow, NeighbourWish};
-use crate::wire::tcp::Timestamps;
-use crate::wire::{ethernet, ipv4};
+use crate::wire::tcp::{OPTIONS_LEN_MAX, Timestamps};
+use crate::wire::{ethernet, ipv4, tcp};
 
 /// What leaves, counted.
 pub(super) struct OutCounters {
@@ -44,17 +44,22 @@ pub(super) struct OutOffloads {
     segmentation_len_max: usize,
     /// Frames may be chains.
     chains: bool,
+    /// Buffers of a chain behind the headers.
+    pieces_max: usize,
 }
+
+/// Buffers behind the headers of one frame: 64 KiB of full segments, with some to spare.
+const PIECES_MAX: usize = 64;
+/// Bytes of the longest payload of an IPv4 packet behind the longest headers: also what is to be cut says how long it is.
+const SEGMENTATION_LEN_MAX: usize = u16::MAX as usize - ipv4::HEADER_LEN - tcp::HEADER_LEN - OPTIONS_LEN_MAX;
 
 impl OutOffloads {
     pub(super) fn new(capabilities: &Capabilities) -> Self {
         let checksum = capabilities.tx.l4_checksum;
-        Self {
-            checksum,
-            // Whoever cuts segments writes each one's checksum.
-            segmentation_len_max: if checksum { capabilities.tx.segmentation_len_max } else { 0 },
-            chains: capabilities.tx_segments_max >= 2,
-        }
+        // Whoever cuts segments writes each one's checksum.
+        let longest = if checksum { capabilities.tx.segmentation_len_max.min(SEGMENTATION_LEN_MAX) } else { 0 };
+        let pieces_max = if longest > 0 { capabilities.tx_segments_max.saturating_sub(1).min(PIECES_MAX) } else { 1 };
+        Self { checksum, segmentation_len_max: longest, chains: capabilities.tx_segments_max >= 2, pieces_max }
     }
 
     /// What the NIC is to do with a segment that is not to be cut.
@@ -129,6 +134,19 @@ impl Output<Bytes> for WayOut<'_, '_> {
 
     fn has_buffer(&self) -> bool {
         self.cx.pool.available() > 0
+    }
+
+    /// What waits for a neighbour is posted by somebody else, who does not know of segments.
+    #[inline]
+    fn pieces_max(&self, slot: u32) -> usize {
+        let is_known = self.offloads.pieces_max > 1 && self.paths[slot as usize].current(self.cx).is_some();
+        // One more is for the headers.
+        if is_known { self.offloads.pieces_max.min(self.cx.pool.available().saturating_sub(1)) } else { 1 }
+    }
+
+    fn send_run(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, Bytes>) -> Result<(), Unsent> {
+        let sent = self.send_chain(slot, segment, run);
+        self.sent(Some(slot), segment, run.len(), sent)
     }
 
     /// The way is prepared here, as the place may have been another connection's before, with another way: so the first data leaves as fast as
@@ -212,6 +230,37 @@ impl WayOut<'_, '_> {
             }
         };
         self.sent(slot, segment, body.len, sent)
+    }
+
+    /// Headers, and behind them views of all payloads.
+    fn send_chain(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, Bytes>) -> Result<(), Unsent> {
+        let Some(link) = self.paths[slot as usize].current(self.cx) else { return Err(Unsent::NoWay) };
+        let headers = compose(link, segment, Body { len: run.len(), sum: None });
+        let l2_len = link.len();
+        let Some(mut frame) = self.cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
+        let mut chain: Option<Mbuf> = None;
+        let pool = self.cx.pool;
+        let is_whole = run.all_from_the_last(|payload| {
+            let Ok(mut view) = pool.view(payload.shared()) else { return false };
+            if let Some(behind) = chain.take() {
+                view.attach(behind);
+            }
+            chain = Some(view);
+            true
+        });
+        if let Some(chain) = chain {
+            frame.attach(chain);
+        }
+        if !is_whole {
+            frame.free();
+            return Err(Unsent::Busy);
+        }
+        frame.set_l2_len(l2_len);
+        frame.set_l3_len(ipv4::HEADER_LEN);
+        self.cx.tx.post(frame, self.offloads.of(segment, false)).map_err(|frame| {
+            frame.free();
+            Unsent::Busy
+        })
     }
 
     /// What goes into the usual headers of a connection's segment: the link header, where the way is known and has no tag, and the timestamps.

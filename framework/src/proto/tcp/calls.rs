@@ -128,6 +128,8 @@ impl<P: Payload> Tcp<P> {
         let mut taken = turn.append_to_tail(wanted);
         let mut refusal = SendError::PoolEmpty;
         let mss = usize::from(turn.connection.snd_mss);
+        // What the device cuts leaves as one.
+        let at_once_max = if wanted.len() > mss && turn.gathers() { 0 } else { SEGMENTS_MAX };
         let mut at_once = 0;
         while taken < wanted.len() {
             let segment = &wanted[taken..wanted.len().min(taken + mss)];
@@ -135,7 +137,7 @@ impl<P: Payload> Tcp<P> {
             let len = payload.len();
             // What was handed over ends here: PSH is set with it, and not before, as peers that merge segments stop at each that has it.
             let ends_call = if taken + len == wanted.len() { PUSH } else { 0 };
-            if at_once < SEGMENTS_MAX && turn.may_leave_at_once(len) {
+            if at_once < at_once_max && turn.may_leave_at_once(len) {
                 turn.send_at_once(payload, ends_call);
                 at_once += 1;
             } else if turn.queue(payload, ends_call).is_err() {

@@ -62,6 +62,7 @@ pub use payload::{Output, Payload, Unsent};
 pub use prepared::{Aim, Numbers, Prospect};
 pub use segment::{Outgoing, Plain, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
 pub use seq::Seq;
+pub use transmit::Run;
 
 #[cfg(test)]
 mod tests;

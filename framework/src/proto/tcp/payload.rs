@@ -5,6 +5,7 @@ use core::net::Ipv4Addr;
 
 use super::segment::Outgoing;
 use super::seq::Seq;
+use super::transmit::Run;
 use crate::proto::Flow;
 
 /// Bytes of a segment: a buffer of the NIC's, a held slice of one, a `Vec` in a test. Dropping one is its good end.
@@ -61,6 +62,20 @@ pub trait Output<P> {
     /// Whether a buffer for data can be had.
     fn has_buffer(&self) -> bool {
         true
+    }
+
+    /// Payloads that [`send_run`](Self::send_run) takes as one segment of the connection at `slot` now: 1 where each goes alone.
+    fn pieces_max(&self, slot: u32) -> usize {
+        let _ = slot;
+        1
+    }
+
+    /// As [`send`](Self::send), for several payloads that are one segment, to be cut by the device into segments of `segment_len`, which is where
+    /// the payloads meet. Only asked for where [`pieces_max`](Self::pieces_max) says so. They stay with the machine, each for itself.
+    fn send_run(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, P>) -> Result<(), Unsent> {
+        let _ = (slot, segment, run);
+        debug_assert!(false, "this way out takes each payload alone");
+        Err(Unsent::Busy)
     }
 
     /// The handshake of the connection at `slot` is done: from now on the peer believes in it.

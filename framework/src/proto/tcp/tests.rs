@@ -21,6 +21,7 @@ mod prediction;
 mod rack;
 mod recovery;
 mod room;
+mod run;
 mod scoreboard;
 mod sender;
 

@@ -13,8 +13,10 @@ mod at_once;
 mod control;
 mod data;
 mod header;
+mod run;
 
 pub(super) use data::{SEGMENTS_MAX, Sending};
+pub use run::Run;
 
 use super::connection::{AckOwed, State, flag};
 use super::machine::{Tcp, Turn};

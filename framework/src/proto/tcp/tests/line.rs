@@ -24,6 +24,8 @@ pub(crate) struct Wire {
     /// All is lost on the way.
     pub(crate) is_cut: bool,
     pub(crate) segmentation_len_max: usize,
+    /// Payloads that are one segment of these.
+    pub(crate) pieces_max: usize,
 }
 
 impl Output<Vec<u8>> for Wire {
@@ -42,6 +44,22 @@ impl Output<Vec<u8>> for Wire {
 
     fn segmentation_len_max(&self) -> usize {
         self.segmentation_len_max
+    }
+
+    fn pieces_max(&self, _: u32) -> usize {
+        self.pieces_max
+    }
+
+    fn send_run(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, Vec<u8>>) -> Result<(), Unsent> {
+        let (mut bytes, mut lens) = (Vec::new(), Vec::new());
+        let is_whole = run.all_from_the_last(|payload| {
+            bytes.splice(..0, payload.iter().copied());
+            lens.push(payload.len());
+            true
+        });
+        assert!(is_whole && bytes.len() == run.len() && (2..=self.pieces_max).contains(&lens.len()));
+        assert!(lens[1..].iter().all(|&len| len == usize::from(segment.segment_len)), "cut where they meet: {lens:?}");
+        self.send(Some(slot), segment, Some(&mut bytes))
     }
 }
 
@@ -97,7 +115,7 @@ impl Line {
         (connection.snd_mss, connection.rcv_mss) = (MSS as u16, MSS as u16);
         connection.set(flag::SACK);
         let slot = tcp.insert(connection).unwrap();
-        let wire = Wire { sent: Vec::new(), room: usize::MAX, is_cut: false, segmentation_len_max: 0 };
+        let wire = Wire { sent: Vec::new(), room: usize::MAX, is_cut: false, segmentation_len_max: 0, pieces_max: 1 };
         let (bytes, events) = (Vec::new(), Vec::new());
         let mut line = Self { tcp, wire, slot, now, bytes, events, ack: 0, wnd: 60_000, written: 0 };
         line.turn().establish();
@@ -133,6 +151,15 @@ impl Line {
         self.ack = upto;
         let at = self.tcp.connections[self.slot].rcv_nxt - THEIRS;
         self.hear(at, Vec::new(), TcpFlags::ACK, |_| ())
+    }
+
+    /// The peer says that it has what is from `left` to `right`, and all before what it acknowledged last.
+    pub(crate) fn sack(&mut self, left: u32, right: u32) {
+        let at = self.tcp.connections[self.slot].rcv_nxt - THEIRS;
+        self.hear(at, Vec::new(), TcpFlags::ACK, |segment| {
+            segment.sack_count = 1;
+            segment.sacks[0] = Range { left: OURS + left, right: OURS + right };
+        });
     }
 
     pub(crate) fn hear(

@@ -328,6 +328,7 @@ fn header_has_the_hops_and_the_type_of_service_that_were_asked_for() {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Send(u32),
+    Copy(u32),
     /// The peer acknowledges a part of what is on its way, and shows a window.
     Ack(u8, u16),
     /// The way out has room for so many segments.
@@ -338,7 +339,8 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (1u32..5000).prop_map(Step::Send),
+        2 => (1u32..5000).prop_map(Step::Send),
+        2 => (1u32..9000).prop_map(Step::Copy),
         4 => (any::<u8>(), prop_oneof![Just(0u16), 1u16..800, 1000u16..60_000]).prop_map(|(part, wnd)| Step::Ack(part, wnd)),
         1 => (0usize..4).prop_map(Step::Room),
         2 => (1u64..3000).prop_map(Step::After),
@@ -350,14 +352,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     /// Nothing leaves beyond the right edge that the peer has shown, and all leaves in the end, each byte under its number.
     #[test]
-    fn stream_leaves_whole_and_within_the_window(steps in steps(), nodelay in any::<bool>(), device in prop_oneof![Just(0usize), Just(9000)]) {
+    fn stream_leaves_whole_and_within_the_window(steps in steps(), nodelay in any::<bool>(), device in prop_oneof![Just((0usize, 1usize)), Just((9000, 1)), Just((9000, 4))]) {
         let mut line = Line::with(&ConnectionOptions { nodelay, ..options() });
-        line.wire.segmentation_len_max = device;
+        (line.wire.segmentation_len_max, line.wire.pieces_max) = device;
         let (mut edge, mut reached) = (60_000, 0);
         for step in steps {
             match step {
                 Step::Send(len) if line.connection().send_len + len < 200_000 => line.send(len),
                 Step::Send(_) => (),
+                Step::Copy(len) => _ = line.send_copy(len),
                 Step::Ack(part, wnd) => {
                     let ack = line.ack + (reached - line.ack) * u32::from(part) / 255;
                     // A window is not taken back.

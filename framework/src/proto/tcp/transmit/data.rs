@@ -32,12 +32,14 @@ pub(crate) enum Sending {
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Sends all data that may leave now.
     pub(super) fn send_data(&mut self) {
-        for _ in 0..SEGMENTS_MAX {
+        let mut left = SEGMENTS_MAX;
+        while left > 0 {
             if self.connection.options.pacing_rate != 0 && self.waits_for_pace() {
                 return;
             }
-            match self.send_one() {
-                Sending::Sent => (),
+            let (sending, count) = self.send_run(left).unwrap_or_else(|| (self.send_one(), 1));
+            match sending {
+                Sending::Sent => left -= count,
                 Sending::Busy => return self.try_again(),
                 Sending::Nothing | Sending::NoWay => return self.watch_silence(),
             }
@@ -60,7 +62,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     pub(crate) fn resend(&mut self, idx: u32) -> Sending {
         let len = self.shared.chunks[idx].len;
         if len > u32::from(self.connection.snd_mss) {
-            let longest = self.longest_segment();
+            let longest = self.longest_resent();
             if len > longest && !self.connection.split(&mut self.shared.chunks, idx, longest) {
                 return Sending::Busy;
             }
@@ -201,7 +203,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     #[cold]
-    fn not_emitted(&mut self, unsent: Unsent) -> Sending {
+    pub(super) fn not_emitted(&mut self, unsent: Unsent) -> Sending {
         match unsent {
             Unsent::Busy => Sending::Busy,
             Unsent::NoWay => {
@@ -256,6 +258,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mss = u32::from(self.connection.snd_mss);
         let device = self.output.segmentation_len_max() as u32;
         if device > mss { device - device % mss } else { mss }
+    }
+
+    /// Of these, what is sent again at once: a segment, or the whole segments that the network bears.
+    fn longest_resent(&mut self) -> u32 {
+        let mss = u32::from(self.connection.snd_mss).max(1);
+        let room = self.cwnd_room();
+        self.longest_segment().min(room - room % mss).max(mss)
     }
 
     /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open again, or that there is
