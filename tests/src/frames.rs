@@ -2,11 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wirepath::wire::checksum::Sum;
+use wirepath::wire::checksum::{PseudoHeader, Sum};
 use wirepath::wire::{
-    EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpFields,
-    UdpHeader, VlanTags,
+    EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, TcpFields,
+    TcpHeader, UdpFields, UdpHeader, VlanTags,
 };
+use zerocopy::IntoBytes;
 
 use crate::rig::{OURS, PEER, PEER_STATION, STATION};
 
@@ -105,6 +106,26 @@ impl Frame {
         bytes.extend_from_slice(packet);
         bytes
     }
+}
+
+/// The packet of a TCP segment without data, from the first of two hosts to the second. Options are whole words.
+pub fn segment([source, destination]: [Ipv4Addr; 2], fields: &TcpFields, options: &[u8]) -> Vec<u8> {
+    let mut tcp = TcpHeader::new(fields, options).expect("options of whole words");
+    let len = tcp.as_bytes().len() + options.len();
+    let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: len as u16 };
+    tcp.fill_checksum(pseudo.sum().append(options));
+    let fields = Ipv4Fields {
+        source,
+        destination,
+        protocol: Protocol::TCP,
+        ttl: 64,
+        tos: 0,
+        identification: 0,
+        dont_fragment: true,
+        payload_len: len,
+    };
+    let ipv4 = Ipv4Header::new(&fields).expect("a header fits a packet");
+    [ipv4.as_bytes(), tcp.as_bytes(), options].concat()
 }
 
 /// Makes the checksums of an IPv4 header and of an ICMP or IGMP message right and takes that of a UDP header away, so that

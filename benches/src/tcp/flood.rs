@@ -14,12 +14,10 @@ use std::time;
 
 use wirepath::device::{Offload, TxQueue};
 use wirepath::pipeline::tcp::ListenOptions;
-use wirepath::wire::checksum::PseudoHeader;
 use wirepath::wire::ethernet::EthernetFields;
 use wirepath::wire::tcp::{TcpFields, TcpFlags};
-use wirepath::wire::{
-    EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, Protocol, TcpHeader, TcpOption, TcpOptionList,
-};
+use wirepath::wire::{EtherType, EthernetHeader, TcpOption, TcpOptionList};
+use wirepath_tests::frames::segment;
 use zerocopy::IntoBytes;
 
 use super::pair::{PairConfig, Role, SERVER, TcpPair, mac};
@@ -116,7 +114,6 @@ fn stranger(bits: u32) -> Ipv4Addr {
 }
 
 fn syn(source: Ipv4Addr, source_port: u16, seq: u32) -> Vec<u8> {
-    let destination = *SERVER.ip();
     let mut options = TcpOptionList::EMPTY;
     for option in [TcpOption::MaximumSegmentSize(1460), TcpOption::SackPermitted, TcpOption::WindowScale(7)] {
         options.push(option).expect("three options fit");
@@ -130,21 +127,6 @@ fn syn(source: Ipv4Addr, source_port: u16, seq: u32) -> Vec<u8> {
         window: 64_240,
         urgent_pointer: 0,
     };
-    let mut tcp = TcpHeader::new(&fields, options.as_bytes()).expect("the list keeps to whole words");
-    let len = tcp.as_bytes().len() + options.as_bytes().len();
-    let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: len as u16 };
-    tcp.fill_checksum(pseudo.sum().append(options.as_bytes()));
-    let fields = Ipv4Fields {
-        source,
-        destination,
-        protocol: Protocol::TCP,
-        ttl: 64,
-        tos: 0,
-        identification: 0,
-        dont_fragment: true,
-        payload_len: len,
-    };
-    let ipv4 = Ipv4Header::new(&fields).expect("a SYN fits an IPv4 packet");
     let link = EthernetHeader::new(EthernetFields { dst: mac(2), src: mac(1), ethertype: EtherType::IPV4 });
-    [link.as_bytes(), ipv4.as_bytes(), tcp.as_bytes(), options.as_bytes()].concat()
+    [link.as_bytes(), &segment([source, *SERVER.ip()], &fields, options.as_bytes())].concat()
 }

@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use wirepath::pipeline::tcp::roster::{OpenConnection, Roster};
 use wirepath::proto::{Flow, InterfaceId};
-use wirepath::wire::checksum::{PseudoHeader, Sum};
 use wirepath::wire::tcp::{TcpFields, TcpFlags};
 use wirepath::wire::{
-    EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, TcpHeader,
-    VlanTag, VlanTags,
+    EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Header, MacAddr, Protocol, TcpHeader, VlanTag,
+    VlanTags,
 };
 use wirepath::worker::guard;
+use wirepath_tests::frames::segment;
 use wirepath_tests::live::{NEAR, OURS, THEIRS};
 use wirepath_tests::netns;
 use wirepath_tests::packet::PacketSocket;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -99,17 +99,6 @@ fn link(vlan: u16) -> arrayvec::ArrayVec<u8, 22> {
 
 fn frame(connection: &OpenConnection, flags: TcpFlags) -> Vec<u8> {
     let Flow { local, remote } = connection.flow;
-    let (source, destination) = (*local.ip(), *remote.ip());
-    let ipv4 = Ipv4Fields {
-        source,
-        destination,
-        protocol: Protocol::TCP,
-        ttl: 64,
-        tos: 0,
-        identification: 0,
-        dont_fragment: true,
-        payload_len: 20,
-    };
     let fields = TcpFields {
         source_port: local.port(),
         destination_port: remote.port(),
@@ -119,9 +108,7 @@ fn frame(connection: &OpenConnection, flags: TcpFlags) -> Vec<u8> {
         window: 60_000,
         urgent_pointer: 0,
     };
-    let mut tcp = TcpHeader::new(&fields, &[]).unwrap();
-    tcp.fill_checksum(PseudoHeader { source, destination, protocol: Protocol::TCP, len: 20 }.sum().combine(Sum::EMPTY));
-    [&connection.link[..], Ipv4Header::new(&ipv4).unwrap().as_bytes(), tcp.as_bytes()].concat()
+    [&connection.link[..], &segment([*local.ip(), *remote.ip()], &fields, &[])].concat()
 }
 
 fn segment_for(frame: &[u8], flow: Flow) -> Option<TcpHeader> {
