@@ -248,7 +248,8 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.abort(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// The app wants no data now: it waits, and the window closes when the receive buffer is full.
+    /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the connection ends otherwise than by
+    /// `Finished`, what waits comes all the same, and `Closed` behind it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
         self.machine().map_or(Err(CallError::NotFound), |machine| machine.pause(id))
     }

@@ -200,10 +200,14 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// The app wants no data now: it waits, and the window closes when the receive buffer is full.
+    /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the connection ends otherwise than by
+    /// `Finished`, what waits comes all the same, and `Closed` behind it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
-        self.connections[slot].set(flag::PAUSED);
+        let connection = &mut self.connections[slot];
+        if connection.state != State::Closed {
+            connection.set(flag::PAUSED);
+        }
         Ok(())
     }
 

@@ -17,6 +17,7 @@ mod arrival;
 mod attack;
 mod congestion;
 mod lossy;
+mod pause;
 mod prediction;
 mod rack;
 mod recovery;

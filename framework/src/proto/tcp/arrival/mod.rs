@@ -219,6 +219,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if connection.state != State::TimeWait {
             connection.close_reason = reason;
             connection.pending |= pending::CLOSED;
+            if reason != CloseReason::Finished {
+                connection.end_pause();
+            }
         }
         self.output.closed(self.slot);
         connection.state = State::Closed;
@@ -245,5 +248,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         (connection.timer_at, connection.ack_at, connection.idle_at) = (Instant::MAX, Instant::MAX, Instant::MAX);
         connection.clear(flag::IN_FLUSH | flag::SYN_OWED | flag::PACED | flag::PROBE_DUE | flag::PROBE_OUT);
         self.disarm();
+    }
+}
+
+impl Connection {
+    /// The end is not as both wanted it: an app that has paused hears of it now, not when it goes on. What has come until now comes before it, as
+    /// it was acknowledged and nobody will send it again.
+    fn end_pause(&mut self) {
+        self.clear(flag::PAUSED);
+        if !self.in_order.is_empty() {
+            self.pending |= pending::READABLE;
+        }
     }
 }

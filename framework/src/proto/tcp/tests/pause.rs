@@ -1,0 +1,76 @@
+//! An app that wants no data is told how its connection ends.
+
+use super::super::connection::State;
+use super::line::{Line, options};
+use super::*;
+use crate::wire::tcp::TcpFlags;
+
+/// Four bytes wait for an app that has paused.
+fn paused(options: &ConnectionOptions) -> Line {
+    let mut line = Line::with(options);
+    let id = line.id();
+    line.tcp.pause(id).unwrap();
+    line.data(0, 4);
+    line.tick();
+    assert_eq!((line.bytes.len(), &line.events[..]), (0, &[][..]));
+    line
+}
+
+/// The end is told after what waits, which is not lost, and the place is free.
+fn ends(line: Line, reason: CloseReason) {
+    assert_eq!(line.events, [TcpEvent::Readable, TcpEvent::Closed(reason)]);
+    line.assert_delivered(4);
+    assert!(line.is_gone());
+}
+
+#[test]
+fn paused_app_is_told_of_a_reset() {
+    let mut line = paused(&options());
+    line.hear(4, Vec::new(), TcpFlags::RST, |_| ());
+    ends(line, CloseReason::Reset);
+}
+
+#[test]
+fn paused_app_is_told_that_the_peer_is_silent() {
+    let keepalive = Keepalive { idle: Duration::from_secs(1), interval: Duration::from_secs(1), count: 3 };
+    let mut line = paused(&ConnectionOptions { keepalive: Some(keepalive), ..options() });
+    line.after_s(6);
+    ends(line, CloseReason::KeepaliveTimedOut);
+}
+
+#[test]
+fn paused_app_is_told_that_nothing_is_acknowledged() {
+    let mut line = paused(&ConnectionOptions { user_timeout: Some(Duration::from_secs(3)), ..options() });
+    line.send(10);
+    line.after_s(6);
+    ends(line, CloseReason::TimedOut);
+}
+
+#[test]
+fn app_that_pauses_again_at_its_last_data_is_told_as_well() {
+    let mut line = Line::new();
+    let id = line.id();
+    line.tcp.pause(id).unwrap();
+    line.data(0, 4);
+    line.data(4, 4);
+    line.turn().close(CloseReason::Reset);
+    assert_eq!(line.tcp.next_event(), Some((id, ConsumerId(1), TcpEvent::Readable)));
+    assert!(line.tcp.next_data(id).is_some());
+    line.tcp.pause(id).unwrap();
+    assert!(line.tcp.next_data(id).is_some());
+    assert_eq!(line.tcp.next_event(), Some((id, ConsumerId(1), TcpEvent::Closed(CloseReason::Reset))));
+    assert!(line.tcp.next_event().is_none() && line.is_gone());
+}
+
+#[test]
+fn end_that_both_wanted_waits_for_the_app() {
+    let mut line = paused(&options());
+    line.hear(4, Vec::new(), TcpFlags::FIN | TcpFlags::ACK, |_| ());
+    line.finish();
+    line.hear(5, Vec::new(), TcpFlags::ACK, |segment| segment.ack += 1);
+    assert_eq!((line.connection().state, &line.events[..]), (State::Closed, &[][..]));
+    line.resume();
+    line.tick();
+    assert_eq!(line.events[..], [TcpEvent::PeerClosed, TcpEvent::Closed(CloseReason::Finished)]);
+    line.assert_delivered(4);
+}
