@@ -96,6 +96,7 @@ mod node;
 mod path;
 pub mod roster;
 mod sockets;
+mod tally;
 mod template;
 mod way_out;
 

@@ -239,6 +239,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             self.rx.refresh_counters();
             self.tools.tx.refresh_counters();
         }
+        self.tools.tcp.publish();
         self.counters.last_poll.set(self.last.0.as_nanos());
         self.counters.pool_in_use.set(self.tools.pool.in_use() as u64);
         self.counters.pool_exhausted.set(self.tools.pool.exhausted());

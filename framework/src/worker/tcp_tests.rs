@@ -262,3 +262,36 @@ fn bytes_are_echoed_over_a_bad_wire() {
     assert!(line.client.tcp().tally().segments_resent > 0);
     line.close();
 }
+
+#[test]
+fn what_tcp_has_done_can_be_seen_from_outside() {
+    let faults = Faults { loss: 0.1, ..Faults::NONE };
+    let mut line = Line::connected(Wanted { faults, seed: 3, ..Wanted::default() });
+    let (id, bytes) = (line.id(), pattern(100_000));
+    line.ask(|_, cx| cx.tcp().send(id, &bytes).unwrap());
+    line.turn_until(|line| line.server.app().received.len() == bytes.len());
+    let tally = line.ask(|_, cx| cx.tcp().tally());
+    assert!(tally.segments_resent > 0 && tally == line.client.tcp().tally());
+    for _ in 0..2 {
+        line.client.publish();
+        let counted = ["segments_resent", "timeouts", "fast_recoveries", "active_opens"];
+        let counted = counted.map(|name| line.count(&format!("1/tcp/{name}")));
+        assert_eq!(counted, [tally.segments_resent, tally.timeouts, tally.fast_recoveries, 1]);
+    }
+}
+
+#[test]
+fn segments_that_a_paused_app_has_no_room_for_are_counted_by_name() {
+    let mut line = Line::connected(Wanted { buffers: Some(64), ..Wanted::default() });
+    let (id, now) = (line.id(), line.now);
+    line.server.with_app(now, |app, cx| cx.tcp().pause(app.id.unwrap()).unwrap());
+    for _ in 0..40 {
+        // A segment each.
+        let _ = line.ask(|_, cx| cx.tcp().send(id, b"order"));
+        line.turns(5);
+    }
+    assert!(line.count("2/tcp/drop/no_room") > 0);
+    line.server.with_app(line.now, |app, cx| cx.tcp().resume(app.id.unwrap()).unwrap());
+    line.turns(50_000);
+    line.close();
+}

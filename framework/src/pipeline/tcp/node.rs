@@ -50,8 +50,12 @@ crate::drop_reasons! {
         BlindSyn => "blind_syn",
         /// More SYNs than the listener takes.
         SynRateExceeded => "syn_rate_exceeded",
-        /// No place for a connection, or for data out of order.
+        /// No place for a connection; or for data that is out of order or that a paused app has not taken: it comes again.
         NoRoom => "no_room",
+        /// All of it waits already, out of order.
+        Duplicate => "duplicate",
+        /// Data behind the peer's own FIN.
+        AfterFin => "after_fin",
         /// The app did not accept it.
         Refused => "refused",
         /// For a connection that is closed.
@@ -74,6 +78,8 @@ impl From<TcpDrop> for TcpNodeDrop {
             TcpDrop::BlindSyn => Self::BlindSyn,
             TcpDrop::SynRateExceeded => Self::SynRateExceeded,
             TcpDrop::NoRoom => Self::NoRoom,
+            TcpDrop::Duplicate => Self::Duplicate,
+            TcpDrop::AfterFin => Self::AfterFin,
             TcpDrop::Refused => Self::Refused,
             TcpDrop::AfterClose => Self::AfterClose,
             TcpDrop::TimeWait => Self::TimeWait,

@@ -8,6 +8,7 @@ use super::ahead::Foresight;
 use super::bytes::Bytes;
 use super::path::Path;
 use super::roster::Roster;
+use super::tally::TallyCounters;
 use super::way_out::{OutCounters, OutOffloads, WayOut};
 use super::{
     CallError, ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, NotOurs,
@@ -39,6 +40,7 @@ pub(in crate::pipeline) struct Inner {
     pub(super) machine: machine::Tcp<Bytes>,
     pub(super) paths: Box<[Path]>,
     pub(super) counters: OutCounters,
+    tally: TallyCounters,
     pub(super) offloads: OutOffloads,
     pub(super) roster: Option<Roster>,
     pub(super) foresight: Foresight,
@@ -53,6 +55,7 @@ impl TcpSockets {
             machine: machine::Tcp::new_advised(config.machine, config.seed, advise_large_pages)?,
             paths: furnish(config.machine.connections_max, advise_large_pages, |_| Path::NONE),
             counters: OutCounters::new(&scope),
+            tally: TallyCounters::new(&scope),
             offloads: OutOffloads::new(&config.capabilities),
             roster: None,
             foresight: Foresight::new(),
@@ -86,6 +89,13 @@ impl TcpSockets {
     /// What the machine has done.
     pub fn tally(&self) -> TcpTally {
         self.0.as_ref().map_or(TcpTally::default(), |inner| *inner.machine.tally())
+    }
+
+    /// Brings the counters of the tally up to date; the worker does when it publishes.
+    pub(crate) fn publish(&self) {
+        if let Some(inner) = &self.0 {
+            inner.tally.publish(inner.machine.tally());
+        }
     }
 
     /// Connections, those in TIME-WAIT included.
@@ -275,6 +285,11 @@ impl TcpCalls<'_, '_> {
     pub fn info(&mut self, id: ConnectionId) -> Option<TcpInfo> {
         let now = self.0.now;
         self.machine()?.info(id, now)
+    }
+
+    /// What TCP has done in this worker, all connections together: retransmissions, timeouts, resets.
+    pub fn tally(&self) -> TcpTally {
+        self.0.tcp.tally()
     }
 
     /// Listens no more. Connections that were accepted stay; false where there is no such listener.

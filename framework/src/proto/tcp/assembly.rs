@@ -9,6 +9,7 @@
 //! Out of order data is bounded three ways: by the window, by `reassembly_max`, and by a share of the store that shrinks as the store
 //! fills, so that no peer can take the room of the others. What does not fit is dropped, and comes again.
 
+use super::arrival::TcpDrop;
 use super::connection::{AckOwed, Connection, flag, pending, switch};
 use super::machine::{Shared, Turn};
 use super::payload::{Output, Payload};
@@ -37,9 +38,10 @@ impl<P> Piece<P> {
 }
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
-    /// Takes the data of a segment that was found acceptable. What is next in order comes back.
+    /// Takes the data of a segment that was found acceptable. What is next in order comes back; what is refused is not acknowledged, and
+    /// the reason is for a counter.
     #[inline]
-    pub(super) fn take_data(&mut self, segment: &Segment, payload: P) -> Option<P> {
+    pub(super) fn take_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
         let end = segment.seq + segment.len;
         let is_plain = segment.seq == connection.rcv_nxt
@@ -52,7 +54,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return self.take_odd_data(segment, payload);
         }
         self.take_next_in_order(segment.len);
-        Some(payload)
+        Ok(Some(payload))
     }
 
     /// The next bytes have come, and are on their way to the app.
@@ -105,9 +107,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Data that is not simply next, or that the app cannot take now.
     #[inline(never)]
-    fn take_odd_data(&mut self, segment: &Segment, payload: P) -> Option<P> {
+    fn take_odd_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
         if segment.len == 0 || payload.is_empty() {
-            return None;
+            return Ok(None);
         }
         if self.connection.has(flag::ECN) {
             self.connection.note_congestion(segment);
@@ -115,16 +117,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let Some(piece) = self.trim(segment, payload) else {
             // RFC 9293 3.10.7.4: what is old or beyond the window is answered.
             self.send_ack();
-            return None;
+            return Err(TcpDrop::NotAcceptable);
         };
         if piece.seq == self.connection.rcv_nxt {
             return self.take_next(piece);
         }
         self.shared.tally.out_of_order += 1;
-        self.keep(piece);
+        let kept = self.keep(piece);
         // RFC 5681 4.2: at once, and each, as they are counted.
         self.send_ack();
-        None
+        kept.map(|()| None)
     }
 
     /// Cuts off what came before and what is beyond the window.
@@ -153,7 +155,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Data that is next in order: to the caller, or behind what waits for the app.
-    fn take_next(&mut self, piece: Piece<P>) -> Option<P> {
+    fn take_next(&mut self, piece: Piece<P>) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
         let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
         let mut delivered = None;
@@ -166,7 +168,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
                 .is_err()
         {
             // Not acknowledged, so it comes again.
-            return None;
+            return Err(TcpDrop::NoRoom);
         } else {
             connection.in_order_len += len;
         }
@@ -184,7 +186,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         } else {
             self.owe_ack_of_data(len);
         }
-        delivered
+        Ok(delivered)
     }
 
     /// Moves what is in order now to the data that waits for the app.
@@ -215,12 +217,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Keeps data that is beyond a hole.
-    fn keep(&mut self, mut piece: Piece<P>) {
+    fn keep(&mut self, mut piece: Piece<P>) -> Result<(), TcpDrop> {
         let mut before = self.find_before(piece.seq);
         loop {
             if !self.cut_front(before, &mut piece) {
                 self.shared.tally.duplicates += 1;
-                return;
+                return Err(TcpDrop::Duplicate);
             }
             // What is left may begin where the next chunk does.
             let next = self.shared.chunks.get(before).map_or(NIL, |chunk| chunk.next);
@@ -232,15 +234,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let connection = &mut *self.connection;
         let count = connection.out_of_order.count;
         if count >= self.shared.config.reassembly_max || !self.shared.has_share(count) {
-            return;
+            return Err(TcpDrop::NoRoom);
         }
         self.cut_back(before, &mut piece);
         let connection = &mut *self.connection;
         let range = Range { left: piece.seq, right: piece.end() };
         let chunk = Chunk::new(piece.seq, piece.len, Some(piece.payload));
-        if connection.out_of_order.insert_after(&mut self.shared.chunks, before, chunk).is_ok() {
-            connection.note_range(range);
+        if connection.out_of_order.insert_after(&mut self.shared.chunks, before, chunk).is_err() {
+            return Err(TcpDrop::NoRoom);
         }
+        connection.note_range(range);
+        Ok(())
     }
 
     /// The last chunk out of order that does not begin behind `seq`, or `NIL`. Nearly always the last of all; otherwise looked for from

@@ -63,8 +63,12 @@ pub enum TcpDrop {
     BlindSyn,
     /// More SYNs than the listener takes in a second.
     SynRateExceeded,
-    /// All connections are taken.
+    /// All connections are taken; or data finds its connection's share of the store used up, and is to come again.
     NoRoom,
+    /// All of it waits already, out of order.
+    Duplicate,
+    /// Data behind the peer's own FIN.
+    AfterFin,
     /// The listener's app does not want this peer.
     Refused,
     /// The connection ended by it, or before it.
@@ -183,12 +187,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         let delivered = match payload {
             Some(payload) if self.connection.state.may_receive() => self.take_data(segment, payload),
-            _ => None,
+            Some(_) => Err(TcpDrop::AfterFin),
+            None => Ok(None),
         };
         if segment.has(TcpFlags::FIN) || self.connection.has(flag::FIN_SEEN) {
             self.check_fin(segment);
         }
-        Ok(delivered)
+        delivered
     }
 
     /// The handshake is done.

@@ -263,3 +263,43 @@ proptest! {
         }
     }
 }
+
+/// A segment, why it is refused, and what there is of it afterwards.
+fn refused(line: &mut Line, at: u32, len: u32, why: TcpDrop) {
+    let (before, next) = (line.tcp.chunks(), line.connection().rcv_nxt);
+    assert_eq!(line.data(at, len), Some(why), "{len} bytes at {at}");
+    assert_eq!((line.tcp.chunks(), line.connection().rcv_nxt), (before, next));
+}
+
+#[test]
+fn each_segment_that_is_refused_has_a_reason() {
+    let config = TcpConfig { connections_max: 1, chunks_max: 100, reassembly_max: 1, ..TcpConfig::default() };
+    let mut line = Line::of(config, &ConnectionOptions { receive_buffer: 4_000, ..options() });
+    assert_eq!(line.data(1000, 10), None, "kept");
+    refused(&mut line, 1000, 10, TcpDrop::Duplicate);
+    refused(&mut line, 1002, 3, TcpDrop::Duplicate);
+    refused(&mut line, 2000, 10, TcpDrop::NoRoom);
+    refused(&mut line, 4000, 10, TcpDrop::NotAcceptable);
+    line.assert_delivered(0);
+}
+
+#[test]
+fn data_that_a_paused_app_has_no_share_for_is_counted() {
+    let config = TcpConfig { connections_max: 1, chunks_max: 16, ..TcpConfig::default() };
+    let mut line = Line::of(config, &options());
+    line.connection().set(flag::PAUSED);
+    let kept = (0..16).take_while(|idx| line.data(idx * 10, 10).is_none()).count() as u32;
+    assert!((4..12).contains(&kept), "{kept}");
+    refused(&mut line, kept * 10, 10, TcpDrop::NoRoom);
+    line.resume();
+    line.data(kept * 10, 10);
+    line.assert_delivered(kept * 10 + 10);
+}
+
+#[test]
+fn data_behind_the_fin_of_its_own_side_is_counted() {
+    let mut line = Line::new();
+    line.hear(0, Vec::new(), TcpFlags::FIN | TcpFlags::ACK, |_| ());
+    assert_eq!(line.data(1, 10), Some(TcpDrop::AfterFin));
+    line.assert_delivered(0);
+}
