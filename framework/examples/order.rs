@@ -3,7 +3,10 @@
 //!
 //! `cargo run --release -p wirepath --example order`
 //!
-//! The exchange is a second worker on the other end of a wire of plain memory. On a NIC only the device changes.
+//! The exchange is a second worker on the other end of a wire of plain memory. The same trader on a NIC, as root, at an address that the kernel does
+//! not have, with ticks of 239.1.1.1:9000 and a gateway of yours: `… --example order -- eth1 10.0.0.2/24 10.0.0.1:9100`.
+
+mod port;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::error::Error;
@@ -17,14 +20,15 @@ use wirepath::pipeline::tcp::{
     TcpSockets, TcpSocketsConfig, Template,
 };
 use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig, UdpOptions,
-    Unhandled, Vlans, send_to,
+    App, Cx, Datagram, EgressConfig, Ethernet, IcmpApp, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig,
+    UdpOptions, Unhandled, Vlans, send_to,
 };
 use wirepath::proto::{
     ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
 };
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::live::{LiveConfig, Want};
 use wirepath::worker::{Parts, Worker, random_seed};
 
 const TRADER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -91,6 +95,8 @@ impl TcpApp for Trader {
     fn on_tcp_data(&mut self, _: &TcpData<'_>, _: &mut Cx<'_>) {}
 }
 
+impl IcmpApp for Trader {}
+
 /// Reads orders.
 #[derive(Default)]
 struct Exchange {
@@ -112,6 +118,28 @@ impl TcpApp for Exchange {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [] => over_memory(),
+        [interface, address, gateway] => {
+            on_a_port(&port::config("order", interface, address.parse()?), gateway.parse()?)
+        }
+        _ => Err("usage: order [INTERFACE ADDRESS/LEN GATEWAY:PORT]".into()),
+    }
+}
+
+/// Joins the ticks and connects to the gateway.
+fn on_a_port(config: &LiveConfig, gateway: SocketAddrV4) -> Result<(), Box<dyn Error>> {
+    let config = config.clone().want(Want::udp(TICKS.group, TICKS.port));
+    port::run(&config, Trader::default(), |cx| {
+        cx.sockets.join(CONSUMER, TICKS)?;
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        cx.tcp().connect(any, gateway, &ConnectionOptions::default(), CONSUMER)?;
+        Ok(())
+    })
+}
+
+fn over_memory() -> Result<(), Box<dyn Error>> {
     let (near, far) = pair("wire", MemoryConfig::default());
     let block = Block::heap();
     let mut trader = worker(near, TRADER, EXCHANGE, Trader::default(), &block.scope("trader"))?;

@@ -1,9 +1,14 @@
-//! An echo over TCP, and a client that finds out whether it is one: both ends in one process, over a wire of plain memory. On a NIC only the device
-//! changes.
+//! An echo over TCP, and a client that finds out whether it is one: both ends in one process, over a wire of plain memory.
 //!
 //! `cargo run --release -p wirepath --example tcp_echo`
+//!
+//! The same echo on a NIC, as root, at an address that the kernel does not have: `… --example tcp_echo -- eth1 10.0.0.2/24`, and
+//! `nc 10.0.0.2 7` on another host.
+
+mod port;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::HashMap;
 use std::error::Error;
 
 use wirepath::counters::{Block, Scope};
@@ -14,10 +19,13 @@ use wirepath::pipeline::tcp::{
     CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
     TcpNodeConfig, TcpSockets, TcpSocketsConfig,
 };
-use wirepath::pipeline::{App, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans};
+use wirepath::pipeline::{
+    App, Cx, Datagram, EgressConfig, Ethernet, IcmpApp, Ipv4, Ipv4Config, Ipv4Successors, UdpApp, Unhandled, Vlans,
+};
 use wirepath::proto::{ConsumerId, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::live::LiveConfig;
 use wirepath::worker::{Parts, Worker, random_seed};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -28,16 +36,21 @@ const LEN: usize = 1 << 20;
 type Stack = Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Unhandled>;
 type End<A> = Worker<MemoryRx, MemoryTx, Stack, A>;
 
-/// Sends back what comes, on one connection. Where the peer does not read, no more is taken from it either: its window closes.
+/// Sends back what comes. Where the peer does not read, no more is taken from it either: its window closes.
 #[derive(Default)]
 struct Echo {
-    /// What was taken and found no room to be sent.
+    debts: HashMap<ConnectionId, Debt>,
+}
+
+/// What a connection was sent and could not be sent back yet.
+#[derive(Default)]
+struct Debt {
     owed: Vec<u8>,
     peer_closed: bool,
 }
 
-impl Echo {
-    /// Sends what is owed; true where nothing is left.
+impl Debt {
+    /// Sends what is owed; true where nothing is left. `Writable` follows where something is.
     fn pay(&mut self, id: ConnectionId, cx: &mut Cx<'_>) -> bool {
         let sent = cx.tcp().send(id, &self.owed).unwrap_or(0);
         self.owed.drain(..sent);
@@ -46,20 +59,31 @@ impl Echo {
 }
 
 impl App for Echo {}
+impl IcmpApp for Echo {}
+
+impl UdpApp for Echo {
+    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
+}
 
 impl TcpApp for Echo {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
-        self.peer_closed |= event == TcpEvent::PeerClosed;
-        if !matches!(event, TcpEvent::Writable | TcpEvent::PeerClosed) || !self.pay(id, cx) {
+        if let TcpEvent::Closed(_) = event {
+            self.debts.remove(&id);
+            return;
+        }
+        let debt = self.debts.entry(id).or_default();
+        debt.peer_closed |= event == TcpEvent::PeerClosed;
+        if !matches!(event, TcpEvent::Writable | TcpEvent::PeerClosed) || !debt.pay(id, cx) {
             return;
         }
         // A connection that is gone refuses what is asked of it, and says so by its own `Closed`.
-        let _ = if self.peer_closed { cx.tcp().shutdown(id) } else { cx.tcp().resume(id) };
+        let _ = if debt.peer_closed { cx.tcp().shutdown(id) } else { cx.tcp().resume(id) };
     }
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
-        self.owed.extend_from_slice(data.payload);
-        if !self.pay(data.connection, cx) {
+        let debt = self.debts.entry(data.connection).or_default();
+        debt.owed.extend_from_slice(data.payload);
+        if !debt.pay(data.connection, cx) {
             let _ = cx.tcp().pause(data.connection);
         }
     }
@@ -110,6 +134,23 @@ impl TcpApp for Client {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [] => over_memory(),
+        [interface, address] => on_a_port(&port::config("tcp_echo", interface, address.parse()?)),
+        _ => Err("usage: tcp_echo [INTERFACE ADDRESS/LEN]".into()),
+    }
+}
+
+fn on_a_port(config: &LiveConfig) -> Result<(), Box<dyn Error>> {
+    port::run(config, Echo::default(), |cx| {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER.port());
+        cx.tcp().listen(any, &ListenOptions::default())?;
+        Ok(())
+    })
+}
+
+fn over_memory() -> Result<(), Box<dyn Error>> {
     let (near, far) = pair("wire", MemoryConfig::default());
     let block = Block::heap();
     let mut client = worker(near, CLIENT, *SERVER.ip(), Client::default(), &block.scope("client"))?;

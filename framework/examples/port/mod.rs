@@ -1,0 +1,39 @@
+//! An example on a NIC: one queue, and its worker on the calling thread, until Ctrl-C. `live.rs` shows several on pinned threads.
+
+use std::error::Error;
+
+use wirepath::counters::Block;
+use wirepath::pipeline::tcp::{TcpApp, TcpConfig};
+use wirepath::pipeline::{App, Cx, IcmpApp, UdpApp};
+use wirepath::proto::Ipv4Prefix;
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::live::{LiveConfig, LivePort, OwnHost};
+use wirepath::worker::{Post, StopFlag};
+
+/// An interface that is ours, with an address that the kernel does not have, and TCP. Beside the kernel it would be
+/// `LiveConfig::new(interface).with_tcp(…).want(Want::tcp(address, port))`.
+pub(crate) fn config(app: &str, interface: &str, address: Ipv4Prefix) -> LiveConfig {
+    let host = OwnHost { addresses: vec![address], ..OwnHost::default() };
+    LiveConfig::new(interface).named(app).owned(host).with_tcp(TcpConfig::default())
+}
+
+/// Runs an app there; `begin` listens, connects and joins.
+pub(crate) fn run<A: App + UdpApp + TcpApp + IcmpApp>(
+    config: &LiveConfig,
+    app: A,
+    begin: impl FnOnce(&mut Cx<'_>) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let stop = StopFlag::on_signals()?;
+    let block = Block::create(&config.app)?;
+    let mut port = LivePort::open(config, &block.scope("port"), &stop)?;
+    println!("{}", port.describe());
+    port.notices().iter().for_each(|notice| println!("note: {notice}"));
+    let queue = port.take_queue()?.ok_or("the configuration names no queue")?;
+    let post = Post { name: "worker0".into(), core: None, node: None, stop };
+    let mut worker = queue.worker(app, 0, &post, &block.scope("worker0"))?;
+    block.check()?;
+    let mut clock = MonotonicClock::start();
+    worker.with_app(clock.now(), |_, cx| begin(cx))?;
+    worker.run(&mut clock, &post.stop);
+    Ok(())
+}
