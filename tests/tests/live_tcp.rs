@@ -42,16 +42,21 @@ enum Opens {
 
 /// A connection on a quiet wire.
 fn open(live: &Live, wire: &Wire, opens: Opens, plan: Plan) -> (ConnectionId, TcpStream) {
+    open_with(live, (&wire.far, THEIRS), opens, plan)
+}
+
+/// A connection with the kernel in a namespace, at an address of it.
+fn open_with(live: &Live, kernel: (&Namespace, Ipv4Addr), opens: Opens, plan: Plan) -> (ConnectionId, TcpStream) {
     match opens {
         Opens::Us => {
-            let listener = peer::listener(&wire.far, 0);
+            let listener = peer::listener(kernel.0, 0);
             let port = listener.local_addr().unwrap().port();
-            let id = live.dial((THEIRS, port), ConnectionOptions::default(), plan);
+            let id = live.dial((kernel.1, port), ConnectionOptions::default(), plan);
             (id, peer::accept(&listener).unwrap())
         }
         Opens::Them => {
             let before = live.with(|recorder, _| recorder.traffic.accepted.len());
-            let stream = peer::connect(&wire.far, (OURS, PORT)).unwrap();
+            let stream = peer::connect(kernel.0, (OURS, PORT)).unwrap();
             (live.accepted(before), stream)
         }
     }
@@ -172,8 +177,16 @@ fn congestion_controls(namespace: &Namespace) -> Vec<String> {
     allowed
 }
 
-/// Bulk each way at once over a wire that loses, with each congestion control of the kernel's end, connected by either.
-fn lossy(test: &str, per_mille: u32, len: u64) {
+/// Who connects, and what each end sends: us first.
+type Way = (Opens, u64, u64);
+
+/// Both ways at once, connected by either end, and each way alone, which is shorter.
+fn ways(len: u64) -> [Way; 4] {
+    [(Opens::Us, len, len), (Opens::Them, len, len), (Opens::Them, len / 2, 0), (Opens::Us, 0, len / 2)]
+}
+
+/// Bulk over a wire that loses, with each congestion control of the kernel's end.
+fn lossy(test: &str, per_mille: u32, ways: &[Way]) {
     if !has_program(test, "nft") || !has_program(test, "ethtool") {
         return;
     }
@@ -182,14 +195,15 @@ fn lossy(test: &str, per_mille: u32, len: u64) {
     lose(&wire.far, "veth2", per_mille);
     for control in congestion_controls(&beyond) {
         set(&beyond, "tcp_congestion_control", &control);
-        let live = start_routed(&wire, &LiveConfig::own(NEAR).with_tcp(tcp()));
-        print!("{per_mille} of 1000 frames lost each way, {control}: ");
-        let listener = peer::listener(&beyond, 0);
-        let port = listener.local_addr().unwrap().port();
-        let id = live.dial((BEYOND, port), ConnectionOptions::default(), Plan::send(len));
-        let socket = peer::accept(&listener).unwrap();
-        transfer(&live, id, &socket, len, len);
-        live.stop();
+        for &(opens, ours, theirs) in ways {
+            let live = start_routed(&wire, &LiveConfig::own(NEAR).with_tcp(tcp()));
+            print!("{per_mille} of 1000 frames lost each way, {control}, connected by {opens:?}: ");
+            let plan = Plan::send(ours);
+            live.listen(PORT, ListenOptions::default(), plan);
+            let (id, socket) = open_with(&live, (&beyond, BEYOND), opens, plan);
+            transfer(&live, id, &socket, ours, theirs);
+            live.stop();
+        }
     }
     for (namespace, end) in [(&beyond, "the kernel's"), (&wire.far, "our")] {
         let lost = lost(namespace);
@@ -208,17 +222,17 @@ fn lost(namespace: &Namespace) -> u64 {
 
 #[test]
 fn bulk_comes_whole_where_one_of_100_frames_is_lost() {
-    lossy("bulk_comes_whole_where_one_of_100_frames_is_lost", 10, 4 << 20);
+    lossy("bulk_comes_whole_where_one_of_100_frames_is_lost", 10, &ways(4 << 20));
 }
 
 #[test]
 fn bulk_comes_whole_where_five_of_100_frames_are_lost() {
-    lossy("bulk_comes_whole_where_five_of_100_frames_are_lost", 50, 1 << 20);
+    lossy("bulk_comes_whole_where_five_of_100_frames_are_lost", 50, &ways(1 << 20));
 }
 
 #[test]
 fn bulk_comes_whole_where_ten_of_100_frames_are_lost() {
-    lossy("bulk_comes_whole_where_ten_of_100_frames_are_lost", 100, 1 << 18);
+    lossy("bulk_comes_whole_where_ten_of_100_frames_are_lost", 100, &ways(1 << 18));
 }
 
 /// Bulk each way at once over a device with faults.
@@ -662,5 +676,20 @@ fn gibibyte_comes_whole_to_the_kernel_to_us_and_both_ways_at_once() {
 #[test]
 #[ignore = "bulk with losses takes minutes"]
 fn gibibyte_comes_whole_where_one_of_100_frames_is_lost() {
-    lossy("gibibyte_comes_whole_where_one_of_100_frames_is_lost", 10, GIBIBYTE);
+    lossy("gibibyte_comes_whole_where_one_of_100_frames_is_lost", 10, &ways(GIBIBYTE));
+}
+
+/// Each way alone, connected by the end that sends nothing.
+#[test]
+#[ignore = "bulk with losses takes minutes"]
+fn gibibyte_comes_whole_where_five_of_100_frames_are_lost() {
+    let ways = [(Opens::Them, GIBIBYTE, 0), (Opens::Us, 0, GIBIBYTE)];
+    lossy("gibibyte_comes_whole_where_five_of_100_frames_are_lost", 50, &ways);
+}
+
+#[test]
+#[ignore = "bulk with losses takes minutes"]
+fn gibibyte_comes_whole_where_ten_of_100_frames_are_lost() {
+    let ways = [(Opens::Them, GIBIBYTE, 0), (Opens::Us, 0, GIBIBYTE)];
+    lossy("gibibyte_comes_whole_where_ten_of_100_frames_are_lost", 100, &ways);
 }
