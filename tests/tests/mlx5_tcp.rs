@@ -36,6 +36,10 @@ const THEIR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa1]);
 const BULK: u64 = 4 << 20;
 /// Bytes of a buffer that is handed over: several segments.
 const LONG: usize = 8_000;
+/// Bytes of a frame that a buffer of a live port has room for, which is one segment: as `worker::live` makes its pools.
+const FRAME: usize = 1_500 + 22;
+/// Bytes that are handed over as a copy at a time.
+const COPY: usize = 64 << 10;
 /// Frames of one step of the model.
 const STEP: usize = 1_024;
 /// Nothing here takes longer, on a machine that is busy with other tests.
@@ -104,13 +108,14 @@ struct Ours {
 }
 
 impl Ours {
-    fn start() -> Self {
+    /// With buffers for so many bytes.
+    fn start(buffer_len: usize) -> Self {
         let mut device = open(&config("mlx5_0"));
         for port in [OUR_PORT, OUR_PORT + 1] {
             device.steer(&Rule::tcp(OURS, port), 0).unwrap();
         }
         let capabilities = device.capabilities();
-        let End { rx, tx, block, pool, .. } = End::with_pool(&mut device, 0, pool(4_096, LONG + 200)).unwrap();
+        let End { rx, tx, block, pool, .. } = End::with_pool(&mut device, 0, pool(4_096, buffer_len)).unwrap();
         let (seed, scope) = (HashSeed::new(23, 29), block.scope("host"));
         let host_config = HostConfig {
             interface: InterfaceId(0),
@@ -178,6 +183,20 @@ impl Ours {
         });
     }
 
+    /// Sends the stream as copies that are longer than any buffer, as far as there is room.
+    fn copy_over(&mut self, id: ConnectionId, sent: &mut u64) {
+        let now = self.clock.now();
+        self.worker.with_app(now, |_, cx| {
+            while *sent < BULK {
+                let len = (BULK - *sent).min(COPY.min(PIECE_LEN_MAX) as u64) as usize;
+                match cx.tcp().send(id, stream(*sent, len)) {
+                    Ok(taken) => *sent += taken as u64,
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+
     /// Frames of TCP that were posted.
     fn posted(&self) -> u64 {
         self.block.snapshot().count("host/tcp/segments_out").unwrap()
@@ -191,9 +210,9 @@ impl Ours {
     }
 }
 
-/// Calls the kernel, sends it all and hears it back; says how many segments were sent, and in how many frames they were posted.
-fn call_the_kernel() -> (u64, u64) {
-    let mut ours = Ours::start();
+/// Calls the kernel, sends it all by `send` and hears it back; says how many segments were sent, and in how many frames they were posted.
+fn call_the_kernel(buffer_len: usize, send: fn(&mut Ours, ConnectionId, &mut u64)) -> (u64, u64) {
+    let mut ours = Ours::start(buffer_len);
     let (local, remote) = (SocketAddrV4::new(OURS, OUR_PORT + 1), SocketAddrV4::new(THEIRS, THEIR_PORT));
     let now = ours.clock.now();
     let id = ours.worker.with_app(now, |app, cx| {
@@ -205,7 +224,7 @@ fn call_the_kernel() -> (u64, u64) {
     ours.until("all comes back", |ours| {
         let is_connected = ours.worker.app().traffic.ends[&id].is_connected;
         if is_connected {
-            ours.hand_over(id, &mut sent);
+            send(ours, id, &mut sent);
         }
         ours.worker.app().traffic.ends[&id].received == BULK
     });
@@ -229,8 +248,18 @@ fn kernel_sends_back_what_a_connectx_cut_into_segments() {
     if !is_inside(test) {
         return beside_the_kernel(test, &[], |_, listener| assert_eq!(echo(peer::accept(listener).unwrap()), BULK));
     }
-    let (segments, frames) = call_the_kernel();
+    let (segments, frames) = call_the_kernel(LONG + 200, Ours::hand_over);
     assert!(segments > frames + 1_000, "{segments} segments in {frames} frames: the device has cut nothing");
+}
+
+#[test]
+fn kernel_sends_back_what_a_connectx_cut_out_of_buffers_of_one_segment_each() {
+    let test = "kernel_sends_back_what_a_connectx_cut_out_of_buffers_of_one_segment_each";
+    if !is_inside(test) {
+        return beside_the_kernel(test, &[], |_, listener| assert_eq!(echo(peer::accept(listener).unwrap()), BULK));
+    }
+    let (segments, frames) = call_the_kernel(FRAME, Ours::copy_over);
+    assert!(segments > frames + 1_000, "{segments} segments in {frames} frames: buffers were not put together");
 }
 
 #[test]
@@ -242,7 +271,7 @@ fn kernel_sends_back_what_a_connectx_without_tso_sends() {
             assert_eq!(echo(peer::accept(listener).unwrap()), BULK);
         });
     }
-    let (segments, frames) = call_the_kernel();
+    let (segments, frames) = call_the_kernel(LONG + 200, Ours::hand_over);
     assert_eq!(segments, frames);
 }
 
@@ -255,7 +284,7 @@ fn kernel_calls_a_port_that_a_rule_steers_to_a_connectx() {
             assert_eq!(peer::exchange(&socket, BULK).unwrap(), BULK);
         });
     }
-    let mut ours = Ours::start();
+    let mut ours = Ours::start(FRAME);
     let now = ours.clock.now();
     ours.worker.with_app(now, |app, cx| {
         app.traffic.plan = Plan::send(BULK);
