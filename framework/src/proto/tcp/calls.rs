@@ -170,13 +170,15 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// We neither send nor want more: as `shutdown`, and data that still comes is answered by a reset (RFC 9293 3.6.1), as is data that
-    /// came and was not taken (RFC 2525 2.17). `ConnectionOptions::linger` says how long ours may take. `Closed` ends it.
+    /// came and was not taken (RFC 2525 2.17). Numbers that are delegated end it by a reset, too. `ConnectionOptions::linger` says how long ours may take. `Closed` ends it.
     pub fn close<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let mut turn = self.turn(slot, output, now);
         let is_unread = turn.connection.in_order_len > 0;
         let linger_ms = turn.connection.options.linger_ms;
-        if !turn.connection.state.is_synchronized() || is_unread || linger_ms == 0 {
+        // Numbers that somebody else may still send are a gap before our FIN, which nobody would fill any more.
+        let is_delegated = turn.connection.has(flag::DELEGATED);
+        if !turn.connection.state.is_synchronized() || is_unread || is_delegated || linger_ms == 0 {
             turn.abort();
             return Ok(());
         }

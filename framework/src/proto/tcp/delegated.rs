@@ -287,6 +287,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     fn end_delegation(&mut self) {
+        if self.connection.flight() == 0 {
+            // What waited behind it is sent only now.
+            self.connection.unacked_since = Instant::MAX;
+        }
         self.connection.clear(flag::DELEGATED);
         self.shared.delegations.remove(self.slot);
     }

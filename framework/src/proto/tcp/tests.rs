@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod assembly;
+mod delegated;
 mod line;
 mod timers;
 mod transmit;

@@ -227,7 +227,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn on_keepalive(&mut self) {
         let connection = &mut *self.connection;
         let idle = ms(connection.options.keepalive_idle_ms);
-        if connection.flight() > 0 || connection.next_unsent != NIL {
+        let may_leave = connection.next_unsent != NIL && !connection.has(flag::DELEGATED);
+        if connection.flight() > 0 || may_leave {
             // Data finds out by itself.
             connection.idle_at = self.now + idle;
             return;

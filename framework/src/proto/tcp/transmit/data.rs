@@ -270,13 +270,15 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open again, or that there is
     /// a way.
     pub(crate) fn watch_silence(&mut self) {
-        let connection = &*self.connection;
-        if connection.next_unsent != NIL
-            && connection.flight() == 0
-            && !connection.has(flag::DELEGATED)
-            && connection.timer != RetransmitTimer::Persist
-        {
+        let connection = &mut *self.connection;
+        if connection.next_unsent == NIL || connection.flight() != 0 || connection.timer == RetransmitTimer::Persist {
+            return;
+        }
+        if !connection.has(flag::DELEGATED) {
             self.begin_persist();
+        } else if connection.unacked_since == Instant::MAX {
+            // Nothing of ours may leave before somebody else's, but the user timeout counts, and keepalive asks.
+            connection.unacked_since = self.now;
         }
     }
 
