@@ -322,7 +322,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return;
         }
         if connection.backoff >= self.shared.config.retries {
-            return self.close(CloseReason::TimedOut);
+            return self.give_up();
         }
         self.shared.tally.timeouts += 1;
         connection.tally.timeouts += 1;

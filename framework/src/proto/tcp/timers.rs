@@ -126,13 +126,23 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// The peer has taken its window back from under what is on its way: as with probes, one that answers may do so for ever
-    /// (RFC 9293 3.8.6.1).
+    /// The peer has taken its window back from under what is on its way: as with probes, one that answers may do so as
+    /// long as the app cares (RFC 9293 3.8.6.1).
     fn forgive_closed_window(&mut self, at: Instant) {
         let connection = &mut *self.connection;
-        if connection.snd_wnd == 0 && connection.last_received_at + connection.backed_off(connection.backoff) >= at {
+        let is_answered = connection.last_received_at + connection.backed_off(connection.backoff) >= at;
+        if connection.snd_wnd == 0 && is_answered && !connection.has(flag::RECEIVES_NO_MORE) {
             connection.backoff = connection.backoff.min(self.shared.config.retries.saturating_sub(1));
         }
+    }
+
+    /// The peer has acknowledged nothing for too long. One that is there still, and only does not read, hears of it.
+    #[cold]
+    pub(super) fn give_up(&mut self) {
+        if self.connection.has(flag::RECEIVES_NO_MORE) {
+            self.send_reset();
+        }
+        self.close(CloseReason::TimedOut);
     }
 
     /// Nobody has answered our SYN (RFC 9293 3.8.3).
@@ -160,14 +170,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// The window is still closed to us. A peer that answers may keep it closed for ever; one that does not is gone.
+    /// The window is still closed to us. A peer that answers may keep it closed as long as the app cares; one that does not is gone.
     fn on_persist(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let span = connection.backed_off(connection.backoff);
-        if connection.last_received_at + span >= at {
+        if connection.last_received_at + span >= at && !connection.has(flag::RECEIVES_NO_MORE) {
             connection.probes = 0;
         } else if connection.probes >= self.shared.config.retries {
-            return self.close(CloseReason::TimedOut);
+            return self.give_up();
         }
         if connection.next_unsent == NIL {
             return;

@@ -302,3 +302,40 @@ fn clock_that_jumps_makes_each_timer_run_once() {
     line.tick();
     assert_eq!(line.sent(), ["-1 ack 0"]);
 }
+
+/// Its app is gone, and ours has let go.
+#[test]
+fn peer_that_never_reads_does_not_keep_a_closed_connection() {
+    let mut line = Line::new();
+    line.wnd = 0;
+    line.ack(0);
+    line.send(1000);
+    let (id, now) = (line.id(), line.now);
+    line.tcp.close(id, now, &mut line.wire).unwrap();
+    for _ in 0..3_600 {
+        line.after_s(1);
+        if line.is_gone() {
+            break;
+        }
+        // It answers each probe.
+        if !line.sent().is_empty() {
+            line.ack(0);
+        }
+    }
+    assert!(line.is_gone() && line.tcp.chunks() == 0, "{:?}", line.events);
+}
+
+#[test]
+fn peer_that_does_not_read_is_waited_for_as_long_as_the_app_cares() {
+    let mut line = Line::new();
+    line.wnd = 0;
+    line.ack(0);
+    line.send(1000);
+    for _ in 0..3_600 {
+        line.after_s(1);
+        if !line.sent().is_empty() {
+            line.ack(0);
+        }
+    }
+    assert!(!line.is_gone() && line.tcp.chunks() == 1);
+}
