@@ -97,9 +97,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     pub(super) fn note_old_data(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
         let right = (segment.seq + segment.len).min(connection.rcv_nxt);
-        // What is far behind is not of this stream, or of long ago.
-        let is_recent = segment.len != 0 && segment.seq.is_before(right) && segment.seq.is_after(connection.irs);
-        if is_recent {
+        // What is from before the first byte is not of this stream.
+        let age = connection.rcv_nxt - segment.seq;
+        let is_ours = u64::from(age) <= connection.tally.bytes_received;
+        if segment.len != 0 && segment.seq.is_before(right) && is_ours {
             connection.note_duplicate(Range { left: segment.seq, right });
             self.shared.tally.duplicates += 1;
         }

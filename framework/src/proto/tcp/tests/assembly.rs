@@ -303,3 +303,17 @@ fn data_behind_the_fin_of_its_own_side_is_counted() {
     assert_eq!(line.data(1, 10), Some(TcpDrop::AfterFin));
     line.assert_delivered(0);
 }
+
+/// RFC 2883 4: half of the ring behind the first number there are duplicates as well.
+#[test]
+fn duplicate_is_reported_however_long_the_stream_is() {
+    let mut line = Line::new();
+    line.data(0, 1000);
+    line.sent();
+    // As if two gigabytes and more had come before.
+    let irs = line.connection().irs;
+    line.connection().irs = irs - 0x9000_0000;
+    line.connection().tally.bytes_received += 0x9000_0000;
+    line.data(0, 1000);
+    assert_eq!(line.sent(), ["0 ack 1000 sack 0..1000"]);
+}

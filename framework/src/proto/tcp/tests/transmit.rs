@@ -387,3 +387,15 @@ proptest! {
         prop_assert_eq!(line.tcp.chunks(), 0);
     }
 }
+
+/// RFC 9293 3.7.4: SND.SML is of long ago, and after SND.UNA on the ring again.
+#[test]
+fn small_segment_of_two_gigabytes_ago_holds_nothing_back() {
+    let mut line = Line::with(&ConnectionOptions { nodelay: false, ..options() });
+    let una = line.connection().snd_una;
+    line.connection().snd_small = una + 0x7000_0000;
+    line.send(10);
+    assert_eq!(line.sent(), ["0+10 ack 0 PSH"]);
+    line.send(10);
+    assert!(line.sent().is_empty(), "this one waits for the one before");
+}

@@ -245,7 +245,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// that the end of a long message need not wait for its beginning.
     fn nagle_holds(&self) -> bool {
         let connection = &*self.connection;
-        if connection.is_on(switch::NODELAY) || !connection.snd_small.is_after(connection.snd_una) {
+        // One that is after SND.NXT is so long ago that the ring has gone half around since.
+        let is_out =
+            connection.snd_small.is_after(connection.snd_una) && connection.snd_small.is_at_most(connection.snd_nxt);
+        if connection.is_on(switch::NODELAY) || !is_out {
             return false;
         }
         // More than a segment's worth waits, in chunks that cannot be joined, or the app is done: nothing will come to fill it.
