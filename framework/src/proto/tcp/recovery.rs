@@ -321,7 +321,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if connection.flight() == 0 {
             return;
         }
-        if connection.backoff >= self.shared.config.retries {
+        if connection.backoff >= self.shared.config.retries && connection.was_patient(&self.shared.config, self.now) {
             return self.give_up();
         }
         self.shared.tally.timeouts += 1;

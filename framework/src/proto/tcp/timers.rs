@@ -11,6 +11,7 @@
 //! The wheel has one entry for each connection, at its earliest deadline or before: a deadline that moves away, as nearly all do, leaves it
 //! where it is, and it is set again when it comes.
 
+use super::config::TcpConfig;
 use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
 use super::event::CloseReason;
 use super::machine::{Tcp, Turn};
@@ -23,7 +24,7 @@ use crate::time::{Duration, Instant};
 /// Steps of the wheel in one tick, an entry being one: what is left is due with the next.
 const STEPS_MAX: u32 = 256;
 /// Between two retransmissions, or probes of a closed window, no more time passes than this (RFC 6298 2.5).
-const RTO_MAX: Duration = Duration::from_secs(60);
+pub(super) const RTO_MAX: Duration = Duration::from_secs(60);
 /// The wheel is set no further ahead: a deadline beyond is looked at once more before.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 86_400);
 
@@ -176,7 +177,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let span = connection.backed_off(connection.backoff);
         if connection.last_received_at + span >= at && !connection.has(flag::RECEIVES_NO_MORE) {
             connection.probes = 0;
-        } else if connection.probes >= self.shared.config.retries {
+        } else if connection.probes >= self.shared.config.retries
+            && connection.was_patient(&self.shared.config, self.now)
+        {
             return self.give_up();
         }
         if connection.next_unsent == NIL {
@@ -290,6 +293,13 @@ impl Connection {
     pub(super) fn backed_off(&self, backoff: u8) -> Duration {
         let us = u64::from(self.rto.0) << backoff.min(20);
         Duration::from_micros(us).min(RTO_MAX.max(self.rto.span()))
+    }
+
+    /// Whether as much time has passed as the retries take at least (RFC 9293 3.8.3, R2, which is a time). A low floor of the timeout is to find
+    /// a loss soon, not to end a connection while a switch reboots.
+    #[cold]
+    pub(super) fn was_patient(&self, config: &TcpConfig, now: Instant) -> bool {
+        now.since(self.unacked_since) >= config.patience()
     }
 
     /// The app has let go of it, and what it sent may be waited for so long only.

@@ -238,6 +238,7 @@ fn connection_ends_when_retransmissions_run_out() {
         assert!(sender.recovery() != Recovery::Open);
     }
     assert_eq!(sender.connection().state, State::Established);
+    sender.now += sender.tcp.shared.config.patience();
     sender.tcp.turn(sender.slot, &mut sender.sent, sender.now).on_timeout();
     assert_eq!(sender.connection().close_reason, CloseReason::TimedOut);
 }

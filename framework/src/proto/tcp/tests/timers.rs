@@ -339,3 +339,23 @@ fn peer_that_does_not_read_is_waited_for_as_long_as_the_app_cares() {
     }
     assert!(!line.is_gone() && line.tcp.chunks() == 1);
 }
+
+/// RFC 9293 3.8.3: R2 is 100 s at least, and a switch that reboots takes a minute or two.
+#[test]
+fn low_floor_of_the_timeout_does_not_end_a_connection_early() {
+    let options = ConnectionOptions { rto_min: Duration::from_millis(1), ..options() };
+    for window in [60_000, 0] {
+        let mut line = Line::with(&options);
+        line.send(1);
+        line.after_ms(1);
+        line.wnd = window;
+        line.ack(1);
+        line.send(100);
+        let begin = line.now;
+        while line.events.is_empty() && line.now.since(begin) < Duration::from_secs(2_000) {
+            line.after_s(1);
+        }
+        let after = line.now.since(begin);
+        assert!((Duration::from_secs(500)..Duration::from_secs(700)).contains(&after), "{after}");
+    }
+}
