@@ -58,6 +58,13 @@ pub(super) struct Listener {
     pub(super) cookies_until: Instant,
 }
 
+impl Listener {
+    /// Whether as many handshakes are open as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.embryonic >= self.options.backlog
+    }
+}
+
 pub(super) struct Listeners {
     by_local: Table<LocalKey, u32>,
     pub(super) slots: Slab<Listener>,

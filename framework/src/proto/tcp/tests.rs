@@ -98,7 +98,12 @@ impl End {
     }
 
     /// Gives the machine a segment of the other end's, as if it had come over a wire.
-    pub(super) fn hear(&mut self, (outgoing, payload): (Outgoing, Vec<u8>)) -> Option<TcpDrop> {
+    pub(super) fn hear(&mut self, segment: (Outgoing, Vec<u8>)) -> Option<TcpDrop> {
+        self.hear_if(segment, Accept::Yes)
+    }
+
+    /// The same where the app says so of a peer that wants to connect.
+    pub(super) fn hear_if(&mut self, (outgoing, payload): (Outgoing, Vec<u8>), accept: Accept) -> Option<TcpDrop> {
         let Outgoing { flow, seq, ack, flags, wnd, timestamps, sack_count, sacks, syn, .. } = outgoing;
         let segment = Segment {
             seq,
@@ -114,7 +119,7 @@ impl End {
         };
         let arrival = Arrival { flow: Flow { local: flow.remote, remote: flow.local }, segment };
         let payload = (!payload.is_empty()).then_some(payload);
-        let received = self.tcp.receive(&arrival, payload, |_| Accept::Yes, self.now, &mut self.sent);
+        let received = self.tcp.receive(&arrival, payload, |_| accept, self.now, &mut self.sent);
         let dropped = received.as_ref().err().copied();
         if let Ok(Some((_, data))) = received {
             self.bytes.extend(data);

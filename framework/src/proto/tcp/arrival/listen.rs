@@ -38,7 +38,7 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::NoConnection);
         };
         if !segment.has(TcpFlags::ACK) {
-            return self.arrive_in_listen(arrival, None, accept, now, output);
+            return self.arrive_in_listen(arrival, accept, now, output);
         }
         // Second: an acknowledgment is of a cookie, or of a connection that is gone.
         match self.check_cookie(arrival, listener, now) {
@@ -60,11 +60,10 @@ impl<P: Payload> Tcp<P> {
         })
     }
 
-    /// Third: a SYN. Our own numbers begin at `iss_min` at least, where an earlier connection of these ends is remembered.
+    /// Third: a SYN.
     pub(super) fn arrive_in_listen<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
-        iss_min: Option<Seq>,
         accept: impl FnOnce(ListenerId) -> Accept,
         now: Instant,
         output: &mut O,
@@ -76,24 +75,29 @@ impl<P: Payload> Tcp<P> {
         if !arrival.segment.has(TcpFlags::SYN) || arrival.segment.has(TcpFlags::FIN) {
             return Err(TcpDrop::BadFlags);
         }
-        if self.listeners.slots[idx].rate.as_mut().is_some_and(|rate| !rate.take(now)) {
-            return Err(TcpDrop::SynRateExceeded);
-        }
-        self.ask(accept, arrival, idx, now, output)?;
-        let listener = &self.listeners.slots[idx];
-        if listener.embryonic >= listener.options.backlog || !self.make_room() {
+        self.admit(arrival, idx, accept, now, output)?;
+        if self.listeners.slots[idx].is_full() || !self.make_room() {
             self.answer_with_cookie(arrival, idx, now, output);
             return Ok(None);
         }
         let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
-        let mut turn = self.turn(slot, output, now);
-        if let Some(iss_min) = iss_min.filter(|iss_min| turn.connection.iss.is_before(*iss_min)) {
-            turn.connection.iss = iss_min;
-            (turn.connection.snd_una, turn.connection.snd_nxt) = (iss_min, iss_min);
-            turn.connection.snd_wl2 = iss_min;
-        }
-        turn.send_syn();
+        self.turn(slot, output, now).send_syn();
         Ok(None)
+    }
+
+    /// Whether the listener has the time for one more SYN, and its app wants the peer.
+    pub(super) fn admit<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        idx: u32,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), TcpDrop> {
+        if self.listeners.slots[idx].rate.as_mut().is_some_and(|rate| !rate.take(now)) {
+            return Err(TcpDrop::SynRateExceeded);
+        }
+        self.ask(accept, arrival, idx, now, output)
     }
 
     /// Whether the listener's app wants the peer.
@@ -114,7 +118,7 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// The half of a handshake: a connection that the app does not know of yet.
-    fn open_passively<O: Output<P>>(
+    pub(super) fn open_passively<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
         syn: &Segment,

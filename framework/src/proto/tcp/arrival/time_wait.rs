@@ -2,8 +2,8 @@
 //! connection again (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
 
 use super::checks::is_older;
-use super::{Arrival, Received};
-use crate::proto::tcp::connection::{AckOwed, flag};
+use super::{Arrival, Received, TcpDrop};
+use crate::proto::tcp::connection::{AckOwed, Connection, flag};
 use crate::proto::tcp::event::{CloseReason, ListenerId};
 use crate::proto::tcp::listener::Accept;
 use crate::proto::tcp::machine::{Tcp, Turn};
@@ -24,7 +24,8 @@ pub(super) enum Verdict {
 const ISS_DISTANCE: u32 = 65_537;
 
 impl<P: Payload> Tcp<P> {
-    /// The wait ends with a new connection of the same ends.
+    /// The wait ends with a new connection of the same ends, once all have said yes who are asked. Otherwise one SYN of anybody's would end it,
+    /// which has but to be newer, so that late segments reach the next connection.
     pub(super) fn reopen<O: Output<P>>(
         &mut self,
         slot: u32,
@@ -34,14 +35,46 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
+        let listener = self.listeners.find(arrival.flow.local);
+        // A cookie remembers no number of ours to begin behind, so there must be a place.
+        let has_room = self.connections[slot].has(flag::ORPHANED) || self.make_room();
+        let Some(idx) = listener.filter(|&idx| has_room && !self.listeners.slots[idx].is_full()) else {
+            // Linux as well: as any late segment.
+            self.turn(slot, output, now).challenge_ack();
+            return Err(TcpDrop::TimeWait);
+        };
+        self.admit(arrival, idx, accept, now, output)?;
+        self.end_time_wait(slot, now, output);
+        let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
+        let mut turn = self.turn(slot, output, now);
+        turn.connection.begin_behind(iss_min);
+        turn.send_syn();
+        Ok(None)
+    }
+
+    /// The ends of a connection in TIME-WAIT are free.
+    pub(in crate::proto::tcp) fn end_time_wait<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
         if self.connections[slot].has(flag::ORPHANED) {
-            self.release(slot);
-        } else {
-            // The app has still to hear how the last one ended.
-            self.turn(slot, output, now).close(CloseReason::Finished);
-            self.detach(slot);
+            return self.release(slot);
         }
-        self.arrive_in_listen(arrival, Some(iss_min), accept, now, output)
+        // The app has still to hear how it ended.
+        self.turn(slot, output, now).close(CloseReason::Finished);
+        self.detach(slot);
+    }
+}
+
+impl Connection {
+    /// Where the numbers of the next connection of these ends begin at least, which is in TIME-WAIT.
+    pub(in crate::proto::tcp) fn next_iss_min(&self) -> Seq {
+        self.snd_nxt + ISS_DISTANCE
+    }
+
+    /// Our numbers begin at `iss_min` at least: an earlier connection of these ends is remembered.
+    pub(in crate::proto::tcp) fn begin_behind(&mut self, iss_min: Seq) {
+        if self.iss.is_before(iss_min) {
+            self.iss = iss_min;
+            (self.snd_una, self.snd_nxt, self.snd_wl2) = (iss_min, iss_min, iss_min);
+        }
     }
 }
 
@@ -53,7 +86,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         let is_first_syn = segment.has(TcpFlags::SYN) && !segment.flags.intersects(TcpFlags::ACK | TcpFlags::FIN);
         if is_first_syn && self.is_newer(segment) {
-            return Verdict::Reopen(self.connection.snd_nxt + ISS_DISTANCE);
+            return Verdict::Reopen(self.connection.next_iss_min());
         }
         if segment.has(TcpFlags::FIN) && segment.end() == self.connection.rcv_nxt {
             self.restart_time_wait();

@@ -938,6 +938,39 @@ mod time_wait {
         assert_eq!(script.send(SYN, seq, Seq(0), b"").1[0].flags, SYN | ACK);
     }
 
+    /// A SYN that is newer is of anybody's who knows the ends.
+    #[test]
+    fn syn_that_nobody_takes_does_not_end_it() {
+        let newer = Some(Timestamps { value: 11, echo_reply: 0 });
+        let begun = || {
+            let mut script = waiting(Some(Timestamps { value: 10, echo_reply: 0 }));
+            script.timestamps = newer;
+            script
+        };
+        // Nobody listens any more.
+        let mut script = begun();
+        let listener = ListenerId::new(0, 1);
+        assert!(script.end.tcp.close_listener(listener));
+        let (seq, wanted) = (script.seq + 7, script.seq);
+        let (dropped, answers) = script.send(SYN, seq, Seq(0), b"");
+        assert_eq!((dropped, answers[0].flags, answers[0].ack), (Some(TcpDrop::TimeWait), ACK, wanted));
+        assert_eq!(script.state(), Some(State::TimeWait));
+        // The backlog is full: a cookie would forget where our numbers have to begin.
+        let mut script = begun();
+        script.end.tcp.listeners.slots[0].embryonic = 128;
+        let (dropped, answers) = script.send(SYN, seq, Seq(0), b"");
+        assert_eq!((dropped, answers[0].flags), (Some(TcpDrop::TimeWait), ACK));
+        assert_eq!(script.state(), Some(State::TimeWait));
+        // The app does not want the peer, or the listener has had enough.
+        for accept in [Accept::Ignore, Accept::Refuse] {
+            let mut script = begun();
+            let mut syn = Outgoing::bare(script.to, script.seq + 7, Seq(0), SYN);
+            (syn.syn, syn.timestamps) = (Some(SynOptions::default()), newer);
+            assert_eq!(script.end.hear_if((syn, Vec::new()), accept), Some(TcpDrop::Refused));
+            assert_eq!(script.state(), Some(State::TimeWait), "{accept:?}");
+        }
+    }
+
     #[test]
     fn oldest_makes_way_where_the_table_is_full() {
         let mut script = listening(&ListenOptions::default());
