@@ -10,6 +10,7 @@ use super::machine::{Tcp, Turn};
 use super::options::ConnectionOptions;
 use super::payload::{Output, Payload};
 use super::queue::{Chunk, FIN, PUSH};
+use super::seq::Seq;
 use super::transmit::SEGMENTS_MAX;
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
@@ -53,33 +54,75 @@ impl<P: Payload> Tcp<P> {
         if !is_host(flow) {
             return Err(ConnectError::BadAddress(flow.remote));
         }
+        let Claim { flow, iss_min } = self.claim(flow, options, now, output)?;
         if !self.make_room() {
             return Err(ConnectError::TooMany { limit: self.shared.config.connections_max });
         }
-        let flow = self.claim(flow)?;
         let connection = Connection::new(flow, State::SynSent, options, consumer, now);
         let taken = ConnectError::AddressInUse { local: flow.local, remote: flow.remote };
         let slot = self.insert(connection).ok_or(taken)?;
         self.shared.tally.active_opens += 1;
         let mut turn = self.turn(slot, output, now);
         turn.prepare();
+        if let Some(iss_min) = iss_min {
+            turn.connection.begin_behind(iss_min);
+        }
         turn.send_syn();
         Ok(ConnectionId { slot, generation: turn.connection.generation })
     }
 
     /// The ends of a connection that is to be begun.
-    fn claim(&mut self, flow: Flow) -> Result<Flow, ConnectError> {
-        if flow.local.port() == 0 {
-            return self.choose_port(flow).ok_or(ConnectError::NoPort { remote: flow.remote });
+    fn claim<O: Output<P>>(
+        &mut self,
+        flow: Flow,
+        options: &ConnectionOptions,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<Claim, ConnectError> {
+        let Flow { local, remote } = flow;
+        if local.port() == 0 {
+            let flow = self.choose_port(flow).ok_or(ConnectError::NoPort { remote })?;
+            return Ok(Claim { flow, iss_min: None });
         }
-        if let Some(&slot) = self.flows.get(flow.into()) {
-            if self.connections[slot].state != State::Closed {
-                return Err(ConnectError::AddressInUse { local: flow.local, remote: flow.remote });
+        let Some(&slot) = self.flows.get(flow.into()) else { return Ok(Claim { flow, iss_min: None }) };
+        let last = &self.connections[slot];
+        match last.state {
+            State::Closed => {
+                self.detach(slot);
+                Ok(Claim { flow, iss_min: None })
             }
-            self.detach(slot);
+            State::TimeWait => {
+                let wait = self.wait_for_reuse(last, options, now);
+                if wait > Duration::ZERO {
+                    return Err(ConnectError::InTimeWait { local, remote, wait });
+                }
+                let iss_min = Some(last.next_iss_min());
+                self.end_time_wait(slot, now, output);
+                Ok(Claim { flow, iss_min })
+            }
+            _ => Err(ConnectError::AddressInUse { local, remote }),
         }
-        Ok(flow)
     }
+
+    /// How long the ends of a connection in TIME-WAIT are not to be had for another. With timestamps that is until ours have certainly moved on:
+    /// late segments are known by them (RFC 6191 2, RFC 7323 5; Linux: `tcp_tw_reuse`).
+    fn wait_for_reuse(&self, last: &Connection, options: &ConnectionOptions, now: Instant) -> Duration {
+        let mut free_at = last.idle_at;
+        if options.timestamps && last.has(flag::TIMESTAMPS) {
+            free_at = free_at.min(last.idle_at - self.shared.config.time_wait + REUSE_AFTER);
+        }
+        free_at.since(now)
+    }
+}
+
+/// The ends of a connection in TIME-WAIT may be those of another after so long, where both have timestamps.
+const REUSE_AFTER: Duration = Duration::from_secs(1);
+
+/// Ends that are free.
+struct Claim {
+    flow: Flow,
+    /// Where our numbers begin at least.
+    iss_min: Option<Seq>,
 }
 
 /// Sending.

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use crate::time::Duration;
+
 /// Names a connection until its [`Closed`](TcpEvent::Closed) was taken; the same place then has another generation, so that
 /// a name that was kept too long finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +121,16 @@ pub enum ListenError {
 /// Why a connection cannot be begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectError {
-    /// There is such a connection already, perhaps in TIME-WAIT.
+    /// The last connection of these ends is in TIME-WAIT: late segments of it would reach the next.
+    InTimeWait {
+        /// Our end.
+        local: SocketAddrV4,
+        /// The peer's.
+        remote: SocketAddrV4,
+        /// So long.
+        wait: Duration,
+    },
+    /// There is such a connection already.
     AddressInUse {
         /// Our end.
         local: SocketAddrV4,
@@ -263,6 +274,11 @@ impl fmt::Display for ListenError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::InTimeWait { local, remote, wait } => write!(
+                f,
+                "the last connection from {local} to {remote} is remembered for another {wait}: try again then, take local port 0, or \
+                 lower TcpConfig::time_wait; with timestamps on both sides it is a second"
+            ),
             Self::AddressInUse { local, remote } => {
                 write!(f, "there is a connection from {local} to {remote} already: take local port 0 for a free one")
             }

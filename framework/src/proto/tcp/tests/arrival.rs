@@ -972,6 +972,29 @@ mod time_wait {
     }
 
     #[test]
+    fn call_from_the_same_port_is_told_how_long_it_has_to_wait() {
+        for (stamps, seconds) in [(None, 60), (Some(Timestamps { value: 10, echo_reply: 0 }), 1)] {
+            let mut script = waiting(stamps);
+            let last = script.ack;
+            let (flow, options) = (Flow { local: SERVER, remote: CLIENT }, ConnectionOptions::default());
+            let call = |script: &mut Script| {
+                let now = script.end.now;
+                script.end.tcp.connect(flow, &options, ConsumerId(1), now, &mut script.end.sent)
+            };
+            let refused = call(&mut script).unwrap_err();
+            let wait = Duration::from_secs(seconds);
+            assert_eq!(refused, ConnectError::InTimeWait { local: SERVER, remote: CLIENT, wait });
+            assert!(refused.to_string().contains("TcpConfig::time_wait"), "{refused}");
+            script.end.now += wait;
+            script.end.id = Some(call(&mut script).unwrap());
+            let answers = script.answers();
+            assert_eq!(answers[0].flags, SYN);
+            assert!(answers[0].seq.is_after(last), "behind those of the last");
+            assert_eq!(script.state(), Some(State::SynSent));
+        }
+    }
+
+    #[test]
     fn oldest_makes_way_where_the_table_is_full() {
         let mut script = listening(&ListenOptions::default());
         for port in 1..=9 {
