@@ -35,7 +35,8 @@ pub struct TcpConfig {
     /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2), which is no sooner than they would take with a timeout
     /// of 200 ms: nine minutes.
     pub retries: u8,
-    /// Challenge ACKs a second, over all connections (RFC 5961 5).
+    /// Challenge ACKs a second at most, over all connections (RFC 5961 7); in each second another number down to half of it, so that nobody can
+    /// count by what is left. Of one connection ten.
     pub challenge_acks_per_second: u32,
     /// Resets a second that answer segments of no connection.
     pub resets_per_second: u32,

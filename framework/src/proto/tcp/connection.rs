@@ -390,7 +390,9 @@ pub(super) struct ConnectionTally {
     pub(super) resent_segments: u32,
     pub(super) dsacks: u32,
     pub(super) timeouts: u32,
-    pub(super) soft_errors: u32,
+    pub(super) soft_errors: u16,
+    /// In which second challenge ACKs were sent last, and how many.
+    pub(super) challenges: u16,
 }
 
 /// [`ConnectionOptions`] in the size that a million connections can afford; first those that each segment asks for.

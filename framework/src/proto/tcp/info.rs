@@ -144,7 +144,7 @@ impl<P> Tcp<P> {
             dsacks: connection.tally.dsacks,
             timeouts: connection.tally.timeouts,
             reordering_seen: connection.has(flag::REORDERING_SEEN),
-            soft_errors: connection.tally.soft_errors,
+            soft_errors: connection.tally.soft_errors.into(),
         })
     }
 }

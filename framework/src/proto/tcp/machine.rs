@@ -10,6 +10,7 @@
 //! Nothing is sent behind the caller's back: a call sends what it must send at once (data that the app hands over, what is out of order, a
 //! handshake), and what may wait for the end of the burst (acknowledgments above all) waits for [`Tcp::tick`].
 
+use super::challenges::Challenges;
 use super::config::{TcpConfig, TcpConfigError};
 use super::connection::{AckOwed, Connection, State, flag, pending};
 use super::delegated::Delegations;
@@ -60,7 +61,7 @@ pub(super) struct Shared<P> {
     pub(super) option_changes: u64,
     /// Numbers that somebody else may send.
     pub(super) delegations: Delegations,
-    pub(super) challenges: TokenBucket,
+    pub(super) challenges: Challenges,
     pub(super) resets: TokenBucket,
     pub(super) owed_resets: OwedResets,
     pub(super) tally: TcpTally,
@@ -164,7 +165,7 @@ impl<P: Payload> Tcp<P> {
                 option_changes: 0,
                 delegations: Delegations::default(),
                 next_ephemeral: 0,
-                challenges: TokenBucket::new(config.challenge_acks_per_second, config.challenge_acks_per_second),
+                challenges: Challenges::new(config.challenge_acks_per_second),
                 resets: TokenBucket::new(config.resets_per_second, config.resets_per_second),
                 owed_resets: OwedResets::new(),
                 tally: TcpTally::default(),

@@ -14,6 +14,7 @@ mod ahead;
 mod arrival;
 mod assembly;
 mod calls;
+mod challenges;
 mod config;
 mod congestion;
 mod connection;

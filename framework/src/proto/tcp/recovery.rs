@@ -12,7 +12,6 @@
 //! peer reports (RFC 3708), by F-RTO (RFC 5682).
 
 use super::connection::{Connection, Micros, Prr, Recovery, RetransmitTimer, Undo, flag};
-use super::event::CloseReason;
 use super::machine::Turn;
 use super::payload::{Output, Payload};
 use super::queue::{RESENT, SACKED, SENT};

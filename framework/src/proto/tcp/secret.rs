@@ -13,6 +13,7 @@ const ISN: u64 = 1;
 const PORT: u64 = 2;
 const TIMESTAMP: u64 = 3;
 const COOKIE: u64 = 4;
+const NOISE: u64 = 5;
 
 impl Secret {
     pub(super) fn new(seed: HashSeed) -> Self {
@@ -38,6 +39,11 @@ impl Secret {
     pub(super) fn cookie(&self, flow: Flow, said: u64) -> u64 {
         let end = |end: core::net::SocketAddrV4| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port());
         self.0.sip(&[COOKIE, end(flow.local), end(flow.remote), said])
+    }
+
+    /// A number that nobody knows before its time.
+    pub(super) fn noise(&self, second: u32) -> u32 {
+        self.0.sip(&[NOISE, second.into()]) as u32
     }
 
     fn hash(&self, purpose: u64, flow: Flow) -> u64 {

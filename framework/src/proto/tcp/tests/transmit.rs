@@ -308,12 +308,33 @@ fn acknowledgment_stays_within_a_window_that_was_taken_back() {
 }
 
 #[test]
-fn challenge_acks_are_limited() {
-    let config = TcpConfig { connections_max: 1, challenge_acks_per_second: 3, ..TcpConfig::default() };
+fn challenge_acks_of_all_are_limited_by_a_number_that_nobody_knows() {
+    let config = TcpConfig { connections_max: 1, challenge_acks_per_second: 1_000, ..TcpConfig::default() };
     let mut line = Line::of(config, &options());
-    (0..10).for_each(|_| line.turn().challenge_ack());
-    assert_eq!(line.sent().len(), 3);
-    assert_eq!((line.tcp.tally().challenge_acks, line.tcp.tally().challenge_acks_suppressed), (3, 7));
+    let mut counts = Vec::new();
+    for _ in 0..8 {
+        for _ in 0..2_000 {
+            line.connection().tally.challenges = 0;
+            line.turn().challenge_ack();
+        }
+        counts.push(line.sent().len());
+        line.now += Duration::from_millis(1_100);
+    }
+    assert!(counts.iter().all(|count| (500..=1_000).contains(count)), "{counts:?}");
+    counts.sort_unstable();
+    counts.dedup();
+    assert!(counts.len() > 4, "{counts:?}");
+}
+
+/// CVE-2016-5696: whoever knows the ends of one connection learns nothing of another, nor takes its answer away.
+#[test]
+fn challenge_acks_of_one_connection_leave_those_of_others() {
+    let mut line = Line::new();
+    (0..1_500).for_each(|_| line.turn().challenge_ack());
+    assert_eq!((line.sent().len(), line.tcp.tally().challenge_acks_suppressed), (10, 1_490));
+    line.connection().tally.challenges = 0;
+    line.turn().challenge_ack();
+    assert_eq!(line.sent().len(), 1, "there are some left for others");
 }
 
 #[test]

@@ -24,7 +24,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// An acknowledgment that tells a peer where we are, so that a true one can go on and a false one has gained nothing (RFC 5961 7).
     #[cold]
     pub(crate) fn challenge_ack(&mut self) {
-        if !self.shared.challenges.take(self.now) {
+        let shared = &mut *self.shared;
+        if !self.connection.take_challenge(self.now) || !shared.challenges.take(&shared.secret, self.now) {
             self.shared.tally.challenge_acks_suppressed += 1;
             return;
         }

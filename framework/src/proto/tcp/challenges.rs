@@ -1,0 +1,55 @@
+//! How many challenge ACKs there are (RFC 5961 7): of each connection a few in a second, so that who asks for one connection's takes none
+//! of another's; and of all together, so that a flood is not answered by one.
+//!
+//! How many of all is another number in each second. Were it known, whoever has a connection of his own could count what others are sent by
+//! what is left for him, and so find their sequence numbers (CVE-2016-5696).
+
+use super::connection::{Connection, coarse_seconds};
+use super::secret::Secret;
+use crate::time::Instant;
+
+/// Of one connection in a second. A peer that restarted needs one.
+const OF_A_CONNECTION: u16 = 10;
+/// Bits of `ConnectionTally::challenges` that count; the others are the second, as far as twelve bits tell: more than an hour.
+const COUNT: u16 = 0xf;
+
+/// Challenge ACKs of all connections.
+#[derive(Debug)]
+pub(super) struct Challenges {
+    per_second: u32,
+    second: u32,
+    left: u32,
+}
+
+impl Challenges {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self { per_second, second: u32::MAX, left: 0 }
+    }
+
+    /// Takes one; false where there is none left in this second.
+    #[cold]
+    pub(super) fn take(&mut self, secret: &Secret, now: Instant) -> bool {
+        let second = coarse_seconds(now);
+        if second != self.second {
+            let fewer = secret.noise(second) % (self.per_second / 2 + 1);
+            (self.second, self.left) = (second, self.per_second - fewer);
+        }
+        let is_there = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_there
+    }
+}
+
+impl Connection {
+    /// Takes one of the connection's own; false where it has none left in this second.
+    #[cold]
+    pub(super) fn take_challenge(&mut self, now: Instant) -> bool {
+        let second = (coarse_seconds(now) << COUNT.count_ones()) as u16;
+        if self.tally.challenges & !COUNT != second {
+            self.tally.challenges = second;
+        }
+        let is_there = self.tally.challenges & COUNT < OF_A_CONNECTION;
+        self.tally.challenges += u16::from(is_there);
+        is_there
+    }
+}
