@@ -218,6 +218,22 @@ fn peer_that_is_gone_ends_the_connection_and_what_waited_goes_home() {
 }
 
 #[test]
+fn buffer_without_a_byte_comes_back() {
+    let mut line = Line::connected(Wanted::default());
+    let id = line.id();
+    line.ask(|_, cx| {
+        let empty = cx.pool.alloc().unwrap();
+        let (error, mbuf) = cx.tcp().send_mbuf(id, empty).unwrap_err();
+        assert_eq!(error, SendError::NotLinear);
+        assert!(error.to_string().contains("copy them with send"), "{error}");
+        let (error, mbuf) = cx.tcp().delegated(id, mbuf).unwrap_err();
+        assert_eq!(error, DelegateError::Send(SendError::NotLinear));
+        mbuf.free();
+    });
+    goes_on(line);
+}
+
+#[test]
 fn send_after_close_gives_the_buffer_back_and_sends_nothing() {
     let mut line = Line::connected(Wanted::default());
     let id = line.id();

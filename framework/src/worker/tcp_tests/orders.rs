@@ -479,3 +479,18 @@ fn headers_lack_only_the_payload_in_their_checksum() {
     line.ask(|app, cx| cx.tcp().withdraw(app.id.unwrap())).unwrap();
     line.close();
 }
+
+#[test]
+fn headers_are_not_given_to_where_no_way_leads() {
+    let mut line = Line::connected(Wanted::default());
+    hear(&mut line, HostEvent::Link { is_up: false });
+    let error = delegate(&mut line, 10).unwrap_err();
+    assert_eq!(error, DelegateError::NoWay);
+    assert!(error.to_string().contains("link is down"), "{error}");
+    assert_eq!(line.ask(|app, cx| cx.tcp().delegated_len(app.id.unwrap())), 0, "the numbers are ours");
+    hear(&mut line, HostEvent::Link { is_up: true });
+    let mut order = template(&mut line, ORDER);
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    line.turns(5);
+    line.close();
+}
