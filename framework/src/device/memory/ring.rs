@@ -29,9 +29,11 @@
 //!    producer has the guard, has copied the bytes into the slot and has taken the mark away.
 //! 6. Who reads the address or the bytes of a long frame has the guard, and has seen the mark since it took it. It is the consumer's until
 //!    it gives frames back, or goes away.
+//! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is taken away by a Release store behind the bytes, so who finds none at
+//!    such a length, without the guard, needs an Acquire fence before it reads them.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::Arc;
 
 use crate::mem::{CACHE_LINE, Mbuf};
@@ -115,13 +117,12 @@ pub(super) struct Frames<'a> {
     is_guarded: &'a mut bool,
 }
 
-/// A frame in the ring: its length, the first block of its slot, and all of them; and where it lies elsewhere, which it does not with
-/// [`COPIED_LEN_MAX`] bytes or fewer, its bytes.
+/// A frame in the ring. One of [`COPIED_LEN_MAX`] bytes at most is read here, any by [`Frames::bytes`].
 pub(super) struct Frame<'a> {
-    pub(super) len: usize,
-    pub(super) first: &'a [u8; BLOCK],
-    pub(super) blocks: &'a [[u8; BLOCK]],
-    lent: Option<&'a [u8]>,
+    ring: &'a Ring,
+    index: u32,
+    /// Its length, marked where it lies elsewhere.
+    len: u32,
 }
 
 /// A ring of `slots` (a power of two) frames of up to `frame_len_max` bytes.
@@ -267,7 +268,8 @@ impl Lender {
         self.lent_count as usize
     }
 
-    /// Posts a frame where it is. It comes back where the ring is full. Panics at a chain, and where a slot is shorter than the frame.
+    /// Posts a frame of more than [`COPIED_LEN_MAX`] bytes where it is. It comes back where the ring is full. Panics at a chain, at a shorter
+    /// frame, and where a slot is shorter than it.
     #[inline]
     pub(super) fn post_lent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         if self.producer.room() == 0 {
@@ -285,6 +287,7 @@ impl Lender {
         let ring = &*self.producer.ring;
         let bytes = mbuf.bytes();
         assert!(mbuf.is_linear() && bytes.len() <= ring.slot_blocks * BLOCK, "lent is what would fit the slot");
+        assert!(bytes.len() > COPIED_LEN_MAX, "short frames are looked at in their slots");
         // SAFETY: inside the ring (4), free (1), and nobody looks at the place of a free slot (6).
         unsafe { *ring.place_of(posted) = bytes.as_ptr() };
         ring.len_of(posted).store(bytes.len() as u32 | LONG, Ordering::Relaxed);
@@ -397,47 +400,46 @@ impl<'a> Iterator for Frames<'a> {
         if self.next == self.end {
             return None;
         }
-        let mut len = self.ring.len_of(self.next).load(Ordering::Relaxed);
-        let mut lent = None;
-        if len & LONG != 0 {
-            (len, lent) = self.look_at_long();
-        }
-        // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the producer stays away
-        // until it is given back (1, 3), for which the consumer must be borrowed mutably.
-        let blocks = unsafe { core::slice::from_raw_parts(self.ring.first_block(self.next), self.ring.slot_blocks) };
-        self.next = self.next.wrapping_add(1);
-        Some(Frame { len: len as usize, first: &blocks[0], blocks, lent })
+        let index = self.next;
+        self.next = index.wrapping_add(1);
+        Some(Frame { ring: self.ring, index, len: self.ring.len_of(index).load(Ordering::Relaxed) })
     }
 }
 
 impl<'a> Frames<'a> {
-    /// A long frame, or a short one after all: its producer has just gone.
-    #[inline]
-    fn look_at_long(&mut self) -> (u32, Option<&'a [u8]>) {
-        if !*self.is_guarded {
-            self.ring.take_guard();
-            *self.is_guarded = true;
+    /// A frame's bytes.
+    #[inline(always)]
+    pub(super) fn bytes(&mut self, frame: &Frame<'a>) -> &'a [u8] {
+        if frame.len & LONG != 0 {
+            return self.ring.look_at_long(frame.index, self.is_guarded);
         }
-        let len = self.ring.len_of(self.next).load(Ordering::Relaxed);
-        if len & LONG == 0 {
-            return (len, None);
-        }
-        let len = len & !LONG;
-        // SAFETY: the mark was seen with the guard (6), so the place is that of `len` bytes (5), and they are there and unchanged until
-        // the guard is left or the slot given back, for which the consumer must be borrowed mutably.
-        let bytes = unsafe { core::slice::from_raw_parts(*self.ring.place_of(self.next), len as usize) };
-        (len, Some(bytes))
+        // A producer that has just gone may have written them (7).
+        fence(Ordering::Acquire);
+        // SAFETY: not marked.
+        unsafe { self.ring.in_slot(frame.index, frame.len) }
     }
 }
 
-impl Frame<'_> {
-    /// The frame's bytes.
-    #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self.lent {
-            Some(bytes) => bytes,
-            None => &self.blocks.as_flattened()[..self.len],
+impl<'a> Frame<'a> {
+    /// The line that a frame of one line at most lies in, and its length.
+    #[inline(always)]
+    pub(super) fn line(&self) -> Option<(&'a [u8; BLOCK], usize)> {
+        if self.len as usize > BLOCK {
+            return None;
         }
+        // SAFETY: the slot is inside the ring, has a block and is initialised (4), it is published (2), so short a frame was never anywhere
+        // else (7), and the producer stays away until it is given back (1, 3), for which the consumer must be borrowed mutably.
+        Some((unsafe { &*self.ring.first_block(self.index) }, self.len as usize))
+    }
+
+    /// The same for three lines. `None` also where slots are shorter.
+    #[inline(always)]
+    pub(super) fn lines(&self) -> Option<(&'a [[u8; BLOCK]; 3], usize)> {
+        if self.len as usize > COPIED_LEN_MAX || self.ring.slot_blocks < 3 {
+            return None;
+        }
+        // SAFETY: as in `line`, and the slot has three blocks.
+        Some((unsafe { &*self.ring.first_block(self.index).cast() }, self.len as usize))
     }
 }
 
@@ -464,6 +466,36 @@ impl Ring {
         UnsafeCell::raw_get(unsafe { self.places.as_ptr().add((index & self.mask) as usize) })
     }
 
+    /// The bytes of a long frame, or of a short one after all: its producer has just gone. By an index, so that who has a short frame keeps
+    /// it in registers.
+    #[inline(never)]
+    fn look_at_long(&self, index: u32, is_guarded: &mut bool) -> &[u8] {
+        if !*is_guarded {
+            self.take_guard();
+            *is_guarded = true;
+        }
+        let len = self.len_of(index).load(Ordering::Relaxed);
+        if len & LONG == 0 {
+            // SAFETY: not marked; the producer wrote it before it left the guard to us.
+            return unsafe { self.in_slot(index, len) };
+        }
+        // SAFETY: the mark was seen with the guard (6), so the place is that of so many bytes (5), and they are there and unchanged until
+        // the guard is left or the slot given back, for which the consumer must be borrowed mutably.
+        unsafe { core::slice::from_raw_parts(*self.place_of(index), (len & !LONG) as usize) }
+    }
+
+    /// A frame of `len` bytes in its slot. Panics where the slot is shorter.
+    ///
+    /// # Safety
+    /// The caller is the consumer, and saw the frame published, with that length and not marked.
+    #[inline]
+    unsafe fn in_slot(&self, index: u32, len: u32) -> &[u8] {
+        // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the producer stays away
+        // until it is given back (1, 3), for which the consumer must be borrowed mutably.
+        let blocks = unsafe { core::slice::from_raw_parts(self.first_block(index), self.slot_blocks) };
+        &blocks.as_flattened()[..len as usize]
+    }
+
     /// Waits for a look of the other side, which is no longer than a burst.
     fn take_guard(&self) {
         while self.guard.swap(true, Ordering::Acquire) {
@@ -482,6 +514,6 @@ impl Ring {
         // SAFETY: inside the ring (4), and as long as the mark is there the consumer looks at the slot's blocks as little as at the frame
         // without the guard (5, 6).
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.first_block(index).cast(), bytes.len()) };
-        self.len_of(index).store(bytes.len() as u32, Ordering::Relaxed);
+        self.len_of(index).store(bytes.len() as u32, Ordering::Release);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::device::{MemoryConfig, Rules};
-use super::ring::{BLOCK, Consumer};
+use super::ring::{Consumer, Frame};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::steering::Rule;
 use crate::device::{RxQueue, RxState};
@@ -76,17 +76,18 @@ impl MemoryRx {
     #[inline]
     fn take_all(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> Taken {
         let mut taken = Taken::default();
-        for frame in self.consumer.frames(limit) {
+        let mut frames = self.consumer.frames(limit);
+        while let Some(frame) = frames.next() {
             // A frame of 64 bytes, as many are, is one line: a few instructions, where a copy of any length is a call.
-            let bytes = if frame.len <= BLOCK {
-                let Some(mbuf) = pool.alloc_line(frame.first, frame.len) else { break };
+            let bytes = if let Some((line, len)) = frame.line() {
+                let Some(mbuf) = pool.alloc_line(line, len) else { break };
                 burst.push(mbuf);
-                frame.len
-            } else if let Some(mbuf) = take_short(frame.len, frame.blocks, pool) {
+                len
+            } else if let Some((mbuf, len)) = take_short(&frame, pool) {
                 burst.push(mbuf);
-                frame.len
+                len
             } else {
-                let Some(bytes) = take_long(frame.bytes(), burst, pool) else { break };
+                let Some(bytes) = take_long(frames.bytes(&frame), burst, pool) else { break };
                 if bytes == 0 {
                     self.drops.count(MemoryRxDrop::TooLong);
                 }
@@ -101,14 +102,16 @@ impl MemoryRx {
     /// The same for those that a rule names.
     fn take_steered(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> Taken {
         let mut taken = Taken::default();
-        for frame in self.consumer.frames(limit) {
-            match self.steering.iter().find(|rule| rule.matches(frame.bytes())) {
+        let mut frames = self.consumer.frames(limit);
+        while let Some(frame) = frames.next() {
+            let bytes = frames.bytes(&frame);
+            match self.steering.iter().find(|rule| rule.matches(bytes)) {
                 None => self.drops.count(MemoryRxDrop::NotSteered),
-                Some(rule) => match copy_in(frame.bytes(), pool) {
+                Some(rule) => match copy_in(bytes, pool) {
                     CopiedIn::Whole(mut mbuf) => {
                         mbuf.set_rx_info(&RxInfo { flow_tag: rule.flow_tag, ..RxInfo::default() });
                         burst.push(mbuf);
-                        taken.bytes += frame.len as u64;
+                        taken.bytes += bytes.len() as u64;
                     }
                     CopiedIn::TooLong => self.drops.count(MemoryRxDrop::TooLong),
                     CopiedIn::PoolEmpty => break,
@@ -154,8 +157,9 @@ impl RxQueue for MemoryRx {
 /// Takes a frame of three lines at most, as orders are with their headers: all three in one piece. `None` where it is longer, or where
 /// no buffer is free.
 #[inline(always)]
-fn take_short(len: usize, blocks: &[[u8; BLOCK]], pool: &Pool) -> Option<Mbuf> {
-    if len <= 3 * BLOCK { pool.alloc_lines(blocks.first_chunk()?, len) } else { None }
+fn take_short(frame: &Frame<'_>, pool: &Pool) -> Option<(Mbuf, usize)> {
+    let (lines, len) = frame.lines()?;
+    Some((pool.alloc_lines(lines, len)?, len))
 }
 
 /// Takes a frame of more than a line; returns the bytes received, zero where it is too long for a buffer, and `None`

@@ -202,9 +202,12 @@ impl Tcp {
         if !self.is_intact(&parsed, mbuf, ipv4) {
             return None;
         }
-        let (segment, flow, header_len) = (Plain::of(&parsed), flow(ipv4, parsed.header), parsed.header.header_len());
+        let Some(segment) = Plain::of(&parsed) else {
+            mbuf.set_l4_checksum(Verdict::Good);
+            return None;
+        };
+        let (flow, header_len) = (flow(ipv4, parsed.header), parsed.header.header_len());
         mbuf.set_l4_checksum(Verdict::Good);
-        let segment = segment?;
         let (connection, consumer) = cx.tcp.0.as_mut()?.machine.receive_expected(flow, &segment, cx.now)?;
         Some(Expected { connection, consumer, header_len, len: segment.len as usize })
     }
