@@ -277,8 +277,8 @@ impl Lender {
         }
         let posted = self.producer.posted;
         let slot = (posted & self.producer.ring.mask) as usize;
-        if self.lent[slot].is_some() {
-            // Nobody has asked what is back.
+        if posted.wrapping_sub(self.reaped) > self.producer.ring.mask {
+            // The slot is back and nobody has asked: whoever asks later would take this frame for the one before it in the slot.
             self.reap();
         }
         if self.lent_count == 0 {
