@@ -681,14 +681,14 @@ fn gibibyte_comes_whole_where_one_of_100_frames_is_lost() {
 
 /// Each way alone, connected by the end that sends nothing.
 #[test]
-#[ignore = "bulk with losses takes minutes"]
+#[ignore = "bulk with so many losses takes half an hour"]
 fn gibibyte_comes_whole_where_five_of_100_frames_are_lost() {
     let ways = [(Opens::Them, GIBIBYTE, 0), (Opens::Us, 0, GIBIBYTE)];
     lossy("gibibyte_comes_whole_where_five_of_100_frames_are_lost", 50, &ways);
 }
 
 #[test]
-#[ignore = "bulk with losses takes minutes"]
+#[ignore = "bulk with so many losses takes hours"]
 fn gibibyte_comes_whole_where_ten_of_100_frames_are_lost() {
     let ways = [(Opens::Them, GIBIBYTE, 0), (Opens::Us, 0, GIBIBYTE)];
     lossy("gibibyte_comes_whole_where_ten_of_100_frames_are_lost", 100, &ways);
