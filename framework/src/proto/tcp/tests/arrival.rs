@@ -622,7 +622,7 @@ mod sequence {
         let mut script = accepted();
         let (seq, ack) = (script.seq - 100, script.ack);
         let answers: usize = (0..5000).map(|_| script.send(ACK, seq, ack, b"").1.len()).sum();
-        assert_eq!(answers, 1000);
+        assert_eq!(answers, 10);
     }
 
     #[test]
