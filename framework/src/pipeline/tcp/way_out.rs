@@ -62,6 +62,13 @@ impl OutOffloads {
         Self { checksum, segmentation_len_max: longest, chains: capabilities.tx_segments_max >= 2, pieces_max }
     }
 
+    /// Bytes of the longest payload that the device is given, where a buffer has room for so many. What is sent again while the NIC still reads
+    /// it goes as a copy, which stands in one buffer with its headers where the device takes no chains.
+    fn longest(self, data_room: usize) -> usize {
+        let copied_max = if self.chains { usize::MAX } else { data_room.saturating_sub(HEADERS_LEN_MAX) };
+        self.segmentation_len_max.min(copied_max)
+    }
+
     /// What the NIC is to do with a segment that is not to be cut.
     #[inline(always)]
     pub(super) fn usual(self) -> Offload {
@@ -118,12 +125,7 @@ impl Output<Bytes> for WayOut<'_, '_> {
     }
 
     fn segmentation_len_max(&self) -> usize {
-        let longest = self.offloads.segmentation_len_max;
-        if self.offloads.chains {
-            return longest;
-        }
-        // What is sent again while the NIC still reads it goes as a copy, in one buffer with its headers.
-        longest.min(self.cx.pool.layout().data_room().saturating_sub(HEADERS_LEN_MAX))
+        self.offloads.longest(self.cx.pool.layout().data_room())
     }
 
     #[cold]
@@ -440,4 +442,32 @@ fn copy_of(frame: &Mbuf, cx: &Cx<'_>) -> Option<Mbuf> {
         }
     }
     Some(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+    use crate::mem::Pool;
+
+    fn longest(chains: bool, segmentation_len_max: usize, room: usize) -> usize {
+        OutOffloads { checksum: true, segmentation_len_max, chains, pieces_max: 1 }.longest(room)
+    }
+
+    #[test]
+    fn device_that_takes_no_chains_is_given_no_more_than_a_copy_has_room_for() {
+        let pool = Pool::heap(1).unwrap();
+        let room = pool.layout().data_room();
+        let mut copy = pool.alloc_copy(&[0; HEADERS_LEN_MAX]).unwrap();
+        assert!(
+            copy.append(longest(false, 64 << 10, room)).is_some(),
+            "it was refused for ever (seed 7754 of the simulation)"
+        );
+        copy.free();
+        assert_eq!(
+            (longest(true, 64 << 10, room), longest(false, 500, room), longest(false, 64 << 10, 10)),
+            (64 << 10, 500, 0)
+        );
+    }
 }
