@@ -62,6 +62,8 @@ pub enum Outcome {
     Refused,
     /// Nobody answered.
     TimedOut,
+    /// Nobody said which station the peer is at.
+    NoNeighbour,
 }
 
 /// What an app wants to do now.

@@ -30,6 +30,8 @@ use super::script::{HostPlan, Listener, Script, address, end, station};
 type Nodes = Ethernet<Ipv4<Udp, Icmp, Unhandled, Tcp>, Arp>;
 type SimWorker = Worker<SimRx, SimTx, Nodes, SimApp>;
 
+/// Connections of a host, more than any script has.
+const CONNECTIONS_MAX: usize = 256;
 /// Writes of one turn at most: what a busy app would do.
 const WRITES_PER_TURN: usize = 16;
 
@@ -37,6 +39,7 @@ const WRITES_PER_TURN: usize = 16;
 pub struct SimHost {
     worker: SimWorker,
     block: Block,
+    chunks_max: usize,
 }
 
 impl SimHost {
@@ -72,7 +75,7 @@ impl SimHost {
         let tcp = TcpSockets::new(&config(plan, seed), &scope).expect("the script's limits are in range");
         let worker = Worker::new(parts, &scope).with_tcp(tcp);
         block.check().expect("the block has room for every counter");
-        Self { worker, block }
+        Self { worker, block, chunks_max: plan.chunks_max }
     }
 
     /// One turn. Says whether frames came.
@@ -138,7 +141,11 @@ impl SimHost {
 
     /// What is wrong at any time.
     pub fn check(&self) -> Result<(), String> {
-        match self.worker.pool().unnamed() {
+        let (pool, tcp) = (self.worker.pool(), self.worker.tcp());
+        if tcp.chunks() > self.chunks_max || tcp.len() > CONNECTIONS_MAX {
+            return Err(format!("{} pieces wait in {} connections: more than there may be", tcp.chunks(), tcp.len()));
+        }
+        match pool.unnamed() {
             0 => Ok(()),
             count => Err(format!("{count} packets ended without a name")),
         }
@@ -156,7 +163,7 @@ impl SimHost {
 
 fn config(plan: &HostPlan, seed: HashSeed) -> TcpSocketsConfig {
     let machine = TcpConfig {
-        connections_max: 256,
+        connections_max: CONNECTIONS_MAX,
         listeners_max: 8,
         chunks_max: plan.chunks_max,
         reassembly_max: plan.reassembly_max,
@@ -443,6 +450,7 @@ fn outcome(reason: CloseReason) -> Outcome {
         CloseReason::Aborted => Outcome::Aborted,
         CloseReason::Reset => Outcome::Reset,
         CloseReason::Refused => Outcome::Refused,
+        CloseReason::NoNeighbour => Outcome::NoNeighbour,
         _ => Outcome::TimedOut,
     }
 }

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::net::SocketAddrV4;
 
 use super::end::{End, EndPlan, Outcome, Role, mix};
-use super::script::{MishapKind, Script, Session, Stack};
+use super::script::{MishapKind, SECOND, Script, Session, Stack};
 
 /// One end of a session: 0 is the client, 1 the server.
 pub type Side = usize;
 /// A session, and which end of it.
 pub type EndKey = (usize, Side);
+
+/// A neighbour is asked for so long; a question that is asked when the network is well is answered.
+const RESOLVED_WITHIN: u64 = 10 * SECOND;
 
 /// The books.
 pub struct Ledger {
@@ -20,6 +23,8 @@ pub struct Ledger {
     flows: HashMap<(SocketAddrV4, SocketAddrV4), usize>,
     /// How long each host remembers a connection that it has closed, at least.
     time_waits: Vec<u64>,
+    /// When the network is well again.
+    heals_at: u64,
     /// What is wrong.
     pub faults: Vec<String>,
     /// Where a trace goes.
@@ -44,6 +49,7 @@ impl Ledger {
             sessions: script.sessions.clone(),
             ends: script.sessions.iter().enumerate().map(ends).collect(),
             flows: HashMap::new(),
+            heals_at: script.heals_at,
             time_waits: (0..script.hosts.len()).map(|host| time_wait(script, host)).collect(),
             faults: Vec::new(),
             is_traced,
@@ -160,6 +166,8 @@ impl Ledger {
             Outcome::Aborted if own.plan.abort.is_some() => Ok(()),
             Outcome::Aborted => Err("nobody wanted it".into()),
             Outcome::Reset | Outcome::Refused if aborts || plan.may_be_refused => Ok(()),
+            // All questions went, or all answers, while the network was bad; and nobody has been connected.
+            Outcome::NoNeighbour if self.now < self.heals_at + RESOLVED_WITHIN && !own.is_connected => Ok(()),
             Outcome::TimedOut if aborts || plan.may_time_out => Ok(()),
             _ => Err("for no reason".into()),
         }
