@@ -292,6 +292,7 @@ impl World {
 
     /// All is over: nothing may be left.
     fn check_end(&mut self) {
+        self.ledger.borrow_mut().check_end();
         for host in 0..self.places.len() {
             let now = self.clock(host);
             while !self.places[host].host.leave().is_empty() {}
