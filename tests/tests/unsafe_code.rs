@@ -38,6 +38,7 @@ const FILES: &[&str] = &[
     "framework/src/device/mlx5/units.rs",
     "framework/src/mem/fifo.rs",
     "framework/src/mem/held.rs",
+    "framework/src/mem/large_pages.rs",
     "framework/src/mem/mbuf.rs",
     "framework/src/mem/metadata.rs",
     "framework/src/mem/pool.rs",

@@ -278,6 +278,7 @@ impl Scene {
         self.rig.settle();
         self.rig.assert_ended(0);
         self.assert_bounded();
+        assert_eq!(self.rig.worker.pool().in_use(), self.rig.worker.kept(), "the wire is empty");
     }
 
     /// Nobody makes the host send more than its limits allow.
@@ -290,8 +291,8 @@ impl Scene {
         assert!(sum("/arp/answered") <= sum("/arp/packets"));
         let igmp = sum("/igmp/reports_sent") + sum("/igmp/leaves_sent");
         assert!(igmp <= 4 * sum("worker0/polls"), "{}", table(&snapshot));
-        let in_use = self.rig.worker.pool().in_use();
-        assert_eq!(in_use, self.rig.worker.kept(), "{}", table(&snapshot));
+        // Long frames on the wire are still the worker's buffers.
+        assert!(self.rig.worker.pool().in_use() >= self.rig.worker.kept(), "{}", table(&snapshot));
 
         // What is on the wire is what each sender says; only a long echo takes several frames.
         let waited = drops(&snapshot, |name| name.contains("/neighbours/drop/")) + sum("/neighbours/waiting");
