@@ -508,6 +508,20 @@ impl Mbuf {
         }
     }
 
+    /// The same with `len` bytes, which stand there uncleared.
+    ///
+    /// # Safety
+    /// As [`init`](Self::init), and `len` bytes behind the headroom are inside `room`.
+    #[inline(always)]
+    pub(super) unsafe fn init_fresh(buffer: NonNull<Metadata>, headroom: usize, len: usize) -> Fresh {
+        // SAFETY: the caller's promise, passed on; the buffer is ours alone.
+        unsafe {
+            let mbuf = Self::init(buffer, headroom);
+            (*buffer.as_ptr()).len = len as u32;
+            Fresh { mbuf, len }
+        }
+    }
+
     /// Turns a fresh mbuf into a view of held bytes.
     pub(super) fn become_view(&mut self, held: Held) {
         let held = held.at_origin();
@@ -541,6 +555,35 @@ impl Mbuf {
     #[inline]
     pub unsafe fn from_raw(raw: NonNull<u8>) -> Self {
         Self(raw.cast())
+    }
+}
+
+/// A linear mbuf that nobody else has heard of: its `refs` is one, it is no view, and it has `len` bytes.
+pub(crate) struct Fresh {
+    mbuf: Mbuf,
+    len: usize,
+}
+
+impl Fresh {
+    /// All bytes, uncleared.
+    #[inline(always)]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `len` bytes from `data` on are inside the buffer and initialised (2); this is the only handle (4), borrowed mutably.
+        unsafe { slice::from_raw_parts_mut(self.mbuf.meta().data.as_ptr(), self.len) }
+    }
+
+    /// The mbuf, and its last `kept` bytes held beside it, as a sender keeps what he may have to send again. Panics where there are fewer.
+    #[inline(always)]
+    pub(crate) fn keep(self, kept: usize) -> (Mbuf, Held) {
+        let Self { mbuf, len } = self;
+        let offset = len.checked_sub(kept).expect("no more is kept than there is");
+        let meta = mbuf.meta();
+        meta.refs.set(2);
+        meta.home.mark();
+        // SAFETY: `offset <= len`, so the start is inside the buffer or one past its data (2).
+        let data = unsafe { meta.data.add(offset) };
+        let held = Held { buffer: mbuf.0, data, len: kept as u32, rest_len: 0 };
+        (mbuf, held)
     }
 }
 

@@ -10,6 +10,7 @@
 //!          ^ 128 B    ^                                     ^ next buffer: stride bytes on
 //! ```
 
+mod copy;
 #[allow(unsafe_code)]
 mod fifo;
 #[allow(unsafe_code)]
@@ -30,6 +31,7 @@ mod sizing;
 #[allow(unsafe_code)]
 mod told;
 
+pub(crate) use copy::{SHORT_MAX, copy_frame};
 pub(crate) use fifo::{Fifo, Span};
 pub use held::{Held, Segments};
 pub(crate) use large_pages::advise_large_pages;

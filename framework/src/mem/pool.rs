@@ -17,7 +17,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::held::Held;
-use super::mbuf::Mbuf;
+use super::mbuf::{Fresh, Mbuf};
 use super::metadata::{METADATA_LEN, Metadata};
 use super::region::Region;
 
@@ -95,6 +95,8 @@ pub(super) struct PoolInner {
     free: Box<[Cell<NonNull<Metadata>>]>,
     top: Cell<usize>,
     headroom: usize,
+    /// [`Layout::data_room`].
+    data_room: usize,
     /// Packets that ended without a name.
     unnamed: Cell<u64>,
     /// Times that `alloc` found nothing.
@@ -124,6 +126,7 @@ impl Pool {
             free,
             top: Cell::new(count),
             headroom: layout.headroom.into(),
+            data_room: layout.data_room(),
             unnamed: Cell::new(0),
             exhausted: Cell::new(0),
             layout,
@@ -172,6 +175,18 @@ impl Pool {
         let buffer = self.inner().take()?;
         // SAFETY: as in `alloc`, and the lines fit behind the headroom.
         Some(unsafe { Mbuf::init_lines(buffer, self.inner().headroom, lines, len) })
+    }
+
+    /// A linear mbuf of `len` bytes that nobody has heard of yet, to be written and kept; `None` where all buffers are out, or none has
+    /// room for so many.
+    #[inline(always)]
+    pub(crate) fn alloc_fresh(&self, len: usize) -> Option<Fresh> {
+        if len > self.inner().data_room {
+            return None;
+        }
+        let buffer = self.inner().take()?;
+        // SAFETY: as in `alloc`, and `len` bytes fit behind the headroom.
+        Some(unsafe { Mbuf::init_fresh(buffer, self.inner().headroom, len) })
     }
 
     /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger than one.

@@ -20,6 +20,27 @@ pub(super) enum Slot<T> {
     Free { next: u32 },
 }
 
+/// A free slot, the first that will be taken.
+pub(super) struct Vacancy<'a, T> {
+    idx: u32,
+    next: u32,
+    slot: &'a mut Slot<T>,
+    free: &'a mut u32,
+    len: &'a mut usize,
+}
+
+impl<T> Vacancy<'_, T> {
+    /// Stores `item`, and says where.
+    #[inline(always)]
+    pub(super) fn fill(self, item: T) -> u32 {
+        // It is free: nothing is there to be dropped.
+        core::mem::forget(core::mem::replace(self.slot, Slot::Taken(item)));
+        *self.free = self.next;
+        *self.len += 1;
+        self.idx
+    }
+}
+
 impl<T> Slab<T> {
     /// Room for `capacity` items, allocated here and never again.
     pub(super) fn new(capacity: usize) -> Self {
@@ -64,16 +85,13 @@ impl<T> Slab<T> {
         Ok(idx)
     }
 
-    /// Stores `item` where there is known to be room, straight where it will stand. Panics where the slab is full.
+    /// Where the next item will stand, so that it can be made there. Panics where the slab is full.
     #[inline(always)]
-    pub(super) fn put(&mut self, item: T) -> u32 {
+    pub(super) fn vacancy(&mut self) -> Vacancy<'_, T> {
         let idx = self.free;
         match self.slots.get_mut(idx as usize) {
             Some(slot @ &mut Slot::Free { next }) => {
-                *slot = Slot::Taken(item);
-                self.free = next;
-                self.len += 1;
-                idx
+                Vacancy { idx, next, slot, free: &mut self.free, len: &mut self.len }
             }
             _ => panic!("room in a slab was seen before"),
         }

@@ -56,6 +56,20 @@ impl Sum {
         Self { words: add_u32(self.words, words), odd: self.odd ^ next.odd }
     }
 
+    /// The sum after a range of the bytes was overwritten, at a cost that depends on the range only.
+    ///
+    /// # Panics
+    /// If the patch changes the number of bytes, which is no patch.
+    #[inline]
+    pub fn patched(self, patch: Patch<'_>) -> Self {
+        assert!(patch.old.len() == patch.new.len(), "a patch must keep the length");
+        let turn = if patch.offset & 1 != 0 { 8 } else { 0 };
+        let (old, new) = (sum_bytes(patch.old, 0).rotate_left(turn), sum_bytes(patch.new, 0).rotate_left(turn));
+        // The complement is what takes away, modulo 0xffff.
+        let words = u64::from(self.words) + u64::from(!old) + u64::from(new);
+        Self { words: fold_u64(words), odd: self.odd }
+    }
+
     /// Adds one field in host order. It counts as an even number of bytes, so it may be added at any time.
     #[inline]
     pub fn add_u16(self, value: u16) -> Self {
@@ -203,12 +217,7 @@ pub struct Patch<'a> {
 /// If the patch changes the number of bytes, which is no patch.
 #[inline]
 pub fn update_bytes(checksum: u16, patch: Patch<'_>) -> u16 {
-    assert!(patch.old.len() == patch.new.len(), "a patch must keep the length");
-    let turn = if patch.offset & 1 != 0 { 8 } else { 0 };
-    let removed = !sum_bytes(patch.old, 0).rotate_left(turn);
-    let added = sum_bytes(patch.new, 0).rotate_left(turn);
-    let sum = u64::from((!checksum).to_be()) + u64::from(removed) + u64::from(added);
-    !u16::from_be(fold_u32(fold_u64(sum)))
+    Sum { words: (!checksum).to_be().into(), odd: false }.patched(patch).finish()
 }
 
 /// The sum of what went before and of all 16-bit words in machine order, modulo 0xffff; a last single byte counts as the first of its word.

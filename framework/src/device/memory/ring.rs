@@ -17,7 +17,7 @@
 //!
 //! Invariants:
 //! 1. `posted - head <= slots` at all times: the producer writes only slots that the consumer has given back by its
-//!    Release store of `head`, which the producer read by an Acquire load.
+//!    Release store of `head`, which the producer read by an Acquire load and counted in its `room`.
 //! 2. The consumer reads only slots before the `tail` that it read by an Acquire load; the producer published them by
 //!    a Release store after writing them, and does not touch them again until (1) gives them back.
 //! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods take `&mut self`.
@@ -36,7 +36,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::Arc;
 
-use crate::mem::{CACHE_LINE, Mbuf};
+use crate::mem::{CACHE_LINE, Mbuf, SHORT_MAX, copy_frame};
 
 /// Bytes of a cache line. Slots are whole blocks and begin on one, so that a frame of 64 bytes is one line, and
 /// frames are copied in whole blocks.
@@ -79,8 +79,8 @@ unsafe impl Send for Ring {}
 pub(super) struct Producer {
     ring: Arc<Ring>,
     posted: u32,
-    /// The consumer's `head` as last read.
-    head: u32,
+    /// Slots that were free when the consumer's `head` was read last, less those posted since.
+    room: u32,
 }
 
 /// A producer that may lend: it belongs to a worker, and its mbufs with it.
@@ -94,7 +94,7 @@ pub(super) struct Lender {
 }
 
 /// Longer frames are lent where they are in one buffer: three lines are copied by fewer instructions than lending takes.
-pub(super) const COPIED_LEN_MAX: usize = 3 * BLOCK;
+pub(super) const COPIED_LEN_MAX: usize = SHORT_MAX;
 
 /// A free slot, to be filled and posted.
 pub(super) struct Slot<'a>(&'a mut Producer);
@@ -141,24 +141,37 @@ pub(super) fn ring(slots: u32, frame_len_max: usize) -> (Producer, Consumer) {
         producer_gone: AtomicBool::new(false),
         guard: AtomicBool::new(false),
     });
-    (Producer { ring: Arc::clone(&ring), posted: 0, head: 0 }, Consumer { ring, head: 0, tail: 0, is_guarded: false })
+    (
+        Producer { ring: Arc::clone(&ring), posted: 0, room: slots },
+        Consumer { ring, head: 0, tail: 0, is_guarded: false },
+    )
 }
 
 impl Producer {
     /// Slots that can be posted now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn room(&mut self) -> u32 {
-        let slots = self.ring.mask + 1;
-        if self.posted.wrapping_sub(self.head) == slots {
-            self.head = self.ring.head.0.load(Ordering::Acquire);
-        }
-        slots - self.posted.wrapping_sub(self.head)
+        if self.room == 0 { self.refresh_room() } else { self.room }
     }
 
     /// The same, with a fresh look at the consumer.
     pub(super) fn refresh_room(&mut self) -> u32 {
-        self.head = self.ring.head.0.load(Ordering::Acquire);
-        self.room()
+        self.look_at_head();
+        self.room
+    }
+
+    /// How far the consumer has come.
+    fn look_at_head(&mut self) -> u32 {
+        let head = self.ring.head.0.load(Ordering::Acquire);
+        self.room = self.ring.mask + 1 - self.posted.wrapping_sub(head);
+        head
+    }
+
+    /// A slot has been written, and its length with it.
+    #[inline(always)]
+    fn pass(&mut self) {
+        self.posted = self.posted.wrapping_add(1);
+        self.room -= 1;
     }
 
     /// The next slot to fill; `None` where the ring is full.
@@ -184,52 +197,31 @@ impl Slot<'_> {
         unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.0.posted), ring.slot_blocks) }.as_flattened_mut()
     }
 
-    /// Posts the slot with a copy of `frame`. Panics where the slot is shorter. A frame of 64 bytes, as many are, is one
-    /// line: a few instructions, where a copy of any length is a call.
+    /// Posts the slot with a copy of `frame`. Panics where the slot is shorter.
     #[inline(always)]
     pub(super) fn post_copy(mut self, frame: &[u8]) {
         self.copy(frame);
-        self.post(frame.len());
+        self.give(frame.len());
     }
 
     /// Writes a copy of `frame`, which is not posted by it. Panics where the slot is shorter.
     #[inline(always)]
     pub(super) fn copy(&mut self, frame: &[u8]) {
-        let to = &mut self.bytes_mut()[..frame.len()];
-        match (to.split_first_chunk_mut::<BLOCK>(), frame.split_first_chunk::<BLOCK>()) {
-            (Some((to, to_rest)), Some((line, rest))) => {
-                *to = *line;
-                copy_rest(to_rest, rest);
-            }
-            _ => to.copy_from_slice(frame),
-        }
+        copy_frame(&mut self.bytes_mut()[..frame.len()], frame);
     }
 
     /// Posts the slot with a frame of `len` bytes in it. Panics where the slot is shorter.
     #[inline]
     pub(super) fn post(self, len: usize) {
-        let ring = &*self.0.ring;
-        assert!(len <= ring.slot_blocks * BLOCK, "a frame longer than its slot");
-        ring.len_of(self.0.posted).store(len as u32, Ordering::Relaxed);
-        self.0.posted = self.0.posted.wrapping_add(1);
+        assert!(len <= self.0.ring.slot_blocks * BLOCK, "a frame longer than its slot");
+        self.give(len);
     }
-}
 
-/// Copies what is behind the first line. One more or two, as orders have with their headers, in pieces of known length, of which the
-/// last overlaps the one before: fewer instructions than a call.
-#[inline(always)]
-fn copy_rest(to: &mut [u8], from: &[u8]) {
-    if from.len() > 2 * BLOCK || from.len() < BLOCK {
-        if !from.is_empty() {
-            to.copy_from_slice(from);
-        }
-        return;
-    }
-    if let (Some(to), Some(from)) = (to.first_chunk_mut::<BLOCK>(), from.first_chunk::<BLOCK>()) {
-        *to = *from;
-    }
-    if let (Some(to), Some(from)) = (to.last_chunk_mut::<BLOCK>(), from.last_chunk::<BLOCK>()) {
-        *to = *from;
+    /// The same for who has just written so many bytes.
+    #[inline(always)]
+    fn give(self, len: usize) {
+        self.0.ring.len_of(self.0.posted).store(len as u32, Ordering::Relaxed);
+        self.0.pass();
     }
 }
 
@@ -293,7 +285,7 @@ impl Lender {
         ring.len_of(posted).store(bytes.len() as u32 | LONG, Ordering::Relaxed);
         self.lent[slot] = Some(mbuf);
         self.lent_count += 1;
-        self.producer.posted = posted.wrapping_add(1);
+        self.producer.pass();
         Ok(())
     }
 
@@ -304,8 +296,7 @@ impl Lender {
     }
 
     fn reap_some(&mut self) -> usize {
-        let head = self.producer.ring.head.0.load(Ordering::Acquire);
-        self.producer.head = head;
+        let head = self.producer.look_at_head();
         let mut count = 0;
         // Frames before the first that was lent may not be back yet.
         while (head.wrapping_sub(self.reaped) as i32) > 0 && self.lent_count != 0 {

@@ -91,18 +91,17 @@ impl MemoryTx {
         offload.ip_checksum || offload.segment_len.is_some() || (offload.l4_checksum && !self.skips_checksums)
     }
 
-    /// A linear frame without wishes, for a ring that is not refused.
-    #[inline(always)]
-    fn post_usual(&mut self, mbuf: Mbuf, len: usize) -> Result<(), Mbuf> {
-        if len > COPIED_LEN_MAX {
-            self.producer.post_lent(mbuf)?;
-            self.count(len);
-            return Ok(());
+    /// A linear frame without wishes that is longer, for a ring that is not refused.
+    #[inline(never)]
+    fn post_long(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        let len = mbuf.bytes().len();
+        match self.producer.post_lent(mbuf) {
+            Ok(()) => {
+                self.count(len);
+                Ok(())
+            }
+            Err(mbuf) => self.post_other(mbuf, Offload::default()),
         }
-        let Some(slot) = self.producer.slot() else { return Err(mbuf) };
-        slot.post_copy(mbuf.bytes());
-        self.end(mbuf, len);
-        Ok(())
     }
 
     /// Sends the buffer of a posted frame home.
@@ -120,7 +119,8 @@ impl MemoryTx {
 }
 
 impl TxQueue for MemoryTx {
-    /// A linear frame without wishes is nearly every one, and goes straight on its way.
+    /// A linear frame without wishes is nearly every one, and goes straight on its way; a short one without a call, so that nothing is to
+    /// be saved for it.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
@@ -129,10 +129,13 @@ impl TxQueue for MemoryTx {
         if !is_usual || self.refusing {
             return self.post_other(mbuf, offload);
         }
-        match self.post_usual(mbuf, len) {
-            Ok(()) => Ok(()),
-            Err(mbuf) => self.post_other(mbuf, offload),
+        if len > COPIED_LEN_MAX {
+            return self.post_long(mbuf);
         }
+        let Some(slot) = self.producer.slot() else { return self.post_other(mbuf, offload) };
+        slot.post_copy(mbuf.bytes());
+        self.end(mbuf, len);
+        Ok(())
     }
 
     /// The frame is written into the slot that the next one takes.

@@ -53,21 +53,16 @@ impl TcpCalls<'_, '_> {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return Ok(false) };
         let Inner { machine, paths, counters, offloads, roster, .. } = &mut **inner;
         let Some(aim) = machine.aim(id, message.len(), *now)? else { return Ok(false) };
-        let (outgoing, offload) = (aim.outgoing(), offloads.usual());
-        let Some(timestamps) = UsualHeaders::timestamps_of(&outgoing) else { return Ok(false) };
+        let Some(timestamps) = aim.numbers().timestamps else { return Ok(false) };
         let Some(link) = paths[id.slot()].untagged(host) else { return Ok(false) };
-        let Some(mut frame) = pool.alloc() else { return Ok(false) };
-        let Some(room) = frame.append(UsualHeaders::LEN + message.len()) else {
-            frame.free();
-            return Ok(false);
-        };
-        let (headers, place) = room.split_at_mut(UsualHeaders::LEN);
-        let body = Body::copied(place, message, offload.l4_checksum);
-        if let Some(headers) = UsualHeaders::place(headers) {
-            headers.write(link, &outgoing, timestamps, body);
+        let offload = offloads.usual();
+        let Some(mut fresh) = pool.alloc_fresh(UsualHeaders::LEN + message.len()) else { return Ok(false) };
+        if let Some((headers, place)) = UsualHeaders::first_of(fresh.bytes_mut()) {
+            let body = Body::copied(place, message, offload.l4_checksum);
+            headers.write(link, &aim.outgoing(), timestamps, body);
         }
+        let (mut frame, payload) = fresh.keep(message.len());
         note_lens(&mut frame, offload);
-        let payload = frame.hold_part(UsualHeaders::LEN, message.len());
         Ok(Shot { frame, payload, aim }.leave(*tx, offload, &Books { counters, roster }))
     }
 }

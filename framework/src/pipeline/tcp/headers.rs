@@ -67,6 +67,12 @@ impl UsualHeaders {
         Self::mut_from_bytes(bytes).ok()
     }
 
+    /// The place for them at the beginning of a frame, and what is behind.
+    #[inline(always)]
+    pub(super) fn first_of(frame: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
+        Self::mut_from_prefix(frame).ok()
+    }
+
     /// The timestamps of a segment that has these headers behind a link header without a tag.
     #[inline(always)]
     pub(super) fn timestamps_of(segment: &Outgoing) -> Option<Timestamps> {
@@ -78,14 +84,14 @@ impl UsualHeaders {
     #[inline(always)]
     pub(super) fn write(
         &mut self,
-        link: [u8; ethernet::HEADER_LEN],
+        link: &[u8; ethernet::HEADER_LEN],
         segment: &Outgoing,
         timestamps: Timestamps,
         body: Body,
     ) {
         let options = timestamps.aligned();
         let (ipv4, tcp) = fixed(segment, &options, timestamps.aligned_sum(), body);
-        self.link = link;
+        self.link = *link;
         self.ipv4 = ipv4;
         self.tcp = tcp;
         self.timestamps = options;

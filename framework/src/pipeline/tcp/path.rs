@@ -97,10 +97,10 @@ impl Path {
 
     /// The link header, where it is as it was prepared and has no tag: what nearly all frames leave with.
     #[inline(always)]
-    pub(super) fn untagged(&self, host: &Host) -> Option<[u8; ethernet::HEADER_LEN]> {
+    pub(super) fn untagged(&self, host: &Host) -> Option<&[u8; ethernet::HEADER_LEN]> {
         let is_current = self.seen == changes(host) as u32;
         let is_usual = !self.asked && usize::from(self.link_len) == ethernet::HEADER_LEN;
-        self.link.first_chunk().filter(|_| is_current && is_usual).copied()
+        self.link.first_chunk().filter(|_| is_current && is_usual)
     }
 
     /// The way now, prepared anew where the host has changed: two loads and compares where not. `news` hears of what was prepared.

@@ -21,10 +21,10 @@ use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::WayOut;
 use super::{ConnectionId, SendError};
 use crate::device::Offload;
-use crate::mem::Pool;
+use crate::mem::{Pool, copy_frame};
 use crate::proto::tcp::{Numbers, Outgoing, Prospect, Tcp};
 use crate::time::Instant;
-use crate::wire::checksum::{Patch, Sum, update_bytes};
+use crate::wire::checksum::{Patch, Sum};
 use crate::wire::{ipv4, tcp};
 
 /// Bytes of the TCP header with the timestamps option behind it, which is the only one.
@@ -41,8 +41,8 @@ pub struct Template {
     start: usize,
     /// Where the TCP header begins in the frame.
     tcp_at: usize,
-    /// The TCP checksum as it would be were all numbers zero.
-    checksum: u16,
+    /// What the TCP checksum covers, as it would be were all numbers zero.
+    sum: Sum,
     /// What [`changes`] were when the headers were prepared; 0 is never.
     seen: u64,
 }
@@ -135,7 +135,7 @@ impl Template {
             return Err(TemplateError::OutOfRange { offset, len: bytes.len(), payload_len });
         };
         // Headers are whole words, so the payload's offset is as even as the segment's.
-        self.checksum = update_bytes(self.checksum, Patch { offset, old: place, new: bytes });
+        self.sum = self.sum.patched(Patch { offset, old: place, new: bytes });
         place.copy_from_slice(bytes);
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Template {
         self.tcp_at = link.len() + ipv4::HEADER_LEN;
         self.bytes[self.start..HEADERS_LEN_MAX].copy_from_slice(&headers);
         let at = self.start + self.tcp_at;
-        self.checksum = u16::from_be_bytes([self.bytes[at + 16], self.bytes[at + 17]]);
+        self.sum = Sum::EMPTY.add_u16(!u16::from_be_bytes([self.bytes[at + 16], self.bytes[at + 17]]));
     }
 
     /// A copy of the frame with the numbers of now, where it may leave now.
@@ -165,15 +165,11 @@ impl Template {
     fn load<'a>(&self, machine: &'a mut Tcp<Bytes>, pool: &Pool, now: Instant) -> Result<Option<Shot<'a>>, SendError> {
         let payload_len = self.payload_len();
         let Some(aim) = machine.aim(self.connection, payload_len, now)? else { return Ok(None) };
-        let Some(mut frame) = pool.alloc() else { return Ok(None) };
         let bytes = self.frame();
-        let Some(room) = frame.append(bytes.len()) else {
-            frame.free();
-            return Ok(None);
-        };
-        room.copy_from_slice(bytes);
-        self.stamp(room, aim.numbers());
-        let payload = frame.hold_part(bytes.len() - payload_len, payload_len);
+        let Some(mut fresh) = pool.alloc_fresh(bytes.len()) else { return Ok(None) };
+        copy_frame(fresh.bytes_mut(), bytes);
+        self.stamp(fresh.bytes_mut(), aim.numbers());
+        let (frame, payload) = fresh.keep(payload_len);
         Ok(Some(Shot { frame, payload, aim }))
     }
 
@@ -182,7 +178,7 @@ impl Template {
     fn stamp(&self, frame: &mut [u8], numbers: &Numbers) {
         let segment = &mut frame[self.tcp_at..];
         let (seq, ack) = (numbers.seq.0, numbers.ack.0);
-        let mut sum = Sum::of_words([(!self.checksum).into(), seq, ack, numbers.wnd.into()]);
+        let mut sum = self.sum.combine(Sum::of_words([seq, ack, numbers.wnd.into()]));
         if let (Some(timestamps), Some(header)) = (numbers.timestamps, segment.first_chunk_mut::<TIMESTAMPED_LEN>()) {
             sum = sum.combine(Sum::of_words([timestamps.value, timestamps.echo_reply]));
             header[24..28].copy_from_slice(&timestamps.value.to_be_bytes());
@@ -223,7 +219,8 @@ impl TcpCalls<'_, '_> {
         }
         let mut bytes = vec![0; HEADERS_LEN_MAX + len].into_boxed_slice();
         bytes[HEADERS_LEN_MAX..].copy_from_slice(payload);
-        let mut template = Template { connection: id, bytes, start: HEADERS_LEN_MAX, tcp_at: 0, checksum: 0, seen: 0 };
+        let mut template =
+            Template { connection: id, bytes, start: HEADERS_LEN_MAX, tcp_at: 0, sum: Sum::EMPTY, seen: 0 };
         // Where no way is known yet, the first `fire` looks again.
         self.refresh(&mut template);
         Ok(template)

@@ -195,7 +195,7 @@ impl WayOut<'_, '_> {
         let Some(headers) = frame.append(UsualHeaders::LEN).and_then(UsualHeaders::place) else {
             unreachable!("a buffer has room for headers")
         };
-        headers.write(link, segment, timestamps, Body::of(&[], offload.l4_checksum));
+        headers.write(&link, segment, timestamps, Body::of(&[], offload.l4_checksum));
         let posted = self.post(frame, offload).map_err(Mbuf::free);
         self.sent(slot, segment, 0, posted.map_err(|()| Unsent::Busy))
     }
@@ -216,7 +216,7 @@ impl WayOut<'_, '_> {
         let offload = self.offloads.usual();
         let body = Body::summed(frame.bytes(), sum, offload.l4_checksum);
         if let Some(headers) = frame.prepend(UsualHeaders::LEN).and_then(UsualHeaders::place) {
-            headers.write(link, segment, timestamps, body);
+            headers.write(&link, segment, timestamps, body);
         }
         let held = frame.hold_part(UsualHeaders::LEN, body.len);
         let sent = match self.post(frame, offload) {
@@ -268,7 +268,7 @@ impl WayOut<'_, '_> {
     /// What goes into the usual headers of a connection's segment: the link header, where the way is known and has no tag, and the timestamps.
     #[inline(always)]
     fn usual(&self, slot: Option<u32>, segment: &Outgoing) -> Option<([u8; ethernet::HEADER_LEN], Timestamps)> {
-        let link = self.paths[slot? as usize].untagged(self.cx.host)?;
+        let link = *self.paths[slot? as usize].untagged(self.cx.host)?;
         Some((link, UsualHeaders::timestamps_of(segment)?))
     }
 

@@ -351,6 +351,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn queue_chunk(&mut self, len: u32, flags: u8, payload: Option<P>) -> Result<(), Option<P>> {
         let connection = &mut *self.connection;
         let behind = self.shared.chunks.get(connection.send.tail).map(Chunk::end);
+        // What comes later goes behind it.
+        connection.room_at_once = 0;
         let mut chunk = Chunk::new(behind.unwrap_or(connection.snd_nxt), len, payload);
         chunk.flags = flags;
         let idx = connection.send.push_back(&mut self.shared.chunks, chunk).map_err(|chunk| chunk.payload)?;

@@ -10,7 +10,7 @@ use crate::time::Instant;
 
 /// Of one connection in a second. A peer that restarted needs one.
 const OF_A_CONNECTION: u16 = 10;
-/// Bits of `ConnectionTally::challenges` that count; the others are the second, as far as twelve bits tell: more than an hour.
+/// Bits of `RareTally::challenges` that count; the others are the second, as far as twelve bits tell: more than an hour.
 const COUNT: u16 = 0xf;
 
 /// Challenge ACKs of all connections.
@@ -45,11 +45,11 @@ impl Connection {
     #[cold]
     pub(super) fn take_challenge(&mut self, now: Instant) -> bool {
         let second = (coarse_seconds(now) << COUNT.count_ones()) as u16;
-        if self.tally.challenges & !COUNT != second {
-            self.tally.challenges = second;
+        if self.rare.challenges & !COUNT != second {
+            self.rare.challenges = second;
         }
-        let is_there = self.tally.challenges & COUNT < OF_A_CONNECTION;
-        self.tally.challenges += u16::from(is_there);
+        let is_there = self.rare.challenges & COUNT < OF_A_CONNECTION;
+        self.rare.challenges += u16::from(is_there);
         is_there
     }
 }

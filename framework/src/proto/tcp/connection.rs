@@ -221,7 +221,10 @@ pub(super) struct Connection {
     /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last transmission.
     pub(super) in_flight: Lane,
     pub(super) cwnd: u32,
-    pub(super) ssthresh: u32,
+    /// Bytes that may leave at once, and nothing but themselves is to be written down of them, as was found out the last time; 0 where that
+    /// is not known. Acknowledgments that find all well make no less of it. Whatever else may begins with a turn, and each turn forgets
+    /// it: see `transmit::at_once`.
+    pub(super) room_at_once: u32,
 
     // Third line: when; the round trip (RFC 6298); whether anything is missing.
     pub(super) timer_at: Instant,
@@ -258,11 +261,13 @@ pub(super) struct Connection {
     pub(super) rttvar: Micros,
     /// Once this is acknowledged, another round trip has passed.
     pub(super) round_end: Seq,
+    pub(super) ssthresh: u32,
 
     // Behind: what a new round trip, a loss, and the beginning and the end of a connection look at.
     /// The least of late, and when it was measured, in [`coarse_seconds`].
     pub(super) rtt_min: Micros,
     pub(super) rtt_min_at_s: u32,
+    pub(super) rare: RareTally,
     pub(super) pace_at: Instant,
     pub(super) iss: Seq,
     pub(super) irs: Seq,
@@ -282,6 +287,8 @@ pub(super) struct Connection {
     pub(super) reo_wnd_mult: u8,
     pub(super) reo_wnd_persist: u8,
     pub(super) close_reason: CloseReason,
+    /// Reports of routers that were no reason to close; 255 is as many or more.
+    pub(super) soft_errors: u8,
     /// What a router says that our segments should carry, while that is not believed; or 0.
     pub(super) claimed_mss: u16,
     /// `snd_mss` as the SYNs agreed on it.
@@ -378,7 +385,7 @@ pub(super) struct CongestionState {
     pub(super) acked: u32,
 }
 
-/// Counts of a connection, as TCP_INFO has them; first those that each segment moves.
+/// Counts of a connection that segments move, as TCP_INFO has them.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct ConnectionTally {
@@ -389,8 +396,12 @@ pub(super) struct ConnectionTally {
     pub(super) bytes_acked: u64,
     pub(super) resent_segments: u32,
     pub(super) dsacks: u32,
-    pub(super) timeouts: u32,
-    pub(super) soft_errors: u16,
+}
+
+/// Those that are rarely moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RareTally {
+    pub(super) timeouts: u16,
     /// In which second challenge ACKs were sent last, and how many.
     pub(super) challenges: u16,
 }
@@ -474,6 +485,7 @@ impl Connection {
             in_order: Queue::default(),
             out_of_order: Queue::default(),
             cwnd: 0,
+            room_at_once: 0,
             ssthresh: u32::MAX,
             sacked_len: 0,
             lost_len: 0,
@@ -505,6 +517,7 @@ impl Connection {
             rack: Rack::default(),
             undo: Undo::default(),
             prr: Prr::default(),
+            rare: RareTally::default(),
             congestion: CongestionState { kind: options.congestion, ..CongestionState::default() },
             sacks: [Range::default(); 4],
             dsack: Range::default(),
@@ -512,6 +525,7 @@ impl Connection {
             listener: NIL,
             consumer,
             close_reason: CloseReason::Finished,
+            soft_errors: 0,
             claimed_mss: 0,
             snd_mss_max: 536,
             mss_lowered_at_s: 0,
@@ -662,7 +676,7 @@ mod tests {
 
     #[test]
     fn lines_hold_what_belongs_together() {
-        let ends = [end!(wheel_tick), end!(ssthresh), end!(lost_len)];
+        let ends = [end!(wheel_tick), end!(room_at_once), end!(lost_len)];
         assert_eq!(ends, [LINE, 2 * LINE, 3 * LINE]);
     }
 
@@ -670,7 +684,7 @@ mod tests {
     fn what_a_segment_looks_at_is_in_the_hot_lines() {
         let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, resent_segments);
         let options = offset_of!(Connection, options) + offset_of!(StoredOptions, keepalive_idle_ms);
-        let ends = [end!(dsack), end!(consumer), counts, options, end!(rack), end!(congestion), end!(round_end)];
+        let ends = [end!(dsack), end!(consumer), counts, options, end!(rack), end!(congestion), end!(ssthresh)];
         assert!(ends.iter().all(|&end| end <= Connection::HOT_LINES * LINE), "{ends:?}");
     }
 

@@ -80,7 +80,7 @@ impl<P: Payload> Tcp<P> {
         let slot = self.find_quoted(flow, seq)?;
         let mut turn = self.turn(slot, output, now);
         if turn.connection.state.is_synchronized() {
-            let soft_errors = &mut turn.connection.tally.soft_errors;
+            let soft_errors = &mut turn.connection.soft_errors;
             *soft_errors = soft_errors.saturating_add(1);
             turn.shared.tally.unreachables_ignored += 1;
             return Err(IcmpRefusal::Soft);

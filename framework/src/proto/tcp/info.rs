@@ -90,11 +90,12 @@ pub struct TcpInfo {
     pub resent_segments: u32,
     /// Segments that the peer had twice (`tcpi_dsack_dups`).
     pub dsacks: u32,
-    /// Retransmission timeouts (`tcpi_total_rto`).
+    /// Retransmission timeouts (`tcpi_total_rto`), 65,535 at most.
     pub timeouts: u32,
     /// Segments were seen out of order (`tcpi_reord_seen`).
     pub reordering_seen: bool,
-    /// ICMP errors about segments of ours that end no connection: a route that is being mended, or a lie (RFC 9293 3.9.2.2; `IP_RECVERR`).
+    /// ICMP errors about segments of ours that end no connection: a route that is being mended, or a lie (RFC 9293 3.9.2.2; `IP_RECVERR`),
+    /// 255 at most.
     pub soft_errors: u32,
 }
 
@@ -142,9 +143,9 @@ impl<P> Tcp<P> {
             segments_in: connection.tally.segments_in,
             resent_segments: connection.tally.resent_segments,
             dsacks: connection.tally.dsacks,
-            timeouts: connection.tally.timeouts,
+            timeouts: connection.rare.timeouts.into(),
             reordering_seen: connection.has(flag::REORDERING_SEEN),
-            soft_errors: connection.tally.soft_errors.into(),
+            soft_errors: connection.soft_errors.into(),
         })
     }
 }

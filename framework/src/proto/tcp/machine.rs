@@ -360,7 +360,7 @@ impl<P: Payload> Tcp<P> {
         (connection.generation == id.generation && !connection.has(flag::ORPHANED)).then_some(id.slot)
     }
 
-    /// A turn for the connection of that name, where it is still there.
+    /// A turn for the connection of that name, where it is still there. What could leave at once is found out anew.
     #[inline(always)]
     pub(super) fn turn_of<'a, O: Output<P>>(
         &'a mut self,
@@ -369,13 +369,16 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
     ) -> Option<Turn<'a, P, O>> {
         let connection = named(&mut self.connections, id)?;
+        connection.room_at_once = 0;
         Some(Turn { connection, slot: id.slot, shared: &mut self.shared, output, now })
     }
 
-    /// A turn for the connection at `slot`.
+    /// A turn for the connection at `slot`. What could leave at once is found out anew.
     #[inline(always)]
     pub(super) fn turn<'a, O: Output<P>>(&'a mut self, slot: u32, output: &'a mut O, now: Instant) -> Turn<'a, P, O> {
-        Turn { connection: &mut self.connections[slot], slot, shared: &mut self.shared, output, now }
+        let connection = &mut self.connections[slot];
+        connection.room_at_once = 0;
+        Turn { connection, slot, shared: &mut self.shared, output, now }
     }
 }
 

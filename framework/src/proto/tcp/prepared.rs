@@ -165,6 +165,12 @@ mod tests {
         true
     }
 
+    /// Changes something of the connection that only a turn can change.
+    fn change(end: &mut End, change: impl FnOnce(&mut Connection)) {
+        let now = end.now;
+        change(end.tcp.turn(0, &mut NoWayOut, now).connection);
+    }
+
     #[test]
     fn fired_segments_arrive_in_order_between_sent_ones() {
         let (mut client, mut server) = connected();
@@ -181,6 +187,8 @@ mod tests {
     fn aim_that_is_not_fired_changes_nothing() {
         let (mut client, _) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
+        // But that it is known now how much may leave.
+        assert!(client.tcp.aim(id, 3, now).unwrap().is_some());
         let before = format!("{:?}", client.tcp.connections[0]);
         assert!(client.tcp.aim(id, 3, now).unwrap().is_some());
         assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
@@ -189,20 +197,20 @@ mod tests {
     #[test]
     fn way_is_not_open_where_the_window_or_the_segment_is_too_small() {
         let (mut client, _) = connected();
-        client.tcp.connections[0].snd_wnd = 5;
+        change(&mut client, |connection| connection.snd_wnd = 5);
         assert!(!fire(&mut client, b"123456"));
         assert!(fire(&mut client, b"12345"));
         assert!(!fire(&mut client, b"6"), "the window is used up");
-        client.tcp.connections[0].snd_wnd = 60_000;
+        change(&mut client, |connection| connection.snd_wnd = 60_000);
         assert!(!fire(&mut client, &[0; 2000]), "longer than a segment");
-        client.tcp.connections[0].options.send_buffer = 5;
+        change(&mut client, |connection| connection.options.send_buffer = 5);
         assert!(!fire(&mut client, b"6"), "the buffer is full");
     }
 
     #[test]
     fn way_is_not_open_where_the_network_bears_no_more() {
         let (mut client, mut server) = connected();
-        client.tcp.connections[0].cwnd = 8;
+        change(&mut client, |connection| connection.cwnd = 8);
         assert!(fire(&mut client, b"12345"));
         assert!(!fire(&mut client, b"6789"), "cwnd is full");
         assert!(fire(&mut client, b"678"));
@@ -214,13 +222,13 @@ mod tests {
     fn way_is_not_open_where_something_goes_before() {
         let (mut client, _) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
-        client.tcp.connections[0].snd_wnd = 4;
+        change(&mut client, |connection| connection.snd_wnd = 4);
         client.tcp.send(id, b"waits".to_vec(), now, &mut client.sent).unwrap();
-        client.tcp.connections[0].snd_wnd = 60_000;
+        change(&mut client, |connection| connection.snd_wnd = 60_000);
         assert!(!fire(&mut client, b"order"), "data waits before it");
         client.tcp.delegate(id, 3, now, &mut client.sent).unwrap_err();
         client.tcp.tick(now, &mut client.sent);
-        client.tcp.connections[0].set(flag::DELEGATED);
+        change(&mut client, |connection| connection.set(flag::DELEGATED));
         assert!(!fire(&mut client, b"order"), "the numbers are somebody else's");
     }
 
@@ -244,6 +252,7 @@ mod tests {
     fn rehearsal_leaves_everything_as_it_was() {
         let (mut client, mut server) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
+        assert!(client.tcp.aim(id, 3, now).unwrap().is_some());
         let before = format!("{:?}", client.tcp.connections[0]);
         client.tcp.aim(id, 3, now).unwrap().unwrap().rehearse(b"abc".to_vec());
         assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));

@@ -45,6 +45,15 @@ pub(super) const LOST: u8 = 1 << 4;
 /// It was sent again since it was lost last.
 pub(super) const RESENT: u8 = 1 << 5;
 
+/// What is to be known of a segment that has left for the first time: it becomes a [`Chunk`] where that will stand.
+pub(super) struct Sent<P> {
+    pub(super) seq: Seq,
+    pub(super) len: u32,
+    pub(super) flags: u8,
+    pub(super) sent_at: Instant,
+    pub(super) payload: P,
+}
+
 impl<P> Chunk<P> {
     pub(super) fn new(seq: Seq, len: u32, payload: Option<P>) -> Self {
         Self {
@@ -118,9 +127,21 @@ impl Queue {
 
     /// Appends a chunk that was sent just now, here and to those in flight. Panics where the store is full.
     #[inline(always)]
-    pub(super) fn push_sent<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, chunk: Chunk<P>) {
+    pub(super) fn push_sent<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, sent: Sent<P>) {
         let (prev, earlier) = (self.tail, in_flight.tail);
-        let idx = chunks.put(Chunk { prev, next: NIL, earlier, later: NIL, ..chunk });
+        let Sent { seq, len, flags, sent_at, payload } = sent;
+        let idx = chunks.vacancy().fill(Chunk {
+            seq,
+            len,
+            flags: flags | SENT,
+            resent: 0,
+            sent_at,
+            payload: Some(payload),
+            next: NIL,
+            prev,
+            later: NIL,
+            earlier,
+        });
         match chunks.get_mut(prev) {
             None => self.head = idx,
             Some(last) => {

@@ -235,7 +235,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    fn restart_timer(&mut self) {
+    pub(super) fn restart_timer(&mut self) {
         let connection = &mut *self.connection;
         if connection.may_probe() {
             let span = self.connection.probe_timeout(self.is_alone());

@@ -324,7 +324,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return self.give_up();
         }
         self.shared.tally.timeouts += 1;
-        connection.tally.timeouts += 1;
+        let rare = &mut connection.rare;
+        rare.timeouts = rare.timeouts.saturating_add(1);
         if self.shared.chunks.get(connection.send.head).is_some_and(|first| first.has(SACKED)) {
             // The peer said that it has what it now does not acknowledge (RFC 2018 8).
             self.forget_sacks();

@@ -15,6 +15,7 @@ use crate::proto::{ConsumerId, Flow, HashSeed};
 use crate::time::{Duration, Instant};
 
 mod arrival;
+mod at_once;
 mod attack;
 mod congestion;
 mod lossy;

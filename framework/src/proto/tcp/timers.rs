@@ -153,7 +153,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return self.close(CloseReason::NoAnswer);
         }
         self.connection.backoff += 1;
-        self.connection.tally.timeouts += 1;
+        let rare = &mut self.connection.rare;
+        rare.timeouts = rare.timeouts.saturating_add(1);
         self.doubt_way();
         self.send_syn();
     }

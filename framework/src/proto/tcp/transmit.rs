@@ -18,7 +18,7 @@ mod run;
 pub(super) use data::{SEGMENTS_MAX, Sending};
 pub use run::Run;
 
-use super::connection::{AckOwed, State, flag};
+use super::connection::{AckOwed, Connection, State, flag};
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
 use crate::proto::slab::NIL;
@@ -55,12 +55,11 @@ impl<P: Payload> Tcp<P> {
         let busy = self.shared.tally.output_busy;
         for _ in 0..FLUSH_MAX {
             let Some(slot) = self.shared.flush.pop() else { return };
-            let waits = self.connections.get(slot).is_some_and(|connection| connection.has(flag::IN_FLUSH));
-            if waits {
-                let mut turn = self.turn(slot, output, now);
-                turn.connection.clear(flag::IN_FLUSH);
-                if turn.has_business() {
-                    turn.transmit();
+            if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.has(flag::IN_FLUSH))
+            {
+                connection.clear(flag::IN_FLUSH);
+                if connection.has_business() {
+                    self.turn(slot, output, now).transmit();
                 }
             }
             // A full ring is full for all: who is next in the list is first the next time.
@@ -99,16 +98,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.arm();
     }
 
-    /// Whether anything is left to do. Most often the app has answered within the burst, and its answer has carried all.
-    #[inline]
-    fn has_business(&self) -> bool {
-        let connection = &*self.connection;
-        connection.ack_owed != AckOwed::No
-            || connection.next_unsent != NIL
-            || connection.lost_len != 0
-            || connection.state != State::Established
-    }
-
     #[inline]
     fn is_ack_due(&self) -> bool {
         let connection = &*self.connection;
@@ -121,5 +110,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     pub(super) fn try_again(&mut self) {
         self.shared.tally.output_busy += 1;
         self.flush_later();
+    }
+}
+
+impl Connection {
+    /// Whether anything is left to do. Most often the app has answered within the burst, and its answer has carried all.
+    #[inline]
+    pub(super) fn has_business(&self) -> bool {
+        self.ack_owed != AckOwed::No
+            || self.next_unsent != NIL
+            || self.lost_len != 0
+            || self.state != State::Established
     }
 }

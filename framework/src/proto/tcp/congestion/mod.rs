@@ -106,6 +106,17 @@ impl Connection {
         }
     }
 
+    /// Bytes more that may be on their way until [`note_use`](Self::note_use) has something to note.
+    #[inline]
+    pub(super) fn unnoted_room(&self) -> u32 {
+        if self.has(flag::CWND_LIMITED) {
+            return u32::MAX;
+        }
+        let free =
+            if self.cwnd < self.ssthresh { self.cwnd / 2 } else { self.cwnd.saturating_sub(self.snd_mss.into()) };
+        free.saturating_sub(self.pipe() + 1)
+    }
+
     /// Another round trip has passed.
     #[inline]
     pub(super) fn begin_round(&mut self) {
@@ -113,6 +124,8 @@ impl Connection {
         self.clear(flag::CWND_LIMITED | flag::CWND_WAS_LIMITED | flag::DSACK_ROUND);
         if was_limited {
             self.set(flag::CWND_WAS_LIMITED);
+            // That it is the limit is to be noted again.
+            self.room_at_once = 0;
         }
     }
 }

@@ -1,12 +1,18 @@
 //! Data that leaves the moment it is handed over: nothing waits before it, all windows have room, and its segment says nothing beside the
 //! usual. So goes nearly every order. All other data waits in the queue, if only for a moment, and leaves by `data`.
+//!
+//! How much may leave so is found out once (`find_room_at_once`) and remembered (`Connection::room_at_once`): then an order asks for one
+//! number instead of twenty. What has left takes its part of it. Segments that bring nothing but what is expected leave it, as they only
+//! open windows, but where the peer's closes (`update_window`) or a round trip ends (`begin_round`). All else that happens to a connection
+//! begins with a turn, whose first act is to forget it (`Tcp::turn`), or puts data into the queue (`Turn::queue`).
 
-use super::super::connection::{Connection, flag, switch};
+use super::super::connection::{Connection, Recovery, RetransmitTimer, flag, switch};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
-use super::super::queue::{Chunk, SENT};
+use super::super::queue::Sent;
 use super::super::segment::Outgoing;
 use crate::proto::slab::NIL;
+use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
@@ -14,12 +20,27 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(always)]
     pub(crate) fn may_leave_at_once(&mut self, len: usize) -> bool {
         let connection = &*self.connection;
-        (1..=usize::from(connection.snd_mss)).contains(&len)
-            && self.has_chunk()
-            && connection.is_plain_sender()
-            && len as u32 <= connection.open_window()
-            && connection.send_len + len as u32 <= connection.options.send_buffer
-            && len as u32 <= self.cwnd_room()
+        // No byte is no segment.
+        let is_known = len.wrapping_sub(1) < connection.room_at_once as usize
+            && len <= usize::from(connection.snd_mss)
+            && !connection.was_idle(self.now);
+        debug_assert!(!is_known || connection.lost_room().is_none(), "{:?}", connection.lost_room());
+        self.has_chunk() && (is_known || self.aside().find_room_at_once(len))
+    }
+
+    /// Finds out how much may leave at once, and whether a segment of `len` bytes is no more than that.
+    #[inline(never)]
+    fn find_room_at_once(&mut self, len: usize) -> bool {
+        self.connection.room_at_once = 0;
+        if !self.connection.is_plain_sender() {
+            return false;
+        }
+        let network = self.cwnd_room();
+        let connection = &mut *self.connection;
+        let buffer = connection.options.send_buffer.saturating_sub(connection.send_len);
+        let room = connection.open_window().min(buffer).min(network);
+        connection.room_at_once = room.min(connection.unnoted_room());
+        (1..=usize::from(connection.snd_mss)).contains(&len) && len <= room as usize
     }
 
     /// The header of such a segment.
@@ -60,41 +81,93 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Such a segment has left: its payload is data that was sent.
     #[inline(always)]
-    pub(crate) fn keep_sent(&mut self, payload: P, ends_call: u8) {
+    pub(crate) fn keep_sent(&mut self, payload: P, flags: u8) {
         self.told_ack(self.connection.rcv_nxt);
-        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-        let (seq, len, sent_at) = (connection.snd_nxt, payload.len() as u32, self.now);
-        let chunk = Chunk { flags: ends_call | SENT, sent_at, ..Chunk::new(seq, len, Some(payload)) };
-        connection.send.push_sent(&mut connection.in_flight, chunks, chunk);
-        connection.send_len += len;
-        self.pass(len, seq + len);
-        self.on_its_way(len, false);
-        self.arm_for_data();
+        let (connection, chunks, sent_at) = (&mut *self.connection, &mut self.shared.chunks, self.now);
+        let (seq, len) = (connection.snd_nxt, payload.len() as u32);
+        let (is_first, before) = (connection.flight() == 0, connection.in_flight);
+        connection.send.push_sent(&mut connection.in_flight, chunks, Sent { seq, len, flags, sent_at, payload });
+        connection.pass_at_once(len);
+        if is_first {
+            self.begin_to_wait();
+        } else if before.head == before.tail && self.connection.timer == RetransmitTimer::Probe {
+            self.aside().hasten_probe();
+            self.arm_for_data();
+        }
         if self.connection.has(flag::IN_FLUSH) {
             self.aside().skip_flush();
         }
+    }
+
+    /// Nothing was on its way until now (RFC 6298 5.1, RFC 8985 7.2).
+    #[inline(always)]
+    fn begin_to_wait(&mut self) {
+        self.connection.unacked_since = self.now;
+        self.aside().restart_timer();
+        self.arm_for_data();
     }
 
     /// The app's answer has carried the acknowledgment that would have waited for the end of the burst. Where nothing else waits, and the
     /// connection is the last in the list, as it is with many of them, it needs not be looked at once more.
     #[cold]
     fn skip_flush(&mut self) {
-        if !self.has_business() && self.shared.flush.take_back(self.slot) {
+        if !self.connection.has_business() && self.shared.flush.take_back(self.slot) {
             self.connection.clear(flag::IN_FLUSH);
         }
     }
 }
 
 impl Connection {
+    /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data (`Turn::pass`, `Turn::on_its_way`) is not:
+    /// nothing is missing, no window was closed or reduced.
+    #[inline(always)]
+    fn pass_at_once(&mut self, len: u32) {
+        self.send_len += len;
+        self.snd_nxt += len;
+        self.tally.bytes_sent += u64::from(len);
+        if len < u32::from(self.snd_mss) {
+            self.snd_small = self.snd_nxt;
+        }
+        match self.room_at_once.checked_sub(len) {
+            Some(room) => self.room_at_once = room,
+            None => {
+                // More than goes unnoted, and less than the windows had room for: how much they have now is found out anew.
+                self.room_at_once = 0;
+                self.note_use();
+            }
+        }
+    }
+
+    /// What of that which was found out does not hold any more, as it has to.
+    fn lost_room(&self) -> Option<&'static str> {
+        let room = self.room_at_once;
+        let is_metered = !self.is_unlimited() && self.has(flag::SACK);
+        let holds = [
+            ("it is no plain sender", self.is_plain_sender()),
+            ("the peer's window is smaller", room <= self.open_window()),
+            ("the send buffer is smaller", room <= self.options.send_buffer.saturating_sub(self.send_len)),
+            ("the congestion window is smaller", !is_metered || room <= self.cwnd.saturating_sub(self.pipe())),
+            ("its use is to be noted", room <= self.unnoted_room()),
+        ];
+        holds.into_iter().find(|(_, holds)| !holds).map(|(what, _)| what)
+    }
+
+    /// Whether nothing was sent for so long that the path may have become another (RFC 5681 4.1).
+    #[inline(always)]
+    pub(crate) fn was_idle(&self, now: Instant) -> bool {
+        self.flight() == 0 && now.since(self.rack.xmit_ts) > self.rto.span()
+    }
+
     /// Whether new data may leave as soon as it is there, as far as that does not depend on how much it is, and in a segment of
     /// the usual form. What is rare goes the usual way, which knows of it: data that waits or is lost, numbers that are somebody else's,
-    /// limited rates, Nagle's algorithm, reports of congestion, SACK blocks.
-    #[inline(always)]
+    /// limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows that are not over.
     fn is_plain_sender(&self) -> bool {
         self.state.may_send()
             && self.next_unsent == NIL
             && self.lost_len == 0
-            && self.flags & (flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED) == 0
+            && self.recovery == Recovery::Open
+            && self.timer != RetransmitTimer::Persist
+            && self.flags & (flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE) == 0
             && self.options.pacing_rate == 0
             && self.is_on(switch::NODELAY)
             && !self.owes_sacks()

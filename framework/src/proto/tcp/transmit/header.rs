@@ -112,7 +112,8 @@ impl Connection {
     pub(crate) fn window_to_show(&self) -> u16 {
         let (room, step) = (self.room(), self.window_step());
         let last = self.rcv_adv - self.last_ack_sent;
-        let is_kept = last >= step && last <= room && room - last < step;
+        // Where the last was larger than the room is now, the difference is larger than any step.
+        let is_kept = last >= step && room.wrapping_sub(last) < step;
         let wnd = if is_kept { last >> self.rcv_wscale } else { self.next_window(room, step) };
         wnd.min(u16::MAX.into()) as u16
     }

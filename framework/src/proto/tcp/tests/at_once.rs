@@ -1,0 +1,190 @@
+//! What may leave at once, and how long it is remembered: `Connection::room_at_once`.
+
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use super::super::connection::{Connection, Micros, Recovery, RetransmitTimer, State, flag, switch};
+use super::super::payload::NoWayOut;
+use super::super::prepared::Numbers;
+use super::super::segment::{Plain, Range};
+use super::*;
+use crate::proto::slab::NIL;
+use crate::wire::tcp::Timestamps;
+
+/// Something that closes the way, and how.
+type Change = (&'static str, fn(&mut Connection));
+
+/// A client that has an order on its way, and knows how much may follow.
+fn warmed() -> (End, End) {
+    let (mut client, server) = connected();
+    assert!(fire(&mut client, b"first") && fire(&mut client, b"second"));
+    assert!(connection(&client).room_at_once > 100, "it was found out");
+    (client, server)
+}
+
+fn connection(end: &End) -> &Connection {
+    &end.tcp.connections[end.id.unwrap().slot]
+}
+
+/// Fires `bytes`, as a way out that posts them would; whether they left.
+fn fire(end: &mut End, bytes: &[u8]) -> bool {
+    let (id, now) = (end.id.unwrap(), end.now);
+    let Ok(prospect) = end.tcp.prospect(id) else { return false };
+    let Some(aim) = end.tcp.aim(id, bytes.len(), now).unwrap() else { return false };
+    let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
+    end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing }, bytes.to_vec()));
+    aim.fired(bytes.to_vec());
+    true
+}
+
+/// Whether an order may leave after a turn in which something of the connection was changed.
+fn leaves_after(change: impl FnOnce(&mut Connection)) -> bool {
+    let (mut client, _server) = warmed();
+    let now = client.now;
+    change(client.tcp.turn(client.id.unwrap().slot, &mut NoWayOut, now).connection);
+    fire(&mut client, b"third")
+}
+
+#[test]
+fn turn_that_changes_nothing_closes_nothing() {
+    assert!(leaves_after(|_| ()));
+}
+
+#[test]
+fn each_condition_closes_the_way() {
+    let changes: [Change; 13] = [
+        ("the app has closed its side", |connection| connection.state = State::FinWait1),
+        ("data waits", |connection| connection.next_unsent = connection.send.tail),
+        ("something is lost", |connection| connection.lost_len = 1),
+        ("a recovery is not over", |connection| connection.recovery = Recovery::Fast),
+        ("the window was closed", |connection| connection.timer = RetransmitTimer::Persist),
+        ("congestion is to be echoed", |connection| connection.set(flag::ECE_OWED)),
+        ("a reduction is to be told", |connection| connection.set(flag::CWR_OWED)),
+        ("numbers are somebody else's", |connection| connection.set(flag::DELEGATED)),
+        ("a probe is due", |connection| connection.set(flag::PROBE_DUE)),
+        ("a rate is limited", |connection| connection.options.pacing_rate = 1_000_000),
+        ("small segments wait", |connection| connection.options.switches &= !switch::NODELAY),
+        ("a duplicate is to be reported", |connection| connection.dsack = Range { left: Seq(1), right: Seq(2) }),
+        ("the send buffer is full", |connection| connection.options.send_buffer = connection.send_len),
+    ];
+    for (why, change) in changes {
+        assert!(!leaves_after(change), "{why}");
+    }
+}
+
+#[test]
+fn each_window_closes_the_way() {
+    let changes: [Change; 3] = [
+        ("the peer's window", |connection| connection.snd_wnd = connection.flight() + 4),
+        ("the congestion window", |connection| connection.cwnd = connection.flight() + 4),
+        ("the segment", |connection| connection.snd_mss = 4),
+    ];
+    for (why, change) in changes {
+        assert!(!leaves_after(change), "{why}");
+    }
+}
+
+#[test]
+fn order_goes_behind_what_was_sent_and_waits() {
+    let (mut client, _server) = warmed();
+    let (id, now) = (client.id.unwrap(), client.now);
+    let window = connection(&client).snd_wnd as usize;
+    client.tcp.send(id, vec![0; window + 1], now, &mut client.sent).unwrap();
+    assert_ne!(connection(&client).next_unsent, NIL);
+    assert!(!fire(&mut client, b"third"));
+}
+
+#[test]
+fn acknowledgment_that_shows_a_smaller_window_is_believed() {
+    let (mut client, _server) = warmed();
+    let Connection { flow, rcv_nxt: seq, snd_una, ts_recent, .. } = *connection(&client);
+    let timestamps = Some(Timestamps { value: ts_recent, echo_reply: 0 });
+    let plain = Plain { seq, ack: snd_una + 5, wnd: 0, len: 0, timestamps };
+    assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
+    assert!(!fire(&mut client, b"third"), "nothing is sent outside of the window");
+}
+
+#[test]
+fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
+    let (mut client, mut server) = warmed();
+    let before = connection(&client).room_at_once;
+    assert!(fire(&mut client, b"0123456789"));
+    assert_eq!(connection(&client).room_at_once, before - 10);
+    let mut bytes = 0;
+    while fire(&mut client, &[7; 1000]) {
+        bytes += 1000;
+        assert!(bytes < 1 << 20, "some window is used up");
+    }
+    let state = connection(&client);
+    assert!(state.flight() <= state.snd_wnd.min(state.cwnd), "and not passed");
+    assert!(state.has(flag::CWND_LIMITED), "that cwnd is the limit was noted");
+    settle(&mut client, &mut server);
+    assert!(fire(&mut client, &[7; 1000]));
+}
+
+/// Of ten bytes of window eight leave, although more than six are to be noted: two are left, and not six.
+#[test]
+fn order_that_is_noted_takes_its_part_of_the_windows_too() {
+    let (mut client, _server) = warmed();
+    let now = client.now;
+    let mut out = NoWayOut;
+    let turn = client.tcp.turn(client.id.unwrap().slot, &mut out, now);
+    let flight = turn.connection.flight();
+    (turn.connection.snd_wnd, turn.connection.cwnd) = (flight + 10, 2 * (flight + 6) + 2);
+    assert!(fire(&mut client, b"12345678"));
+    assert!(!fire(&mut client, b"123"), "the window has room for two");
+    assert!(fire(&mut client, b"12"));
+}
+
+#[test]
+fn order_after_an_idle_timeout_finds_the_window_as_at_the_beginning() {
+    let (mut client, mut server) = warmed();
+    settle(&mut client, &mut server);
+    let slot = client.id.unwrap().slot;
+    client.tcp.turn(slot, &mut NoWayOut, client.now).connection.cwnd = 1 << 20;
+    assert!(fire(&mut client, b"third"));
+    settle(&mut client, &mut server);
+    assert!(connection(&client).room_at_once > 0 && connection(&client).flight() == 0);
+    client.now += Duration::from_secs(60);
+    assert!(fire(&mut client, b"fourth"));
+    assert_eq!(connection(&client).cwnd, connection(&client).initial_window(), "RFC 5681 4.1");
+}
+
+/// All is acknowledged, and a round trip took 10 ms.
+fn settled_and_timed() -> End {
+    let (mut client, mut server) = warmed();
+    settle(&mut client, &mut server);
+    let now = client.now;
+    let (slot, mut out) = (client.id.unwrap().slot, NoWayOut);
+    let turn = client.tcp.turn(slot, &mut out, now);
+    (turn.connection.srtt, turn.connection.rto) = (Micros(10_000), Micros(300_000));
+    assert!(fire(&mut client, b"third"));
+    client
+}
+
+#[test]
+fn first_order_on_its_way_sets_the_timer_and_the_second_hastens_the_probe() {
+    let mut client = settled_and_timed();
+    let (began, state) = (client.now, connection(&client));
+    assert_eq!((state.timer, state.unacked_since), (RetransmitTimer::Probe, began));
+    assert_eq!(state.timer_at, began + Duration::from_millis(220), "a lone segment may be acknowledged late");
+    client.now += Duration::from_millis(1);
+    assert!(fire(&mut client, b"fourth"));
+    assert_eq!(connection(&client).timer_at, began + Duration::from_millis(21), "two are not");
+    client.now += Duration::from_millis(1);
+    assert!(fire(&mut client, b"fifth"));
+    assert_eq!(connection(&client).timer_at, began + Duration::from_millis(21), "it is moved when it comes");
+}
+
+#[test]
+fn probe_waits_for_what_was_sent_last() {
+    let mut client = settled_and_timed();
+    let began = client.now;
+    assert!(fire(&mut client, b"fourth"));
+    client.now = began + Duration::from_millis(19);
+    assert!(fire(&mut client, b"fifth"));
+    client.sent.0.clear();
+    for (ms, segments) in [(21, 0), (38, 0), (40, 1)] {
+        client.tcp.tick(began + Duration::from_millis(ms), &mut client.sent);
+        assert_eq!(client.sent.0.len(), segments, "after {ms} ms");
+    }
+}
