@@ -115,6 +115,7 @@ pub(super) fn machine(data: &[u8]) {
     while !input.is_empty() {
         scene.step(&mut input);
         scene.listen();
+        assert_eq!(scene.tcp.check_timers(), Ok(()));
     }
     scene.end();
 }

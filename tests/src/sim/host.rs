@@ -145,6 +145,7 @@ impl SimHost {
         if tcp.chunks() > self.chunks_max || tcp.len() > CONNECTIONS_MAX {
             return Err(format!("{} pieces wait in {} connections: more than there may be", tcp.chunks(), tcp.len()));
         }
+        tcp.check_timers().map_err(|fault| fault.to_string())?;
         match pool.unnamed() {
             0 => Ok(()),
             count => Err(format!("{count} packets ended without a name")),

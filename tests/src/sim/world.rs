@@ -32,6 +32,8 @@ pub struct Report {
 const TURN: u64 = 2_000;
 /// From one look at the whole to the next.
 const LOOK: u64 = 5 * MS;
+/// Turns of all hosts from one look at the timers of one to the next: each 2 µs is too dear.
+const LOOK_TURNS: u64 = 211;
 /// Turns that come to nothing until the pauses between them grow beyond the host's own longest.
 const PATIENCE: u64 = 50 * MS;
 /// Nanoseconds between turns of a host where nothing happens for long.
@@ -197,13 +199,15 @@ impl World {
             Event::Begin(idx) => self.begin(idx),
             Event::End(idx) => self.end(idx),
             Event::Look => {
-                for idx in 0..self.places.len() {
-                    if let Err(what) = self.places[idx].host.check() {
-                        self.ledger.borrow_mut().fail(format!("host {idx}: {what}"));
-                    }
-                }
+                (0..self.places.len()).for_each(|idx| self.look(idx));
                 self.schedule(self.now + LOOK, Event::Look);
             }
+        }
+    }
+
+    fn look(&mut self, host: usize) {
+        if let Err(what) = self.places[host].host.check() {
+            self.ledger.borrow_mut().fail(format!("host {host}: {what}"));
         }
     }
 
@@ -256,6 +260,9 @@ impl World {
             place.gap = (place.gap * 2).min(most);
         }
         place.turn_at = self.now + place.gap;
+        if self.turns.is_multiple_of(LOOK_TURNS) {
+            self.look(host);
+        }
         self.send_next(host);
     }
 

@@ -134,6 +134,11 @@ impl TcpSockets {
         }
     }
 
+    /// Whether every connection that waits for a moment will be looked at by then. Walks over all: for tests.
+    pub fn check_timers(&self) -> Result<(), machine::TimerFault> {
+        self.0.as_ref().map_or(Ok(()), |inner| inner.machine.check_timers())
+    }
+
     /// Pieces of data that wait: buffers of the pool that are not at home.
     pub fn chunks(&self) -> usize {
         self.0.as_ref().map_or(0, |inner| inner.machine.chunks())

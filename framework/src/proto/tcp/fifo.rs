@@ -40,6 +40,11 @@ impl SlotFifo {
         (!self.is_empty()).then(|| self.ring[self.wrap(self.head + self.len - 1)])
     }
 
+    /// Whether a slot is in the ring.
+    pub(super) fn has(&self, slot: u32) -> bool {
+        self.is_in[slot as usize / 64] >> (slot % 64) & 1 == 1
+    }
+
     /// Appends a slot, if it is not in the ring yet.
     #[inline]
     pub(super) fn push(&mut self, slot: u32) {

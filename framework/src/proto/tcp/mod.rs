@@ -13,6 +13,7 @@ mod acknowledgment;
 mod ahead;
 mod arrival;
 mod assembly;
+mod audit;
 mod calls;
 mod challenges;
 mod config;
@@ -48,6 +49,7 @@ mod wheel;
 
 pub use ahead::Sought;
 pub use arrival::{Arrival, Received, TcpDrop};
+pub use audit::TimerFault;
 pub use config::{TcpConfig, TcpConfigError};
 pub use connection::State;
 pub use delegated::DelegateError;

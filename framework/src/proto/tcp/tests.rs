@@ -17,6 +17,7 @@ use crate::time::{Duration, Instant};
 mod arrival;
 mod at_once;
 mod attack;
+mod audit;
 mod congestion;
 mod lossy;
 mod pause;
@@ -133,6 +134,7 @@ impl End {
     pub(super) fn tick(&mut self) {
         self.tcp.tick(self.now, &mut self.sent);
         self.listen_to_events();
+        assert_eq!(self.tcp.check_timers(), Ok(()));
     }
 
     fn listen_to_events(&mut self) {

@@ -92,7 +92,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn transmit_outside(&mut self) {
         match self.connection.state {
             State::SynSent | State::SynReceived if self.connection.has(flag::SYN_OWED) => self.send_syn(),
-            State::TimeWait if self.is_ack_due() => self.send_ack(),
+            State::SynReceived | State::TimeWait if self.is_ack_due() => self.send_ack(),
             _ => (),
         }
         self.arm();

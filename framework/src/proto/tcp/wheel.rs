@@ -80,6 +80,43 @@ impl Wheel {
         (&raw const self.links[entry as usize]).cast()
     }
 
+    /// Whether no entry has a deadline.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The tick at which an entry is due, where it has a deadline.
+    pub(super) fn due(&self, entry: u32) -> Option<u32> {
+        self.is_set(entry).then(|| self.links[entry as usize].due)
+    }
+
+    /// Whether a tick is looked at with the next step, or should have been.
+    pub(super) fn is_next(&self, tick: u32) -> bool {
+        (tick.wrapping_sub(self.tick as u32) as i32) <= 0
+    }
+
+    /// Whether each entry stands in one slot, the one that it thinks, and all are counted. Walks over all: for tests.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let mut found = 0;
+        for place in 0..LEVELS * SLOTS {
+            let (level, slot) = (place / SLOTS, place % SLOTS);
+            let (mut entry, mut prev) = (self.heads[place], NIL);
+            if (entry != NIL) != (self.occupied[level][slot / 64] >> (slot % 64) & 1 != 0) {
+                return Err("a slot of the wheel and its bit do not agree");
+            }
+            while entry != NIL {
+                let link = &self.links[entry as usize];
+                found += 1;
+                if link.place != place as u32 || link.prev != prev || found > self.len {
+                    return Err("an entry of the wheel stands in two slots, or in none");
+                }
+                (prev, entry) = (entry, link.next);
+            }
+        }
+        let placed = self.links.iter().filter(|link| link.place != NIL).count();
+        if found == self.len && placed == found { Ok(()) } else { Err("the wheel has lost an entry") }
+    }
+
     /// Whether the entry has a deadline.
     pub(super) fn is_set(&self, entry: u32) -> bool {
         self.links[entry as usize].place != NIL

@@ -32,7 +32,6 @@ impl<P: Payload> Tcp<P> {
         if is_first {
             // The second SYN of two that crossed acknowledges ours.
             segment = segment.behind_syn();
-            turn.owe_ack(AckOwed::Now);
         }
         turn.check_timestamps(&segment)?;
         turn.check_sequence(&segment)?;
@@ -56,6 +55,9 @@ impl<P: Payload> Tcp<P> {
         turn.process_ack(&segment)?;
         if turn.connection.state == State::SynReceived {
             return Err(TcpDrop::BadAck);
+        }
+        if is_first {
+            turn.owe_ack(AckOwed::Now);
         }
         // What came with it waits in order, for the app is told of the connection first.
         let text = turn.take_text(&segment, payload);

@@ -1,0 +1,147 @@
+//! Whether all is well with the timers, for tests and simulators, which ask between two calls: a timer that is lost shows in nothing else but
+//! a connection that falls silent, perhaps, once, after minutes.
+//!
+//! The rules stand here once more, apart from the code that keeps them, so that one mistake does not hide another. It changes nothing and walks over
+//! all connections: nothing that runs asks.
+
+use core::fmt;
+
+use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
+use super::machine::{Shared, Tcp};
+use super::payload::Payload;
+use super::wheel::Wheel;
+use crate::proto::slab::NIL;
+use crate::time::{Duration, Instant};
+
+/// A timer that is lost, or one that nobody has set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerFault {
+    /// The place of the connection and its state, where it has one; none where it is the wheel.
+    pub place: Option<(u32, Option<State>)>,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl fmt::Display for TimerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            None => f.write_str(self.what),
+            Some((slot, None)) => write!(f, "place {slot}: {}", self.what),
+            Some((slot, Some(state))) => write!(f, "place {slot}, {state:?}: {}", self.what),
+        }
+    }
+}
+
+impl<P: Payload> Tcp<P> {
+    /// Whether each connection that waits for a moment will be looked at by then, and each that has something to do at all. Walks over all
+    /// connections and deadlines: for tests.
+    pub fn check_timers(&self) -> Result<(), TimerFault> {
+        if self.is_empty() && self.shared.wheel.is_empty() {
+            return Ok(());
+        }
+        self.shared.wheel.check().map_err(|what| TimerFault { place: None, what })?;
+        for slot in 0..self.connections.capacity() as u32 {
+            let connection = self.connections.get(slot).filter(|connection| connection.state != State::Closed);
+            let state = connection.map(|connection| connection.state);
+            let fault = |what: &'static str| TimerFault { place: Some((slot, state)), what };
+            match connection {
+                None if self.shared.wheel.is_set(slot) => return Err(fault("the wheel has one that is gone")),
+                None => (),
+                Some(connection) => {
+                    connection.check_wheel(slot, &self.shared.wheel).map_err(fault)?;
+                    connection.check_deadlines().map_err(fault)?;
+                    self.shared.check_flush(slot, connection).map_err(fault)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<P> Shared<P> {
+    /// What is owed at the end of the burst.
+    fn check_flush(&self, slot: u32, connection: &Connection) -> Result<(), &'static str> {
+        let is_listed = connection.has(flag::IN_FLUSH);
+        let waits = connection.next_unsent != NIL || connection.lost_len != 0;
+        let has_room_to_wait_for = connection.flight() > 0 || connection.next_unsent != NIL || self.wheel.is_set(slot);
+        let rules = [
+            (is_listed && !self.flush.has(slot), "its flag says that it is in the list of the burst, and it is not"),
+            (connection.ack_owed == AckOwed::Now && !is_listed, "an acknowledgment is owed, and nobody sends it"),
+            (
+                waits && connection.has(flag::NO_WAY) && connection.timer_at == Instant::MAX,
+                "what has not left has no timer",
+            ),
+            (connection.has(flag::WANTS_ROOM) && !has_room_to_wait_for, "its app waits for room, and nobody looks"),
+        ];
+        first_broken(&rules)
+    }
+}
+
+impl Connection {
+    /// One entry of the wheel, which is what the connection thinks it is, and not behind the earliest deadline.
+    fn check_wheel(&self, slot: u32, wheel: &Wheel) -> Result<(), &'static str> {
+        let earliest = self.deadlines().into_iter().min().unwrap_or(Instant::MAX);
+        let Some(due) = wheel.due(slot) else {
+            let rules = [
+                (earliest != Instant::MAX, "a deadline stands, and the wheel knows of none"),
+                (self.wheel_tick != NIL, "it thinks that the wheel comes by, which does not"),
+            ];
+            return first_broken(&rules);
+        };
+        // What was due already when it was set stands at the next tick.
+        let is_behind = |tick: u32| (due.wrapping_sub(tick) as i32) > 0 && !wheel.is_next(due);
+        let rules = [
+            (self.wheel_tick == NIL, "the wheel comes by, and it does not know"),
+            (is_behind(self.wheel_tick), "the wheel comes by later than it thinks"),
+            (earliest != Instant::MAX && is_behind(Wheel::tick_of(earliest)), "the wheel comes by behind its deadline"),
+        ];
+        first_broken(&rules)
+    }
+
+    /// All moments that something is to happen at, as RFC 9293 3.8 and the options ask for them.
+    fn deadlines(&self) -> [Instant; 5] {
+        let only = |counts: bool, at: Instant| if counts { at } else { Instant::MAX };
+        let user_timeout = Duration::from_millis(self.options.user_timeout_ms.into());
+        [
+            self.timer_at,
+            self.idle_at,
+            only(self.ack_owed == AckOwed::Delayed, self.ack_at),
+            only(self.has(flag::PACED), self.pace_at),
+            only(
+                user_timeout != Duration::ZERO && self.unacked_since != Instant::MAX,
+                self.unacked_since + user_timeout,
+            ),
+        ]
+    }
+
+    /// Who waits for something has set a time for it.
+    fn check_deadlines(&self) -> Result<(), &'static str> {
+        let sends = (State::Established..=State::LastAck).contains(&self.state);
+        let is_silent = self.timer_at == Instant::MAX;
+        let is_idle = self.idle_at == Instant::MAX;
+        let is_tended = self.has(flag::IN_FLUSH | flag::PACED | flag::DELEGATED);
+        let is_open = matches!(self.state, State::Established | State::CloseWait);
+        let is_left = self.state == State::FinWait2 && self.has(flag::RECEIVES_NO_MORE);
+        let rules = [
+            (
+                (self.timer == RetransmitTimer::Off) != is_silent,
+                "a retransmission timer without a time, or a time without one",
+            ),
+            (!self.state.is_synchronized() && is_silent, "its SYN is not sent again"),
+            (sends && self.flight() > 0 && is_silent, "data is on its way, and nothing would send it again"),
+            (sends && self.next_unsent != NIL && is_silent && !is_tended, "data waits, and nobody looks"),
+            (
+                self.ack_owed == AckOwed::Delayed && self.ack_at == Instant::MAX,
+                "a delayed acknowledgment without a time",
+            ),
+            (self.state == State::TimeWait && is_idle, "TIME-WAIT does not end"),
+            (is_left && is_idle, "FIN-WAIT-2 of an app that is gone does not end"),
+            (is_open && self.options.keepalive_count != 0 && is_idle, "keepalive asks nobody"),
+        ];
+        first_broken(&rules)
+    }
+}
+
+fn first_broken(rules: &[(bool, &'static str)]) -> Result<(), &'static str> {
+    rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, what)| Err(what))
+}

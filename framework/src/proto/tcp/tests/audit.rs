@@ -1,0 +1,71 @@
+//! What the audit of the timers finds: each kind of loss is done by hand.
+
+use super::super::connection::{AckOwed, RetransmitTimer, flag};
+use super::*;
+
+/// What the audit says of a connection with data on its way, after some harm was done to it.
+fn check(harm: impl FnOnce(&mut Tcp<Vec<u8>>, u32)) -> &'static str {
+    let (mut client, _) = connected();
+    let (id, now) = (client.id.unwrap(), client.now);
+    client.tcp.send(id, b"order".to_vec(), now, &mut client.sent).unwrap();
+    assert_eq!(client.tcp.check_timers(), Ok(()));
+    harm(&mut client.tcp, id.slot() as u32);
+    client.tcp.check_timers().map_or_else(|fault| fault.what, |()| "nothing")
+}
+
+#[test]
+fn deadline_without_an_entry_is_found() {
+    assert_eq!(check(|tcp, slot| tcp.shared.wheel.clear(slot)), "a deadline stands, and the wheel knows of none");
+}
+
+#[test]
+fn entry_behind_its_deadline_is_found() {
+    let late = |tcp: &mut Tcp<Vec<u8>>, slot: u32| {
+        let at = tcp.connections[slot].timer_at + Duration::from_millis(1);
+        tcp.shared.wheel.set(slot, at);
+        tcp.connections[slot].wheel_tick += 4;
+    };
+    assert_eq!(check(late), "the wheel comes by behind its deadline");
+}
+
+#[test]
+fn entry_of_one_that_is_gone_is_found() {
+    let gone = |tcp: &mut Tcp<Vec<u8>>, slot: u32| {
+        tcp.release(slot);
+        tcp.shared.wheel.set(slot, Instant::ZERO + Duration::from_secs(90));
+    };
+    assert_eq!(check(gone), "the wheel has one that is gone");
+}
+
+#[test]
+fn entry_that_nobody_knows_of_is_found() {
+    let forget = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].wheel_tick = crate::proto::slab::NIL;
+    assert_eq!(check(forget), "the wheel comes by, and it does not know");
+}
+
+#[test]
+fn data_on_its_way_without_a_timer_is_found() {
+    let stop = |tcp: &mut Tcp<Vec<u8>>, slot: u32| {
+        let connection = &mut tcp.connections[slot];
+        (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+    };
+    assert_eq!(check(stop), "data is on its way, and nothing would send it again");
+}
+
+#[test]
+fn acknowledgment_that_nobody_sends_is_found() {
+    let owe = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].ack_owed = AckOwed::Now;
+    assert_eq!(check(owe), "an acknowledgment is owed, and nobody sends it");
+}
+
+#[test]
+fn flag_without_a_place_in_the_list_is_found() {
+    let lie = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].set(flag::IN_FLUSH);
+    assert_eq!(check(lie), "its flag says that it is in the list of the burst, and it is not");
+}
+
+#[test]
+fn keepalive_that_asks_nobody_is_found() {
+    let silence = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].options.keepalive_count = 3;
+    assert_eq!(check(silence), "keepalive asks nobody");
+}
