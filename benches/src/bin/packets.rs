@@ -12,13 +12,15 @@ use wirepath_benches::mlx5::{Cqes, Rings};
 use wirepath_benches::mlx5_tx::{Posting, SendRings};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::tcp::crowd::{self, Crowd};
+use wirepath_benches::tcp::flood::{self, Flood};
 use wirepath_benches::tcp::orders::{BATCH, Orders};
 use wirepath_benches::tcp::pair::{PairConfig, Role, TcpPair};
 use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
 
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
-    mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-round-trip, tcp-crowd-CONNECTIONS";
+    mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-round-trip, tcp-flood, tcp-flood-none, \
+    tcp-crowd-CONNECTIONS";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -48,6 +50,8 @@ fn main() -> ExitCode {
         "tcp-bulk" => tcp_bulk(Checksums::On, rounds),
         "tcp-bulk-unchecked" => tcp_bulk(Checksums::Off, rounds),
         "tcp-round-trip" => tcp_round_trips(rounds),
+        "tcp-flood" => tcp_flood(true, rounds),
+        "tcp-flood-none" => tcp_flood(false, rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -172,6 +176,17 @@ fn tcp_round_trips(rounds: usize) {
     measured_tcp_round_trips(&mut pair, rounds * ROUND);
 }
 
+/// Half bursts of full segments, with as many SYNs of strangers before them or without. What they differ by is the flood's.
+fn tcp_flood(is_flooded: bool, rounds: usize) {
+    let mut flood = Flood::new();
+    for _ in 0..rounds * ROUND / flood::HALF {
+        if is_flooded {
+            flood.flood();
+        }
+        measured_tcp_flood(&mut flood);
+    }
+}
+
 /// The server alone.
 fn tcp_crowd(connections: usize, rounds: usize) {
     const { assert!(crowd::BATCH == ROUND, "a batch counts as a round") };
@@ -191,6 +206,11 @@ fn measured_tcp_bulk(pair: &mut TcpPair, bytes: usize) {
 #[inline(never)]
 fn measured_tcp_round_trips(pair: &mut TcpPair, count: usize) {
     pair.round_trip(count);
+}
+
+#[inline(never)]
+fn measured_tcp_flood(flood: &mut Flood) {
+    flood.transfer();
 }
 
 #[inline(never)]

@@ -29,7 +29,13 @@ impl TokenBucket {
     /// Whether there is no token now. Takes none.
     #[inline]
     pub fn is_empty(&self, now: Instant) -> bool {
-        self.full_at.since(now).as_nanos() > self.tolerance_ns
+        now < self.empty_until()
+    }
+
+    /// Until when there is no token, if none is taken. In the past where there is one.
+    #[inline]
+    pub fn empty_until(&self) -> Instant {
+        Instant::from_nanos(self.full_at.as_nanos().saturating_sub(self.tolerance_ns))
     }
 
     /// Takes a token; false where there is none, and then nothing changes. About 1 ns.

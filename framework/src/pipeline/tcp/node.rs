@@ -199,20 +199,26 @@ impl Tcp {
         }
         let parsed = TcpSegment::parse(mbuf.bytes()).ok()?;
         let ipv4 = ipv4_header(mbuf)?;
+        let segment = Plain::of(&parsed)?;
         if !self.is_intact(&parsed, mbuf, ipv4) {
             return None;
         }
-        let Some(segment) = Plain::of(&parsed) else {
-            mbuf.set_l4_checksum(Verdict::Good);
-            return None;
-        };
         let (flow, header_len) = (flow(ipv4, parsed.header), parsed.header.header_len());
         mbuf.set_l4_checksum(Verdict::Good);
         let (connection, consumer) = cx.tcp.0.as_mut()?.machine.receive_expected(flow, &segment, cx.now)?;
         Some(Expected { connection, consumer, header_len, len: segment.len as usize })
     }
 
-    /// Any other segment.
+    /// Any other segment. A SYN that is one too many ends here, as a flood of them is to cost as little as can be: nothing else of it is
+    /// looked at.
+    #[inline(never)]
+    fn push_other<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        match is_flood(&mbuf, cx) {
+            true => discard(mbuf, &mut self.drops, TcpNodeDrop::SynRateExceeded),
+            false => self.push_any(mbuf, app, cx),
+        }
+    }
+
     #[inline(never)]
     fn push_any<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         if let Some((arrival, payload)) = self.open(mbuf, cx) {
@@ -228,10 +234,6 @@ impl Tcp {
             _ => TcpNodeDrop::BadHeader,
         })?;
         let Some(ipv4) = ipv4_header(mbuf) else { return Err(TcpNodeDrop::TooShort) };
-        let flags = parsed.header.flags();
-        if flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK) && is_flooded(&parsed, ipv4, cx) {
-            return Err(TcpNodeDrop::SynRateExceeded);
-        }
         if !self.is_intact(&parsed, mbuf, ipv4) {
             return Err(TcpNodeDrop::BadChecksum);
         }
@@ -351,7 +353,7 @@ impl<A: TcpApp> Node<A> for Tcp {
     #[inline]
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         if let Err(other) = self.push_expected(mbuf, app, cx) {
-            self.push_any(other, app, cx);
+            self.push_other(other, app, cx);
         }
         tell_events(app, cx);
     }
@@ -447,11 +449,19 @@ fn tell_one<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
     }
 }
 
-/// Whether a SYN is one too many for its listener: asked first, as a flood of them is to cost as little as can be.
-#[cold]
-fn is_flooded(parsed: &TcpSegment<'_>, ipv4: &Ipv4Header, cx: &Cx<'_>) -> bool {
-    let local = SocketAddrV4::new(ipv4.destination(), parsed.header.destination_port());
-    cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.refuses_syn(local, cx.now))
+/// Whether a segment is a SYN that is one too many for its listener.
+#[inline]
+fn is_flood(mbuf: &Mbuf, cx: &mut Cx<'_>) -> bool {
+    let Some(local) = called_by_syn(mbuf) else { return false };
+    cx.tcp.0.as_mut().is_some_and(|inner| inner.machine.refuses_syn(local, cx.now))
+}
+
+/// Whom a SYN without an ACK is sent to.
+#[inline]
+fn called_by_syn(mbuf: &Mbuf) -> Option<SocketAddrV4> {
+    let (tcp, _) = TcpHeader::ref_from_prefix(mbuf.bytes()).ok()?;
+    let is_call = tcp.flags().contains(TcpFlags::SYN) && !tcp.flags().contains(TcpFlags::ACK);
+    Some(flow(ipv4_header(mbuf)?, tcp).local).filter(|_| is_call)
 }
 
 fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {

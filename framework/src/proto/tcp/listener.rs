@@ -68,8 +68,20 @@ impl Listener {
 pub(super) struct Listeners {
     by_local: Table<LocalKey, u32>,
     pub(super) slots: Slab<Listener>,
+    refusal: Refusal,
     /// Of the last that was opened. Never all ones, which is what no listener's id begins with.
     generation: u16,
+}
+
+/// No SYN to `local` is taken before `until`. Each SYN of a flood asks, and nearly all of them the same: so they ask once in a token's time.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    local: LocalKey,
+    until: Instant,
+}
+
+impl Refusal {
+    const NONE: Self = Self { local: LocalKey::EMPTY, until: Instant::ZERO };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +95,15 @@ impl Key for LocalKey {
     }
 }
 
+#[inline]
 fn key(local: SocketAddrV4) -> LocalKey {
     LocalKey(u64::from(local.ip().to_bits()) << 16 | u64::from(local.port()))
 }
 
 impl Listeners {
     pub(super) fn new(capacity: usize, seed: HashSeed) -> Self {
-        Self { by_local: Table::new(capacity, seed), slots: Slab::new(capacity), generation: 0 }
+        let (by_local, slots) = (Table::new(capacity, seed), Slab::new(capacity));
+        Self { by_local, slots, refusal: Refusal::NONE, generation: 0 }
     }
 
     /// Listens at `local`; the unspecified address stands for all of ours that nobody listens at by name.
@@ -117,6 +131,8 @@ impl Listeners {
         let listener = Listener { id, local, options: *options, rate, embryonic: 0, cookies_until: Instant::ZERO };
         let slot = self.slots.insert(listener).map_err(|_| ListenError::TooMany { limit })?;
         assert!(self.by_local.insert(key(local), slot), "the table has room for as many as the slab");
+        // The new one may be nearer to where another refuses.
+        self.refusal = Refusal::NONE;
         self.generation = (self.generation + 1) % u16::MAX;
         let id = ListenerId::new(slot, self.generation);
         self.slots[slot].id = id;
@@ -131,9 +147,24 @@ impl Listeners {
     /// Listens no more. Connections that it accepted stay.
     pub(super) fn close(&mut self, id: ListenerId) -> bool {
         let Some(local) = self.get_mut(id).map(|listener| listener.local) else { return false };
+        self.refusal = Refusal::NONE;
         self.slots.remove(id.slot());
         self.by_local.remove(key(local));
         true
+    }
+
+    /// Whether who listens at `local` has no time for a SYN. Takes no token.
+    #[inline]
+    pub(super) fn refuses(&mut self, local: SocketAddrV4, now: Instant) -> bool {
+        self.refusal.local == key(local) && now < self.refusal.until || self.begins_to_refuse(local, now)
+    }
+
+    #[cold]
+    fn begins_to_refuse(&mut self, local: SocketAddrV4, now: Instant) -> bool {
+        let Some(listener) = self.find(local) else { return false };
+        let Some(rate) = &self.slots[listener].rate else { return false };
+        self.refusal = Refusal { local: key(local), until: rate.empty_until() };
+        now < self.refusal.until
     }
 
     /// Who listens at `local`.

@@ -384,6 +384,33 @@ fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
     burst.drain(..).for_each(Mbuf::free);
 }
 
+#[test]
+fn syns_beyond_the_rate_are_counted_by_name_and_nothing_else_of_them_is_looked_at() {
+    let (mut end, mut right, block, begin) = lonely();
+    let pool = Pool::heap(64).unwrap();
+    let (mut rx, mut tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
+    end.with_app(begin, |_, cx| {
+        cx.host.apply(HostEvent::NeighbourSet { address: address(3), mac: mac(3) }).unwrap();
+        let options = ListenOptions { syns_per_second: Some(1), ..ListenOptions::default() };
+        cx.tcp().listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), &options).unwrap();
+    });
+    let count = |name: &str| block.snapshot().count(&format!("1/tcp/drop/{name}")).unwrap();
+    let mut call = |flaws: &[u8], now| {
+        for &flaw in flaws {
+            tx.post(pool.alloc_copy(&syn_to(address(1), mac(1), flaw)).unwrap(), Offload::default()).unwrap();
+        }
+        tx.ring_doorbell(now);
+        end.poll_once(now);
+        let mut answers = Burst::new();
+        rx.receive(&mut answers, 32, &pool, now);
+        let answered = answers.len();
+        answers.drain(..).for_each(Mbuf::free);
+        (answered, count("bad_checksum"), count("syn_rate_exceeded"))
+    };
+    assert_eq!(call(&[1, 0], begin), (1, 1, 0), "one that is damaged takes no time of the listener");
+    assert_eq!(call(&[0, 1, 0], begin), (0, 1, 3), "there is none left");
+}
+
 /// More may wait than there are buffers: what is sent and what is not taken would else keep all of them, and no acknowledgment could come.
 #[test]
 fn pool_smaller_than_the_chunks_is_not_used_up_and_all_arrives() {

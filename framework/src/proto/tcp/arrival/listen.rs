@@ -52,12 +52,9 @@ impl<P: Payload> Tcp<P> {
 
     /// Whether a SYN to `local` would be more than its listener takes. Who asks before checksums are summed up and connections are looked for
     /// spends least on a flood; that a peer which calls about a connection of old is not heard meanwhile is the price.
-    #[cold]
-    pub fn refuses_syn(&self, local: SocketAddrV4, now: Instant) -> bool {
-        self.listeners.find(local).is_some_and(|idx| {
-            let rate = &self.listeners.slots[idx].rate;
-            rate.as_ref().is_some_and(|rate| rate.is_empty(now))
-        })
+    #[inline]
+    pub fn refuses_syn(&mut self, local: SocketAddrV4, now: Instant) -> bool {
+        self.listeners.refuses(local, now)
     }
 
     /// Third: a SYN.

@@ -214,6 +214,26 @@ mod listen {
     }
 
     #[test]
+    fn who_listens_anew_or_nearer_takes_syns_where_another_refused() {
+        let options = ListenOptions { syns_per_second: Some(1), ..ListenOptions::default() };
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER.port());
+        let mut script = Script::new(End::new(2));
+        let first = script.end.tcp.listen(any, &options).unwrap();
+        let refuses = |script: &mut Script| script.end.tcp.refuses_syn(SERVER, script.end.now);
+        assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, None);
+        assert!(refuses(&mut script) && refuses(&mut script), "the second asks the memory of the first");
+        script.end.tcp.close_listener(first);
+        assert!(!refuses(&mut script), "nobody listens");
+        script.end.tcp.listen(any, &options).unwrap();
+        assert!(!refuses(&mut script));
+        script.to.local.set_port(1);
+        assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, None);
+        assert!(refuses(&mut script));
+        script.end.tcp.listen(SERVER, &options).unwrap();
+        assert!(!refuses(&mut script));
+    }
+
+    #[test]
     fn closing_the_listener_forgets_its_handshakes_and_keeps_its_connections() {
         let mut script = accepted();
         script.to.local.set_port(1);
