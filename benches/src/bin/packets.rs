@@ -14,13 +14,13 @@ use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::tcp::crowd::{self, Crowd};
 use wirepath_benches::tcp::flood::{self, Flood};
 use wirepath_benches::tcp::orders::{BATCH, Orders};
-use wirepath_benches::tcp::pair::{PairConfig, Role, TcpPair};
+use wirepath_benches::tcp::pair::{Cuts, PairConfig, Role, TcpPair};
 use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
 
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
-    mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-round-trip, tcp-flood, tcp-flood-none, \
-    tcp-crowd-CONNECTIONS";
+    mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
+    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -47,8 +47,10 @@ fn main() -> ExitCode {
         "mlx5-tx-reap" => mlx5_reap(false, rounds),
         "mlx5-tx-multi-reap" => mlx5_reap(true, rounds),
         "tcp-fire" => fire(rounds),
-        "tcp-bulk" => tcp_bulk(Checksums::On, rounds),
-        "tcp-bulk-unchecked" => tcp_bulk(Checksums::Off, rounds),
+        "tcp-bulk" => tcp_bulk(Checksums::On, Cuts::Tcp, rounds),
+        "tcp-bulk-unchecked" => tcp_bulk(Checksums::Off, Cuts::Tcp, rounds),
+        "tcp-bulk-cut" => tcp_bulk(Checksums::On, Cuts::Device, rounds),
+        "tcp-bulk-cut-unchecked" => tcp_bulk(Checksums::Off, Cuts::Device, rounds),
         "tcp-round-trip" => tcp_round_trips(rounds),
         "tcp-flood" => tcp_flood(true, rounds),
         "tcp-flood-none" => tcp_flood(false, rounds),
@@ -163,8 +165,8 @@ fn forward_live(rounds: usize) -> Result<(), String> {
 }
 
 /// Both ends; a packet is a full segment.
-fn tcp_bulk(checksums: Checksums, rounds: usize) {
-    let mut pair = TcpPair::new(PairConfig::one(checksums, Role::Sink));
+fn tcp_bulk(checksums: Checksums, cuts: Cuts, rounds: usize) {
+    let mut pair = TcpPair::new(PairConfig { cuts, ..PairConfig::one(checksums, Role::Sink) });
     pair.bulk(100 * ROUND * SEGMENT_LEN);
     measured_tcp_bulk(&mut pair, rounds * ROUND * SEGMENT_LEN);
 }

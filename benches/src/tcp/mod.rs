@@ -10,9 +10,9 @@ pub mod peer;
 
 use wirepath::device::memory::MemoryConfig;
 
-/// Bytes that an app hands over at a time where it sends in bulk: half of the L1 cache, which both ends of the comparison like at least as
-/// well as 64 KiB (smoltcp by a seventh better).
-pub const CHUNK_LEN: usize = 16 << 10;
+/// Bytes that an app hands over at a time where it sends in bulk: eleven full segments, half of the L1 cache, which both ends of the comparison
+/// like at least as well as 64 KiB (smoltcp by a seventh better).
+pub const CHUNK_LEN: usize = 11 * SEGMENT_LEN;
 /// Bytes of a full segment: what an MTU of 1500 leaves beside the headers and the timestamps.
 pub const SEGMENT_LEN: usize = 1500 - 20 - 20 - 12;
 /// Bytes of a request, and of its response.

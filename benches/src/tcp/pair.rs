@@ -1,12 +1,13 @@
 //! The product's TCP: two workers with a connection between them.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 use std::time;
 
 use wirepath::counters::{Block, Scope};
-use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx, pair};
+use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Queue};
-use wirepath::mem::Pool;
+use wirepath::mem::{Layout, Pool, Region};
 use wirepath::pipeline::tcp::{
     Congestion, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
     TcpNodeConfig, TcpSockets, TcpSocketsConfig,
@@ -95,19 +96,31 @@ pub struct PairConfig {
     pub listeners: u16,
     /// What limits a client beside the server's window.
     pub congestion: Congestion,
+    /// Who cuts what is longer than a segment.
+    pub cuts: Cuts,
+}
+
+/// Who cuts what is longer than a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cuts {
+    /// The device, as a NIC does. Buffers hold [`CHUNK_LEN`].
+    Device,
+    /// TCP.
+    Tcp,
 }
 
 impl PairConfig {
     /// One connection.
     pub fn one(checksums: Checksums, server: Role) -> Self {
-        Self { checksums, server, connections: 1, listeners: 1, congestion: Congestion::default() }
+        Self { checksums, server, connections: 1, listeners: 1, congestion: Congestion::default(), cuts: Cuts::Tcp }
     }
 }
 
 impl TcpPair {
     /// Connected, and nothing sent.
     pub fn new(config: PairConfig) -> Self {
-        let (left, right) = pair("tcp", wire(config.checksums));
+        let segments = config.cuts == Cuts::Device;
+        let (left, right) = pair("tcp", MemoryConfig { segments, ..wire(config.checksums) });
         let (client, server) = (end(left, 1, Role::Sink, &config), end(right, 2, config.server, &config));
         let now = Instant::ZERO + Duration::from_secs(1);
         let mut pair = Self { client, server, now, chunk: vec![7; CHUNK_LEN] };
@@ -218,7 +231,10 @@ fn options(congestion: Congestion) -> ConnectionOptions {
 fn end(mut port: MemoryDevice, host: u8, role: Role, config: &PairConfig) -> End {
     let block = Block::heap();
     let scope = block.scope("end");
-    let pool = Pool::heap(4096).expect("4096 buffers are 8 MB");
+    let pool = match config.cuts {
+        Cuts::Device => long_buffers(),
+        Cuts::Tcp => Pool::heap(4096).expect("4096 buffers are 8 MB"),
+    };
     let capabilities = port.capabilities();
     let queue = port.take_queue(0).expect("a fresh port has its queue");
     let (rx, tx) = queue.open(&pool, &scope).expect("the default pool holds the port's frames");
@@ -237,6 +253,13 @@ fn end(mut port: MemoryDevice, host: u8, role: Role, config: &PairConfig) -> End
         burst_len: 32,
     };
     Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).expect("the limits add up"))
+}
+
+/// As few buffers as there are chunks on their way, with those that arrive.
+fn long_buffers() -> Pool {
+    let layout = Layout::for_frames(CHUNK_LEN);
+    let region = Region::heap(layout.region_len(256)).expect("256 buffers are 4 MB");
+    Pool::new(Arc::new(region), layout).expect("a fresh region has no pool")
 }
 
 /// The station of an end.

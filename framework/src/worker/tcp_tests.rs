@@ -5,13 +5,14 @@ mod bad_input;
 mod orders;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 
 use super::{Parts, Worker};
 use crate::counters::{Block, Scope};
 use crate::device::fault::{FaultConfig, FaultDevice, FaultRx, FaultTx, Faults};
 use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use crate::device::{Device, Queue};
-use crate::mem::Pool;
+use crate::mem::{Layout, Pool, Region};
 use crate::pipeline::tcp::*;
 use crate::pipeline::{App, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans};
 use crate::proto::{
@@ -87,12 +88,14 @@ struct Wanted {
     asks: bool,
     /// Buffers of each pool, where 2048 are too many.
     buffers: Option<usize>,
+    /// Bytes that a buffer holds, where the ports cut what is longer than a segment.
+    cuts: Option<usize>,
 }
 
 impl Line {
     /// Connected by a listener at the server.
     fn connected(wanted: Wanted) -> Self {
-        let (left, right) = pair("tcp", MemoryConfig::default());
+        let (left, right) = pair("tcp", MemoryConfig { segments: wanted.cuts.is_some(), ..MemoryConfig::default() });
         let block = Block::heap();
         let (client, server) = (end(left, 1, &wanted, &block), end(right, 2, &wanted, &block));
         let now = Instant::ZERO + Duration::from_secs(1);
@@ -173,7 +176,9 @@ fn mac(host: u8) -> MacAddr {
 
 fn end(port: MemoryDevice, number: u8, wanted: &Wanted, block: &Block) -> End {
     let scope = block.scope(&number.to_string());
-    let pool = Pool::heap(wanted.buffers.unwrap_or(2048)).unwrap();
+    let layout = wanted.cuts.map_or(Layout::default(), Layout::for_frames);
+    let region = Region::heap(layout.region_len(wanted.buffers.unwrap_or(2048))).unwrap();
+    let pool = Pool::new(Arc::new(region), layout).unwrap();
     let config = FaultConfig { seed: wanted.seed + u64::from(number), tx: wanted.faults, ..FaultConfig::default() };
     let mut port = FaultDevice::new(port, config).unwrap();
     let seed = HashSeed::new(number.into(), 7);
@@ -261,6 +266,33 @@ fn bytes_are_echoed_over_a_bad_wire() {
     assert!(line.client.app().received == bytes && line.server.app().received == bytes);
     assert!(line.client.tcp().tally().segments_resent > 0);
     line.close();
+}
+
+#[test]
+fn what_the_ports_cut_is_echoed_over_good_wires_and_bad_ones() {
+    let bad = Faults { loss: 0.02, reordering: 0.05, ring_full: 0.002, ring_full_max: 8, ..Faults::NONE };
+    for (faults, room) in [Faults::NONE, bad].into_iter().flat_map(|faults| [1_522, 16_000].map(|room| (faults, room)))
+    {
+        let options =
+            ConnectionOptions { send_buffer: 200_000, receive_buffer: 90_000, ..ConnectionOptions::default() };
+        let wanted = Wanted {
+            faults,
+            seed: 9,
+            echoes: true,
+            options,
+            buffers: Some(512),
+            cuts: Some(room),
+            ..Wanted::default()
+        };
+        let mut line = Line::connected(wanted);
+        let bytes = pattern(700_001);
+        send_all(&mut line, &bytes);
+        line.turn_until(|line| line.client.app().received.len() == bytes.len());
+        assert!(line.client.app().received == bytes && line.server.app().received == bytes);
+        let posts = line.count("1/tcp/segments_out");
+        assert!(posts < line.client.tcp().tally().segments_out, "what leaves is less than what arrives");
+        line.close();
+    }
 }
 
 #[test]

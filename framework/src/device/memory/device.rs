@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::ring::{Consumer, Producer, ring};
+use super::ring::{Consumer, HEAD_LEN_MAX, Producer, ring};
 use super::rx::MemoryRx;
 use super::tx::MemoryTx;
 use crate::counters::Scope;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
 use crate::mem::Pool;
+use crate::wire::{ipv4, tcp};
 
 /// How large the wire is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +22,29 @@ pub struct MemoryConfig {
     /// Take frames whose TCP and UDP checksums nobody computed, and call those of all that come good: what virtual links do, as memory
     /// damages nothing.
     pub skips_checksums: bool,
+    /// Cut TCP segments that are longer than a frame, and fill in the checksums that frames ask for, as a NIC does.
+    pub segments: bool,
 }
 
 impl Default for MemoryConfig {
     /// 256 frames of an MTU of 1500 with two VLAN tags: 400 KiB a direction, which stays in the L2 cache.
     fn default() -> Self {
-        Self { slots: 256, frame_len_max: 1500 + 14 + 8, skips_checksums: false }
+        Self { slots: 256, frame_len_max: 1500 + 14 + 8, skips_checksums: false, segments: false }
+    }
+}
+
+impl MemoryConfig {
+    /// Frames that a direction really holds.
+    pub(super) fn ring_len(&self) -> u32 {
+        self.slots.max(2).next_power_of_two()
+    }
+
+    /// Bytes of the longest TCP payload that is cut: with the shortest segments that are usual (RFC 9293 3.7.1) it fills a quarter of the ring, or
+    /// it would often wait for room.
+    fn segmentation_len_max(&self) -> usize {
+        const SEGMENT_LEN_USUAL: usize = 536;
+        let longest = u16::MAX as usize - ipv4::HEADER_LEN - tcp::HEADER_LEN - tcp::OPTIONS_LEN_MAX;
+        if self.segments { longest.min(self.ring_len() as usize / 4 * SEGMENT_LEN_USUAL) } else { 0 }
     }
 }
 
@@ -35,7 +53,7 @@ const RULES_MAX: usize = 1024;
 
 /// Makes two ports joined by a wire, named `<name>.0` and `<name>.1`.
 pub fn pair(name: &str, config: MemoryConfig) -> (MemoryDevice, MemoryDevice) {
-    let slots = config.slots.max(2).next_power_of_two();
+    let slots = config.ring_len();
     let (tx0, rx1) = ring(slots, config.frame_len_max);
     let (tx1, rx0) = ring(slots, config.frame_len_max);
     let port = |idx, tx, rx| {
@@ -81,7 +99,13 @@ impl Device for MemoryDevice {
             frame_len_max: self.config.frame_len_max,
             tx_segments_max: usize::MAX,
             rx: RxOffloads { flow_tag: true, l4_checksum: self.config.skips_checksums, ..RxOffloads::default() },
-            tx: TxOffloads { vlan: true, l4_checksum: self.config.skips_checksums, ..TxOffloads::default() },
+            tx: TxOffloads {
+                ip_checksum: self.config.segments,
+                l4_checksum: self.config.segments || self.config.skips_checksums,
+                segmentation_len_max: self.config.segmentation_len_max(),
+                vlan: true,
+                ..TxOffloads::default()
+            },
             steering: Fields::ALL,
             rules_max: RULES_MAX,
         }
@@ -122,6 +146,13 @@ impl Queue for MemoryQueue {
                 frame_len_max: self.config.frame_len_max,
                 data_room,
             });
+        }
+        if self.config.segments && self.config.frame_len_max <= HEAD_LEN_MAX {
+            return Err(DeviceError::Other(format!(
+                "{} is to cut segments, but frames of {} bytes may have no room behind their headers: \
+                 set frame_len_max above {HEAD_LEN_MAX}, or leave segments off",
+                self.name, self.config.frame_len_max
+            )));
         }
         let rx = MemoryRx::new(self.ends.rx, self.rules, &self.config, scope);
         Ok((rx, MemoryTx::new(self.ends.tx, &self.config, scope)))

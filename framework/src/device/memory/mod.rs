@@ -9,11 +9,14 @@ mod device;
 #[allow(unsafe_code)]
 mod ring;
 mod rx;
+mod segmentation;
 mod tx;
 
 pub use device::{MemoryConfig, MemoryDevice, MemoryQueue, pair};
 pub use rx::{MemoryRx, MemoryRxDrop};
 pub use tx::{MemoryTx, MemoryTxDrop};
 
+#[cfg(test)]
+mod segmentation_tests;
 #[cfg(test)]
 mod tests;

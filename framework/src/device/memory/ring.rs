@@ -1,13 +1,17 @@
 //! One direction of the wire: a ring of frame slots between one producer and one consumer, which may be on different
 //! threads. A short frame is written into its slot and read there. Of a long one in one buffer the slot only says where it is: the
 //! buffer stays with the producer, as with a NIC that reads it, until the consumer has copied it. So a long frame costs one copy, and
-//! the memory of slots that nobody writes is in nobody's cache.
+//! the memory of slots that nobody writes is in nobody's cache. Of a frame that was cut from a longer one the headers are in the slot, and
+//! the slot says where the rest is.
 //!
 //! ```text
 //!   consumer                    producer (private)
 //!   head ──▶ [read] [read] ──▶ tail ──▶ [written, not yet published] ──▶ posted
 //!
 //!   [ long │ where ] ──▶ the bytes of an mbuf in `lent`, which goes home when the slot was given back
+//!
+//!   [ headers, long │ where ] ─┐
+//!   [ headers, long │ where ] ─┴▶ the bytes of one mbuf in `lent`, at the last slot of those that were cut from it
 //! ```
 //!
 //! A producer that goes away writes what it has lent into the slots, while it has the ring for itself: `guard` is with the consumer while
@@ -24,9 +28,9 @@
 //!    So by (1) and (2) no slot is ever reached from both sides at once.
 //! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks` blocks, at least one, all zeroed and so
 //!    initialised. So slot `index & mask` is inside all of them.
-//! 5. A length marked [`LONG`] comes with the address of that many bytes of an mbuf that stands in `lent` at the slot. It stays there, and
-//!    nobody writes its bytes (the producer owns it, and others may only read), until the slot was given back (1), or until the
-//!    producer has the guard, has copied the bytes into the slot and has taken the mark away.
+//! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head, which are in the slot. They are of an mbuf
+//!    that stands in `lent` at the slot, or at a later one of the same cut. It stays there, and nobody writes its bytes (the producer owns it, and others may only read), until the slot was given back (1), or until the producer has
+//!    the guard, has copied the bytes into the slot and has taken the mark away. Slots are given back in order, so before the later one.
 //! 6. Who reads the address or the bytes of a long frame has the guard, and has seen the mark since it took it. It is the consumer's until
 //!    it gives frames back, or goes away.
 //! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is taken away by a Release store behind the bytes, so who finds none at
@@ -36,14 +40,20 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::Arc;
 
-use crate::mem::{CACHE_LINE, Mbuf, SHORT_MAX, copy_frame};
+use crate::mem::{CACHE_LINE, Mbuf, SHORT_MAX, Segments, copy_frame};
 
 /// Bytes of a cache line. Slots are whole blocks and begin on one, so that a frame of 64 bytes is one line, and
 /// frames are copied in whole blocks.
 pub(super) const BLOCK: usize = CACHE_LINE;
 
-/// Marks the length of a frame that lies elsewhere.
+/// Marks the length of a frame that lies elsewhere, but for its head.
 const LONG: u32 = 1 << 31;
+/// Behind the mark: bytes of the head, below the bytes of the whole frame.
+const HEAD_SHIFT: u32 = 24;
+/// Bytes of the longest head.
+pub(super) const HEAD_LEN_MAX: usize = (1 << (31 - HEAD_SHIFT)) - 1;
+/// Bytes of the longest frame that is lent.
+const LENT_LEN_MAX: usize = (1 << HEAD_SHIFT) - 1;
 
 #[repr(align(64))]
 struct Block(UnsafeCell<[u8; BLOCK]>);
@@ -86,7 +96,7 @@ pub(super) struct Producer {
 /// A producer that may lend: it belongs to a worker, and its mbufs with it.
 pub(super) struct Lender {
     producer: Producer,
-    /// The mbufs of long frames, each at its slot.
+    /// The mbufs of long frames, each at its slot, or at the last of those that it was cut into.
     lent: Box<[Option<Mbuf>]>,
     lent_count: u32,
     /// Up to where they went home: none before it is lent.
@@ -95,6 +105,17 @@ pub(super) struct Lender {
 
 /// Longer frames are lent where they are in one buffer: three lines are copied by fewer instructions than lending takes.
 pub(super) const COPIED_LEN_MAX: usize = SHORT_MAX;
+
+/// How a frame is cut. Behind its headers, which its first buffer holds, is payload for `count` frames: each has `segment_len` bytes of it but
+/// the last, which has what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) headers_len: usize,
+    /// Bytes of the headers of each frame.
+    pub(super) head_len: usize,
+    pub(super) segment_len: usize,
+    pub(super) count: u32,
+}
 
 /// A free slot, to be filled and posted.
 pub(super) struct Slot<'a>(&'a mut Producer);
@@ -185,6 +206,87 @@ impl Producer {
     pub(super) fn publish(&mut self) {
         self.ring.tail.0.store(self.posted, Ordering::Release);
     }
+
+    /// The first bytes of the next slot, which is free.
+    #[inline(always)]
+    fn head_mut(&mut self, len: usize) -> &mut [u8] {
+        assert!(len <= self.ring.slot_blocks * BLOCK, "a head longer than its slot");
+        // SAFETY: as in `Slot::bytes_mut`; the caller has seen that there is room.
+        unsafe { core::slice::from_raw_parts_mut(self.ring.first_block(self.posted).cast(), len) }
+    }
+
+    /// Posts a frame whose head is in the next slot, which is free, and whose rest is lent. The caller keeps its mbuf (5).
+    #[inline(always)]
+    fn lend(&mut self, head_len: usize, rest: &[u8]) {
+        let (ring, len) = (&*self.ring, head_len + rest.len());
+        assert!(len <= ring.slot_blocks * BLOCK && len <= LENT_LEN_MAX, "lent is what would fit the slot");
+        assert!(head_len <= HEAD_LEN_MAX, "a head longer than the mark can say");
+        assert!(len > COPIED_LEN_MAX, "short frames are looked at in their slots");
+        // SAFETY: inside the ring (4), free (1), and nobody looks at the place of a free slot (6).
+        unsafe { *ring.place_of(self.posted) = rest.as_ptr() };
+        let mark = LONG | (head_len as u32) << HEAD_SHIFT;
+        ring.len_of(self.posted).store(len as u32 | mark, Ordering::Relaxed);
+        self.pass();
+    }
+
+    /// Posts a frame whose payload lies in several buffers, or is short, in the next slot, which is free.
+    #[inline(never)]
+    fn post_gathered(
+        &mut self,
+        head_len: usize,
+        len: usize,
+        payload: &mut Payload<'_>,
+        write_headers: &mut impl FnMut(&mut [u8], &[u8]),
+    ) {
+        let mut slot = Slot(self);
+        let (headers, place) = slot.bytes_mut()[..head_len + len].split_at_mut(head_len);
+        payload.gather(place);
+        write_headers(headers, place);
+        slot.post(head_len + len);
+    }
+}
+
+/// The payload of a frame that is cut, from the front.
+struct Payload<'a> {
+    buffers: Segments<'a>,
+    /// What is left of the buffer that is cut.
+    buffer: &'a [u8],
+    /// Bytes in this buffer and those behind it.
+    left: usize,
+}
+
+impl<'a> Payload<'a> {
+    /// What stands behind the headers, which are in the first buffer.
+    fn behind(headers_len: usize, mbuf: &'a Mbuf) -> Self {
+        let mut buffers = mbuf.segments();
+        let first = buffers.next().unwrap_or(&[]);
+        Self { buffers, buffer: &first[headers_len..], left: mbuf.len() - headers_len }
+    }
+
+    /// The next `len` bytes, where they are in one buffer.
+    #[inline(always)]
+    fn take_whole(&mut self, len: usize) -> Option<&'a [u8]> {
+        if self.buffer.is_empty() {
+            self.buffer = self.buffers.next().unwrap_or(&[]);
+        }
+        let (bytes, rest) = self.buffer.split_at_checked(len)?;
+        (self.buffer, self.left) = (rest, self.left - len);
+        Some(bytes)
+    }
+
+    /// Copies the next bytes into all of `place`. Panics where there are not as many.
+    fn gather(&mut self, mut place: &mut [u8]) {
+        while !place.is_empty() {
+            let len = self.buffer.len().min(place.len());
+            if len == 0 {
+                self.buffer = self.buffers.next().expect("no more is gathered than there is");
+                continue;
+            }
+            let (to, rest) = core::mem::take(&mut place).split_at_mut(len);
+            to.copy_from_slice(&self.buffer[..len]);
+            (self.buffer, self.left, place) = (&self.buffer[len..], self.left - len, rest);
+        }
+    }
 }
 
 impl Slot<'_> {
@@ -267,26 +369,66 @@ impl Lender {
         if self.producer.room() == 0 {
             return Err(mbuf);
         }
+        self.prepare(1);
+        assert!(mbuf.is_linear(), "a chain is not in one place");
+        self.producer.lend(0, mbuf.bytes());
+        self.keep(mbuf);
+        Ok(())
+    }
+
+    /// Posts the frames that a longer one is cut into, all of them or none: it comes back where the ring has no room for all.
+    /// `write_headers` is given the place for the headers of each, and its payload. Payload that lies in one buffer is lent where the frame
+    /// is long enough; else it is copied behind the headers. Panics where a slot is shorter than a frame, or the headers longer
+    /// than [`HEAD_LEN_MAX`].
+    pub(super) fn post_cut(
+        &mut self,
+        mbuf: Mbuf,
+        cut: Cut,
+        mut write_headers: impl FnMut(&mut [u8], &[u8]),
+    ) -> Result<(), Mbuf> {
+        if self.producer.room() < cut.count && self.producer.refresh_room() < cut.count {
+            return Err(mbuf);
+        }
+        self.prepare(cut.count);
+        let mut payload = Payload::behind(cut.headers_len, &mbuf);
+        let mut is_lent = false;
+        for _ in 0..cut.count {
+            let len = cut.segment_len.min(payload.left);
+            let is_long = cut.head_len + len > COPIED_LEN_MAX;
+            if let Some(bytes) = if is_long { payload.take_whole(len) } else { None } {
+                write_headers(self.producer.head_mut(cut.head_len), bytes);
+                self.producer.lend(cut.head_len, bytes);
+                is_lent = true;
+            } else {
+                self.producer.post_gathered(cut.head_len, len, &mut payload, &mut write_headers);
+            }
+        }
+        match is_lent {
+            true => self.keep(mbuf),
+            false => mbuf.free(),
+        }
+        Ok(())
+    }
+
+    /// Before something is lent in the next `count` slots, which are free.
+    #[inline(always)]
+    fn prepare(&mut self, count: u32) {
         let posted = self.producer.posted;
-        let slot = (posted & self.producer.ring.mask) as usize;
-        if posted.wrapping_sub(self.reaped) > self.producer.ring.mask {
-            // The slot is back and nobody has asked: whoever asks later would take this frame for the one before it in the slot.
+        if posted.wrapping_sub(self.reaped).wrapping_add(count - 1) > self.producer.ring.mask {
+            // The slots are back and nobody has asked: whoever asks later would take these frames for those before them in the slots.
             self.reap();
         }
         if self.lent_count == 0 {
             self.reaped = posted;
         }
-        let ring = &*self.producer.ring;
-        let bytes = mbuf.bytes();
-        assert!(mbuf.is_linear() && bytes.len() <= ring.slot_blocks * BLOCK, "lent is what would fit the slot");
-        assert!(bytes.len() > COPIED_LEN_MAX, "short frames are looked at in their slots");
-        // SAFETY: inside the ring (4), free (1), and nobody looks at the place of a free slot (6).
-        unsafe { *ring.place_of(posted) = bytes.as_ptr() };
-        ring.len_of(posted).store(bytes.len() as u32 | LONG, Ordering::Relaxed);
-        self.lent[slot] = Some(mbuf);
+    }
+
+    /// Keeps the mbuf of the frame that was posted last, or of the frames.
+    #[inline(always)]
+    fn keep(&mut self, mbuf: Mbuf) {
+        let last = self.producer.posted.wrapping_sub(1);
+        self.lent[(last & self.producer.ring.mask) as usize] = Some(mbuf);
         self.lent_count += 1;
-        self.producer.pass();
-        Ok(())
     }
 
     /// Sends the mbufs home whose slots were given back; returns how many.
@@ -316,8 +458,8 @@ impl Lender {
         self.producer.ring.take_guard();
         self.reap();
         while self.lent_count != 0 {
+            self.producer.ring.settle(self.reaped);
             if let Some(mbuf) = self.lent[(self.reaped & self.producer.ring.mask) as usize].take() {
-                self.producer.ring.settle(self.reaped, mbuf.bytes());
                 mbuf.free();
                 self.lent_count -= 1;
             }
@@ -398,16 +540,16 @@ impl<'a> Iterator for Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// A frame's bytes.
+    /// A frame's bytes: its headers at least, and what is elsewhere.
     #[inline(always)]
-    pub(super) fn bytes(&mut self, frame: &Frame<'a>) -> &'a [u8] {
+    pub(super) fn bytes(&mut self, frame: &Frame<'a>) -> (&'a [u8], &'a [u8]) {
         if frame.len & LONG != 0 {
             return self.ring.look_at_long(frame.index, self.is_guarded);
         }
         // A producer that has just gone may have written them (7).
         fence(Ordering::Acquire);
         // SAFETY: not marked.
-        unsafe { self.ring.in_slot(frame.index, frame.len) }
+        (unsafe { self.ring.in_slot(frame.index, frame.len) }, &[])
     }
 }
 
@@ -460,7 +602,7 @@ impl Ring {
     /// The bytes of a long frame, or of a short one after all: its producer has just gone. By an index, so that who has a short frame keeps
     /// it in registers.
     #[inline(never)]
-    fn look_at_long(&self, index: u32, is_guarded: &mut bool) -> &[u8] {
+    fn look_at_long(&self, index: u32, is_guarded: &mut bool) -> (&[u8], &[u8]) {
         if !*is_guarded {
             self.take_guard();
             *is_guarded = true;
@@ -468,11 +610,16 @@ impl Ring {
         let len = self.len_of(index).load(Ordering::Relaxed);
         if len & LONG == 0 {
             // SAFETY: not marked; the producer wrote it before it left the guard to us.
-            return unsafe { self.in_slot(index, len) };
+            return (unsafe { self.in_slot(index, len) }, &[]);
         }
+        let (head_len, rest_len) = parts_of(len);
         // SAFETY: the mark was seen with the guard (6), so the place is that of so many bytes (5), and they are there and unchanged until
-        // the guard is left or the slot given back, for which the consumer must be borrowed mutably.
-        unsafe { core::slice::from_raw_parts(*self.place_of(index), (len & !LONG) as usize) }
+        // the guard is left or the slot given back, for which the consumer must be borrowed mutably. The head is published as
+        // frames in their slots are.
+        let (head, rest) = unsafe {
+            (self.in_slot(index, head_len), core::slice::from_raw_parts(*self.place_of(index), rest_len as usize))
+        };
+        if head.is_empty() { (rest, &[]) } else { (head, rest) }
     }
 
     /// A frame of `len` bytes in its slot. Panics where the slot is shorter.
@@ -499,12 +646,27 @@ impl Ring {
         self.guard.store(false, Ordering::Release);
     }
 
-    /// Makes the long frame at `index` a short one. The caller is the producer, and has the guard.
-    fn settle(&self, index: u32, bytes: &[u8]) {
-        assert!(bytes.len() <= self.slot_blocks * BLOCK, "lent is what would fit the slot");
-        // SAFETY: inside the ring (4), and as long as the mark is there the consumer looks at the slot's blocks as little as at the frame
-        // without the guard (5, 6).
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.first_block(index).cast(), bytes.len()) };
-        self.len_of(index).store(bytes.len() as u32, Ordering::Release);
+    /// Writes what is elsewhere of the frame at `index` into its slot, behind its head. The caller is the producer, has the guard and the mbuf.
+    fn settle(&self, index: u32) {
+        let len = self.len_of(index).load(Ordering::Relaxed);
+        if len & LONG == 0 {
+            return;
+        }
+        let (head_len, rest_len) = parts_of(len);
+        assert!((head_len + rest_len) as usize <= self.slot_blocks * BLOCK, "lent is what would fit the slot");
+        // SAFETY: the place is that of so many bytes (5), which are not in the slot, as nobody lends what is in the ring. The slot is inside the
+        // ring (4), and as long as the mark is there the consumer looks at its blocks as little as at the frame without the guard (5, 6).
+        unsafe {
+            let to = self.first_block(index).cast::<u8>().add(head_len as usize);
+            core::ptr::copy_nonoverlapping(*self.place_of(index), to, rest_len as usize);
+        }
+        self.len_of(index).store(head_len + rest_len, Ordering::Release);
     }
+}
+
+/// The bytes of the head and of the rest of a frame, of its length with the mark.
+#[inline(always)]
+fn parts_of(len: u32) -> (u32, u32) {
+    let head_len = (len & !LONG) >> HEAD_SHIFT;
+    (head_len, (len & LENT_LEN_MAX as u32) - head_len)
 }

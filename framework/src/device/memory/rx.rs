@@ -87,7 +87,8 @@ impl MemoryRx {
                 burst.push(mbuf);
                 len
             } else {
-                let Some(bytes) = take_long(frames.bytes(&frame), burst, pool) else { break };
+                let (head, rest) = frames.bytes(&frame);
+                let Some(bytes) = take_long(head, rest, burst, pool) else { break };
                 if bytes == 0 {
                     self.drops.count(MemoryRxDrop::TooLong);
                 }
@@ -104,18 +105,20 @@ impl MemoryRx {
         let mut taken = Taken::default();
         let mut frames = self.consumer.frames(limit);
         while let Some(frame) = frames.next() {
-            let bytes = frames.bytes(&frame);
-            match self.steering.iter().find(|rule| rule.matches(bytes)) {
-                None => self.drops.count(MemoryRxDrop::NotSteered),
-                Some(rule) => match copy_in(bytes, pool) {
-                    CopiedIn::Whole(mut mbuf) => {
-                        mbuf.set_rx_info(&RxInfo { flow_tag: rule.flow_tag, ..RxInfo::default() });
+            let (head, rest) = frames.bytes(&frame);
+            match copy_in(head, rest, pool) {
+                CopiedIn::Whole(mbuf) => match named_by(&self.steering, mbuf) {
+                    Ok(mbuf) => {
+                        taken.bytes += mbuf.len() as u64;
                         burst.push(mbuf);
-                        taken.bytes += bytes.len() as u64;
                     }
-                    CopiedIn::TooLong => self.drops.count(MemoryRxDrop::TooLong),
-                    CopiedIn::PoolEmpty => break,
+                    Err(mbuf) => {
+                        self.drops.count(MemoryRxDrop::NotSteered);
+                        mbuf.free();
+                    }
                 },
+                CopiedIn::TooLong => self.drops.count(MemoryRxDrop::TooLong),
+                CopiedIn::PoolEmpty => break,
             }
             taken.frames += 1;
         }
@@ -165,15 +168,22 @@ fn take_short(frame: &Frame<'_>, pool: &Pool) -> Option<(Mbuf, usize)> {
 /// Takes a frame of more than a line; returns the bytes received, zero where it is too long for a buffer, and `None`
 /// where no buffer is free. By value, so that who has a short frame stores nothing for it.
 #[inline(never)]
-fn take_long(frame: &[u8], burst: &mut Burst, pool: &Pool) -> Option<usize> {
-    let mut mbuf = pool.alloc()?;
-    let Some(room) = mbuf.append(frame.len()) else {
-        mbuf.free();
-        return Some(0);
-    };
-    room.copy_from_slice(frame);
-    burst.push(mbuf);
-    Some(frame.len())
+fn take_long(head: &[u8], rest: &[u8], burst: &mut Burst, pool: &Pool) -> Option<usize> {
+    match copy_in(head, rest, pool) {
+        CopiedIn::PoolEmpty => None,
+        CopiedIn::TooLong => Some(0),
+        CopiedIn::Whole(mbuf) => {
+            burst.push(mbuf);
+            Some(head.len() + rest.len())
+        }
+    }
+}
+
+/// A frame with the tag of the rule that names it; it comes back where none does. Rules look at whole frames.
+fn named_by(steering: &[Rule], mut mbuf: Mbuf) -> Result<Mbuf, Mbuf> {
+    let Some(rule) = steering.iter().find(|rule| rule.matches(mbuf.bytes())) else { return Err(mbuf) };
+    mbuf.set_rx_info(&RxInfo { flow_tag: rule.flow_tag, ..RxInfo::default() });
+    Ok(mbuf)
 }
 
 enum CopiedIn {
@@ -182,10 +192,18 @@ enum CopiedIn {
     PoolEmpty,
 }
 
-/// Copies a frame of any length into a fresh mbuf.
-fn copy_in(frame: &[u8], pool: &Pool) -> CopiedIn {
-    if frame.len() > pool.layout().data_room() {
+/// Copies a frame of any length into a fresh mbuf: where there is a head, what is behind it comes from elsewhere.
+#[inline(always)]
+fn copy_in(head: &[u8], rest: &[u8], pool: &Pool) -> CopiedIn {
+    let Some(mut mbuf) = pool.alloc() else { return CopiedIn::PoolEmpty };
+    let Some(room) = mbuf.append(head.len() + rest.len()) else {
+        mbuf.free();
         return CopiedIn::TooLong;
+    };
+    let (head_room, rest_room) = room.split_at_mut(head.len());
+    head_room.copy_from_slice(head);
+    if !rest.is_empty() {
+        rest_room.copy_from_slice(rest);
     }
-    pool.alloc_copy(frame).map_or(CopiedIn::PoolEmpty, CopiedIn::Whole)
+    CopiedIn::Whole(mbuf)
 }

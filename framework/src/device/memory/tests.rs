@@ -16,12 +16,12 @@ fn config() -> MemoryConfig {
     MemoryConfig { slots: SLOTS, frame_len_max: if cfg!(miri) { 256 } else { usual.frame_len_max }, ..usual }
 }
 
-struct MemoryRig;
+struct MemoryRig(MemoryConfig);
 
 impl Rig for MemoryRig {
     fn link(&mut self, buffers: usize) -> Link {
         let block = Block::heap();
-        let (mut near, mut far) = pair("wire", config());
+        let (mut near, mut far) = pair("wire", self.0);
         let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
         let (near_rx, tx) = near.take_queue(0).unwrap().open(&tx_pool, &block.scope("near")).unwrap();
         let (rx, far_tx) = far.take_queue(0).unwrap().open(&rx_pool, &block.scope("far")).unwrap();
@@ -55,7 +55,8 @@ impl Rig for MemoryRig {
 
 #[test]
 fn memory_device_conforms() {
-    assert_conforms(&mut MemoryRig);
+    assert_conforms(&mut MemoryRig(config()));
+    assert_conforms(&mut MemoryRig(MemoryConfig { segments: true, ..config() }));
 }
 
 /// Two ports, opened on this thread with one pool.

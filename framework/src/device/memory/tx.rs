@@ -1,32 +1,32 @@
 //! The sending half: short frames and chains are copied into the ring, and their mbufs go home at once; long frames are lent to the other
-//! side, and go home when they were received there.
+//! side, and go home when they were received there. What is to be cut leaves as frames whose headers are copied and whose payload is lent.
 
 use super::device::MemoryConfig;
 use super::ring::{COPIED_LEN_MAX, Lender, Producer};
+use super::segmentation::{Headers, TAG_LEN, TAG_OFFSET, finish, tag};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::time::Instant;
+use core::num::NonZeroU16;
 
 crate::drop_reasons! {
     /// Why a posted frame does not go onto the wire.
     pub enum MemoryTxDrop {
-        /// Longer than the port's frames.
+        /// Longer than the port's frames, or to be cut into more than the ring has.
         TooLong => "too_long",
-        /// Asks for a checksum or for segmentation, which this device does not do.
+        /// Asks for a checksum or for segmentation, which this device does not do, or not in such a frame.
         OffloadUnsupported => "offload_unsupported",
     }
 }
-
-/// Bytes of an 802.1Q tag, and where it goes: behind the two addresses.
-const TAG_LEN: usize = 4;
-const TAG_OFFSET: usize = 12;
 
 /// The sending half of a memory port. A short frame costs a copy.
 pub struct MemoryTx {
     producer: Lender,
     frame_len_max: usize,
+    slots: u32,
     skips_checksums: bool,
+    segments: bool,
     refusing: bool,
     frames: Counter,
     bytes: Counter,
@@ -40,7 +40,9 @@ impl MemoryTx {
         Self {
             producer: Lender::new(producer),
             frame_len_max: config.frame_len_max,
+            slots: config.ring_len(),
             skips_checksums: config.skips_checksums,
+            segments: config.segments,
             refusing: false,
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
@@ -65,13 +67,18 @@ impl MemoryTx {
     /// Every frame that is not as usual: tagged, over several buffers, with wishes, too long, or for a full ring.
     #[inline(never)]
     fn post_other(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if let Some(segment_len) = offload.segment_len.filter(|_| self.segments) {
+            return self.post_segments(mbuf, offload, segment_len);
+        }
         let tag_len = if offload.vlan.is_some() { TAG_LEN } else { 0 };
         let len = mbuf.len() + tag_len;
         if len > self.frame_len_max || (tag_len > 0 && mbuf.bytes().len() < TAG_OFFSET) {
             self.refuse(mbuf, MemoryTxDrop::TooLong);
             return Ok(());
         }
-        if self.wants_work(offload) {
+        let needed = Offload { l4_checksum: offload.l4_checksum && !self.skips_checksums, ..offload };
+        let is_to_finish = needed.l4_checksum || needed.ip_checksum || needed.segment_len.is_some();
+        if is_to_finish && !self.segments {
             self.refuse(mbuf, MemoryTxDrop::OffloadUnsupported);
             return Ok(());
         }
@@ -81,9 +88,44 @@ impl MemoryTx {
             return Err(mbuf);
         };
         gather(&mbuf, offload.vlan, slot.bytes_mut());
+        if is_to_finish && !finish(&mut slot.bytes_mut()[..len], &mbuf, needed) {
+            self.refuse(mbuf, MemoryTxDrop::OffloadUnsupported);
+            return Ok(());
+        }
         slot.post(len);
         self.end(mbuf, len);
         Ok(())
+    }
+
+    /// A frame that leaves as several.
+    fn post_segments(&mut self, mbuf: Mbuf, offload: Offload, segment_len: NonZeroU16) -> Result<(), Mbuf> {
+        let Some((mut headers, cut)) = Headers::of(&mbuf, offload, segment_len, !self.skips_checksums) else {
+            self.refuse(mbuf, MemoryTxDrop::OffloadUnsupported);
+            return Ok(());
+        };
+        let payload_len = mbuf.len() - cut.headers_len;
+        let longest = cut.head_len + cut.segment_len.min(payload_len);
+        if longest > self.frame_len_max || cut.count > self.slots {
+            self.refuse(mbuf, MemoryTxDrop::TooLong);
+            return Ok(());
+        }
+        if self.refusing {
+            self.ring_full.inc();
+            return Err(mbuf);
+        }
+        let mut left = cut.count;
+        let posted = self.producer.post_cut(mbuf, cut, |place, payload| {
+            left -= 1;
+            headers.write_next(place, payload, left == 0);
+        });
+        match posted {
+            Ok(()) => {
+                self.frames.add(cut.count.into());
+                self.bytes.add((payload_len + cut.count as usize * cut.head_len) as u64);
+            }
+            Err(_) => self.ring_full.inc(),
+        }
+        posted
     }
 
     #[inline(always)]
@@ -175,19 +217,7 @@ impl TxQueue for MemoryTx {
 fn gather(mbuf: &Mbuf, vlan: Option<u16>, slot: &mut [u8]) {
     let mut segments = mbuf.segments();
     let first = segments.next().unwrap_or(&[]);
-    let mut at = match vlan {
-        None => {
-            slot[..first.len()].copy_from_slice(first);
-            first.len()
-        }
-        Some(tci) => {
-            slot[..TAG_OFFSET].copy_from_slice(&first[..TAG_OFFSET]);
-            slot[TAG_OFFSET..TAG_OFFSET + 2].copy_from_slice(&0x8100u16.to_be_bytes());
-            slot[TAG_OFFSET + 2..TAG_OFFSET + TAG_LEN].copy_from_slice(&tci.to_be_bytes());
-            slot[TAG_OFFSET + TAG_LEN..first.len() + TAG_LEN].copy_from_slice(&first[TAG_OFFSET..]);
-            first.len() + TAG_LEN
-        }
-    };
+    let mut at = tag(first, vlan, slot);
     for segment in segments {
         slot[at..at + segment.len()].copy_from_slice(segment);
         at += segment.len();

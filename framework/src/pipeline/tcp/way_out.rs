@@ -128,6 +128,10 @@ impl Output<Bytes> for WayOut<'_, '_> {
         self.offloads.longest(self.cx.pool.layout().data_room())
     }
 
+    fn buffer_len_max(&self) -> usize {
+        self.cx.pool.layout().data_room()
+    }
+
     #[cold]
     fn doubt(&mut self, remote: Ipv4Addr) {
         let next_hop = self.cx.host.route(remote).and_then(|route| route.gateway).unwrap_or(remote);

@@ -154,8 +154,8 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// Sends a copy of `bytes`, or of as many from the front as there is room for, and says how many. They go into the last buffer that was
-    /// not sent yet, as far as it has room, and then into those that `make` gives: each with as many as it takes of the segment that it is
-    /// shown.
+    /// not sent yet, as far as it has room, and then into those that `make` gives: each with as many as it takes of the piece that it is
+    /// shown, which is a segment, or several where the device cuts them.
     pub fn send_copy<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -168,15 +168,16 @@ impl<P: Payload> Tcp<P> {
         turn.check_room(usize::from(!bytes.is_empty()))?;
         let room = (turn.connection.options.send_buffer - turn.connection.send_len) as usize;
         let wanted = &bytes[..bytes.len().min(room)];
-        let mut taken = turn.append_to_tail(wanted);
-        let mut refusal = SendError::PoolEmpty;
         let mss = usize::from(turn.connection.snd_mss);
         // What the device cuts leaves as one.
-        let at_once_max = if wanted.len() > mss && turn.gathers() { 0 } else { SEGMENTS_MAX };
+        let is_cut = wanted.len() > mss && turn.gathers();
+        let (piece_len, at_once_max) = if is_cut { (turn.piece_len(), 0) } else { (mss, SEGMENTS_MAX) };
+        let mut taken = turn.append_to_tail(wanted, piece_len);
+        let mut refusal = SendError::PoolEmpty;
         let mut at_once = 0;
         while taken < wanted.len() {
-            let segment = &wanted[taken..wanted.len().min(taken + mss)];
-            let Some(payload) = make(segment).filter(|payload| !payload.is_empty()) else { break };
+            let piece = &wanted[taken..wanted.len().min(taken + piece_len)];
+            let Some(payload) = make(piece).filter(|payload| !payload.is_empty()) else { break };
             let len = payload.len();
             // What was handed over ends here: PSH is set with it, and not before, as peers that merge segments stop at each that has it.
             let ends_call = if taken + len == wanted.len() { PUSH } else { 0 };
@@ -362,14 +363,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         Ok(())
     }
 
-    /// Copies into the last buffer where it was not sent yet, as far as its segment has room.
-    fn append_to_tail(&mut self, bytes: &[u8]) -> usize {
+    /// Copies into the last buffer where it was not sent yet, as far as its piece has room.
+    fn append_to_tail(&mut self, bytes: &[u8], piece_len: usize) -> usize {
         let connection = &mut *self.connection;
         if connection.next_unsent == NIL {
             return 0;
         }
         let tail = &mut self.shared.chunks[connection.send.tail];
-        let room = u32::from(connection.snd_mss).saturating_sub(tail.len) as usize;
+        let room = piece_len.saturating_sub(tail.len as usize);
         let Some(payload) = tail.payload.as_mut().filter(|_| room > 0) else { return 0 };
         let taken = payload.append(&bytes[..bytes.len().min(room)]);
         tail.len += taken as u32;

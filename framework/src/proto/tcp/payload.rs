@@ -53,6 +53,11 @@ pub trait Output<P> {
         0
     }
 
+    /// Bytes that a buffer for data has room for, where the device cuts what is longer than a segment.
+    fn buffer_len_max(&self) -> usize {
+        0
+    }
+
     /// Segments to `remote` were sent again so often that the way may be dead: whoever knows the neighbours may look (RFC 9293 3.8.3, negative
     /// advice).
     fn doubt(&mut self, remote: Ipv4Addr) {

@@ -263,6 +263,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if device > mss { device - device % mss } else { mss }
     }
 
+    /// Bytes of the longest piece that is kept in one buffer: whole segments, as many as leave at once and as the buffer has room for.
+    pub(crate) fn piece_len(&self) -> usize {
+        let mss = usize::from(self.connection.snd_mss);
+        let longest = self.output.buffer_len_max().min(self.longest_segment() as usize);
+        (longest - longest % mss).max(mss)
+    }
+
     /// Of these, what is sent again at once: a segment, or the whole segments that the network bears.
     fn longest_resent(&mut self) -> u32 {
         let mss = u32::from(self.connection.snd_mss).max(1);

@@ -1,0 +1,194 @@
+//! What a NIC does for frames that it is asked to finish: it cuts a TCP segment that is longer than a frame, and fills in checksums.
+//!
+//! ```text
+//!  [ headers │ payload ······················ ]           as it is posted
+//!  [ headers │ payload ] [ headers │ payload ] [ … ]      as it leaves
+//!    seq, IPv4 length, identification and both checksums anew; PSH and FIN with the last, CWR with the first
+//! ```
+//!
+//! What the headers say in common is summed once for each frame that is posted, so each that leaves costs a copy of the headers, and the
+//! sum of its payload where the wire has checksums.
+
+use core::num::NonZeroU16;
+
+use super::ring::{Cut, HEAD_LEN_MAX};
+use crate::device::Offload;
+use crate::mem::Mbuf;
+use crate::wire::checksum::{Sum, checksum};
+use crate::wire::ipv4;
+use crate::wire::tcp::TcpFlags;
+
+/// Bytes of an 802.1Q tag, and where it goes: behind the two addresses.
+pub(super) const TAG_LEN: usize = 4;
+pub(super) const TAG_OFFSET: usize = 12;
+
+/// Where fields stand in an IPv4 header.
+const TOTAL_LEN: usize = 2;
+const IDENTIFICATION: usize = 4;
+const PROTOCOL: usize = 9;
+const IPV4_CHECKSUM: usize = 10;
+const ADDRESSES: usize = 12;
+/// The same in a TCP header.
+const SEQ: usize = 4;
+const DATA_OFFSET: usize = 12;
+const FLAGS: usize = 13;
+const TCP_CHECKSUM: usize = 16;
+/// And in a UDP header.
+const UDP_CHECKSUM: usize = 6;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// The headers of a frame that is cut, with what changes from one to the next left out of the sums.
+pub(super) struct Headers {
+    bytes: [u8; HEAD_LEN_MAX],
+    len: usize,
+    l3: usize,
+    l4: usize,
+    seq: u32,
+    flags: u8,
+    identification: u16,
+    /// Of the IPv4 header without length and identification.
+    ipv4_sum: Sum,
+    /// Of pseudo header and TCP header without length, number and flags; `None` where nobody looks at checksums.
+    tcp_sum: Option<Sum>,
+}
+
+impl Headers {
+    /// Takes a frame's headers, with the tag that it asks for, and says how it is cut. `None` where it is no TCP over IPv4 whose headers stand
+    /// in the first buffer, where its lengths say.
+    pub(super) fn of(mbuf: &Mbuf, offload: Offload, segment_len: NonZeroU16, sums: bool) -> Option<(Self, Cut)> {
+        let frame = mbuf.bytes();
+        let (l3, l4) = (mbuf.l2_len(), mbuf.l2_len() + mbuf.l3_len());
+        let is_ipv4 = mbuf.l3_len() >= ipv4::HEADER_LEN && l3 >= TAG_OFFSET + 2;
+        let len = l4 + usize::from(frame.get(l4 + DATA_OFFSET)? >> 4) * 4;
+        let is_tcp = is_ipv4 && len >= l4 + crate::wire::tcp::HEADER_LEN && frame[l3 + PROTOCOL] == TCP;
+        let tag_len = if offload.vlan.is_some() { TAG_LEN } else { 0 };
+        if !is_tcp || len > frame.len() || len + tag_len > HEAD_LEN_MAX {
+            return None;
+        }
+        let mut bytes = [0; HEAD_LEN_MAX];
+        tag(&frame[..len], offload.vlan, &mut bytes);
+        let mut headers = Self {
+            bytes,
+            len: len + tag_len,
+            l3: l3 + tag_len,
+            l4: l4 + tag_len,
+            seq: u32::from_be_bytes(array(&frame[l4 + SEQ..])),
+            flags: frame[l4 + FLAGS],
+            identification: u16::from_be_bytes(array(&frame[l3 + IDENTIFICATION..])),
+            ipv4_sum: Sum::EMPTY,
+            tcp_sum: None,
+        };
+        headers.take_sums(sums);
+        let segment_len = usize::from(segment_len.get());
+        let count = (mbuf.len() - len).div_ceil(segment_len).max(1);
+        Some((headers, Cut { headers_len: len, head_len: len + tag_len, segment_len, count: count as u32 }))
+    }
+
+    /// Clears what differs from one frame to the next, and sums the rest.
+    fn take_sums(&mut self, sums: bool) {
+        let (ipv4, tcp) = self.bytes[self.l3..self.len].split_at_mut(self.l4 - self.l3);
+        for field in [TOTAL_LEN, IDENTIFICATION, IPV4_CHECKSUM] {
+            ipv4[field..field + 2].fill(0);
+        }
+        self.ipv4_sum = Sum::of(ipv4);
+        if sums {
+            tcp[SEQ..SEQ + 4].fill(0);
+            tcp[TCP_CHECKSUM..TCP_CHECKSUM + 2].fill(0);
+            tcp[FLAGS] = 0;
+            let pseudo = Sum::of(&ipv4[ADDRESSES..ADDRESSES + 8]).add_u16(TCP.into());
+            self.tcp_sum = Some(pseudo.combine(Sum::of(tcp)));
+        }
+    }
+
+    /// Writes the headers of the next frame, which carries `payload`.
+    #[inline(always)]
+    pub(super) fn write_next(&mut self, place: &mut [u8], payload: &[u8], is_last: bool) {
+        place.copy_from_slice(&self.bytes[..self.len]);
+        let (ipv4, tcp) = place[self.l3..].split_at_mut(self.l4 - self.l3);
+        let tcp_len = (tcp.len() + payload.len()) as u16;
+        let total_len = tcp_len + ipv4.len() as u16;
+        let ipv4_sum = self.ipv4_sum.add_u16(total_len).add_u16(self.identification);
+        put(ipv4, TOTAL_LEN, total_len.to_be_bytes());
+        put(ipv4, IDENTIFICATION, self.identification.to_be_bytes());
+        put(ipv4, IPV4_CHECKSUM, ipv4_sum.finish().to_be_bytes());
+        let last = TcpFlags::PSH | TcpFlags::FIN;
+        let flags = if is_last { self.flags } else { self.flags & !last.0 };
+        put(tcp, SEQ, self.seq.to_be_bytes());
+        put(tcp, FLAGS, [flags]);
+        if let Some(sum) = self.tcp_sum {
+            let sum = sum.add_u16(tcp_len).add_u32(self.seq).add_u16(flags.into()).combine(Sum::of(payload));
+            put(tcp, TCP_CHECKSUM, sum.finish().to_be_bytes());
+        }
+        self.seq = self.seq.wrapping_add(payload.len() as u32);
+        self.identification = self.identification.wrapping_add(1);
+        self.flags &= !TcpFlags::CWR.0;
+    }
+}
+
+/// Fills in the checksums that a whole frame asks for. False where it is no UDP or TCP over IPv4 where its lengths say.
+pub(super) fn finish(frame: &mut [u8], mbuf: &Mbuf, offload: Offload) -> bool {
+    let tag_len = if offload.vlan.is_some() { TAG_LEN } else { 0 };
+    let Some(packet) = frame.get_mut(mbuf.l2_len() + tag_len..) else { return false };
+    let Some((ipv4, l4)) = packet.split_at_mut_checked(mbuf.l3_len()) else { return false };
+    if ipv4.len() < ipv4::HEADER_LEN {
+        return false;
+    }
+    if offload.ip_checksum {
+        put(ipv4, IPV4_CHECKSUM, [0; 2]);
+        let sum = checksum(ipv4);
+        put(ipv4, IPV4_CHECKSUM, sum.to_be_bytes());
+    }
+    !offload.l4_checksum || finish_l4(ipv4, l4)
+}
+
+/// The field has the sum of the pseudo header.
+fn finish_l4(ipv4: &[u8], l4: &mut [u8]) -> bool {
+    let field = match ipv4[PROTOCOL] {
+        TCP => TCP_CHECKSUM,
+        UDP => UDP_CHECKSUM,
+        _ => return false,
+    };
+    // Padding behind the packet is not the segment's.
+    let total_len = usize::from(u16::from_be_bytes(array(&ipv4[TOTAL_LEN..])));
+    let Some(segment) = total_len.checked_sub(ipv4.len()).and_then(|len| l4.get_mut(..len)) else { return false };
+    if segment.len() < field + 2 {
+        return false;
+    }
+    let mut sum = checksum(segment);
+    if sum == 0 && ipv4[PROTOCOL] == UDP {
+        // RFC 768: no checksum is written as zero, so zero is written as all ones.
+        sum = 0xffff;
+    }
+    put(segment, field, sum.to_be_bytes());
+    true
+}
+
+/// Copies the first bytes of a frame, with a tag where one is asked for; returns how many that are. Panics where there is no room for
+/// them, and where the addresses are not all there.
+#[inline]
+pub(super) fn tag(first: &[u8], vlan: Option<u16>, to: &mut [u8]) -> usize {
+    let Some(tci) = vlan else {
+        to[..first.len()].copy_from_slice(first);
+        return first.len();
+    };
+    to[..TAG_OFFSET].copy_from_slice(&first[..TAG_OFFSET]);
+    put(to, TAG_OFFSET, 0x8100u16.to_be_bytes());
+    put(to, TAG_OFFSET + 2, tci.to_be_bytes());
+    to[TAG_OFFSET + TAG_LEN..first.len() + TAG_LEN].copy_from_slice(&first[TAG_OFFSET..]);
+    first.len() + TAG_LEN
+}
+
+/// The first bytes. Panics where there are fewer.
+#[inline(always)]
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let Some(array) = bytes.first_chunk() else { panic!("a header is as long as was checked") };
+    *array
+}
+
+/// Writes a field.
+#[inline(always)]
+fn put<const N: usize>(header: &mut [u8], at: usize, field: [u8; N]) {
+    header[at..at + N].copy_from_slice(&field);
+}
