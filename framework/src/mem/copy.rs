@@ -3,31 +3,35 @@
 
 use super::pool::CACHE_LINE as LINE;
 
+const QUARTER: usize = LINE / 4;
+
 /// Frames of one to three lines go piece by piece: orders with their headers are such.
 pub(crate) const SHORT_MAX: usize = 3 * LINE;
 
 /// Copies a frame to where there is just as much room. Panics where there is not.
 #[inline(always)]
 pub(crate) fn copy_frame(to: &mut [u8], from: &[u8]) {
-    assert!(to.len() == from.len(), "a copy is as long as what it is of");
-    match (to.split_first_chunk_mut::<LINE>(), from.split_first_chunk::<LINE>()) {
-        (Some((to, to_rest)), Some((line, rest))) if from.len() <= SHORT_MAX => {
-            *to = *line;
-            copy_rest(to_rest, rest);
-        }
-        _ => to.copy_from_slice(from),
+    let len = from.len();
+    assert!(to.len() == len, "a copy is as long as what it is of");
+    if !(LINE..=SHORT_MAX).contains(&len) {
+        return to.copy_from_slice(from);
+    }
+    copy_piece::<LINE>(to.first_chunk_mut(), from.first_chunk());
+    if len > 2 * LINE {
+        copy_piece::<LINE>(to[LINE..].first_chunk_mut(), from[LINE..].first_chunk());
+    }
+    // The last piece overlaps the one before.
+    match (len - 1) % LINE {
+        0..QUARTER => copy_piece::<QUARTER>(to.last_chunk_mut(), from.last_chunk()),
+        _ if len > LINE => copy_piece::<LINE>(to.last_chunk_mut(), from.last_chunk()),
+        _ => (),
     }
 }
 
-/// What is behind the first line, two at most. The last piece overlaps the one before.
+/// One that is there, as the caller has seen.
 #[inline(always)]
-fn copy_rest(to: &mut [u8], from: &[u8]) {
-    if let (Some(to), Some(from)) = (to.first_chunk_mut::<LINE>(), from.first_chunk::<LINE>()) {
-        *to = *from;
-    } else if !from.is_empty() {
-        return to.copy_from_slice(from);
-    }
-    if let (Some(to), Some(from)) = (to.last_chunk_mut::<LINE>(), from.last_chunk::<LINE>()) {
+fn copy_piece<const LEN: usize>(to: Option<&mut [u8; LEN]>, from: Option<&[u8; LEN]>) {
+    if let (Some(to), Some(from)) = (to, from) {
         *to = *from;
     }
 }

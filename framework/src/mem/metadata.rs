@@ -373,26 +373,34 @@ pub(super) fn release(buffer: NonNull<Metadata>) {
     // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and nobody writes to it meanwhile.
     let home = unsafe { &(*buffer.as_ptr()).home };
     if home.is_marked() {
-        return release_marked(buffer);
+        return release_held(buffer);
     }
     // SAFETY: the pool outlives its buffers (1). Not marked, so this was the last handle, and the rest is as (7) wants it (8).
     unsafe { home.0.get().as_ref() }.put_back(buffer);
 }
 
-/// The same for a buffer that is held, has or had a chain, or is a view. Most often the NIC is done with what somebody else holds.
-#[inline(never)]
-fn release_marked(buffer: NonNull<Metadata>) {
+/// The same for a buffer that is held once more, as most often where it is marked: the NIC is done with what somebody else holds.
+#[inline(always)]
+fn release_held(buffer: NonNull<Metadata>) {
     // SAFETY: as in `release`, and no reference to it is outstanding.
     let meta = unsafe { buffer.as_ref() };
-    let left = meta.refs.get() - 1;
-    if left == 0 {
-        return release_last(buffer);
+    if meta.refs.get() != 2 || meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0 {
+        return release_other(buffer);
     }
-    if left == 1 && meta.known.flags & (IS_VIEW | HAS_CHAIN) == 0 {
-        // SAFETY: only what is marked comes here.
-        unsafe { meta.home.unmark() };
+    // SAFETY: only what is marked comes here.
+    unsafe { meta.home.unmark() };
+    meta.refs.set(1);
+}
+
+/// The same for one that is held by many or by none, has or had a chain, or is a view.
+#[inline(never)]
+fn release_other(buffer: NonNull<Metadata>) {
+    // SAFETY: as in `release`, and no reference to it is outstanding.
+    let refs = unsafe { &buffer.as_ref().refs };
+    match refs.get() - 1 {
+        0 => release_last(buffer),
+        left => refs.set(left),
     }
-    meta.refs.set(left);
 }
 
 /// The same for its last handle.

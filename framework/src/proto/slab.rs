@@ -11,7 +11,7 @@ pub(super) const NIL: u32 = u32::MAX;
 pub(super) struct Slab<T> {
     slots: Box<[Slot<T>]>,
     free: u32,
-    len: usize,
+    free_count: usize,
 }
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Vacancy<'a, T> {
     next: u32,
     slot: &'a mut Slot<T>,
     free: &'a mut u32,
-    len: &'a mut usize,
+    free_count: &'a mut usize,
 }
 
 impl<T> Vacancy<'_, T> {
@@ -36,7 +36,7 @@ impl<T> Vacancy<'_, T> {
         // It is free: nothing is there to be dropped.
         core::mem::forget(core::mem::replace(self.slot, Slot::Taken(item)));
         *self.free = self.next;
-        *self.len += 1;
+        *self.free_count -= 1;
         self.idx
     }
 }
@@ -52,7 +52,7 @@ impl<T> Slab<T> {
         assert!(capacity < NIL as usize, "a slab counts its items in 32 bits");
         let last = capacity.wrapping_sub(1);
         let link = |idx: usize| Slot::Free { next: if idx == last { NIL } else { idx as u32 + 1 } };
-        Self { slots: furnish(capacity, advise, link), free: if capacity == 0 { NIL } else { 0 }, len: 0 }
+        Self { slots: furnish(capacity, advise, link), free: if capacity == 0 { NIL } else { 0 }, free_count: capacity }
     }
 
     /// The bytes that `new(capacity)` takes.
@@ -61,7 +61,7 @@ impl<T> Slab<T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.slots.len() - self.free_count
     }
 
     /// Items that it has room for: indices are below.
@@ -70,7 +70,7 @@ impl<T> Slab<T> {
     }
 
     pub(super) fn free_count(&self) -> usize {
-        self.slots.len() - self.len
+        self.free_count
     }
 
     /// Stores `item`; a full slab gives it back.
@@ -81,19 +81,19 @@ impl<T> Slab<T> {
         let Slot::Free { next } = *slot else { unreachable!("the free list holds free slots only") };
         *slot = Slot::Taken(item);
         self.free = next;
-        self.len += 1;
+        self.free_count -= 1;
         Ok(idx)
     }
 
-    /// Where the next item will stand, so that it can be made there. Panics where the slab is full.
+    /// Where the next item will stand, so that it can be made there; `None` where the slab is full.
     #[inline(always)]
-    pub(super) fn vacancy(&mut self) -> Vacancy<'_, T> {
+    pub(super) fn vacancy(&mut self) -> Option<Vacancy<'_, T>> {
         let idx = self.free;
         match self.slots.get_mut(idx as usize) {
             Some(slot @ &mut Slot::Free { next }) => {
-                Vacancy { idx, next, slot, free: &mut self.free, len: &mut self.len }
+                Some(Vacancy { idx, next, slot, free: &mut self.free, free_count: &mut self.free_count })
             }
-            _ => panic!("room in a slab was seen before"),
+            _ => None,
         }
     }
 
@@ -104,7 +104,7 @@ impl<T> Slab<T> {
         }
         let Slot::Taken(item) = core::mem::replace(slot, Slot::Free { next: self.free }) else { return None };
         self.free = idx;
-        self.len -= 1;
+        self.free_count += 1;
         Some(item)
     }
 
@@ -114,7 +114,7 @@ impl<T> Slab<T> {
         if let Some(slot @ Slot::Taken(_)) = self.slots.get_mut(idx as usize) {
             *slot = Slot::Free { next: self.free };
             self.free = idx;
-            self.len -= 1;
+            self.free_count += 1;
         }
     }
 

@@ -17,8 +17,9 @@ use super::field::Protocol;
 /// The one's complement sum of some bytes, not yet complemented.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
-    /// Congruent modulo 0xffff to the sum of the 16-bit words in machine order; zero only if all bytes were zero.
-    words: u32,
+    /// Congruent modulo 0xffff to the sum of the 16-bit words in machine order; zero only if all bytes were zero. As 2^64 - 1 is a multiple
+    /// of that, it is folded once, at the end.
+    words: u64,
     /// True after an odd number of bytes: the next byte is the second half of a word.
     odd: bool,
 }
@@ -53,7 +54,7 @@ impl Sum {
     pub fn combine(self, next: Self) -> Self {
         // A piece at an odd offset has its bytes in the other half of each word: turn by one byte (RFC 1071 2(B)).
         let words = if self.odd { next.words.rotate_left(8) } else { next.words };
-        Self { words: add_u32(self.words, words), odd: self.odd ^ next.odd }
+        Self { words: add_u64(self.words, words), odd: self.odd ^ next.odd }
     }
 
     /// The sum after a range of the bytes was overwritten, at a cost that depends on the range only.
@@ -66,32 +67,37 @@ impl Sum {
         let turn = if patch.offset & 1 != 0 { 8 } else { 0 };
         let (old, new) = (sum_bytes(patch.old, 0).rotate_left(turn), sum_bytes(patch.new, 0).rotate_left(turn));
         // The complement is what takes away, modulo 0xffff.
-        let words = u64::from(self.words) + u64::from(!old) + u64::from(new);
-        Self { words: fold_u64(words), odd: self.odd }
+        Self { words: add_u64(add_u64(self.words, !old), new), odd: self.odd }
     }
 
     /// Adds one field in host order. It counts as an even number of bytes, so it may be added at any time.
     #[inline]
     pub fn add_u16(self, value: u16) -> Self {
-        Self { words: add_u32(self.words, u32::from(value.to_be())), odd: self.odd }
+        Self { words: add_u64(self.words, value.to_be().into()), odd: self.odd }
     }
 
     /// Adds one field of 32 bits in host order, as [`add_u16`](Self::add_u16) does.
     #[inline]
     pub fn add_u32(self, value: u32) -> Self {
-        Self { words: add_u32(self.words, value.to_be()), odd: self.odd }
+        self.add_words([value])
     }
 
-    /// The sum of fields of 32 bits in host order. Two instructions each: a header that was just written field by field is slow to read again
-    /// as words, so its sum is taken from the numbers.
+    /// Adds fields of 32 bits in host order, as [`add_u16`](Self::add_u16) does. Two instructions each: a header that was just written field
+    /// by field is slow to read again as words, so its sum is taken from the numbers.
     #[inline(always)]
-    pub fn of_words<const N: usize>(words: [u32; N]) -> Self {
+    pub fn add_words<const N: usize>(self, words: [u32; N]) -> Self {
         const { assert!(N < 1 << 31, "the sum of all words fits 64 bits") };
         let mut sum = 0;
         for word in words {
             sum += u64::from(word.to_be());
         }
-        Self { words: fold_u64(sum), odd: false }
+        Self { words: add_u64(self.words, sum), odd: self.odd }
+    }
+
+    /// The sum of fields of 32 bits in host order.
+    #[inline(always)]
+    pub fn of_words<const N: usize>(words: [u32; N]) -> Self {
+        Self::EMPTY.add_words(words)
     }
 
     /// The checksum for the header field, in host order: the complement of the sum.
@@ -104,13 +110,13 @@ impl Sum {
     /// wants to find in the field.
     #[inline]
     pub fn fold(self) -> u16 {
-        u16::from_be(fold_u32(self.words))
+        u16::from_be(fold_u32(fold_u64(self.words)))
     }
 
     /// True where the sum covers a correct checksum field: all ones (RFC 1071 1).
     #[inline]
     pub fn is_valid(self) -> bool {
-        fold_u32(self.words) == 0xffff
+        fold_u32(fold_u64(self.words)) == 0xffff
     }
 }
 
@@ -176,7 +182,7 @@ impl PseudoHeader {
         let addresses = u64::from(u32::from_ne_bytes(self.source.octets()))
             + u64::from(u32::from_ne_bytes(self.destination.octets()));
         let rest = u64::from(u16::from(self.protocol.0).to_be()) + u64::from(self.len.to_be());
-        Sum { words: fold_u64(addresses + rest), odd: false }
+        Sum { words: addresses + rest, odd: false }
     }
 }
 
@@ -222,22 +228,20 @@ pub fn update_bytes(checksum: u16, patch: Patch<'_>) -> u16 {
 
 /// The sum of what went before and of all 16-bit words in machine order, modulo 0xffff; a last single byte counts as the first of its word.
 #[inline]
-fn sum_bytes(bytes: &[u8], before: u32) -> u32 {
-    let before = before.into();
+fn sum_bytes(bytes: &[u8], before: u64) -> u64 {
     if bytes.len() < lanes::LEN_MIN { sum_words(bytes, before) } else { sum_long(bytes, before) }
 }
 
-fn sum_long(bytes: &[u8], before: u64) -> u32 {
+fn sum_long(bytes: &[u8], before: u64) -> u64 {
     let (lines, rest) = bytes.as_chunks();
     match lanes::sum(lines) {
-        // Half a mebibyte at most: both together are far from 64 bits.
-        Some(sum) => sum_words(rest, sum + before),
+        Some(sum) => sum_words(rest, add_u64(sum, before)),
         None => sum_words(bytes, before),
     }
 }
 
 #[inline]
-fn copy_bytes(to: &mut [u8], from: &[u8]) -> u32 {
+fn copy_bytes(to: &mut [u8], from: &[u8]) -> u64 {
     if from.len() >= lanes::LEN_MIN {
         let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut(), from.as_chunks());
         if let Some(sum) = lanes::copy(to_lines, lines) {
@@ -254,7 +258,7 @@ fn copy_bytes(to: &mut [u8], from: &[u8]) -> u32 {
 /// Each addition of a block takes the carry of the one before, and the last gives its own to a count: eight instructions for 32 bytes, the
 /// loop's own among them. Two sums side by side would take twelve, and be sooner done only with so many bytes that wide registers sum them.
 #[inline]
-fn sum_words(bytes: &[u8], before: u64) -> u32 {
+fn sum_words(bytes: &[u8], before: u64) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();
     let (blocks, words) = words.as_chunks::<4>();
     let (mut sum, mut carries) = (before, 0);
@@ -271,7 +275,7 @@ fn sum_words(bytes: &[u8], before: u64) -> u32 {
         (sum, carry) = sum.overflowing_add(u64::from_ne_bytes(*word));
         carries += u64::from(carry);
     }
-    fold_u64(add_u64(add_u64(sum, last_word(bytes)), carries))
+    add_u64(add_u64(sum, last_word(bytes)), carries)
 }
 
 /// What is left behind the last whole word, as one that is filled up with zeros.

@@ -26,11 +26,12 @@
 //!    a Release store after writing them, and does not touch them again until (1) gives them back.
 //! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods take `&mut self`.
 //!    So by (1) and (2) no slot is ever reached from both sides at once.
-//! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks` blocks, at least one, all zeroed and so
-//!    initialised. So slot `index & mask` is inside all of them.
+//! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks` blocks, at least [`SLOT_BLOCKS_MIN`], all
+//!    zeroed and so initialised. So slot `index & mask` is inside all of them.
 //! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head, which are in the slot. They are of an mbuf
-//!    that stands in `lent` at the slot, or at a later one of the same cut. It stays there, and nobody writes its bytes (the producer owns it, and others may only read), until the slot was given back (1), or until the producer has
-//!    the guard, has copied the bytes into the slot and has taken the mark away. Slots are given back in order, so before the later one.
+//!    that stands in `lent` at the slot, or at a later one of the same cut. It stays there, and nobody writes its bytes (the producer owns
+//!    it, and others may only read), until the slot was given back (1), or until the producer has the guard, has copied the bytes into the
+//!    slot and has taken the mark away. Slots are given back in order, so before the later one.
 //! 6. Who reads the address or the bytes of a long frame has the guard, and has seen the mark since it took it. It is the consumer's until
 //!    it gives frames back, or goes away.
 //! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is taken away by a Release store behind the bytes, so who finds none at
@@ -106,6 +107,9 @@ pub(super) struct Lender {
 /// Longer frames are lent where they are in one buffer: three lines are copied by fewer instructions than lending takes.
 pub(super) const COPIED_LEN_MAX: usize = SHORT_MAX;
 
+/// Each slot has room for a frame that is copied.
+const SLOT_BLOCKS_MIN: usize = COPIED_LEN_MAX / BLOCK;
+
 /// How a frame is cut. Behind its headers, which its first buffer holds, is payload for `count` frames: each has `segment_len` bytes of it but
 /// the last, which has what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +154,7 @@ pub(super) struct Frame<'a> {
 pub(super) fn ring(slots: u32, frame_len_max: usize) -> (Producer, Consumer) {
     assert!(slots.is_power_of_two(), "slots are masked, so their number is a power of two");
     // An odd number of cache lines spreads the slots over the sets of the L1 cache.
-    let slot_blocks = frame_len_max.div_ceil(BLOCK) | 1;
+    let slot_blocks = frame_len_max.div_ceil(BLOCK).max(SLOT_BLOCKS_MIN) | 1;
     let ring = Arc::new(Ring {
         lens: (0..slots).map(|_| AtomicU32::new(0)).collect(),
         places: (0..slots).map(|_| UnsafeCell::new(core::ptr::null())).collect(),
@@ -199,6 +203,12 @@ impl Producer {
     #[inline]
     pub(super) fn slot(&mut self) -> Option<Slot<'_>> {
         if self.room() == 0 { None } else { Some(Slot(self)) }
+    }
+
+    /// The same where it is known already that one is free.
+    #[inline(always)]
+    pub(super) fn known_slot(&mut self) -> Option<Slot<'_>> {
+        if self.room == 0 { None } else { Some(Slot(self)) }
     }
 
     /// Shows the consumer all that was posted.
@@ -299,17 +309,20 @@ impl Slot<'_> {
         unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.0.posted), ring.slot_blocks) }.as_flattened_mut()
     }
 
-    /// Posts the slot with a copy of `frame`. Panics where the slot is shorter.
+    /// Posts the slot with a copy of `frame`. Panics where that is longer than [`COPIED_LEN_MAX`].
     #[inline(always)]
     pub(super) fn post_copy(mut self, frame: &[u8]) {
         self.copy(frame);
         self.give(frame.len());
     }
 
-    /// Writes a copy of `frame`, which is not posted by it. Panics where the slot is shorter.
+    /// Writes a copy of `frame`, which is not posted by it. Panics where that is longer than [`COPIED_LEN_MAX`].
     #[inline(always)]
     pub(super) fn copy(&mut self, frame: &[u8]) {
-        copy_frame(&mut self.bytes_mut()[..frame.len()], frame);
+        let ring = &*self.0.ring;
+        // SAFETY: a slot has so many blocks (4), this one is free (1), and reached by this producer alone (3), which is borrowed mutably.
+        let place = unsafe { &mut *ring.first_block(self.0.posted).cast::<[u8; COPIED_LEN_MAX]>() };
+        copy_frame(&mut place[..frame.len()], frame);
     }
 
     /// Posts the slot with a frame of `len` bytes in it. Panics where the slot is shorter.
@@ -349,6 +362,12 @@ impl Lender {
     #[inline]
     pub(super) fn slot(&mut self) -> Option<Slot<'_>> {
         self.producer.slot()
+    }
+
+    /// As [`Producer::known_slot`].
+    #[inline(always)]
+    pub(super) fn known_slot(&mut self) -> Option<Slot<'_>> {
+        self.producer.known_slot()
     }
 
     /// As [`Producer::publish`].
@@ -565,10 +584,10 @@ impl<'a> Frame<'a> {
         Some((unsafe { &*self.ring.first_block(self.index) }, self.len as usize))
     }
 
-    /// The same for three lines. `None` also where slots are shorter.
+    /// The same for three lines.
     #[inline(always)]
     pub(super) fn lines(&self) -> Option<(&'a [[u8; BLOCK]; 3], usize)> {
-        if self.len as usize > COPIED_LEN_MAX || self.ring.slot_blocks < 3 {
+        if self.len as usize > COPIED_LEN_MAX {
             return None;
         }
         // SAFETY: as in `line`, and the slot has three blocks.

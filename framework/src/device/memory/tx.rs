@@ -174,16 +174,16 @@ impl TxQueue for MemoryTx {
         if len > COPIED_LEN_MAX {
             return self.post_long(mbuf);
         }
-        let Some(slot) = self.producer.slot() else { return self.post_other(mbuf, offload) };
+        let Some(slot) = self.producer.known_slot() else { return self.post_other(mbuf, offload) };
         slot.post_copy(mbuf.bytes());
         self.end(mbuf, len);
         Ok(())
     }
 
-    /// The frame is written into the slot that the next one takes.
+    /// The frame is written into the slot that the next one takes, where it would be copied.
     fn rehearse(&mut self, mbuf: Mbuf, _offload: Offload) {
         if mbuf.is_linear()
-            && mbuf.len() <= self.frame_len_max
+            && mbuf.len() <= self.frame_len_max.min(COPIED_LEN_MAX)
             && let Some(mut slot) = self.producer.slot()
         {
             slot.copy(mbuf.bytes());

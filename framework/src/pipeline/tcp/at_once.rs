@@ -2,12 +2,12 @@
 //! down of it. So goes nearly every answer to what has just come. All others go by the machine and the [way out](super::way_out).
 
 use super::super::node::Cx;
+use super::ConnectionId;
 use super::bytes::Bytes;
 use super::headers::{Body, UsualHeaders};
 use super::roster::Roster;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::{OutCounters, note_lens};
-use super::{ConnectionId, SendError};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Held, Mbuf};
 use crate::proto::tcp::Aim;
@@ -49,20 +49,20 @@ impl TcpCalls<'_, '_> {
     /// Sends a copy of a message as a segment of its own, with the usual headers; false, and nothing has happened, where it has to go
     /// another way.
     #[inline(never)]
-    pub(super) fn send_at_once(&mut self, id: ConnectionId, message: &[u8]) -> Result<bool, SendError> {
-        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return Ok(false) };
+    pub(super) fn send_at_once(&mut self, id: ConnectionId, message: &[u8]) -> bool {
+        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, paths, counters, offloads, roster, .. } = &mut **inner;
-        let Some(aim) = machine.aim(id, message.len(), *now)? else { return Ok(false) };
-        let Some(timestamps) = aim.numbers().timestamps else { return Ok(false) };
-        let Some(link) = paths[id.slot()].untagged(host) else { return Ok(false) };
+        let Some(aim) = machine.aim(id, message.len(), *now) else { return false };
+        let Some(timestamps) = aim.numbers().timestamps else { return false };
+        let Some(link) = paths[id.slot()].untagged(host) else { return false };
         let offload = offloads.usual();
-        let Some(mut fresh) = pool.alloc_fresh(UsualHeaders::LEN + message.len()) else { return Ok(false) };
+        let Some(mut fresh) = pool.alloc_fresh(UsualHeaders::LEN + message.len()) else { return false };
         if let Some((headers, place)) = UsualHeaders::first_of(fresh.bytes_mut()) {
             let body = Body::copied(place, message, offload.l4_checksum);
             headers.write(link, &aim.outgoing(), timestamps, body);
         }
         let (mut frame, payload) = fresh.keep(message.len());
         note_lens(&mut frame, offload);
-        Ok(Shot { frame, payload, aim }.leave(*tx, offload, &Books { counters, roster }))
+        Shot { frame, payload, aim }.leave(*tx, offload, &Books { counters, roster })
     }
 }

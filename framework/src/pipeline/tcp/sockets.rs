@@ -211,7 +211,7 @@ impl TcpCalls<'_, '_> {
     /// for the rest. What the window allows leaves with this turn.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
-        if self.send_at_once(id, payload)? { Ok(payload.len()) } else { self.send_any(id, payload) }
+        if self.send_at_once(id, payload) { Ok(payload.len()) } else { self.send_any(id, payload) }
     }
 
     /// Sends a copy of whatever there is room for, by whatever way.

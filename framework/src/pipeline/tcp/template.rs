@@ -162,32 +162,32 @@ impl Template {
 
     /// A copy of the frame with the numbers of now, where it may leave now.
     #[inline(always)]
-    fn load<'a>(&self, machine: &'a mut Tcp<Bytes>, pool: &Pool, now: Instant) -> Result<Option<Shot<'a>>, SendError> {
+    fn load<'a>(&self, machine: &'a mut Tcp<Bytes>, pool: &Pool, now: Instant) -> Option<Shot<'a>> {
         let payload_len = self.payload_len();
-        let Some(aim) = machine.aim(self.connection, payload_len, now)? else { return Ok(None) };
+        let aim = machine.aim(self.connection, payload_len, now)?;
         let bytes = self.frame();
-        let Some(mut fresh) = pool.alloc_fresh(bytes.len()) else { return Ok(None) };
+        let mut fresh = pool.alloc_fresh(bytes.len())?;
         copy_frame(fresh.bytes_mut(), bytes);
         self.stamp(fresh.bytes_mut(), aim.numbers());
         let (frame, payload) = fresh.keep(payload_len);
-        Ok(Some(Shot { frame, payload, aim }))
+        Some(Shot { frame, payload, aim })
     }
 
     /// Puts the numbers of the moment into a copy of the frame.
     #[inline(always)]
     fn stamp(&self, frame: &mut [u8], numbers: &Numbers) {
         let segment = &mut frame[self.tcp_at..];
-        let (seq, ack) = (numbers.seq.0, numbers.ack.0);
-        let mut sum = self.sum.combine(Sum::of_words([seq, ack, numbers.wnd.into()]));
+        let (seq, ack, wnd) = (numbers.seq.0, numbers.ack.0, numbers.wnd);
+        let mut sum = self.sum.add_words([seq, ack, wnd.into()]);
         if let (Some(timestamps), Some(header)) = (numbers.timestamps, segment.first_chunk_mut::<TIMESTAMPED_LEN>()) {
-            sum = sum.combine(Sum::of_words([timestamps.value, timestamps.echo_reply]));
+            sum = sum.add_words([timestamps.value, timestamps.echo_reply]);
             header[24..28].copy_from_slice(&timestamps.value.to_be_bytes());
             header[28..32].copy_from_slice(&timestamps.echo_reply.to_be_bytes());
         }
         if let Some(header) = segment.first_chunk_mut::<{ tcp::HEADER_LEN }>() {
             header[4..8].copy_from_slice(&seq.to_be_bytes());
             header[8..12].copy_from_slice(&ack.to_be_bytes());
-            header[14..16].copy_from_slice(&numbers.wnd.to_be_bytes());
+            header[14..16].copy_from_slice(&wnd.to_be_bytes());
             header[16..18].copy_from_slice(&sum.finish().to_be_bytes());
         }
     }
@@ -231,7 +231,7 @@ impl TcpCalls<'_, '_> {
     /// [`send`](TcpCalls::send), whole or not at all.
     #[inline]
     pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
-        if self.launch(template)? { Ok(Sent::Posted) } else { self.send_template(template) }
+        if self.launch(template) { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
     /// [`fire`](Self::fire) where the order may leave at once, and otherwise nothing: what comes too late is worth nothing, or less. False, and
@@ -239,43 +239,45 @@ impl TcpCalls<'_, '_> {
     /// congestion.
     #[inline]
     pub fn fire_at_once(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        self.launch(template)
+        if self.launch(template) { Ok(true) } else { self.cannot(template) }
     }
 
     /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions through the same memory, and nothing leaves:
     /// so that the order that comes after some quiet seconds finds it warm. Call it where nothing else is due. Says whether the way is open.
     #[inline]
     pub fn warm(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        if !self.is_current(template)? {
-            return Ok(false);
+        if !self.is_current(template) {
+            return self.cannot(template);
         }
-        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return Ok(false) };
-        let Some(shot) = template.load(&mut inner.machine, pool, *now)? else { return Ok(false) };
+        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return self.cannot(template) };
+        let Some(shot) = template.load(&mut inner.machine, pool, *now) else { return self.cannot(template) };
         tx.rehearse(shot.frame, OFFLOAD);
         shot.aim.rehearse(Bytes::Held(shot.payload));
         Ok(true)
     }
 
     /// Posts a copy of the frame where it may leave at once; false, and nothing has happened, where not.
-    #[inline(never)]
-    fn launch(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        if !self.is_current(template)? {
-            return Ok(false);
+    #[inline]
+    fn launch(&mut self, template: &mut Template) -> bool {
+        if !self.is_current(template) {
+            return false;
         }
-        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return Ok(false) };
+        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, counters, roster, .. } = &mut **inner;
-        let Some(shot) = template.load(machine, pool, *now)? else { return Ok(false) };
-        Ok(shot.leave(*tx, OFFLOAD, &Books { counters, roster }))
+        let Some(shot) = template.load(machine, pool, *now) else { return false };
+        shot.leave(*tx, OFFLOAD, &Books { counters, roster })
     }
 
     /// Whether the headers are those of now: prepared anew where they can be.
     #[inline(always)]
-    fn is_current(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        let Some(inner) = &self.0.tcp.0 else { return Err(SendError::NotFound) };
-        if template.seen == changes(self.0, inner) || self.refresh(template) {
-            return Ok(true);
-        }
-        // Whoever cannot be reached is not asked for numbers, but is there still?
+    fn is_current(&mut self, template: &mut Template) -> bool {
+        let Some(inner) = &self.0.tcp.0 else { return false };
+        template.seen == changes(self.0, inner) || self.refresh(template)
+    }
+
+    /// It does not leave now. An error where it never will.
+    #[cold]
+    fn cannot(&mut self, template: &Template) -> Result<bool, SendError> {
         self.prospect(template.connection).map(|_| false)
     }
 
@@ -314,6 +316,7 @@ impl TcpCalls<'_, '_> {
     #[inline(never)]
     fn send_template(&mut self, template: &Template) -> Result<Sent, SendError> {
         let id = template.connection;
+        self.prospect(id)?;
         let Some(payload) = self.0.pool.alloc_copy(template.payload()) else {
             let now = self.0.now;
             if let Some(machine) = self.machine() {

@@ -171,7 +171,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             // Not acknowledged, so it comes again.
             return Err(TcpDrop::NoRoom);
         } else {
-            connection.in_order_len += len;
+            connection.set_in_order_len(connection.in_order_len + len);
         }
         connection.rcv_nxt = end;
         connection.tally.bytes_received += u64::from(len);
@@ -210,7 +210,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
                 debug_assert!(false, "its place in the store was just given back");
                 break;
             }
-            connection.in_order_len += len;
+            connection.set_in_order_len(connection.in_order_len + len);
             connection.rcv_nxt = end;
             connection.tally.bytes_received += u64::from(len);
         }

@@ -414,7 +414,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.connection.close_reason = CloseReason::Aborted;
         }
         self.connection.in_order.clear(&mut self.shared.chunks);
-        self.connection.in_order_len = 0;
+        self.connection.set_in_order_len(0);
         if matches!(state, State::TimeWait | State::Closed) {
             // How it ended may have waited behind the data.
             self.connection.set(flag::IN_READY);

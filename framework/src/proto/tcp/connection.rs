@@ -159,6 +159,8 @@ pub(super) mod flag {
     pub(crate) const FRTO_ADVANCED: u32 = 1 << 26;
     /// What is to be sent has found no way out.
     pub(crate) const NO_WAY: u32 = 1 << 27;
+    /// Each segment shows the window of the last, and the field says it exactly. True as long as `room_at_once` is.
+    pub(crate) const WINDOW_STAYS: u32 = 1 << 28;
 }
 
 /// A connection. The order of the fields is that of the memory: what a segment of an established connection needs, data or

@@ -242,7 +242,7 @@ impl<P: Payload> Tcp<P> {
             return None;
         }
         let chunk = connection.in_order.pop_front(&mut self.shared.chunks)?;
-        connection.in_order_len -= chunk.len;
+        connection.set_in_order_len(connection.in_order_len - chunk.len);
         if connection.owes_window_update() {
             connection.ack_owed = AckOwed::Now;
             if !connection.has(flag::IN_FLUSH) {

@@ -73,23 +73,23 @@ impl<P: Payload> Tcp<P> {
         self.find(id).is_some_and(|slot| self.connections[slot].next_unsent != NIL)
     }
 
-    /// Takes aim with a segment of `len` bytes, where it may leave now; otherwise the bytes go the usual way.
+    /// Takes aim with a segment of `len` bytes, where it may leave now; otherwise the bytes go the usual way, or none.
     #[inline(always)]
-    pub fn aim(&mut self, id: ConnectionId, len: usize, now: Instant) -> Result<Option<Aim<'_, P>>, SendError> {
+    pub fn aim(&mut self, id: ConnectionId, len: usize, now: Instant) -> Option<Aim<'_, P>> {
         let Self { connections, shared, .. } = self;
-        let connection = named(connections, id).ok_or(SendError::NotFound)?;
+        let connection = named(connections, id)?;
         let slot = id.slot;
         let mut turn = Turn { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoWayOut, now };
         if !turn.may_leave_at_once(len) {
-            return Ok(None);
+            return None;
         }
         let numbers = Numbers {
             seq: connection.snd_nxt,
             ack: connection.rcv_nxt,
-            wnd: connection.window_to_show(),
+            wnd: connection.window_at_once(),
             timestamps: connection.timestamps(now),
         };
-        Ok(Some(Aim { numbers, connection, slot, shared, now }))
+        Some(Aim { numbers, connection, slot, shared, now })
     }
 }
 
@@ -118,7 +118,7 @@ impl<P: Payload> Aim<'_, P> {
     #[inline(always)]
     pub fn fired(self, payload: P) {
         let Self { numbers, connection, slot, shared, now } = self;
-        connection.note_shown(numbers.wnd);
+        connection.note_shown_at_once(numbers.wnd);
         Turn { connection, slot, shared, output: &mut NoWayOut, now }.keep_sent(payload, PUSH);
     }
 
@@ -158,7 +158,7 @@ mod tests {
     fn fire(end: &mut End, bytes: &[u8]) -> bool {
         let (id, now) = (end.id.unwrap(), end.now);
         let prospect = end.tcp.prospect(id).unwrap();
-        let Some(aim) = end.tcp.aim(id, bytes.len(), now).unwrap() else { return false };
+        let Some(aim) = end.tcp.aim(id, bytes.len(), now) else { return false };
         let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
         end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing }, bytes.to_vec()));
         aim.fired(bytes.to_vec());
@@ -188,9 +188,9 @@ mod tests {
         let (mut client, _) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
         // But that it is known now how much may leave.
-        assert!(client.tcp.aim(id, 3, now).unwrap().is_some());
+        assert!(client.tcp.aim(id, 3, now).is_some());
         let before = format!("{:?}", client.tcp.connections[0]);
-        assert!(client.tcp.aim(id, 3, now).unwrap().is_some());
+        assert!(client.tcp.aim(id, 3, now).is_some());
         assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
     }
 
@@ -252,9 +252,9 @@ mod tests {
     fn rehearsal_leaves_everything_as_it_was() {
         let (mut client, mut server) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
-        assert!(client.tcp.aim(id, 3, now).unwrap().is_some());
+        assert!(client.tcp.aim(id, 3, now).is_some());
         let before = format!("{:?}", client.tcp.connections[0]);
-        client.tcp.aim(id, 3, now).unwrap().unwrap().rehearse(b"abc".to_vec());
+        client.tcp.aim(id, 3, now).unwrap().rehearse(b"abc".to_vec());
         assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
         assert!(fire(&mut client, b"real"));
         settle(&mut client, &mut server);
@@ -265,7 +265,7 @@ mod tests {
     fn name_of_a_dead_connection_fires_nothing() {
         let (mut client, _) = connected();
         let stale = ConnectionId { slot: 0, generation: 77 };
-        assert_eq!(client.tcp.aim(stale, 1, client.now).err(), Some(SendError::NotFound));
+        assert!(client.tcp.aim(stale, 1, client.now).is_none());
         assert_eq!(client.tcp.prospect(stale).err(), Some(SendError::NotFound));
     }
 }

@@ -129,8 +129,13 @@ impl Queue {
     #[inline(always)]
     pub(super) fn push_sent<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, sent: Sent<P>) {
         let (prev, earlier) = (self.tail, in_flight.tail);
+        let Some(place) = chunks.vacancy() else {
+            // Were it to be dropped on the way out, it would have to stand in memory all the time.
+            core::mem::forget(sent);
+            panic!("room in the store was seen before");
+        };
         let Sent { seq, len, flags, sent_at, payload } = sent;
-        let idx = chunks.vacancy().fill(Chunk {
+        let idx = place.fill(Chunk {
             seq,
             len,
             flags: flags | SENT,

@@ -121,11 +121,7 @@ impl Player {
         let stage = &mut self.stage;
         let (now, flow) = (stage.now, &mut stage.flows[self.flow]);
         let prospect = stage.tcp.prospect(id);
-        let aim = match stage.tcp.aim(id, len as usize, now) {
-            Ok(Some(aim)) => aim,
-            Ok(None) => return Ok(Err("NotOpen".to_owned())),
-            Err(error) => return Ok(Err(format!("{error:?}"))),
-        };
+        let Some(aim) = stage.tcp.aim(id, len as usize, now) else { return Ok(Err("NotOpen".to_owned())) };
         if let Call::Warm(_) = call {
             aim.rehearse(Bytes(vec![0; len as usize]));
             return Ok(Ok(()));

@@ -29,7 +29,7 @@ fn connection(end: &End) -> &Connection {
 fn fire(end: &mut End, bytes: &[u8]) -> bool {
     let (id, now) = (end.id.unwrap(), end.now);
     let Ok(prospect) = end.tcp.prospect(id) else { return false };
-    let Some(aim) = end.tcp.aim(id, bytes.len(), now).unwrap() else { return false };
+    let Some(aim) = end.tcp.aim(id, bytes.len(), now) else { return false };
     let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
     end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing }, bytes.to_vec()));
     aim.fired(bytes.to_vec());
@@ -187,4 +187,24 @@ fn probe_waits_for_what_was_sent_last() {
         client.tcp.tick(began + Duration::from_millis(ms), &mut client.sent);
         assert_eq!(client.sent.0.len(), segments, "after {ms} ms");
     }
+}
+
+#[test]
+fn window_of_an_order_follows_what_waits_for_the_app() {
+    let (mut client, mut server) = warmed();
+    settle(&mut client, &mut server);
+    let (id, now) = (client.id.unwrap(), client.now);
+    let shown = |client: &mut End| {
+        assert!(fire(client, b"order"));
+        client.sent.0.last().unwrap().0.wnd
+    };
+    let before = shown(&mut client);
+    client.tcp.pause(id).unwrap();
+    server.tcp.send(server.id.unwrap(), vec![7; 9_000], now, &mut server.sent).unwrap();
+    settle(&mut client, &mut server);
+    let unread = connection(&client).in_order_len;
+    assert!(unread > 0 && shown(&mut client) < before);
+    client.tcp.resume(id).unwrap();
+    while client.tcp.next_data(id).is_some() {}
+    assert_eq!(shown(&mut client), before);
 }

@@ -4,13 +4,15 @@
 //! How much may leave so is found out once (`find_room_at_once`) and remembered (`Connection::room_at_once`): then an order asks for one
 //! number instead of twenty. What has left takes its part of it. Segments that bring nothing but what is expected leave it, as they only
 //! open windows, but where the peer's closes (`update_window`) or a round trip ends (`begin_round`). All else that happens to a connection
-//! begins with a turn, whose first act is to forget it (`Tcp::turn`), or puts data into the queue (`Turn::queue`).
+//! begins with a turn, whose first act is to forget it (`Tcp::turn`), or puts data into the queue (`Turn::queue`). Whether the window that
+//! we show stays as it is (`flag::WINDOW_STAYS`) is found out, and forgotten, with it.
 
 use super::super::connection::{Connection, Recovery, RetransmitTimer, flag, switch};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::queue::Sent;
 use super::super::segment::Outgoing;
+use super::super::seq::Seq;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
@@ -35,6 +37,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if !self.connection.is_plain_sender() {
             return false;
         }
+        self.connection.note_window();
         let network = self.cwnd_room();
         let connection = &mut *self.connection;
         let buffer = connection.options.send_buffer.saturating_sub(connection.send_len);
@@ -85,17 +88,26 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.told_ack(self.connection.rcv_nxt);
         let (connection, chunks, sent_at) = (&mut *self.connection, &mut self.shared.chunks, self.now);
         let (seq, len) = (connection.snd_nxt, payload.len() as u32);
-        let (is_first, before) = (connection.flight() == 0, connection.in_flight);
+        let before = connection.in_flight;
         connection.send.push_sent(&mut connection.in_flight, chunks, Sent { seq, len, flags, sent_at, payload });
         connection.pass_at_once(len);
-        if is_first {
-            self.begin_to_wait();
-        } else if before.head == before.tail && self.connection.timer == RetransmitTimer::Probe {
-            self.aside().hasten_probe();
-            self.arm_for_data();
+        // Others have been before whom the timer is set for.
+        if before.head == before.tail {
+            self.set_timer_at_once(seq);
         }
         if self.connection.has(flag::IN_FLUSH) {
             self.aside().skip_flush();
+        }
+    }
+
+    /// The segment from `seq` on is the first on its way, or the second.
+    #[inline(always)]
+    fn set_timer_at_once(&mut self, seq: Seq) {
+        if self.connection.snd_una == seq {
+            self.begin_to_wait();
+        } else if self.connection.timer == RetransmitTimer::Probe {
+            self.aside().hasten_probe();
+            self.arm_for_data();
         }
     }
 
@@ -118,6 +130,37 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
+    /// SEG.WND of a segment that may leave at once.
+    #[inline(always)]
+    pub(crate) fn window_at_once(&self) -> u16 {
+        if !self.has(flag::WINDOW_STAYS) {
+            return self.window_to_show();
+        }
+        let wnd = (self.last_window() >> self.rcv_wscale) as u16;
+        debug_assert_eq!(wnd, self.window_to_show(), "the window that stays");
+        wnd
+    }
+
+    /// The peer is shown this window by such a segment.
+    #[inline(always)]
+    pub(crate) fn note_shown_at_once(&mut self, wnd: u16) {
+        if self.has(flag::WINDOW_STAYS) {
+            self.rcv_adv = self.rcv_nxt + self.last_window();
+        } else {
+            self.note_shown(wnd);
+        }
+    }
+
+    /// Finds out whether the window that was shown last is shown again and again.
+    fn note_window(&mut self) {
+        let last = self.last_window();
+        let is_exact = u32::from(self.window_to_show()) << self.rcv_wscale == last;
+        self.clear(flag::WINDOW_STAYS);
+        if is_exact && self.is_window_kept() {
+            self.set(flag::WINDOW_STAYS);
+        }
+    }
+
     /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data (`Turn::pass`, `Turn::on_its_way`) is not:
     /// nothing is missing, no window was closed or reduced.
     #[inline(always)]

@@ -98,6 +98,12 @@ impl Connection {
         self.options.receive_buffer.saturating_sub(self.in_order_len)
     }
 
+    /// So many bytes wait in order for the app now, and the room is another.
+    pub(crate) fn set_in_order_len(&mut self, len: u32) {
+        self.in_order_len = len;
+        self.clear(flag::WINDOW_STAYS);
+    }
+
     /// The least that the right edge is moved by (RFC 9293 3.8.6.2.2).
     #[inline]
     fn window_step(&self) -> u32 {
@@ -111,11 +117,23 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn window_to_show(&self) -> u16 {
         let (room, step) = (self.room(), self.window_step());
-        let last = self.rcv_adv - self.last_ack_sent;
-        // Where the last was larger than the room is now, the difference is larger than any step.
-        let is_kept = last >= step && room.wrapping_sub(last) < step;
-        let wnd = if is_kept { last >> self.rcv_wscale } else { self.next_window(room, step) };
+        let wnd =
+            if self.is_window_kept() { self.last_window() >> self.rcv_wscale } else { self.next_window(room, step) };
         wnd.min(u16::MAX.into()) as u16
+    }
+
+    /// The window that was shown last.
+    #[inline(always)]
+    pub(crate) fn last_window(&self) -> u32 {
+        self.rcv_adv - self.last_ack_sent
+    }
+
+    /// Whether the window is shown that was shown last.
+    #[inline(always)]
+    pub(crate) fn is_window_kept(&self) -> bool {
+        let (room, step, last) = (self.room(), self.window_step(), self.last_window());
+        // Where the last was larger than the room is now, the difference is larger than any step.
+        last >= step && room.wrapping_sub(last) < step
     }
 
     /// The peer is shown this window.
