@@ -75,10 +75,10 @@ struct Watched {
     is_reported: bool,
 }
 
-/// What there is to say of one worker.
+/// What there is to say of one worker, or of the process.
 #[derive(Debug)]
 pub struct Report {
-    /// The application.
+    /// The application, as far as it is known.
     pub app: String,
     /// Its process.
     pub pid: u32,
@@ -95,6 +95,8 @@ pub struct Report {
 pub enum Occasion {
     /// It has begun, and no frames could be sent for it were it to end now.
     Unguarded,
+    /// Rosters cannot be listed any more: workers that begin from now on would not be guarded. Those that are known are.
+    Blind,
     /// It has ended, and its process lives.
     WorkerEnded,
     /// Its process has ended.
@@ -144,8 +146,8 @@ impl Guardian {
         self.watched.len()
     }
 
-    /// Waits for the process to end, and reports each worker that leaves connections behind, and once each that is there without frames
-    /// being possible for it.
+    /// Waits for the process to end, and reports each worker that leaves connections behind; once each that is there without frames being possible
+    /// for it; and, whenever that begins, that new ones cannot be seen.
     ///
     /// # Errors
     /// The process cannot be waited for, or it has ended and not all peers could be told.
@@ -154,13 +156,19 @@ impl Guardian {
         let mut endings = Vec::new();
         let mut failures = 0;
         let mut report = |said: Report| {
-            failures += usize::from(said.occasion != Occasion::Unguarded && said.error.is_some());
+            let is_an_end = matches!(said.occasion, Occasion::WorkerEnded | Occasion::ProcessEnded);
+            failures += usize::from(is_an_end && said.error.is_some());
             report(said);
         };
+        let mut was_blind = false;
         let looked = loop {
             let mut has_ended = self.has_ended(LOOK_SPAN)?;
             // What cannot be looked at now may be later, and what is known stays known.
             let looked = self.look();
+            if let (Err(error), false) = (&looked, was_blind) {
+                report(self.blindness(error));
+            }
+            was_blind = looked.is_err();
             self.watched.iter_mut().filter_map(Watched::first_trouble).for_each(&mut report);
             if !has_ended && self.watched.iter().any(|watched| !watched.roster.has_writer()) {
                 // A process that is on its way out lets go of its files a moment before it has ended.
@@ -188,6 +196,13 @@ impl Guardian {
             0 => looked.map_err(GuardError::Rosters),
             workers => Err(GuardError::Untold { workers }),
         }
+    }
+
+    /// What is said when new rosters cannot be seen.
+    fn blindness(&self, error: &io::Error) -> Report {
+        let app = self.watched.first().map_or_else(String::new, |watched| watched.roster.app.clone());
+        let error = io::Error::new(error.kind(), format!("{}: {error}", self.directory.display()));
+        Report { app, pid: self.pid, occasion: Occasion::Blind, connections: Vec::new(), error: Some(error) }
     }
 
     fn has_ended(&self, span: Duration) -> Result<bool, GuardError> {
@@ -378,6 +393,14 @@ impl fmt::Display for Report {
                 write!(f, "{app} (pid {pid}) has a worker that is not guarded")?;
                 return self.error.iter().try_for_each(|error| write!(f, ": {error}; {RIGHTS}"));
             }
+            Occasion::Blind => {
+                write!(
+                    f,
+                    "workers that process {pid} begins from now on are not guarded, as their rosters cannot be read"
+                )?;
+                self.error.iter().try_for_each(|error| write!(f, ": {error}"))?;
+                return f.write_str("; those that are known are: make the directory readable again");
+            }
             Occasion::WorkerEnded => "a worker of ",
             Occasion::ProcessEnded => "",
         };
@@ -516,6 +539,31 @@ mod tests {
         bytes.truncate(8 * at);
         bytes.extend([u64::from(pid), started].map(u64::to_ne_bytes).concat());
         fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&bytes, 0).unwrap();
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "waits for a process")]
+    fn directory_that_cannot_be_listed_any_more_is_reported_at_once_and_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let rosters = directory.path().join("rosters");
+        fs::create_dir(&rosters).unwrap();
+        let mut sleeper = Command::new("sleep").arg("30").spawn().unwrap();
+        let guardian = guardian(&rosters, sleeper.id());
+        if let Some(guardian) = guardian {
+            let (tell, told) = mpsc::channel();
+            let watching = std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()));
+            fs::remove_dir(&rosters).unwrap();
+            fs::write(&rosters, "no directory").unwrap();
+            let report = told.recv_timeout(PATIENCE).unwrap();
+            assert_eq!((report.occasion, report.pid), (Occasion::Blind, sleeper.id()), "{report}");
+            assert!(report.to_string().contains("make the directory readable again"), "{report}");
+            assert!(told.recv_timeout(3 * LOOK_SPAN).is_err(), "once");
+            sleeper.kill().unwrap();
+            assert!(matches!(watching.join().unwrap(), Err(GuardError::Rosters(_))), "and at the end");
+        }
+        // It has ended already, or is of no more use.
+        let _ = sleeper.kill();
+        sleeper.wait().unwrap();
     }
 
     #[test]

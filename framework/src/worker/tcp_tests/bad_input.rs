@@ -98,7 +98,28 @@ fn option_out_of_range_is_told_and_all_stays_as_it_was() {
     goes_on(line);
 }
 
-/// The backlog and the table: a call beyond the one is refused, one beyond the other is made by a cookie.
+/// Who calls while the backlog is full is not refused: a cookie makes the connection, and what follows it comes once.
+#[test]
+fn full_backlog_turns_nobody_away_and_nothing_comes_twice() {
+    let mut line = Line::connected(Wanted::default());
+    let (port, now) = (SocketAddrV4::new(*SERVER.ip(), 81), line.now);
+    let listen = ListenOptions { backlog: 1, ..ListenOptions::default() };
+    line.server.with_app(now, |_, cx| _ = cx.tcp().listen(port, &listen).unwrap());
+    let call = |cx: &mut Cx<'_>| cx.tcp().connect(ANY, port, &ConnectionOptions::default(), ConsumerId(1)).unwrap();
+    let calls = line.ask(|_, cx| [call(cx), call(cx), call(cx)]);
+    line.turns(10);
+    assert_eq!(line.server.tcp().tally().syn_cookies_accepted, 2, "one place, and three calls at once");
+    for (id, order) in calls.into_iter().zip([b"buy ", b"sell", b"stop"]) {
+        line.ask(|_, cx| assert_eq!(cx.tcp().send(id, order), Ok(4)));
+        line.turns(10);
+    }
+    assert_eq!(line.server.app().received, b"buy sellstop");
+    assert_eq!(line.client.tcp().tally().segments_resent, 0);
+    let none = ListenOptions { backlog: 0, ..ListenOptions::default() };
+    let error = line.ask(|_, cx| cx.tcp().listen(SocketAddrV4::new(*ANY.ip(), 81), &none)).unwrap_err();
+    assert!(error.to_string().contains("backlog must be"), "{error}");
+}
+
 #[test]
 fn full_table_refuses_a_call_and_those_that_stand_go_on() {
     let mut line = Line::connected(Wanted::default());
@@ -244,7 +265,10 @@ fn send_after_close_gives_the_buffer_back_and_sends_nothing() {
         let mbuf = cx.pool.alloc_copy(b"late").unwrap();
         let (error, mbuf) = cx.tcp().send_mbuf(id, mbuf).unwrap_err();
         assert_eq!((error, mbuf.bytes()), (SendError::Closed, &b"late"[..]));
+        assert!(error.to_string().contains("connect again to send more"), "{error}");
         mbuf.free();
+        let error = cx.tcp().template(id, b"late").unwrap_err();
+        assert!(error.to_string().contains("connect again to send more"), "{error}");
     });
     assert_eq!(line.client.pool().in_use(), 0);
     line.turns(50);
@@ -256,6 +280,7 @@ fn send_after_close_gives_the_buffer_back_and_sends_nothing() {
 fn every_call_on_a_dead_connection_is_refused_and_its_place_serves_the_next() {
     let mut line = Line::connected(Wanted::default());
     let id = line.id();
+    let mut order = line.ask(|_, cx| cx.tcp().template(id, b"for the first").unwrap());
     line.ask(|_, cx| cx.tcp().abort(id).unwrap());
     line.turns(5);
     let local = ANY;
@@ -267,7 +292,11 @@ fn every_call_on_a_dead_connection_is_refused_and_its_place_serves_the_next() {
         let mbuf = cx.pool.alloc_copy(b"for the first").unwrap();
         let (error, mbuf) = cx.tcp().send_mbuf(id, mbuf).unwrap_err();
         assert_eq!(error, SendError::NotFound);
+        assert!(error.to_string().contains("Closed has told how it ended"), "{error}");
         mbuf.free();
+        assert_eq!(cx.tcp().fire(&mut order), Err(SendError::NotFound));
+        assert_eq!(cx.tcp().fire_at_once(&mut order), Err(SendError::NotFound));
+        assert_eq!(cx.tcp().warm(&mut order), Err(SendError::NotFound));
         let calls =
             [cx.tcp().shutdown(id), cx.tcp().close(id), cx.tcp().abort(id), cx.tcp().pause(id), cx.tcp().resume(id)];
         assert_eq!(calls, [Err(CallError::NotFound); 5]);
