@@ -1,6 +1,8 @@
 //! One end of a session: what its app does, and what it must see. It knows no stack; who drives one asks it what to do next and tells it
 //! what happened.
 
+use wirepath::pipeline::tcp::ConnectionOptions;
+
 /// What an app does with a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndPlan {
@@ -18,8 +20,30 @@ pub struct EndPlan {
     pub pauses: Vec<(u64, u64)>,
     /// Segments that it keeps after it has read them.
     pub hold: usize,
-    /// It hands buffers over instead of having bytes copied.
-    pub hands_over: bool,
+    /// How it writes.
+    pub writes: Writes,
+    /// It does not close its side but goes away: what still comes is not wanted.
+    pub hangs_up: bool,
+    /// Where it changes its options, of the bytes sent and heard; by rising places.
+    pub changes: Vec<(u64, ConnectionOptions)>,
+}
+
+impl EndPlan {
+    /// Whether it may leave the peer without an end.
+    pub fn may_break(&self) -> bool {
+        self.abort.is_some() || self.hangs_up
+    }
+}
+
+/// How an app writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// It has bytes copied.
+    Copies,
+    /// It hands buffers over.
+    HandsOver,
+    /// It fires prepared orders.
+    Fires,
 }
 
 /// What an app sends.
@@ -77,6 +101,8 @@ pub enum Wish {
     Write(usize),
     /// Close its side.
     Shutdown,
+    /// Go away.
+    HangUp,
     /// Reset the connection.
     Abort,
 }
@@ -106,6 +132,7 @@ pub struct End {
     write_at: u64,
     read_at: u64,
     pauses_done: usize,
+    changes_done: usize,
     draws: u64,
 }
 
@@ -125,6 +152,7 @@ impl End {
             write_at: 0,
             read_at: 0,
             pauses_done: 0,
+            changes_done: 0,
             draws: own,
         }
     }
@@ -152,14 +180,30 @@ impl End {
         if ready == 0 {
             let has_all = matches!(self.plan.role, Role::Source(_)) || self.heard_close;
             let closes = has_all && (self.plan.close == Close::WhenSent || self.heard_close);
-            return if closes { Wish::Shutdown } else { Wish::Nothing };
+            return match closes {
+                true if self.plan.hangs_up => Wish::HangUp,
+                true => Wish::Shutdown,
+                false => Wish::Nothing,
+            };
         }
         if now < self.write_at {
             return Wish::At(self.write_at);
         }
         self.draws = mix(self.draws, self.sent);
         let most = ready.min(self.plan.write_max as u64);
+        if self.plan.writes == Writes::Fires {
+            // Orders are alike.
+            return Wish::Write(most as usize);
+        }
         Wish::Write((1 + self.draws % most) as usize)
+    }
+
+    /// The options that it wants from now on, where it is where they change.
+    pub fn change(&mut self) -> Option<ConnectionOptions> {
+        let place = self.sent + self.heard;
+        let &(_, options) = self.plan.changes.get(self.changes_done).filter(|(at, _)| *at <= place)?;
+        self.changes_done += 1;
+        Some(options)
     }
 
     /// Writes the bytes that come next.
@@ -181,6 +225,9 @@ impl End {
     pub fn hear(&mut self, bytes: &[u8], now: u64) -> Result<(), String> {
         if let Some(outcome) = self.outcome {
             return Err(format!("{} bytes after the end ({outcome:?})", bytes.len()));
+        }
+        if self.is_shut && self.plan.hangs_up {
+            return Err(format!("{} bytes for an app that has gone", bytes.len()));
         }
         if self.heard_close {
             return Err(format!("{} bytes after the peer's close", bytes.len()));

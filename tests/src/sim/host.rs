@@ -8,8 +8,8 @@ use std::rc::Rc;
 use wirepath::counters::{self, Block};
 use wirepath::mem::{Held, Mbuf, Pool};
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ListenOptions, ListenerId, SendError, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
-    TcpNodeConfig, TcpSockets, TcpSocketsConfig,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, ListenerId, SendError, Tcp, TcpApp, TcpConfig,
+    TcpData, TcpEvent, TcpNodeConfig, TcpSockets, TcpSocketsConfig, Template, TemplateError,
 };
 use wirepath::pipeline::{
     App, Arp, ArpConfig, Cx, Datagram, EgressConfig, Ethernet, Icmp, IcmpApp, IcmpConfig, Ipv4, Ipv4Config,
@@ -22,7 +22,7 @@ use wirepath::time::{Duration, Instant};
 use wirepath::wire::VlanTags;
 use wirepath::worker::{Parts, Worker};
 
-use super::end::{Outcome, Wish, mix};
+use super::end::{Outcome, Wish, Writes, mix};
 use super::ledger::{EndKey, Ledger, Side, name};
 use super::nic::{SimRx, SimTx};
 use super::script::{HostPlan, Listener, Script, address, end, station};
@@ -207,6 +207,7 @@ pub struct SimApp {
     paused: Vec<(ConnectionId, u64)>,
     held: VecDeque<(Held, EndKey, u64)>,
     stolen: Vec<Mbuf>,
+    orders: HashMap<ConnectionId, Template>,
     /// Connections that a cookie opened after their session had ended.
     ghosts: Vec<ConnectionId>,
 }
@@ -227,6 +228,7 @@ impl SimApp {
             paused: Vec::new(),
             held: VecDeque::new(),
             stolen: Vec::new(),
+            orders: HashMap::new(),
             ghosts: Vec::new(),
         }
     }
@@ -282,6 +284,7 @@ impl SimApp {
     fn act(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
         let Some(&key) = self.ends.get(&id) else { return };
         let now = self.now();
+        self.change_options(id, key, cx);
         for _ in 0..WRITES_PER_TURN {
             let wish = self.ledger.borrow_mut().end(key).wish(now);
             match wish {
@@ -299,8 +302,10 @@ impl SimApp {
                         return self.sleep(id);
                     }
                 },
-                Wish::Shutdown => {
-                    if let Err(why) = cx.tcp().shutdown(id) {
+                wish @ (Wish::Shutdown | Wish::HangUp) => {
+                    let tcp = &mut cx.tcp();
+                    let closed = if wish == Wish::Shutdown { tcp.shutdown(id) } else { tcp.close(id) };
+                    if let Err(why) = closed {
                         self.ledger.borrow().trace(|| format!("{} cannot close: {why}", name(key)));
                         return self.wake(id);
                     }
@@ -320,8 +325,12 @@ impl SimApp {
     }
 
     fn write(&mut self, id: ConnectionId, key: EndKey, count: usize, cx: &mut Cx<'_>) -> Result<usize, SendError> {
-        let hands_over = self.ledger.borrow_mut().end(key).plan.hands_over;
-        let taken = if hands_over { self.hand_over(id, key, count, cx) } else { self.copy(id, key, count, cx) }?;
+        let writes = self.ledger.borrow_mut().end(key).plan.writes;
+        let taken = match writes {
+            Writes::Copies => self.copy(id, key, count, cx),
+            Writes::HandsOver => self.hand_over(id, key, count, cx),
+            Writes::Fires => self.fire(id, key, count, cx),
+        }?;
         let mut ledger = self.ledger.borrow_mut();
         let now = ledger.now;
         ledger.trace(|| format!("{} wrote {taken} of {count}", name(key)));
@@ -348,6 +357,48 @@ impl SimApp {
         let mut bytes = vec![0; count];
         self.ledger.borrow_mut().end(key).fill(&mut bytes);
         cx.tcp().send(id, &bytes)
+    }
+
+    /// A prepared order: the last one patched, or a new one where it is of another length.
+    fn fire(&mut self, id: ConnectionId, key: EndKey, count: usize, cx: &mut Cx<'_>) -> Result<usize, SendError> {
+        let mut bytes = vec![0; count];
+        self.ledger.borrow_mut().end(key).fill(&mut bytes);
+        let last = self.orders.remove(&id).filter(|order| order.payload().len() == count);
+        let mut order = match last {
+            Some(order) => order,
+            None => match cx.tcp().template(id, &bytes) {
+                Ok(order) => order,
+                Err(TemplateError::Send(why)) => return Err(why),
+                Err(_) => return self.copy(id, key, count, cx),
+            },
+        };
+        order.patch(0, &bytes).expect("it is as long");
+        // All that `fire` says is that the bytes were taken; `warm` must change nothing at all, and what does not leave at once is fired after all.
+        let has_left = match count % 3 {
+            0 => cx.tcp().warm(&mut order).map(|_| false)?,
+            1 => cx.tcp().fire_at_once(&mut order)?,
+            _ => false,
+        };
+        if !has_left {
+            cx.tcp().fire(&mut order)?;
+        }
+        self.orders.insert(id, order);
+        Ok(count)
+    }
+
+    /// Options that change while data flows. How long it waits for a peer that is silent stays as it was: that is judged.
+    fn change_options(&mut self, id: ConnectionId, key: EndKey, cx: &mut Cx<'_>) {
+        loop {
+            let change = self.ledger.borrow_mut().end(key).change();
+            let Some(options) = change else { return };
+            let Some(before) = cx.tcp().options(id) else { return };
+            let ConnectionOptions { keepalive, user_timeout, linger, .. } = before;
+            let options = ConnectionOptions { keepalive, user_timeout, linger, ..options };
+            self.ledger.borrow().trace(|| format!("{} changes its options", name(key)));
+            if let Err(why) = cx.tcp().set_options(id, &options) {
+                self.fail(format!("{} cannot change its options: {why}", name(key)));
+            }
+        }
     }
 
     fn wake(&mut self, id: ConnectionId) {
@@ -410,6 +461,7 @@ impl TcpApp for SimApp {
             TcpEvent::PeerClosed => self.ledger.borrow_mut().peer_closed(key),
             TcpEvent::Closed(reason) => {
                 self.ends.remove(&id);
+                self.orders.remove(&id);
                 self.sleep(id);
                 self.paused.retain(|(other, _)| *other != id);
                 return self.ledger.borrow_mut().closed(key, outcome(reason));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddrV4;
 
 use super::end::{End, EndPlan, Outcome, Role, mix};
-use super::script::{MishapKind, SECOND, Script, Session, Stack};
+use super::script::{Listener, MishapKind, SECOND, Script, Session, Stack};
 
 /// One end of a session: 0 is the client, 1 the server.
 pub type Side = usize;
@@ -13,6 +13,9 @@ pub type EndKey = (usize, Side);
 
 /// A neighbour is asked for so long; a question that is asked when the network is well is answered.
 const RESOLVED_WITHIN: u64 = 10 * SECOND;
+
+/// What was sent before the network was well is waited for, and what was sent soon after, as the queues were full.
+const GIVES_UP_WITHIN: u64 = 10 * SECOND;
 
 /// The books.
 pub struct Ledger {
@@ -23,6 +26,8 @@ pub struct Ledger {
     flows: HashMap<(SocketAddrV4, SocketAddrV4), usize>,
     /// How long each host remembers a connection that it has closed, at least.
     time_waits: Vec<u64>,
+    /// How long the ends of each session wait for their peers, where there is a limit.
+    patience: Vec<Option<u64>>,
     /// When the network is well again.
     heals_at: u64,
     /// What is wrong.
@@ -49,6 +54,7 @@ impl Ledger {
             sessions: script.sessions.clone(),
             ends: script.sessions.iter().enumerate().map(ends).collect(),
             flows: HashMap::new(),
+            patience: script.sessions.iter().map(|session| patience(script, session)).collect(),
             heals_at: script.heals_at,
             time_waits: (0..script.hosts.len()).map(|host| time_wait(script, host)).collect(),
             faults: Vec::new(),
@@ -157,13 +163,17 @@ impl Ledger {
     fn judge(&self, (session, side): EndKey, outcome: Outcome) -> Result<(), String> {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
         let plan = &self.sessions[session];
-        let aborts = own.plan.abort.is_some() || peer.plan.abort.is_some();
+        let aborts = plan.may_break();
         match outcome {
+            Outcome::TimedOut if self.may_give_up(session) => Ok(()),
+            Outcome::Reset | Outcome::TimedOut if peer.outcome == Some(Outcome::TimedOut) => Ok(()),
+            // It does not wait for the peer's close.
+            Outcome::Finished if own.plan.hangs_up && own.is_shut => Ok(()),
             Outcome::Reset if self.is_forgotten((session, side)) || self.may_be_forgotten((session, side)) => Ok(()),
             Outcome::Finished if !own.is_shut => Err("its side was not closed".into()),
             Outcome::Finished if !own.heard_close => Err("the peer did not close".into()),
             Outcome::Finished => Ok(()),
-            Outcome::Aborted if own.plan.abort.is_some() => Ok(()),
+            Outcome::Aborted if own.plan.may_break() => Ok(()),
             Outcome::Aborted => Err("nobody wanted it".into()),
             Outcome::Reset | Outcome::Refused if aborts || plan.may_be_refused => Ok(()),
             // All questions went, or all answers, while the network was bad; and nobody has been connected.
@@ -171,6 +181,11 @@ impl Ledger {
             Outcome::TimedOut if aborts || plan.may_time_out => Ok(()),
             _ => Err("for no reason".into()),
         }
+    }
+
+    /// Whether an end of a session may have waited for its peer as long as its app wants to: what it waits for was lost while the network was bad.
+    fn may_give_up(&self, session: usize) -> bool {
+        self.patience[session].is_some_and(|patience| self.now <= self.heals_at + patience + GIVES_UP_WITHIN)
     }
 
     /// Whether the peer of an end had closed, and has forgotten it since: its last acknowledgment may have been lost all through TIME-WAIT, and
@@ -199,7 +214,8 @@ impl Ledger {
             for side in 0..2 {
                 let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
                 let plan = &self.sessions[session];
-                let is_excused = own.plan.abort.is_some() || peer.plan.abort.is_some() || plan.may_be_refused;
+                let has_given_up = peer.outcome == Some(Outcome::TimedOut);
+                let is_excused = plan.may_break() || plan.may_be_refused || has_given_up;
                 if own.outcome != Some(Outcome::Reset) || is_excused {
                     continue;
                 }
@@ -247,6 +263,14 @@ impl Ledger {
     pub fn bytes(&self) -> u64 {
         self.ends.iter().flatten().map(|end| end.heard).sum()
     }
+}
+
+/// The longest user timeout of the ends of a session.
+fn patience(script: &Script, session: &Session) -> Option<u64> {
+    let is_its = |listener: &&Listener| (listener.host, listener.port) == (session.server, session.port);
+    let listener = script.listeners.iter().find(is_its);
+    let options = listener.map(|listener| &listener.options).into_iter().chain([&session.options]);
+    options.filter_map(|options| options.user_timeout).map(|timeout| timeout.as_nanos()).max()
 }
 
 /// What TIME-WAIT lasts on a host at least: its clock goes wrong, and may jump ahead.

@@ -13,6 +13,7 @@
 pub mod end;
 pub mod host;
 pub mod ledger;
+pub mod manners;
 pub mod network;
 pub mod nic;
 pub mod packet;

@@ -4,7 +4,8 @@
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive};
 use wirepath::time::Duration;
 
-use super::end::{Abort, Close, EndPlan, Role, mix};
+use super::end::{Abort, Close, EndPlan, Role, Writes, mix};
+use super::manners;
 use super::nic::NicConfig;
 use super::script::{HostPlan, Line, Listener, MS, Mishap, MishapKind, SECOND, Script, Session, Stack, Weather};
 use crate::mutate::Random;
@@ -40,13 +41,28 @@ pub fn themed(seed: u64, theme: Theme) -> Script {
     let weather = if theme.is_fair { Weather::default() } else { draw.weather() };
     let mishaps = if theme.is_fair { Vec::new() } else { draw.mishaps(count, heals_at) };
     let ends_by = heals_at + 600 * SECOND;
-    Script { seed, hosts, listeners, sessions, line, weather, mishaps, heals_at, ends_by }
+    let mut script = Script { seed, hosts, listeners, sessions, line, weather, mishaps, heals_at, ends_by };
+    if manners::has(seed) {
+        manners::teach(&mut script);
+        script.sessions.iter_mut().for_each(ask_what_became);
+        let Script { listeners, sessions, .. } = &mut script;
+        listeners.iter_mut().for_each(|listener| suit(listener, sessions));
+    }
+    script
+}
+
+/// A reset that is lost, or was never sent, is only learned of by asking.
+fn ask_what_became(session: &mut Session) {
+    if session.may_break() || session.options.user_timeout.is_some() {
+        session.options.keepalive = Some(Keepalive::SESSION);
+    }
 }
 
 /// A listener that its sessions can live with.
 fn suit(listener: &mut Listener, sessions: &[Session]) {
     let mut own = sessions.iter().filter(|session| (session.server, session.port) == (listener.host, listener.port));
-    if own.clone().any(|session| session.ends.iter().any(|end| end.abort.is_some())) {
+    let gives_up = |session: &Session| session.options.user_timeout.is_some();
+    if listener.options.user_timeout.is_some() || own.clone().any(|session| session.may_break() || gives_up(session)) {
         // A reset that is lost, or finds no room in the ring, is only learned of by asking.
         listener.options.keepalive = Some(Keepalive::SESSION);
     }
@@ -56,23 +72,24 @@ fn suit(listener: &mut Listener, sessions: &[Session]) {
     }
 }
 
-struct Draw(Random);
+/// Draws what a script is made of.
+pub(super) struct Draw(pub(super) Random);
 
 impl Draw {
-    fn one_in(&mut self, count: usize) -> bool {
+    pub(super) fn one_in(&mut self, count: usize) -> bool {
         self.0.below(count) == 0
     }
 
-    fn between(&mut self, from: u64, to: u64) -> u64 {
+    pub(super) fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.0.draw() % (to - from + 1)
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(super) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.0.below(choices.len())]
     }
 
     /// A number up to `most`, small ones as often as large ones.
-    fn spread(&mut self, most: u64) -> u64 {
+    pub(super) fn spread(&mut self, most: u64) -> u64 {
         let bits = 64 - most.leading_zeros() as u64;
         let bits = self.between(0, bits);
         let below = 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX);
@@ -107,7 +124,7 @@ impl Draw {
         }
     }
 
-    fn options(&mut self) -> ConnectionOptions {
+    pub(super) fn options(&mut self) -> ConnectionOptions {
         let buffers = [2_000, 8 << 10, 64 << 10, 256 << 10, 1 << 20];
         ConnectionOptions {
             nodelay: self.one_in(2),
@@ -168,7 +185,7 @@ impl Draw {
             ends[0].close = Close::WhenSent;
         }
         let mut options = self.options();
-        if ends.iter().any(|end| end.abort.is_some()) || listener.closes_at.is_some() {
+        if ends.iter().any(EndPlan::may_break) || listener.closes_at.is_some() {
             // A reset that is lost is only learned of by asking.
             options.keepalive = Some(Keepalive::SESSION);
         }
@@ -204,7 +221,9 @@ impl Draw {
             abort,
             pauses,
             hold: if self.one_in(8) { 8 } else { 0 },
-            hands_over: self.one_in(2),
+            writes: if self.one_in(2) { Writes::HandsOver } else { Writes::Copies },
+            hangs_up: false,
+            changes: Vec::new(),
         }
     }
 

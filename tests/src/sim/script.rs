@@ -110,6 +110,13 @@ pub struct Session {
     pub may_time_out: bool,
 }
 
+impl Session {
+    /// Whether one of its ends may leave the other without an end.
+    pub fn may_break(&self) -> bool {
+        self.ends.iter().any(EndPlan::may_break)
+    }
+}
+
 /// The network at its best.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {

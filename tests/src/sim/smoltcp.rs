@@ -175,7 +175,8 @@ impl SmoltcpHost {
                     let taken = socket.send_slice(&bytes).unwrap_or(0);
                     ledger.end(key).wrote(taken, now);
                 }
-                Wish::Shutdown => {
+                // It knows no other way to go.
+                Wish::Shutdown | Wish::HangUp => {
                     socket.close();
                     ledger.end(key).is_shut = true;
                 }

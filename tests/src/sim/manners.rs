@@ -1,0 +1,69 @@
+//! What few apps do, in two of each seven seeds: a rate of their own, keepalive within seconds, a timeout of their own, closing and going away, options
+//! that change while data flows, prepared orders. It is drawn apart from the rest, so that the other seeds stay the runs that they were.
+
+use wirepath::pipeline::tcp::{ConnectionOptions, Keepalive, Linger};
+use wirepath::time::Duration;
+
+use super::end::{EndPlan, Writes, mix};
+use super::scenario::Draw;
+use super::script::{Script, Stack};
+use crate::mutate::Random;
+
+/// Whether the run of a seed has them.
+pub fn has(seed: u64) -> bool {
+    matches!(seed % 7, 0 | 3)
+}
+
+/// Gives the apps of a script some of them.
+pub fn teach(script: &mut Script) {
+    let mut draw = Draw(Random::new(mix(script.seed, 4)));
+    for listener in &mut script.listeners {
+        draw.habits(&mut listener.options);
+    }
+    for session in &mut script.sessions {
+        draw.habits(&mut session.options);
+        for (end, host) in session.ends.iter_mut().zip([session.client, session.server]) {
+            draw.conduct(end);
+            // smoltcp's apps can only close.
+            end.hangs_up &= script.hosts[host].stack == Stack::Wirepath;
+        }
+    }
+}
+
+impl Draw {
+    /// What an app sets before it begins.
+    fn habits(&mut self, options: &mut ConnectionOptions) {
+        if self.one_in(3) {
+            // A megabyte takes 20 seconds at most.
+            options.pacing_rate = Some(self.of(&[50_000, 500_000, 5_000_000, 500_000_000]));
+        }
+        if self.one_in(3) && options.keepalive.is_none() {
+            // It asks often, and has more patience than the network is ever bad for.
+            let idle = Duration::from_millis(self.of(&[50, 500, 2_000]));
+            let interval = Duration::from_millis(self.of(&[100, 500]));
+            options.keepalive = Some(Keepalive { idle, interval, count: 250 });
+        }
+        if self.one_in(6) {
+            options.user_timeout = Some(Duration::from_secs(self.of(&[20, 30, 60])));
+        }
+        options.linger = self.of(&[
+            Linger::Background,
+            Linger::For(Duration::ZERO),
+            Linger::For(Duration::from_millis(1)),
+            Linger::For(Duration::from_secs(2)),
+        ]);
+    }
+
+    /// What it does later.
+    fn conduct(&mut self, end: &mut EndPlan) {
+        if self.one_in(3) {
+            end.writes = Writes::Fires;
+        }
+        end.hangs_up = self.one_in(8);
+        if self.one_in(3) {
+            let mut places: Vec<u64> = (0..self.between(1, 4)).map(|_| self.spread(64 << 10)).collect();
+            places.sort_unstable();
+            end.changes = places.into_iter().map(|at| (at, self.options())).collect();
+        }
+    }
+}
