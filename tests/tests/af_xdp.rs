@@ -294,6 +294,29 @@ fn empty_pool_loses_nothing_unnamed() {
 }
 
 #[test]
+fn frames_that_come_one_at_a_time_find_room_for_ever() {
+    let Some(wire) = wire("frames_that_come_one_at_a_time_find_room_for_ever") else { return };
+    let sender = wire.near.run(|| UdpSocket::bind("10.9.0.1:5000").unwrap());
+    for mode in [Mode::Native, Mode::Generic] {
+        wire.far.run(|| {
+            let mut port =
+                Port::open(&AfXdpConfig { mode, ..config("veth1") }, &[Rule::udp(Ipv4Addr::new(10, 9, 0, 2), 9000)]);
+            // More than twice around rings of 256.
+            for number in 0..600_u32 {
+                sender.send_to(&number.to_be_bytes(), "10.9.0.2:9000").unwrap();
+                let frames = port.receive_some(1);
+                assert_eq!((frames.len(), &frames[0][42..46]), (1, &number.to_be_bytes()[..]), "{mode:?}");
+            }
+            // What few frames took is given back with the next turn, also where nothing comes with it.
+            assert!(port.burst().is_empty());
+            assert_eq!((port.pool.in_use(), port.pool.unnamed()), (256, 0), "{mode:?}");
+            let lost = ["rx/drop/kernel_dropped", "rx/drop/rx_ring_full", "rx/kernel_fill_empty"];
+            assert_eq!(lost.map(|name| port.count(name)), [0; 3], "{mode:?}");
+        });
+    }
+}
+
+#[test]
 fn link_that_flaps_goes_on() {
     let Some(wire) = wire("link_that_flaps_goes_on") else { return };
     wire.far.run(|| {
