@@ -28,7 +28,7 @@ use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
 use wirepath::proto::ConsumerId;
 use wirepath_tests::netns::Namespace;
 
-use super::pair::{FAR, NEAR, Pair};
+use super::pair::{self, Column, FAR, NEAR, Pair};
 use super::port::{self, Place, Port, TcpStack};
 use super::round_trip::begin;
 use super::sys;
@@ -63,6 +63,12 @@ pub struct Sent {
     pub probes: u64,
     /// Segments that the receiver had twice.
     pub duplicates: u64,
+    /// Segments that came to the receiver's kernel and that it threw away for want of room. While its program reads, what comes waits in the
+    /// socket's backlog, whose length is forgotten only when it has run dry (`__release_sock`, net/core/sock.c): a sender that keeps up with
+    /// a receiver on another core for long enough fills it, and what it sends then is lost on a wire that loses nothing.
+    pub refused: u64,
+    /// Frames, acknowledgments that is, for which there was no room at the sender's interface.
+    pub unheard: u64,
 }
 
 /// What comes in `window` where so many frames of a thousand are lost on their way to the receiver.
@@ -89,19 +95,21 @@ pub fn goodput(cores: [usize; 2], sender: Sender, per_mille: u32, window: Durati
         let sending = scope.spawn(|| {
             pair.near.run(|| {
                 begin(cores[0]);
-                match sender {
+                let sent = match sender {
                     Sender::Kernel(congestion) => send_by_kernel(congestion, &stopping),
                     Sender::Ours => send(&stopping),
-                }
+                }?;
+                Ok(Sent { unheard: pair::counted(NEAR, Column::Dropped)?, ..sent })
             })
         });
         let received = pair.far.run(|| {
             begin(cores[1]);
-            receive(&listener, window)
+            receive(&listener, window).map(|rate| (rate, refused()))
         });
         stopping.store(true, Ordering::Relaxed);
         let sent = sending.join().unwrap_or_else(|_| Err("the sender panicked".to_owned()))?;
-        Ok(Sent { rate: received?, ..sent })
+        let (rate, refused) = received?;
+        Ok(Sent { rate, refused, ..sent })
     })
 }
 
@@ -153,16 +161,27 @@ fn send_by_kernel(congestion: &str, stopping: &AtomicBool) -> Result<Sent, Strin
     while !stopping.load(Ordering::Relaxed) {
         let _ = stream.write(&bytes);
     }
-    let counts = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default()
-        + &fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+    let counts = counts();
     let count = |name| counted(&counts, name).unwrap_or(0);
     Ok(Sent {
-        rate: 0.0,
         resent: count("RetransSegs"),
         timeouts: count("TCPTimeouts"),
         probes: count("TCPLossProbes"),
         duplicates: count("TCPDSACKRecv"),
+        ..Sent::default()
     })
+}
+
+/// Segments that the kernel of the calling thread's namespace had no room for.
+fn refused() -> u64 {
+    let counts = counts();
+    ["TCPBacklogDrop", "TCPRcvQDrop"].iter().filter_map(|name| counted(&counts, name)).sum()
+}
+
+/// What the kernel of the calling thread's namespace counts.
+fn counts() -> String {
+    fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default()
+        + &fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default()
 }
 
 /// A counter of the kernel: a line of names is followed by one of numbers.
@@ -176,7 +195,7 @@ fn counted(text: &str, name: &str) -> Option<u64> {
 
 /// Sends until told to stop.
 fn send(stopping: &AtomicBool) -> Result<Sent, String> {
-    let place = Place { ours: NEAR, peer: FAR, mode: Mode::Native };
+    let place = Place { ours: NEAR, peer: FAR, mode: Mode::Native, ring_len: port::RING_LEN };
     let mut port: Port<AfXdpTx, TcpStack, Source> =
         port::open_tcp(place, SENDING_PORT, Source { bytes: vec![7; CHUNK_LEN] })?;
     let options = ConnectionOptions { send_buffer: SEND_BUFFER, ..ConnectionOptions::default() };
@@ -188,11 +207,11 @@ fn send(stopping: &AtomicBool) -> Result<Sent, String> {
     }
     let tally = port.tally();
     Ok(Sent {
-        rate: 0.0,
         resent: tally.segments_resent,
         timeouts: tally.timeouts,
         probes: tally.tail_loss_probes,
         duplicates: tally.dsacks_in,
+        ..Sent::default()
     })
 }
 

@@ -6,7 +6,7 @@ use super::goodput::{Sender, Sent, goodput};
 use super::multicast::{self, Habit, Reception};
 use super::reflector::Lockstep;
 use super::round_trip::{self, Kind};
-use super::tcp_round_trip::{Exchange, exchange};
+use super::tcp_round_trip::{Exchange, Server, exchange};
 use super::{forwarding, testpmd};
 use crate::outside::Subject;
 use crate::sampling::{Samples, Spread};
@@ -111,10 +111,15 @@ impl Live<'_> {
     }
 
     fn exchanges(&mut self) {
-        let count = if is_quick() { 5_000 } else { 20_000 };
-        let found = self.cores().and_then(|cores| {
-            take_turns(|| exchange(cores, Kind::Ours, count), || exchange(cores, Kind::Kernel, count))
-        });
+        // Many short runs rather than few long ones: how far the cores are from each other changes from one second to the next, and with it
+        // what a kernel's server takes, by half.
+        let count = if is_quick() { 3_000 } else { 10_000 };
+        let run = |server| {
+            self.cores().and_then(|cores| {
+                turns(PAIRS, || exchange(cores, server, count), || exchange(cores, Server::Kernel, count))
+            })
+        };
+        let (found, without) = (run(Server::Ours), run(Server::NoTcp));
         let (ours, theirs, ratio) = apart(&found, |exchange: &Exchange| exchange.p50);
         self.add(Line::new("TCP, a kernel's client asks our server over veth, 64 B, both spin, p50", "ns", ours));
         self.add(Line::new("  a kernel's server in the same run, p50", "ns", theirs));
@@ -123,6 +128,9 @@ impl Live<'_> {
         self.add(Line::new("  p99", "ns", ours));
         self.add(Line::new("  a kernel's server in the same run, p99", "ns", theirs));
         self.add(Line::new("  wirepath over the kernel, p99", "x", ratio));
+        let (least, _, ratio) = apart(&without, |exchange: &Exchange| exchange.p50);
+        self.add(Line::new("  the same without our TCP, each request its own answer, p50", "ns", least));
+        self.add(Line::new("  without our TCP over the kernel, p50: the floor of AF_XDP here", "x", ratio));
     }
 
     fn goodputs(&mut self) {
@@ -172,11 +180,16 @@ fn window() -> Duration {
 type Runs<T> = Result<Vec<(T, T)>, String>;
 
 /// Runs of both in turn.
-fn take_turns<T>(
+fn take_turns<T>(ours: impl FnMut() -> Result<T, String>, theirs: impl FnMut() -> Result<T, String>) -> Runs<T> {
+    turns(if is_quick() { 3 } else { PAIRS }, ours, theirs)
+}
+
+/// So many pairs of them.
+fn turns<T>(
+    pairs: usize,
     mut ours: impl FnMut() -> Result<T, String>,
     mut theirs: impl FnMut() -> Result<T, String>,
 ) -> Runs<T> {
-    let pairs = if is_quick() { 3 } else { PAIRS };
     (0..pairs).map(|_| Ok((ours()?, theirs()?))).collect()
 }
 
@@ -192,13 +205,15 @@ fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (Found, Found, Found
     }
 }
 
-/// What the runs of a sender have in common, beside their rates.
+/// What the runs of a sender have in common, beside their rates, all runs together.
 fn told<'a>(runs: impl Iterator<Item = &'a Sent> + Clone) -> String {
     let sum = |of: fn(&Sent) -> u64| runs.clone().map(of).sum::<u64>();
     let (resent, duplicates) = (sum(|sent| sent.resent), sum(|sent| sent.duplicates));
     let (timeouts, probes) = (sum(|sent| sent.timeouts), sum(|sent| sent.probes));
+    let (refused, unheard) = (sum(|sent| sent.refused), sum(|sent| sent.unheard));
     format!(
-        "{resent} segments resent, {duplicates} of them for nothing, {timeouts} timeouts, {probes} probes, all runs together"
+        "{resent} segments resent, {duplicates} of them for nothing, {timeouts} timeouts, {probes} probes; \
+         {refused} had no room in the receiver's kernel, {unheard} acknowledgments none at the sender's interface"
     )
 }
 

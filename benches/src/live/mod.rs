@@ -18,6 +18,7 @@ pub mod round_trip;
 pub mod sys;
 pub mod tcp_round_trip;
 pub mod testpmd;
+pub mod turnaround;
 
 mod lines;
 

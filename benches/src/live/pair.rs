@@ -58,20 +58,28 @@ impl Pair {
         self.near.run(|| {
             // Who looks at the clock must not wait for a core between the clock and the count.
             sys::run_first();
-            let (start, before) = (Instant::now(), received()?);
+            let (start, before) = (Instant::now(), counted(NEAR, Column::Received)?);
             thread::sleep(window);
-            let (frames, elapsed) = (received()? - before, start.elapsed());
+            let (frames, elapsed) = (counted(NEAR, Column::Received)? - before, start.elapsed());
             Ok(frames as f64 / elapsed.as_secs_f64() / 1e6)
         })
     }
 }
 
-/// Frames that [`NEAR`] has received since it was made. The calling thread is in its namespace.
-fn received() -> Result<u64, String> {
+/// What the kernel counts for an interface, by its column in /proc/net/dev.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Column {
+    /// Frames that came.
+    Received = 1,
+    /// Frames that came and for which there was no room: in the veth's ring, or in ours.
+    Dropped = 3,
+}
+
+/// What was counted for an end since it was made. The calling thread is in its namespace.
+pub(super) fn counted(end: End, column: Column) -> Result<u64, String> {
     const DEVICES: &str = "/proc/thread-self/net/dev";
     let text = fs::read_to_string(DEVICES).map_err(|error| format!("{DEVICES}: {error}"))?;
-    let numbers = text.lines().find_map(|line| line.trim_start().strip_prefix(NEAR.interface)?.strip_prefix(':'));
-    // Bytes, then packets.
-    let packets = numbers.and_then(|numbers| numbers.split_whitespace().nth(1)?.parse().ok());
-    packets.ok_or_else(|| format!("{DEVICES} does not show {}", NEAR.interface))
+    let numbers = text.lines().find_map(|line| line.trim_start().strip_prefix(end.interface)?.strip_prefix(':'));
+    let number = numbers.and_then(|numbers| numbers.split_whitespace().nth(column as usize)?.parse().ok());
+    number.ok_or_else(|| format!("{DEVICES} does not show {}", end.interface))
 }

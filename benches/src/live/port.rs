@@ -24,11 +24,11 @@ use wirepath::worker::{Parts, Worker};
 
 use super::pair::End;
 
-/// Frames that may wait, either way. Buffers of 2 KiB for so many stay in a core's second cache; of the default's 2048 they
+/// Frames that may wait, either way, where nothing else is said. Buffers of 2 KiB for so many stay in a core's second cache; of the default's 2048 they
 /// do not, and a copy into memory costs the kernel more than one into the cache.
-const RING_LEN: u32 = 512;
-/// Buffers: two full rings and what is in the worker's hands.
-const BUFFERS: usize = 2 * RING_LEN as usize + 256;
+pub const RING_LEN: u32 = 512;
+/// Buffers in the worker's hands, beside two full rings.
+const SPARE_BUFFERS: usize = 256;
 /// Pieces of data that wait in connections: more than the kernel's default window has room for. Their buffers are used last, so that
 /// a connection which has little on its way stays in the cache.
 const CHUNKS: usize = 4_096;
@@ -44,6 +44,8 @@ pub struct Place {
     pub peer: End,
     /// Where the program on the interface runs.
     pub mode: Mode,
+    /// Frames that may wait, either way.
+    pub ring_len: u32,
 }
 
 /// A worker on a live port. Made and used on one thread, which is in the port's namespace.
@@ -70,7 +72,7 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
 
     /// As [`open`](Self::open), with connections.
     fn open_with(
-        Place { ours, peer, mode }: Place,
+        Place { ours, peer, mode, ring_len }: Place,
         machine: Option<TcpConfig>,
         rule: &Rule,
         wrap: impl FnOnce(AfXdpTx) -> Tx,
@@ -78,9 +80,9 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
         app: A,
     ) -> Result<Self, String> {
         // Half of a pool may wait in connections.
-        let buffers = BUFFERS + machine.map_or(0, |machine| 2 * machine.chunks_max);
+        let buffers = 2 * ring_len as usize + SPARE_BUFFERS + machine.map_or(0, |machine| 2 * machine.chunks_max);
         let config =
-            AfXdpConfig { rx_ring_len: RING_LEN, tx_ring_len: RING_LEN, mode, ..AfXdpConfig::new(ours.interface) };
+            AfXdpConfig { rx_ring_len: ring_len, tx_ring_len: ring_len, mode, ..AfXdpConfig::new(ours.interface) };
         let layout = Layout::umem(2048);
         let region = Region::heap(layout.region_len(buffers)).map_err(|error| error.to_string())?;
         let pool = Pool::new(Arc::new(region), layout).map_err(|error| error.to_string())?;
@@ -159,7 +161,7 @@ pub fn open_udp<A: UdpApp + App>(
         udp: UdpConfig { checksum: ChecksumPolicy::AcceptPartial },
     };
     let rule = Rule::udp(*local.ip(), local.port());
-    let place = Place { ours, peer, mode: Mode::Generic };
+    let place = Place { ours, peer, mode: Mode::Generic, ring_len: RING_LEN };
     let mut port = Port::open(place, &rule, |tx| tx, |scope| udp_stack(config, scope), app)?;
     let taken = port.with_app(|_, cx| match local.ip().is_multicast() {
         true => cx.sockets.join(ConsumerId(0), Group::new(*local.ip(), local.port())),

@@ -10,7 +10,7 @@ use wirepath::pipeline::{Cx, Node, Outline, discard};
 
 use super::flood::{Sender, Source, open_socket};
 use super::pair::{FAR, NEAR, Pair};
-use super::port::{Place, Port};
+use super::port::{self, Place, Port};
 
 /// Where testpmd's `mac` sends by default. The kernel of the near end drops what is for others at once.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
@@ -74,7 +74,7 @@ impl<A> Node<A> for Reflect {
 /// Why the port does not open.
 pub fn open<Tx: TxQueue>(wrap: impl FnOnce(AfXdpTx) -> Tx) -> Result<Port<Tx, Reflect, ()>, String> {
     // In the driver, as testpmd is: behind it, frames that a kernel sends in one piece would arrive in one piece.
-    let place = Place { ours: FAR, peer: NEAR, mode: Mode::Native };
+    let place = Place { ours: FAR, peer: NEAR, mode: Mode::Native, ring_len: port::RING_LEN };
     Port::open(place, &Rule::ALL, wrap, Reflect::new, ())
 }
 

@@ -1,0 +1,122 @@
+//! What an exchange takes where our TCP takes nothing: a server that knows no connection and turns each request around in its own frame.
+//! The difference to [`exchange`](super::tcp_round_trip::exchange) with a worker of ours is our stack; the rest is the client's kernel, the veth
+//! and the system call that sends, which no server on AF_XDP is without.
+//!
+//! Its SYN-ACK has no options, so that all segments after it have none and headers stay where they are. Nothing is lost on a veth between
+//! two that wait for each other, so nothing is remembered.
+
+use wirepath::counters::{Drops, Scope};
+use wirepath::device::Offload;
+use wirepath::device::af_xdp::AfXdpTx;
+use wirepath::device::steering::Rule;
+use wirepath::mem::Mbuf;
+use wirepath::pipeline::{Cx, Node, Outline, discard};
+use wirepath::wire::ipv4::{self, Ipv4Fields};
+use wirepath::wire::tcp::{self, TcpFields, TcpFlags, TcpHeader};
+use wirepath::wire::{EthernetHeader, Ipv4Header, Ipv4Packet, TcpSegment, ethernet};
+
+use super::pair::{FAR, NEAR};
+use super::port::{Place, Port};
+
+/// Headers of a segment without options.
+const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN;
+/// The number of our SYN: any will do.
+const ISS: u32 = 1_000;
+
+wirepath::drop_reasons! {
+    /// Why a frame is not answered.
+    pub enum TurnaroundDrop {
+        /// It asks for nothing: an acknowledgment, a reset, or no segment of TCP.
+        AsksNothing => "asks_nothing",
+        /// The ring to send is full.
+        RingFull => "ring_full",
+    }
+}
+
+/// Answers each segment that has a payload, a SYN or a FIN.
+pub struct Turnaround {
+    drops: Drops<TurnaroundDrop>,
+}
+
+/// The server at the far end, on the calling thread, which is in its namespace.
+///
+/// # Errors
+/// Why the port does not open.
+pub fn open(place: Place, port: u16) -> Result<Port<AfXdpTx, Turnaround, ()>, String> {
+    let rule = Rule::tcp(place.ours.address, port);
+    Port::open(place, &rule, |tx| tx, |scope: &Scope| Turnaround { drops: scope.scope("turnaround").drops() }, ())
+}
+
+impl<A> Node<A> for Turnaround {
+    #[inline]
+    fn push(&mut self, mut mbuf: Mbuf, _app: &mut A, cx: &mut Cx<'_>) {
+        let Some(len) = turn_around(mbuf.bytes_mut()) else {
+            return discard(mbuf, &mut self.drops, TurnaroundDrop::AsksNothing);
+        };
+        mbuf.trim_to(len);
+        if let Err(mbuf) = cx.tx.post(mbuf, Offload::default()) {
+            discard(mbuf, &mut self.drops, TurnaroundDrop::RingFull);
+        }
+    }
+
+    fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
+
+    fn kept(&self) -> usize {
+        0
+    }
+
+    fn outline(&self, outline: &mut Outline) {
+        outline.node("turnaround", "every request is its own answer", |_| ());
+    }
+}
+
+/// Makes the request in `frame` its own answer, as many bytes long. The payload stays where it is.
+fn turn_around(frame: &mut [u8]) -> Option<usize> {
+    let packet = Ipv4Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
+    let segment = TcpSegment::parse(packet.payload).ok()?;
+    let asked = segment.header.fields();
+    let (is_syn, is_fin) = (asked.flags.contains(TcpFlags::SYN), asked.flags.contains(TcpFlags::FIN));
+    let len = segment.payload.len();
+    if asked.flags.contains(TcpFlags::RST) || len == 0 && !is_syn && !is_fin {
+        return None;
+    }
+    let fields = TcpFields {
+        source_port: asked.destination_port,
+        destination_port: asked.source_port,
+        seq: if is_syn { ISS } else { asked.ack },
+        ack: asked.seq.wrapping_add(len as u32 + u32::from(is_syn) + u32::from(is_fin)),
+        flags: TcpFlags(TcpFlags::ACK.0 | TcpFlags::PSH.0 | asked.flags.0 & (TcpFlags::SYN.0 | TcpFlags::FIN.0)),
+        window: u16::MAX,
+        urgent_pointer: 0,
+    };
+    let ipv4 = Ipv4Header::new(&Ipv4Fields {
+        source: packet.header.destination(),
+        destination: packet.header.source(),
+        protocol: packet.header.protocol(),
+        ttl: 64,
+        tos: 0,
+        identification: 0,
+        dont_fragment: true,
+        payload_len: tcp::HEADER_LEN + len,
+    })
+    .ok()?;
+    let mut tcp = TcpHeader::new(&fields, &[]).ok()?;
+    write(frame, &ipv4, &mut tcp, len)
+}
+
+fn write(frame: &mut [u8], ipv4: &Ipv4Header, tcp: &mut TcpHeader, len: usize) -> Option<usize> {
+    let frame = frame.get_mut(..HEADERS_LEN + len)?;
+    let (link, packet) = frame.split_at_mut(ethernet::HEADER_LEN);
+    let link_header = EthernetHeader::new(ethernet::EthernetFields {
+        dst: NEAR.mac,
+        src: FAR.mac,
+        ethertype: wirepath::wire::EtherType::IPV4,
+    });
+    ipv4.emit(packet).ok()?;
+    let pseudo = Ipv4Packet::parse(packet).ok()?.pseudo_header();
+    let (headers, payload) = packet.split_at_mut(ipv4::HEADER_LEN + tcp::HEADER_LEN);
+    tcp.fill_checksum(pseudo.sum().append(payload));
+    tcp.emit(&[], &mut headers[ipv4::HEADER_LEN..]).ok()?;
+    link_header.emit(link).ok()?;
+    Some(HEADERS_LEN + len)
+}
