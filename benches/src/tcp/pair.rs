@@ -103,7 +103,7 @@ pub struct PairConfig {
 /// Who cuts what is longer than a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cuts {
-    /// The device, as a NIC does. Buffers hold [`CHUNK_LEN`].
+    /// The device, as a NIC does. The client's buffers hold [`CHUNK_LEN`].
     Device,
     /// TCP.
     Tcp,
@@ -121,7 +121,8 @@ impl TcpPair {
     pub fn new(config: PairConfig) -> Self {
         let segments = config.cuts == Cuts::Device;
         let (left, right) = pair("tcp", MemoryConfig { segments, ..wire(config.checksums) });
-        let (client, server) = (end(left, 1, Role::Sink, &config), end(right, 2, config.server, &config));
+        let client = end(left, 1, Role::Sink, sending_pool(config.cuts), &config);
+        let server = end(right, 2, config.server, short_buffers(), &config);
         let now = Instant::ZERO + Duration::from_secs(1);
         let mut pair = Self { client, server, now, chunk: vec![7; CHUNK_LEN] };
         pair.server.with_app(now, |_, cx| {
@@ -228,13 +229,9 @@ fn options(congestion: Congestion) -> ConnectionOptions {
     ConnectionOptions { send_buffer: buffer, receive_buffer: buffer, congestion, ..ConnectionOptions::default() }
 }
 
-fn end(mut port: MemoryDevice, host: u8, role: Role, config: &PairConfig) -> End {
+fn end(mut port: MemoryDevice, host: u8, role: Role, pool: Pool, config: &PairConfig) -> End {
     let block = Block::heap();
     let scope = block.scope("end");
-    let pool = match config.cuts {
-        Cuts::Device => long_buffers(),
-        Cuts::Tcp => Pool::heap(4096).expect("4096 buffers are 8 MB"),
-    };
     let capabilities = port.capabilities();
     let queue = port.take_queue(0).expect("a fresh port has its queue");
     let (rx, tx) = queue.open(&pool, &scope).expect("the default pool holds the port's frames");
@@ -255,10 +252,18 @@ fn end(mut port: MemoryDevice, host: u8, role: Role, config: &PairConfig) -> End
     Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).expect("the limits add up"))
 }
 
-/// As few buffers as there are chunks on their way, with those that arrive.
-fn long_buffers() -> Pool {
+/// Buffers for a frame of the MTU each.
+fn short_buffers() -> Pool {
+    Pool::heap(4096).expect("4096 buffers are 8 MB")
+}
+
+/// Where the device cuts, buffers for a chunk each: a few, as few are on their way, and some for acknowledgments.
+fn sending_pool(cuts: Cuts) -> Pool {
+    if cuts == Cuts::Tcp {
+        return short_buffers();
+    }
     let layout = Layout::for_frames(CHUNK_LEN);
-    let region = Region::heap(layout.region_len(256)).expect("256 buffers are 4 MB");
+    let region = Region::heap(layout.region_len(256)).expect("256 buffers are 16 MB, of which few are touched");
     Pool::new(Arc::new(region), layout).expect("a fresh region has no pool")
 }
 

@@ -13,7 +13,7 @@ use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Mbuf, Pool};
 
-use super::{BUFFER_LEN, CHUNK_LEN, Checksums, MESSAGE_LEN, wire};
+use super::{BUFFER_LEN, Checksums, MESSAGE_LEN, PEER_CHUNK_LEN, wire};
 
 const PORT: u16 = 80;
 /// Frames of a turn.
@@ -39,7 +39,7 @@ impl SmoltcpPair {
     pub fn new(checksums: Checksums) -> Self {
         let (left, right) = pair("smoltcp", wire(checksums));
         let (client, server) = (End::new(left, 1, checksums), End::new(right, 2, checksums));
-        let mut pair = Self { client, server, clock: 0, chunk: vec![7; CHUNK_LEN] };
+        let mut pair = Self { client, server, clock: 0, chunk: vec![7; PEER_CHUNK_LEN] };
         pair.server.socket().listen(PORT).expect("the port is not zero");
         let remote = IpEndpoint::new(address(2).into(), PORT);
         let End { interface, sockets, handle, .. } = &mut pair.client;

@@ -246,7 +246,7 @@ impl Producer {
         head_len: usize,
         len: usize,
         payload: &mut Payload<'_>,
-        write_headers: &mut impl FnMut(&mut [u8], &[u8]),
+        write_headers: &mut dyn FnMut(&mut [u8], &[u8]),
     ) {
         let mut slot = Slot(self);
         let (headers, place) = slot.bytes_mut()[..head_len + len].split_at_mut(head_len);

@@ -7,7 +7,7 @@ use super::ring::{Consumer, Frame};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::steering::Rule;
 use crate::device::{RxQueue, RxState};
-use crate::mem::{Burst, Mbuf, Pool, RxInfo, Verdict};
+use crate::mem::{Burst, Mbuf, Pool, RxInfo, Verdict, copy_frame};
 use crate::time::Instant;
 
 crate::drop_reasons! {
@@ -201,7 +201,7 @@ fn copy_in(head: &[u8], rest: &[u8], pool: &Pool) -> CopiedIn {
         return CopiedIn::TooLong;
     };
     let (head_room, rest_room) = room.split_at_mut(head.len());
-    head_room.copy_from_slice(head);
+    copy_frame(head_room, head);
     if !rest.is_empty() {
         rest_room.copy_from_slice(rest);
     }

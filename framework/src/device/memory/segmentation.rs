@@ -13,10 +13,10 @@ use core::num::NonZeroU16;
 
 use super::ring::{Cut, HEAD_LEN_MAX};
 use crate::device::Offload;
-use crate::mem::Mbuf;
+use crate::mem::{Mbuf, copy_frame};
 use crate::wire::checksum::{Sum, checksum};
-use crate::wire::ipv4;
 use crate::wire::tcp::TcpFlags;
+use crate::wire::{Protocol, ipv4, tcp};
 
 /// Bytes of an 802.1Q tag, and where it goes: behind the two addresses.
 pub(super) const TAG_LEN: usize = 4;
@@ -35,9 +35,6 @@ const FLAGS: usize = 13;
 const TCP_CHECKSUM: usize = 16;
 /// And in a UDP header.
 const UDP_CHECKSUM: usize = 6;
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// The headers of a frame that is cut, with what changes from one to the next left out of the sums.
 pub(super) struct Headers {
@@ -62,7 +59,7 @@ impl Headers {
         let (l3, l4) = (mbuf.l2_len(), mbuf.l2_len() + mbuf.l3_len());
         let is_ipv4 = mbuf.l3_len() >= ipv4::HEADER_LEN && l3 >= TAG_OFFSET + 2;
         let len = l4 + usize::from(frame.get(l4 + DATA_OFFSET)? >> 4) * 4;
-        let is_tcp = is_ipv4 && len >= l4 + crate::wire::tcp::HEADER_LEN && frame[l3 + PROTOCOL] == TCP;
+        let is_tcp = is_ipv4 && len >= l4 + tcp::HEADER_LEN && frame[l3 + PROTOCOL] == Protocol::TCP.0;
         let tag_len = if offload.vlan.is_some() { TAG_LEN } else { 0 };
         if !is_tcp || len > frame.len() || len + tag_len > HEAD_LEN_MAX {
             return None;
@@ -97,7 +94,7 @@ impl Headers {
             tcp[SEQ..SEQ + 4].fill(0);
             tcp[TCP_CHECKSUM..TCP_CHECKSUM + 2].fill(0);
             tcp[FLAGS] = 0;
-            let pseudo = Sum::of(&ipv4[ADDRESSES..ADDRESSES + 8]).add_u16(TCP.into());
+            let pseudo = Sum::of(&ipv4[ADDRESSES..ADDRESSES + 8]).add_u16(Protocol::TCP.0.into());
             self.tcp_sum = Some(pseudo.combine(Sum::of(tcp)));
         }
     }
@@ -105,19 +102,20 @@ impl Headers {
     /// Writes the headers of the next frame, which carries `payload`.
     #[inline(always)]
     pub(super) fn write_next(&mut self, place: &mut [u8], payload: &[u8], is_last: bool) {
-        place.copy_from_slice(&self.bytes[..self.len]);
-        let (ipv4, tcp) = place[self.l3..].split_at_mut(self.l4 - self.l3);
-        let tcp_len = (tcp.len() + payload.len()) as u16;
-        let total_len = tcp_len + ipv4.len() as u16;
+        copy_frame(place, &self.bytes[..self.len]);
+        let total_len = (self.len - self.l3 + payload.len()) as u16;
         let ipv4_sum = self.ipv4_sum.add_u16(total_len).add_u16(self.identification);
+        let ipv4: &mut [u8; ipv4::HEADER_LEN] = array_mut(&mut place[self.l3..]);
         put(ipv4, TOTAL_LEN, total_len.to_be_bytes());
         put(ipv4, IDENTIFICATION, self.identification.to_be_bytes());
         put(ipv4, IPV4_CHECKSUM, ipv4_sum.finish().to_be_bytes());
         let last = TcpFlags::PSH | TcpFlags::FIN;
         let flags = if is_last { self.flags } else { self.flags & !last.0 };
+        let tcp: &mut [u8; tcp::HEADER_LEN] = array_mut(&mut place[self.l4..]);
         put(tcp, SEQ, self.seq.to_be_bytes());
         put(tcp, FLAGS, [flags]);
         if let Some(sum) = self.tcp_sum {
+            let tcp_len = (self.len - self.l4 + payload.len()) as u16;
             let sum = sum.add_u16(tcp_len).add_u32(self.seq).add_u16(flags.into()).combine(Sum::of(payload));
             put(tcp, TCP_CHECKSUM, sum.finish().to_be_bytes());
         }
@@ -145,9 +143,10 @@ pub(super) fn finish(frame: &mut [u8], mbuf: &Mbuf, offload: Offload) -> bool {
 
 /// The field has the sum of the pseudo header.
 fn finish_l4(ipv4: &[u8], l4: &mut [u8]) -> bool {
-    let field = match ipv4[PROTOCOL] {
-        TCP => TCP_CHECKSUM,
-        UDP => UDP_CHECKSUM,
+    let protocol = Protocol(ipv4[PROTOCOL]);
+    let field = match protocol {
+        Protocol::TCP => TCP_CHECKSUM,
+        Protocol::UDP => UDP_CHECKSUM,
         _ => return false,
     };
     // Padding behind the packet is not the segment's.
@@ -157,7 +156,7 @@ fn finish_l4(ipv4: &[u8], l4: &mut [u8]) -> bool {
         return false;
     }
     let mut sum = checksum(segment);
-    if sum == 0 && ipv4[PROTOCOL] == UDP {
+    if sum == 0 && protocol == Protocol::UDP {
         // RFC 768: no checksum is written as zero, so zero is written as all ones.
         sum = 0xffff;
     }
@@ -187,8 +186,15 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     *array
 }
 
-/// Writes a field.
+/// The same, to write. Of one whose length is known, fields are written without another look at it.
+#[inline(always)]
+fn array_mut<const N: usize>(bytes: &mut [u8]) -> &mut [u8; N] {
+    let Some(array) = bytes.first_chunk_mut() else { panic!("a header is as long as was checked") };
+    array
+}
+
+/// Writes a field. Panics where the header is shorter.
 #[inline(always)]
 fn put<const N: usize>(header: &mut [u8], at: usize, field: [u8; N]) {
-    header[at..at + N].copy_from_slice(&field);
+    *array_mut(&mut header[at..]) = field;
 }
