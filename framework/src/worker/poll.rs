@@ -204,18 +204,14 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     #[inline]
     fn run_to_completion(&mut self, now: Instant) {
         let Self { burst, pipeline, app, tools, follower, counters, .. } = self;
-        let mut foreseen = 0;
         if burst.len() > 1 {
             // All their headers are asked for at once, so that the cache misses of a burst overlap instead of following each other. The
             // connections that they are for, where there are many, come in while the frames before theirs are worked on.
             burst.iter().for_each(Mbuf::prefetch);
-            foreseen = tools.tcp.look_ahead(burst);
+            tools.tcp.look_ahead(burst);
         }
         let mut cx = tools.cx(now);
-        for (idx, mbuf) in burst.drain(..).enumerate() {
-            if idx < foreseen {
-                cx.tcp.step(idx);
-            }
+        for mbuf in burst.drain(..) {
             pipeline.push(mbuf, app, &mut cx);
         }
         if let Some(follower) = follower {

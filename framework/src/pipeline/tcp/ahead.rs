@@ -20,73 +20,82 @@ use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 /// With fewer connections all of them are in the second cache, and looking ahead costs more than it brings. Each takes 600 bytes there.
 const CROWD: usize = 512;
 
-/// Connections are asked for so many frames before theirs: the work on these is what their misses hide behind. Fewer hide less, more take
+/// Connections are asked for so many segments before theirs: the work on these is what their misses hide behind. Fewer hide less, more take
 /// turns for the few misses that a core can have at once.
 const DISTANCE: usize = 4;
 
-/// What was foreseen of a burst, frame by frame.
-pub(super) type Foresight = ArrayVec<Glimpse, BURST_MAX>;
+/// What was foreseen of a burst, segment by segment.
+#[derive(Default)]
+pub(super) struct Foresight {
+    glimpses: ArrayVec<Glimpse, BURST_MAX>,
+    /// The segment that comes next. Where a node before ours keeps or drops one, it is one that came already, and what is foreseen from
+    /// there to the end of the burst is worth nothing.
+    next: usize,
+}
 
-/// What was foreseen of a frame: first the flow that its segment seems to be of, later the place of the connection.
-pub(super) enum Glimpse {
-    /// No segment, or of the connection of the frame before.
+/// What was foreseen of a frame that looks like a segment: first the flow that it seems to be of, later the place of the connection.
+enum Glimpse {
+    /// It is of the connection of the one before.
     Nothing,
     Flow(Sought),
     Place(u32),
 }
 
 impl TcpSockets {
-    /// Asks the CPU for the buckets of a burst's flows, and for the connections of its first frames. Says for how many frames
-    /// [`step`](Self::step) is to be called: none where there is no crowd, by a load and a compare.
+    /// Asks the CPU for the buckets of a burst's flows, and for the connections of its first segments. Where there is no crowd it costs a
+    /// load and a compare.
     #[inline]
-    pub(crate) fn look_ahead(&mut self, burst: &[Mbuf]) -> usize {
-        match &mut self.0 {
-            Some(inner) if inner.machine.len() >= CROWD => inner.look_ahead(burst),
-            _ => 0,
+    pub(crate) fn look_ahead(&mut self, burst: &[Mbuf]) {
+        if let Some(inner) = &mut self.0
+            && inner.machine.len() >= CROWD
+        {
+            inner.look_ahead(burst);
         }
     }
 
-    /// Frame `idx` of the burst comes next.
+    /// The next segment has come to the TCP node. Asked there, and not by whoever walks over the burst: frames that are no segments do not
+    /// pay for it.
     #[inline(always)]
-    pub(crate) fn step(&mut self, idx: usize) {
-        if let Some(inner) = &mut self.0 {
-            inner.step(idx);
+    pub(super) fn step(&mut self) {
+        if let Some(inner) = &mut self.0
+            && inner.foresight.next < inner.foresight.glimpses.len()
+        {
+            inner.step();
         }
     }
 }
 
 impl Inner {
     #[inline(never)]
-    fn look_ahead(&mut self, burst: &[Mbuf]) -> usize {
-        let Self { machine, paths, foresight, .. } = self;
-        foresight.clear();
+    fn look_ahead(&mut self, burst: &[Mbuf]) {
+        let Self { machine, paths, foresight: Foresight { glimpses, next }, .. } = self;
+        glimpses.clear();
+        *next = 0;
         let mut before = None;
         for mbuf in burst {
-            let flow = flow_of(mbuf.bytes());
-            let is_news = flow != before;
-            before = flow;
-            foresight.push(match flow.filter(|_| is_news).and_then(|flow| machine.seek(flow)) {
-                Some(sought) => {
-                    prefetch_line(machine.bucket(&sought));
-                    Glimpse::Flow(sought)
-                }
-                None => Glimpse::Nothing,
+            let Some(sought) = flow_of(mbuf.bytes()).and_then(|flow| machine.seek(flow)) else { continue };
+            let is_news = before.replace(sought.hash()) != Some(sought.hash());
+            glimpses.push(if is_news {
+                prefetch_line(machine.bucket(&sought));
+                Glimpse::Flow(sought)
+            } else {
+                Glimpse::Nothing
             });
         }
-        foresight.iter_mut().take(DISTANCE).for_each(|glimpse| glimpse.ask_for(machine, paths));
-        burst.len()
+        glimpses.iter_mut().take(DISTANCE).for_each(|glimpse| glimpse.ask_for(machine, paths));
     }
 
     /// Tells the machine whose segment comes now, so that it does not look for the connection once more, and asks for one that comes later.
     #[inline(never)]
-    fn step(&mut self, idx: usize) {
-        let Self { machine, paths, foresight, .. } = self;
-        if let Glimpse::Place(slot) = foresight[idx] {
+    fn step(&mut self) {
+        let Self { machine, paths, foresight: Foresight { glimpses, next }, .. } = self;
+        if let Glimpse::Place(slot) = glimpses[*next] {
             machine.expect(slot);
         }
-        if let Some(later) = foresight.get_mut(idx + DISTANCE) {
+        if let Some(later) = glimpses.get_mut(*next + DISTANCE) {
             later.ask_for(machine, paths);
         }
+        *next += 1;
     }
 }
 

@@ -352,6 +352,7 @@ impl Tcp {
 impl<A: TcpApp> Node<A> for Tcp {
     #[inline]
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        cx.tcp.step();
         if let Err(other) = self.push_expected(mbuf, app, cx) {
             self.push_other(other, app, cx);
         }

@@ -58,7 +58,7 @@ impl TcpSockets {
             tally: TallyCounters::new(&scope),
             offloads: OutOffloads::new(&config.capabilities),
             roster: None,
-            foresight: Foresight::new(),
+            foresight: Foresight::default(),
         }))))
     }
 
