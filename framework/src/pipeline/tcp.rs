@@ -90,6 +90,7 @@
 mod ahead;
 mod at_once;
 mod bytes;
+mod chain;
 mod delegation;
 mod headers;
 mod node;
@@ -98,6 +99,7 @@ pub mod roster;
 mod sockets;
 mod tally;
 mod template;
+mod train;
 mod way_out;
 
 pub use crate::proto::tcp::{

@@ -32,6 +32,6 @@ pub use field::{EmitError, EtherType, MacAddr, MacAddrError, Protocol};
 pub use icmpv4::{Icmpv4Error, Icmpv4Message};
 pub use igmp::{IgmpError, IgmpMessage, IgmpQuery, IgmpVersion};
 pub use ipv4::{Ipv4Error, Ipv4Fields, Ipv4Header, Ipv4Packet};
-pub use tcp::{TcpError, TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, TcpSegment};
+pub use tcp::{TcpError, TcpFields, TcpFlags, TcpHeader, TcpLikeness, TcpOption, TcpOptionList, TcpSegment};
 pub use udp::{UdpError, UdpFields, UdpHeader};
 pub use vlan::{VlanTag, VlanTags};

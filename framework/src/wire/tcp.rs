@@ -171,6 +171,15 @@ pub struct TcpHeader {
     urgent_pointer: U16,
 }
 
+/// What [`TcpHeader::likeness`] gives: only good to be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpLikeness {
+    ports: u32,
+    ack: u32,
+    /// Data offset, flags, window.
+    rest: u32,
+}
+
 /// The values of a header to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFields {
@@ -295,6 +304,19 @@ impl TcpHeader {
     #[inline]
     pub fn window(&self) -> u16 {
         self.window.get()
+    }
+
+    /// What the header says beyond number and checksum, in the words it stands in: those of two segments in a row are compared so. Neither
+    /// PSH nor the urgent pointer makes a difference: one says nothing of the segment, the other counts with URG only.
+    #[inline(always)]
+    pub fn likeness(&self) -> TcpLikeness {
+        const WITHOUT_PSH: u32 = !u32::from_ne_bytes([0, TcpFlags::PSH.0, 0, 0]);
+        let [ports, _, ack, rest, _]: [[u8; 4]; HEADER_LEN / 4] = zerocopy::transmute!(*self);
+        TcpLikeness {
+            ports: u32::from_ne_bytes(ports),
+            ack: u32::from_ne_bytes(ack),
+            rest: u32::from_ne_bytes(rest) & WITHOUT_PSH,
+        }
     }
 
     /// The checksum field.

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod orders;
+mod trains;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 
 use wirepath::device::steering::Fields;
 use wirepath::device::{Capabilities, Offload, RxOffloads, RxQueue, RxState, TxOffloads, TxQueue};
-use wirepath::mem::{Burst, Mbuf, Pool, RxInfo};
+use wirepath::mem::{Burst, Mbuf, Pool, RxInfo, Verdict};
 use wirepath::time::Instant;
 
 use super::packet;
@@ -22,7 +22,7 @@ pub struct NicConfig {
     pub checksums: bool,
     /// It cuts payloads into segments.
     pub segments: bool,
-    /// Frames may be chains of buffers.
+    /// Frames may be chains of buffers; and one that also verifies checksums merges segments that come in a row.
     pub chains: bool,
 }
 
@@ -44,6 +44,25 @@ impl NicConfig {
             rules_max: 0,
         }
     }
+}
+
+/// Frames that are merged at most.
+const MERGED_MAX: usize = 8;
+
+/// A packet over a chain of buffers with so many bytes each; None where the pool has not as many.
+fn over_buffers(pool: &Pool, bytes: &[u8], buffers: &[usize]) -> Option<Mbuf> {
+    let (&len, buffers) = buffers.split_first()?;
+    let mut mbuf = pool.alloc_copy(&bytes[..len])?;
+    if !buffers.is_empty() {
+        match over_buffers(pool, &bytes[len..], buffers) {
+            Some(rest) => mbuf.attach(rest),
+            None => {
+                mbuf.free();
+                return None;
+            }
+        }
+    }
+    Some(mbuf)
 }
 
 /// The receiving half.
@@ -69,6 +88,20 @@ impl SimRx {
         }
     }
 
+    /// The next frame, with those behind it that a NIC with chains merges into it, and how many bytes each of them gives to it.
+    fn next_merged(&self) -> (Vec<u8>, Vec<usize>) {
+        let mut waiting = self.waiting.iter();
+        let mut whole = waiting.next().cloned().unwrap_or_default();
+        let mut added = Vec::new();
+        if self.config.chains && self.config.checksums && packet::verdict(&whole) == Verdict::Good {
+            let merged = waiting.take(MERGED_MAX - 1).map_while(|next| packet::merge(&mut whole, next));
+            added.extend(merged);
+        }
+        let first = whole.len() - added.iter().sum::<usize>();
+        let buffers = [&[first], &added[..]].concat();
+        (whole, buffers)
+    }
+
     /// Frames that wait for the worker.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
@@ -80,13 +113,17 @@ impl RxQueue for SimRx {
         let mut count = 0;
         while count < limit && burst.remaining_capacity() > 0 {
             let Some(frame) = self.waiting.front() else { break };
-            let Some(mut mbuf) = pool.alloc_copy(frame) else { break };
+            let verdict = packet::verdict(frame);
+            let (whole, buffers) = self.next_merged();
+            let merged = over_buffers(pool, &whole, &buffers).map(|mbuf| (mbuf, buffers.len()));
+            // What there are too few buffers for comes as it is.
+            let alone = || Some((pool.alloc_copy(frame)?, 1));
+            let Some((mut mbuf, frames)) = merged.or_else(alone) else { break };
             if self.config.checksums {
-                let l4_checksum = packet::verdict(frame);
-                mbuf.set_rx_info(&RxInfo { l4_checksum, ..RxInfo::default() });
+                mbuf.set_rx_info(&RxInfo { l4_checksum: verdict, ..RxInfo::default() });
             }
             burst.push(mbuf);
-            self.waiting.pop_front();
+            self.waiting.drain(..frames);
             count += 1;
         }
         count

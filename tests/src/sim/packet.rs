@@ -125,6 +125,36 @@ pub fn verdict(frame: &[u8]) -> Verdict {
     }
 }
 
+/// What a NIC that merges does with a frame that follows another: appends its payload, and says how many bytes that
+/// is, where it says the same and brings the next ones. TCP's checksum is not that of the whole: the NIC says that it is right.
+pub fn merge(frame: &mut Vec<u8>, next: &[u8]) -> Option<usize> {
+    let (first, second) = (tcp(frame)?, tcp(next)?);
+    let said = |segment: &Tcp<'_>| (segment.source, segment.destination, segment.ack, segment.wnd);
+    let follows = said(&first) == said(&second)
+        && first.options == second.options
+        && frame[LINK_LEN + 1] == next[LINK_LEN + 1]
+        && first.flags == flag::ACK
+        && second.flags & !flag::PSH == flag::ACK
+        && second.seq == first.seq.wrapping_add(first.payload.len() as u32)
+        && !first.payload.is_empty()
+        && !second.payload.is_empty()
+        && second.is_intact;
+    if !follows {
+        return None;
+    }
+    let (packet_len, flags) = (first.packet_len, second.flags);
+    let (header_len, whole_len) = (usize::from(frame[LINK_LEN] & 15) * 4, packet_len + second.payload.len());
+    frame.truncate(LINK_LEN + packet_len);
+    frame.extend_from_slice(second.payload);
+    let packet = &mut frame[LINK_LEN..];
+    packet[header_len + 13] = flags;
+    packet[2..4].copy_from_slice(&(whole_len as u16).to_be_bytes());
+    packet[10..12].fill(0);
+    let sum = !sum(0, &packet[..header_len]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    Some(second.payload.len())
+}
+
 /// What a NIC does to a frame whose checksum it is to fill in, and whose payload it is to cut into segments.
 pub fn cut(frame: &[u8], l2_len: usize, l3_len: usize, segment_len: usize) -> Vec<Vec<u8>> {
     let tcp_len = usize::from(frame[l2_len + l3_len + 12] >> 4) * 4;

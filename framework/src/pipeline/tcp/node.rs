@@ -7,7 +7,9 @@ use super::super::node::{Cx, Node, discard};
 use super::super::outline::Outline;
 use super::super::udp::ChecksumPolicy;
 use super::bytes::{Bytes, Own};
+use super::chain::Parts;
 use super::sockets::Inner;
+use super::train::Train;
 use super::{Accept, ConnectionId, ListenerId, TcpEvent};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{Held, Loan, Mbuf, Verdict};
@@ -156,6 +158,8 @@ pub struct Tcp {
     bytes: Counter,
     partial_checksums: Counter,
     drops: Drops<TcpNodeDrop>,
+    /// What the last segment was of, where more of it may come.
+    train: Option<Train>,
 }
 
 impl Tcp {
@@ -169,18 +173,24 @@ impl Tcp {
             bytes: scope.counter("payload_bytes_in", Unit::Bytes),
             partial_checksums: scope.counter("partial_checksums", Unit::Frames),
             drops: scope.drops(),
+            train: None,
         }
     }
 
-    /// Gives the machine a segment that is what its connection expects, and the app its payload. It comes back, and nothing has happened,
-    /// where it is any other, as all segments are that are not sound, or of no connection.
+    /// Gives the machine a segment that goes on with the train, and the app its payload; or else one that is what its connection expects. It
+    /// comes back, and nothing has happened, where it is any other, as all segments are that are not sound, or of no connection.
     ///
     /// That it is from a host and to us alone need not be asked: only such have connections.
     #[inline(always)]
     fn push_expected<A: TcpApp>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
-        let Some(Expected { connection, consumer, header_len, len }) = self.expect(&mut mbuf, cx) else {
-            return Err(mbuf);
+        let expected = match self.go_on(&mbuf, cx) {
+            Some(expected) => expected,
+            None => match self.expect(&mut mbuf, cx) {
+                Some(expected) => expected,
+                None => return Err(mbuf),
+            },
         };
+        let Expected { connection, consumer, header_len, len } = expected;
         self.segments.inc();
         if len != 0 {
             self.bytes.add(len as u64);
@@ -191,9 +201,38 @@ impl Tcp {
         Ok(())
     }
 
+    /// One load and a compare where there is no train. Whatever does not go on with it ends it.
+    #[inline(always)]
+    fn go_on(&mut self, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
+        self.train.as_ref()?;
+        let expected = self.take_of_train(mbuf.lend(), cx);
+        if expected.is_none() {
+            self.train = None;
+        }
+        expected
+    }
+
+    #[inline(never)]
+    fn take_of_train(&self, mbuf: Loan<'_>, cx: &mut Cx<'_>) -> Option<Expected> {
+        if !mbuf.is_plain() {
+            return None;
+        }
+        let (parsed, ipv4) = (TcpSegment::parse(mbuf.bytes()).ok()?, ipv4_header(&mbuf)?);
+        let train = self.train.as_ref().filter(|train| train.has(&parsed, ipv4))?;
+        if !self.is_intact(&parsed, &mbuf, ipv4) {
+            return None;
+        }
+        let Train { connection, consumer, .. } = *train;
+        if !cx.tcp.0.as_mut()?.machine.receive_more(connection, &train.next(&parsed), cx.now) {
+            return None;
+        }
+        let (header_len, len) = (parsed.header.header_len(), parsed.payload.len());
+        Some(Expected { connection, consumer, header_len, len })
+    }
+
     /// What is found out of the checksum is written down, so that nobody computes it again.
     #[inline(always)]
-    fn expect(&self, mbuf: &mut Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
+    fn expect(&mut self, mbuf: &mut Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
         if !mbuf.is_plain() {
             return None;
         }
@@ -204,8 +243,12 @@ impl Tcp {
             return None;
         }
         let (flow, header_len) = (flow(ipv4, parsed.header), parsed.header.header_len());
+        let is_begin = Train::may_begin(&parsed);
         mbuf.set_l4_checksum(Verdict::Good);
         let (connection, consumer) = cx.tcp.0.as_mut()?.machine.receive_expected(flow, &segment, cx.now)?;
+        if is_begin {
+            self.train = Train::begin(mbuf, &segment, connection, consumer);
+        }
         Some(Expected { connection, consumer, header_len, len: segment.len as usize })
     }
 
@@ -221,9 +264,38 @@ impl Tcp {
 
     #[inline(never)]
     fn push_any<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
-        if let Some((arrival, payload)) = self.open(mbuf, cx) {
-            self.take(&arrival, payload, app, cx);
+        if !mbuf.is_plain() {
+            return self.push_chain(mbuf, app, cx);
         }
+        match self.check(&mbuf, mbuf.bytes(), cx) {
+            Ok((arrival, header_len)) => self.take(&arrival, payload(mbuf, header_len), app, cx),
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    /// Gives the machine the parts of a segment over several buffers, one by one.
+    #[cold]
+    #[inline(never)]
+    fn push_chain<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        match self.check_chain(&mbuf, cx) {
+            Ok((Arrival { flow, segment }, header_len)) => {
+                for (segment, payload) in Parts::new(mbuf, header_len, segment) {
+                    self.take(&Arrival { flow, segment }, payload, app, cx);
+                }
+            }
+            Err(reason) => discard(mbuf, &mut self.drops, reason),
+        }
+    }
+
+    /// As [`check`](Self::check). Bytes are brought into one piece only for a checksum that nobody has verified: who merges has.
+    fn check_chain(&mut self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<(Arrival, usize), TcpNodeDrop> {
+        if mbuf.l4_checksum() != Verdict::Unknown {
+            return self.check(mbuf, mbuf.bytes(), cx);
+        }
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let checked = self.check(mbuf, gather(mbuf, &mut scratch), cx);
+        self.scratch = scratch;
+        checked
     }
 
     /// Checks a segment, `bytes` in one piece; says what it is and how long its header is.
@@ -286,55 +358,6 @@ impl Tcp {
         })
     }
 
-    /// Takes a segment apart: what it says, and its payload. `None` where it was dropped.
-    #[inline]
-    fn open(&mut self, mut mbuf: Mbuf, cx: &Cx<'_>) -> Option<(Arrival, Option<Mbuf>)> {
-        if !mbuf.is_plain() {
-            return self.open_chain(mbuf, cx);
-        }
-        match self.check(&mbuf, mbuf.bytes(), cx) {
-            Ok((arrival, header_len)) => {
-                let payload_len = arrival.segment.len as usize;
-                if payload_len == 0 {
-                    mbuf.free();
-                    return Some((arrival, None));
-                }
-                mbuf.narrow(header_len, payload_len);
-                Some((arrival, Some(mbuf)))
-            }
-            Err(reason) => {
-                discard(mbuf, &mut self.drops, reason);
-                None
-            }
-        }
-    }
-
-    /// A segment that came in fragments: its payload is copied into one buffer, or where it does not fit, it counts as lost.
-    #[cold]
-    #[inline(never)]
-    fn open_chain(&mut self, mbuf: Mbuf, cx: &Cx<'_>) -> Option<(Arrival, Option<Mbuf>)> {
-        let mut scratch = core::mem::take(&mut self.scratch);
-        let bytes = gather(&mbuf, &mut scratch);
-        let opened = self.check(&mbuf, bytes, cx).and_then(|(arrival, header_len)| match &bytes[header_len..] {
-            [] => Ok((arrival, None)),
-            payload => match cx.pool.alloc_copy(payload) {
-                None => Err(TcpNodeDrop::NoRoom),
-                copy => Ok((arrival, copy)),
-            },
-        });
-        self.scratch = scratch;
-        match opened {
-            Ok(opened) => {
-                mbuf.free();
-                Some(opened)
-            }
-            Err(reason) => {
-                discard(mbuf, &mut self.drops, reason);
-                None
-            }
-        }
-    }
-
     /// A segment that passed, and its payload.
     #[inline]
     fn take<A: TcpApp>(&mut self, arrival: &Arrival, payload: Option<Mbuf>, app: &mut A, cx: &mut Cx<'_>) {
@@ -394,7 +417,7 @@ struct Expected {
 
 /// The IPv4 header in front of a segment.
 #[inline(always)]
-fn ipv4_header(mbuf: &Mbuf) -> Option<&Ipv4Header> {
+pub(super) fn ipv4_header(mbuf: &Mbuf) -> Option<&Ipv4Header> {
     let (header, _) = Ipv4Header::ref_from_prefix(mbuf.behind(mbuf.l3_len())?).ok()?;
     Some(header)
 }
@@ -405,6 +428,17 @@ fn flow(ipv4: &Ipv4Header, tcp: &TcpHeader) -> Flow {
         local: SocketAddrV4::new(ipv4.destination(), tcp.destination_port()),
         remote: SocketAddrV4::new(ipv4.source(), tcp.source_port()),
     }
+}
+
+/// What is behind the header, where there is anything.
+#[inline]
+fn payload(mut mbuf: Mbuf, header_len: usize) -> Option<Mbuf> {
+    mbuf.advance(header_len);
+    if mbuf.is_empty() {
+        mbuf.free();
+        return None;
+    }
+    Some(mbuf)
 }
 
 /// Gives data to the app where the NIC put it.

@@ -10,7 +10,7 @@ use core::net::Ipv4Addr;
 use super::checks::is_older;
 use crate::proto::tcp::connection::{Connection, State, flag};
 use crate::proto::tcp::event::ConnectionId;
-use crate::proto::tcp::machine::{Tcp, Turn};
+use crate::proto::tcp::machine::{Tcp, Turn, named};
 use crate::proto::tcp::payload::{Output, Payload, Unsent};
 use crate::proto::tcp::segment::{Outgoing, Plain};
 use crate::proto::{ConsumerId, Flow};
@@ -46,14 +46,28 @@ impl<P: Payload> Tcp<P> {
             .take_expected(segment);
         Some(told)
     }
+
+    /// Takes a segment that brings the next bytes, and says otherwise just what the one before it said, which was expected, and behind which
+    /// no other of the connection came. So what only a segment can change need not be asked again. False, and nothing has happened, where the
+    /// connection goes on otherwise: whatever the app has done meanwhile, and whenever that was.
+    #[inline(always)]
+    pub fn receive_more(&mut self, id: ConnectionId, segment: &Plain, now: Instant) -> bool {
+        match named(&mut self.connections, id) {
+            Some(connection) if connection.goes_on(segment) => {
+                Turn { connection, slot: id.slot, shared: &mut self.shared, output: &mut Silence, now }
+                    .take_more(segment);
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 impl<P: Payload> Turn<'_, P, Silence> {
     /// Out of line, so that it has the registers to itself: between the node and the app, half of it went to and from the stack.
     #[inline(never)]
     fn take_expected(mut self, segment: &Plain) {
-        self.shared.tally.segments_in += 1;
-        self.connection.tally.segments_in += 1;
+        self.count();
         self.note_arrival(segment);
         self.update_window(segment);
         let acked = segment.ack - self.connection.snd_una;
@@ -64,9 +78,35 @@ impl<P: Payload> Turn<'_, P, Silence> {
             self.take_next_in_order(segment.len);
         }
     }
+
+    /// The same where it says nothing of acknowledgment and window but what the one before it said: the number is all that is new.
+    #[inline(always)]
+    fn take_more(mut self, segment: &Plain) {
+        self.count();
+        self.note_arrival(segment);
+        self.connection.snd_wl1 = segment.seq;
+        self.take_next_in_order(segment.len);
+    }
+
+    #[inline(always)]
+    fn count(&mut self) {
+        self.shared.tally.segments_in += 1;
+        self.connection.tally.segments_in += 1;
+    }
 }
 
 impl Connection {
+    /// Whether the app has left it as it was, and the segment is next, brings something, and there is room for all of it. Whether something is
+    /// missing on the way to the peer matters only to a segment that acknowledges.
+    #[inline(always)]
+    fn goes_on(&self, segment: &Plain) -> bool {
+        self.state == State::Established
+            && !self.has(WATCHFUL)
+            && segment.seq == self.rcv_nxt
+            && (segment.seq + segment.len).is_at_most(self.rcv_adv)
+            && segment.len != 0
+    }
+
     /// Whether a segment is what comes next where all is well.
     #[inline(always)]
     fn expects(&self, segment: &Plain) -> bool {

@@ -66,3 +66,35 @@ fn connection_that_took_the_place_of_another_is_not_taken_for_it() {
     server.listen_to_events();
     assert_eq!(server.tcp.receive_expected(flow, &next, server.now), None, "gone");
 }
+
+#[test]
+fn more_is_taken_of_who_goes_on_and_nothing_else() {
+    let (mut server, flow, segment) = heard();
+    let (id, now) = (server.id.unwrap(), server.now);
+    let next = Plain { seq: segment.seq + segment.len, ..segment };
+    assert!(server.tcp.receive_expected(flow, &segment, now).is_some());
+    let before = *server.tcp.tally();
+    let others = [
+        ("a repetition", segment),
+        ("beyond a hole", Plain { seq: next.seq + 1, ..next }),
+        ("beyond the window", Plain { len: 1 << 24, ..next }),
+        ("with nothing new", Plain { len: 0, ..next }),
+    ];
+    for (what, other) in others {
+        assert!(!server.tcp.receive_more(id, &other, now), "{what}");
+    }
+    let stranger = ConnectionId { generation: id.generation + 1, ..id };
+    assert!(!server.tcp.receive_more(stranger, &next, now), "of a connection that is gone");
+    server.tcp.pause(id).unwrap();
+    assert!(!server.tcp.receive_more(id, &next, now), "for an app that is paused");
+    assert_eq!(*server.tcp.tally(), before, "nothing has happened");
+    server.tcp.resume(id).unwrap();
+    assert!(server.tcp.receive_more(id, &next, now), "what was expected all the time");
+    assert_eq!(server.tcp.info(id, now).unwrap().bytes_received, 10);
+    server.tcp.shutdown(id, now, &mut server.sent).unwrap();
+    let last = Plain { seq: next.seq + next.len, ..next };
+    assert!(
+        !server.tcp.receive_more(id, &last, now),
+        "for an app that has closed its side: our FIN may be acknowledged"
+    );
+}
