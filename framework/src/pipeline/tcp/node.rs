@@ -237,8 +237,8 @@ impl Tcp {
             return None;
         }
         let parsed = TcpSegment::parse(mbuf.bytes()).ok()?;
-        let ipv4 = ipv4_header(mbuf)?;
         let segment = Plain::of(&parsed)?;
+        let ipv4 = ipv4_header(mbuf)?;
         if !self.is_intact(&parsed, mbuf, ipv4) {
             return None;
         }

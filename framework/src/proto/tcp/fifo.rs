@@ -1,15 +1,19 @@
 //! Connections that wait for the end of the burst, first in, first out. A ring of numbers rather than links beside each connection: who
 //! enters writes behind the last, where it is warm, and touches nothing of a million connections' own.
 //!
-//! Nobody is taken out of the middle, but who entered last may step back, as a connection does whose app has answered at once. Who does not wait any more, or is gone, still has its turn, and whoever pops it sees that it is void.
-//! As each is in the ring once at most, also where its place has become another's meanwhile, there is always room.
+//! Nobody is taken out of the middle, but who entered last may step back, as a connection does whose app has answered at once: it stands
+//! before the ring until somebody enters behind it, so that most of many connections come and go by a store each. Who does not wait any
+//! more, or is gone, still has its turn, and whoever pops it sees that it is void. As each is in the ring once at most, also where its
+//! place has become another's meanwhile, there is always room.
 
 use crate::proto::slab::NIL;
 
 #[derive(Debug)]
 pub(super) struct SlotFifo {
+    /// Who entered last, and is not in the ring yet; or `NIL`.
+    newest: u32,
     ring: Box<[u32]>,
-    /// Who is in the ring, a bit each.
+    /// Who is in it, a bit each.
     is_in: Box<[u64]>,
     head: usize,
     len: usize,
@@ -22,6 +26,7 @@ impl SlotFifo {
     /// For slots below `capacity`.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
+            newest: NIL,
             ring: vec![NIL; capacity].into_boxed_slice(),
             is_in: vec![0; capacity.div_ceil(64)].into_boxed_slice(),
             head: 0,
@@ -31,40 +36,51 @@ impl SlotFifo {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.newest == NIL && self.len == 0
     }
 
     /// The last: where a walk that must end stops.
     #[inline]
     pub(super) fn last(&self) -> Option<u32> {
-        (!self.is_empty()).then(|| self.ring[self.wrap(self.head + self.len - 1)])
+        match self.newest {
+            NIL if self.len == 0 => None,
+            NIL => Some(self.ring[self.wrap(self.head + self.len - 1)]),
+            newest => Some(newest),
+        }
     }
 
-    /// Whether a slot is in the ring.
+    /// Whether a slot has entered.
+    #[inline(always)]
     pub(super) fn has(&self, slot: u32) -> bool {
-        self.is_in[slot as usize / 64] >> (slot % 64) & 1 == 1
+        slot == self.newest || self.is_in[slot as usize / 64] & bit(slot) != 0
     }
 
-    /// Appends a slot, if it is not in the ring yet.
+    /// Appends a slot, if it has not entered yet.
     #[inline]
     pub(super) fn push(&mut self, slot: u32) {
-        let (word, bit) = (&mut self.is_in[slot as usize / 64], 1 << (slot % 64));
-        if *word & bit != 0 {
+        if self.has(slot) {
             return;
         }
-        *word |= bit;
+        if self.newest != NIL {
+            self.append(self.newest);
+        }
+        self.newest = slot;
+    }
+
+    #[inline(always)]
+    fn append(&mut self, slot: u32) {
+        self.is_in[slot as usize / 64] |= bit(slot);
         let behind = self.wrap(self.head + self.len);
         self.ring[behind] = slot;
         self.len += 1;
     }
 
-    /// Takes a slot back that has entered last. Says whether it was.
-    #[inline]
+    /// Takes the slot back that has entered last, unless that was done before. Says whether it was this.
+    #[inline(always)]
     pub(super) fn take_back(&mut self, slot: u32) -> bool {
-        let was_last = self.last() == Some(slot);
+        let was_last = self.newest == slot;
         if was_last {
-            self.is_in[slot as usize / 64] &= !(1 << (slot % 64));
-            self.len -= 1;
+            self.newest = NIL;
         }
         was_last
     }
@@ -72,11 +88,12 @@ impl SlotFifo {
     /// Takes the first out.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<u32> {
-        if self.is_empty() {
-            return None;
+        if self.len == 0 {
+            let newest = core::mem::replace(&mut self.newest, NIL);
+            return (newest != NIL).then_some(newest);
         }
         let slot = self.ring[self.head];
-        self.is_in[slot as usize / 64] &= !(1 << (slot % 64));
+        self.is_in[slot as usize / 64] &= !bit(slot);
         self.head = self.wrap(self.head + 1);
         self.len -= 1;
         Some(slot)
@@ -87,6 +104,12 @@ impl SlotFifo {
     fn wrap(&self, at: usize) -> usize {
         if at < self.ring.len() { at } else { at - self.ring.len() }
     }
+}
+
+/// That of a slot in its word.
+#[inline(always)]
+fn bit(slot: u32) -> u64 {
+    1 << (slot % 64)
 }
 
 #[cfg(test)]
@@ -119,6 +142,7 @@ mod tests {
         assert!(!fifo.take_back(1) && fifo.take_back(0) && !fifo.take_back(0));
         fifo.push(0);
         assert_eq!([fifo.pop(), fifo.pop(), fifo.pop()], [Some(1), Some(0), None]);
+        assert!(fifo.is_empty());
     }
 
     #[test]

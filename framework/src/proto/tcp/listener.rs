@@ -27,8 +27,8 @@ impl Default for ListenOptions {
     fn default() -> Self {
         Self {
             backlog: 128,
-            // A SYN that is answered costs 0.3 µs: some twentieth of a core, and more new connections than any server of orders has.
-            syns_per_second: Some(200_000),
+            // A SYN that is answered costs 0.3 µs: some thirtieth of a core, and more new connections than any server of orders has.
+            syns_per_second: Some(100_000),
             connection: ConnectionOptions::default(),
             consumer: ConsumerId::default(),
         }

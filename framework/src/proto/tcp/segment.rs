@@ -76,11 +76,15 @@ impl Plain {
     #[inline(always)]
     pub fn of(parsed: &TcpSegment<'_>) -> Option<Self> {
         let header = parsed.header;
+        // First, as a SYN of a flood has the options of a SYN as well.
+        if !is_plain(header.flags()) {
+            return None;
+        }
         let timestamps = match parsed.options {
             [] => None,
             _ => Some(parsed.aligned_timestamps()?),
         };
-        is_plain(header.flags()).then(|| Self {
+        Some(Self {
             seq: Seq(header.seq()),
             ack: Seq(header.ack()),
             wnd: header.window(),

@@ -96,7 +96,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.set_timer_at_once(seq);
         }
         if self.connection.has(flag::IN_FLUSH) {
-            self.aside().skip_flush();
+            self.skip_flush();
         }
     }
 
@@ -121,7 +121,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// The app's answer has carried the acknowledgment that would have waited for the end of the burst. Where nothing else waits, and the
     /// connection is the last in the list, as it is with many of them, it needs not be looked at once more.
-    #[cold]
+    #[inline(always)]
     fn skip_flush(&mut self) {
         if !self.connection.has_business() && self.shared.flush.take_back(self.slot) {
             self.connection.clear(flag::IN_FLUSH);
