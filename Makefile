@@ -60,6 +60,10 @@ else
 	$(DEMO)/feed-handler replay "$(CAPTURE)" --format $(FORMAT)
 endif
 
+.PHONY: order
+order: tools ## a tick over UDP fires an order over TCP within one poll_once, over a wire of plain memory
+	cargo run --profile demo -p wirepath --example order
+
 .PHONY: test
 test: tools ## every test; ends with what could not run here, and why
 	$(call want,ip,iproute2,for tests in network namespaces,:)
