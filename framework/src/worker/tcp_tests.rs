@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod orders;
+mod silence;
 mod trains;
 
 use core::net::{Ipv4Addr, SocketAddrV4};

@@ -350,19 +350,16 @@ fn frames_of_a_place_that_is_used_again_go_to_the_new_peer() {
     assert_eq!(slots, [slots[0]; 3], "the place is used again");
 }
 
-/// A SYN from `address(3)` to a destination, whose checksum is off by `flaw`.
-fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
-    let source = address(3);
-    let fields = TcpFields {
-        source_port: 5_000,
-        destination_port: 80,
-        seq: 7,
-        ack: 0,
-        flags: TcpFlags::SYN,
-        window: 65_535,
-        urgent_pointer: 0,
-    };
-    let mut header = TcpHeader::new(&fields, &[]).unwrap();
+/// Where a segment comes from and goes to.
+pub(super) struct SegmentEnds {
+    pub(super) from: (Ipv4Addr, MacAddr),
+    pub(super) to: (Ipv4Addr, MacAddr),
+}
+
+/// A segment without data in a frame.
+pub(super) fn frame(ends: &SegmentEnds, fields: &TcpFields) -> Vec<u8> {
+    let ((source, src), (destination, dst)) = (ends.from, ends.to);
+    let mut header = TcpHeader::new(fields, &[]).unwrap();
     let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: 20 };
     header.fill_checksum(pseudo.sum());
     let ipv4 = Ipv4Fields {
@@ -375,9 +372,24 @@ fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
         dont_fragment: true,
         payload_len: 20,
     };
-    let link = EthernetFields { dst: station, src: mac(3), ethertype: EtherType::IPV4 };
+    let link = EthernetFields { dst, src, ethertype: EtherType::IPV4 };
     let mut frame = [EthernetHeader::new(link).as_bytes(), Ipv4Header::new(&ipv4).unwrap().as_bytes()].concat();
     frame.extend_from_slice(header.as_bytes());
+    frame
+}
+
+/// A SYN from `address(3)` to a destination, whose checksum is off by `flaw`.
+fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
+    let fields = TcpFields {
+        source_port: 5_000,
+        destination_port: 80,
+        seq: 7,
+        ack: 0,
+        flags: TcpFlags::SYN,
+        window: 65_535,
+        urgent_pointer: 0,
+    };
+    let mut frame = frame(&SegmentEnds { from: (address(3), mac(3)), to: (destination, station) }, &fields);
     frame[14 + 20 + 17] ^= flaw;
     frame
 }
