@@ -32,7 +32,8 @@ impl Orders {
         let Self { pair, template, number } = self;
         let now = pair.now();
         pair.client.with_app(now, |_, cx| {
-            for _ in 0..BATCH {
+            let last = *number + BATCH as u64;
+            while *number < last {
                 *number += 1;
                 template.patch(16, &number.to_be_bytes()).expect("it is inside");
                 let fired = cx.tcp().fire(template);

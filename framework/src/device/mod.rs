@@ -105,6 +105,12 @@ pub trait TxQueue {
     /// not) is taken and counted by name. The frame may leave at once or with the next doorbell.
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf>;
 
+    /// Posts a frame that is complete as it stands and more urgent than all else: [`post`](Self::post) with that one wish, for which a
+    /// device may have a shorter way.
+    fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        self.post(mbuf, Offload { urgent: true, ..Offload::default() })
+    }
+
     /// Posts the frames of `burst` in order, all with the same wishes, as [`post`](Self::post) does one; returns how many were
     /// taken. What the ring has no room for stays in `burst`. A device may do better with many frames at once than one by one.
     fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {

@@ -572,17 +572,17 @@ impl Fresh {
         unsafe { slice::from_raw_parts_mut(self.mbuf.meta().data.as_ptr(), self.len) }
     }
 
-    /// The mbuf, and its last `kept` bytes held beside it, as a sender keeps what he may have to send again. Panics where there are fewer.
+    /// The mbuf, and its last `kept` bytes held beside it, as a sender keeps what he may have to send again. All, where there are fewer.
     #[inline(always)]
     pub(crate) fn keep(self, kept: usize) -> (Mbuf, Held) {
         let Self { mbuf, len } = self;
-        let offset = len.checked_sub(kept).expect("no more is kept than there is");
+        let offset = len.saturating_sub(kept);
         let meta = mbuf.meta();
         meta.refs.set(2);
         meta.home.mark();
         // SAFETY: `offset <= len`, so the start is inside the buffer or one past its data (2).
         let data = unsafe { meta.data.add(offset) };
-        let held = Held { buffer: mbuf.0, data, len: kept as u32, rest_len: 0 };
+        let held = Held { buffer: mbuf.0, data, len: (len - offset) as u32, rest_len: 0 };
         (mbuf, held)
     }
 }

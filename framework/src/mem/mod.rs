@@ -31,7 +31,7 @@ mod sizing;
 #[allow(unsafe_code)]
 mod told;
 
-pub(crate) use copy::{SHORT_MAX, copy_frame};
+pub(crate) use copy::{SHORT_MAX, SHORT_MIN, copy_frame};
 pub(crate) use fifo::{Fifo, Span};
 pub use held::{Held, Segments};
 pub(crate) use large_pages::advise_large_pages;

@@ -41,7 +41,7 @@ impl Sum {
     }
 
     /// The sum of what went before and `bytes` directly behind it.
-    #[inline]
+    #[inline(always)]
     pub fn append(self, bytes: &[u8]) -> Self {
         if self.odd {
             return self.combine(Self::of(bytes));
@@ -304,23 +304,18 @@ fn sum_tail(bytes: &[u8]) -> u64 {
 
 /// Adds with the carry brought round.
 #[inline]
-fn add_u32(a: u32, b: u32) -> u32 {
-    let (sum, carry) = a.overflowing_add(b);
-    sum + u32::from(carry)
-}
-
-#[inline]
 fn add_u64(a: u64, b: u64) -> u64 {
     let (sum, carry) = a.overflowing_add(b);
     sum + u64::from(carry)
 }
 
+/// Both halves added with the carry brought round, in the upper half of one addition.
 #[inline]
 fn fold_u64(sum: u64) -> u32 {
-    add_u32(sum as u32, (sum >> 32) as u32)
+    (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32
 }
 
-/// Both halves added with the carry brought round, in the upper half of one addition.
+/// The same of fewer bits.
 #[inline]
 fn fold_u32(sum: u32) -> u16 {
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16

@@ -309,32 +309,33 @@ impl Slot<'_> {
         unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.0.posted), ring.slot_blocks) }.as_flattened_mut()
     }
 
-    /// Posts the slot with a copy of `frame`. Panics where that is longer than [`COPIED_LEN_MAX`].
+    /// Posts the slot with a copy of a frame of [`COPIED_LEN_MAX`] bytes at most; false, and nothing has happened, where it is longer.
     #[inline(always)]
-    pub(super) fn post_copy(mut self, frame: &[u8]) {
-        self.copy(frame);
-        self.give(frame.len());
+    pub(super) fn post_copy(mut self, frame: &[u8]) -> bool {
+        let is_copied = self.copy(frame);
+        if is_copied {
+            self.0.pass();
+        }
+        is_copied
     }
 
-    /// Writes a copy of `frame`, which is not posted by it. Panics where that is longer than [`COPIED_LEN_MAX`].
+    /// Writes such a copy and its length, which is not posted by it.
     #[inline(always)]
-    pub(super) fn copy(&mut self, frame: &[u8]) {
-        let ring = &*self.0.ring;
+    pub(super) fn copy(&mut self, frame: &[u8]) -> bool {
+        let (ring, posted) = (&*self.0.ring, self.0.posted);
+        let len = ring.len_of(posted);
         // SAFETY: a slot has so many blocks (4), this one is free (1), and reached by this producer alone (3), which is borrowed mutably.
-        let place = unsafe { &mut *ring.first_block(self.0.posted).cast::<[u8; COPIED_LEN_MAX]>() };
-        copy_frame(&mut place[..frame.len()], frame);
+        let place = unsafe { &mut *ring.first_block(posted).cast::<[u8; COPIED_LEN_MAX]>() };
+        let Some(place) = place.get_mut(..frame.len()) else { return false };
+        copy_frame(place, frame);
+        len.store(frame.len() as u32, Ordering::Relaxed);
+        true
     }
 
     /// Posts the slot with a frame of `len` bytes in it. Panics where the slot is shorter.
     #[inline]
     pub(super) fn post(self, len: usize) {
         assert!(len <= self.0.ring.slot_blocks * BLOCK, "a frame longer than its slot");
-        self.give(len);
-    }
-
-    /// The same for who has just written so many bytes.
-    #[inline(always)]
-    fn give(self, len: usize) {
         self.0.ring.len_of(self.0.posted).store(len as u32, Ordering::Relaxed);
         self.0.pass();
     }

@@ -6,7 +6,7 @@ use super::ring::{COPIED_LEN_MAX, Lender, Producer};
 use super::segmentation::{Headers, TAG_LEN, TAG_OFFSET, finish, tag};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
-use crate::mem::Mbuf;
+use crate::mem::{Mbuf, SHORT_MIN};
 use crate::time::Instant;
 use core::num::NonZeroU16;
 
@@ -24,6 +24,8 @@ crate::drop_reasons! {
 pub struct MemoryTx {
     producer: Lender,
     frame_len_max: usize,
+    /// Longer frames do not go the short way: none does while the ring is refused.
+    usual_len_max: usize,
     slots: u32,
     skips_checksums: bool,
     segments: bool,
@@ -40,6 +42,7 @@ impl MemoryTx {
         Self {
             producer: Lender::new(producer),
             frame_len_max: config.frame_len_max,
+            usual_len_max: config.frame_len_max,
             slots: config.ring_len(),
             skips_checksums: config.skips_checksums,
             segments: config.segments,
@@ -54,6 +57,7 @@ impl MemoryTx {
     /// Behaves as if the ring were full until told otherwise.
     pub fn set_refusing(&mut self, refusing: bool) {
         self.refusing = refusing;
+        self.usual_len_max = if refusing { 0 } else { self.frame_len_max };
     }
 
     /// Ends a frame that can never be sent.
@@ -133,11 +137,31 @@ impl MemoryTx {
         offload.ip_checksum || offload.segment_len.is_some() || (offload.l4_checksum && !self.skips_checksums)
     }
 
-    /// A linear frame without wishes that is longer, for a ring that is not refused.
+    /// A frame without wishes. A linear one is nearly every one, and goes straight on its way; a short one without a call, so that nothing
+    /// is to be saved for it.
+    #[inline(always)]
+    fn post_complete(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        let len = mbuf.bytes().len();
+        if !mbuf.is_linear() || len > self.usual_len_max {
+            return self.post_other(mbuf, Offload::default());
+        }
+        match self.producer.known_slot() {
+            Some(slot) if (SHORT_MIN..=COPIED_LEN_MAX).contains(&len) => {
+                let is_posted = slot.post_copy(mbuf.bytes());
+                debug_assert!(is_posted, "a slot has room for a short frame");
+                self.end(mbuf, len);
+                Ok(())
+            }
+            _ => self.post_long(mbuf),
+        }
+    }
+
+    /// A linear frame without wishes that is longer, or very short, or for a ring that is looked at anew.
     #[inline(never)]
     fn post_long(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
-        match self.producer.post_lent(mbuf) {
+        let lent = if len > COPIED_LEN_MAX { self.producer.post_lent(mbuf) } else { Err(mbuf) };
+        match lent {
             Ok(()) => {
                 self.count(len);
                 Ok(())
@@ -149,8 +173,9 @@ impl MemoryTx {
     /// Sends the buffer of a posted frame home.
     #[inline(always)]
     fn end(&self, mbuf: Mbuf, frame_len: usize) {
-        mbuf.free();
+        // Last, so that nothing is to be remembered meanwhile.
         self.count(frame_len);
+        mbuf.free();
     }
 
     #[inline(always)]
@@ -161,29 +186,23 @@ impl MemoryTx {
 }
 
 impl TxQueue for MemoryTx {
-    /// A linear frame without wishes is nearly every one, and goes straight on its way; a short one without a call, so that nothing is to
-    /// be saved for it.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        let len = mbuf.bytes().len();
-        let is_usual =
-            mbuf.is_linear() && len <= self.frame_len_max && offload.vlan.is_none() && !self.wants_work(offload);
-        if !is_usual || self.refusing {
+        if offload.vlan.is_some() || self.wants_work(offload) {
             return self.post_other(mbuf, offload);
         }
-        if len > COPIED_LEN_MAX {
-            return self.post_long(mbuf);
-        }
-        let Some(slot) = self.producer.known_slot() else { return self.post_other(mbuf, offload) };
-        slot.post_copy(mbuf.bytes());
-        self.end(mbuf, len);
-        Ok(())
+        self.post_complete(mbuf)
+    }
+
+    #[inline]
+    fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        self.post_complete(mbuf)
     }
 
     /// The frame is written into the slot that the next one takes, where it would be copied.
     fn rehearse(&mut self, mbuf: Mbuf, _offload: Offload) {
         if mbuf.is_linear()
-            && mbuf.len() <= self.frame_len_max.min(COPIED_LEN_MAX)
+            && mbuf.len() <= self.frame_len_max
             && let Some(mut slot) = self.producer.slot()
         {
             slot.copy(mbuf.bytes());

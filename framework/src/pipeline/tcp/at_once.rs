@@ -8,7 +8,6 @@ use super::headers::{Body, UsualHeaders};
 use super::roster::Roster;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::{OutCounters, note_lens};
-use crate::device::{Offload, TxQueue};
 use crate::mem::{Held, Mbuf};
 use crate::proto::tcp::Aim;
 
@@ -26,11 +25,11 @@ pub(super) struct Books<'a> {
 }
 
 impl Shot<'_> {
-    /// Posts the frame; false, and nothing has happened, where there is no room for it.
+    /// Posts the frame by `post`; false, and nothing has happened, where there is no room for it.
     #[inline(always)]
-    pub(super) fn leave(self, tx: &mut dyn TxQueue, offload: Offload, books: &Books<'_>) -> bool {
+    pub(super) fn leave(self, post: impl FnOnce(Mbuf) -> Result<(), Mbuf>, books: &Books<'_>) -> bool {
         let Self { frame, payload, aim } = self;
-        if let Err(frame) = tx.post(frame, offload) {
+        if let Err(frame) = post(frame) {
             frame.free();
             return false;
         }
@@ -63,6 +62,6 @@ impl TcpCalls<'_, '_> {
         }
         let (mut frame, payload) = fresh.keep(message.len());
         note_lens(&mut frame, offload);
-        Shot { frame, payload, aim }.leave(*tx, offload, &Books { counters, roster })
+        Shot { frame, payload, aim }.leave(|frame| tx.post(frame, offload), &Books { counters, roster })
     }
 }

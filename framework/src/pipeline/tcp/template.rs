@@ -128,11 +128,11 @@ impl Template {
     /// Overwrites bytes of the payload from `offset` on. Costs as much as there are bytes, however long the payload is.
     #[inline]
     pub fn patch(&mut self, offset: usize, bytes: &[u8]) -> Result<(), TemplateError> {
-        let payload = &mut self.bytes[HEADERS_LEN_MAX..];
-        let payload_len = payload.len();
-        let place = offset.checked_add(bytes.len()).and_then(|end| payload.get_mut(offset..end));
-        let Some(place) = place else {
-            return Err(TemplateError::OutOfRange { offset, len: bytes.len(), payload_len });
+        let len = bytes.len();
+        let begin = offset.checked_add(HEADERS_LEN_MAX);
+        let range = begin.and_then(|begin| Some(begin..begin.checked_add(len)?));
+        let Some(place) = range.and_then(|range| self.bytes.get_mut(range)) else {
+            return Err(TemplateError::OutOfRange { offset, len, payload_len: self.payload_len() });
         };
         // Headers are whole words, so the payload's offset is as even as the segment's.
         self.sum = self.sum.patched(Patch { offset, old: place, new: bytes });
@@ -176,7 +176,7 @@ impl Template {
     /// Puts the numbers of the moment into a copy of the frame.
     #[inline(always)]
     fn stamp(&self, frame: &mut [u8], numbers: &Numbers) {
-        let segment = &mut frame[self.tcp_at..];
+        let Some(segment) = frame.get_mut(self.tcp_at..) else { return };
         let (seq, ack, wnd) = (numbers.seq.0, numbers.ack.0, numbers.wnd);
         let mut sum = self.sum.add_words([seq, ack, wnd.into()]);
         if let (Some(timestamps), Some(header)) = (numbers.timestamps, segment.first_chunk_mut::<TIMESTAMPED_LEN>()) {
@@ -265,7 +265,7 @@ impl TcpCalls<'_, '_> {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, counters, roster, .. } = &mut **inner;
         let Some(shot) = template.load(machine, pool, *now) else { return false };
-        shot.leave(*tx, OFFLOAD, &Books { counters, roster })
+        shot.leave(|frame| tx.post_urgent(frame), &Books { counters, roster })
     }
 
     /// Whether the headers are those of now: prepared anew where they can be.

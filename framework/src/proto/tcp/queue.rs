@@ -147,23 +147,30 @@ impl Queue {
             later: NIL,
             earlier,
         });
-        match chunks.get_mut(prev) {
-            None => self.head = idx,
-            Some(last) => {
-                last.next = idx;
-                if prev == earlier {
-                    // What was appended last was sent last, as nearly always: one look for both links.
-                    last.later = idx;
-                }
+        if prev == earlier {
+            // What was appended last was sent last, as nearly always: one look for both links.
+            match chunks.get_mut(prev) {
+                Some(last) => (last.next, last.later) = (idx, idx),
+                None => (self.head, in_flight.head) = (idx, idx),
             }
-        }
-        match earlier {
-            NIL => in_flight.head = idx,
-            earlier if earlier != prev => chunks[earlier].later = idx,
-            _ => (),
+        } else {
+            self.link_apart(in_flight, chunks, idx);
         }
         (self.tail, in_flight.tail) = (idx, idx);
         self.count += 1;
+    }
+
+    /// Links the new last chunk to the ones that were last before, of which each is another.
+    #[cold]
+    fn link_apart<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, idx: u32) {
+        match self.tail {
+            NIL => self.head = idx,
+            prev => chunks[prev].next = idx,
+        }
+        match in_flight.tail {
+            NIL => in_flight.head = idx,
+            earlier => chunks[earlier].later = idx,
+        }
     }
 
     /// Puts a chunk behind the one at `prev`; in front of all where that is `NIL`.

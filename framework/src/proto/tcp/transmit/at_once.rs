@@ -134,11 +134,16 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn window_at_once(&self) -> u16 {
         if !self.has(flag::WINDOW_STAYS) {
-            return self.window_to_show();
+            return self.window_anew();
         }
         let wnd = (self.last_window() >> self.rcv_wscale) as u16;
         debug_assert_eq!(wnd, self.window_to_show(), "the window that stays");
         wnd
+    }
+
+    #[cold]
+    fn window_anew(&self) -> u16 {
+        self.window_to_show()
     }
 
     /// The peer is shown this window by such a segment.
