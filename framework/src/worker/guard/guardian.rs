@@ -414,7 +414,7 @@ impl fmt::Display for Report {
             sent + confirmed,
         )?;
         if no_way > 0 {
-            write!(f, "; {no_way} not, as their neighbour was not known")?;
+            write!(f, "; {no_way} not, as their neighbour was never known")?;
         }
         if not_sent > 0 {
             write!(f, "; {not_sent} not, as no frames could be sent: their peers believe in them")?;

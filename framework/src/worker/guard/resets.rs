@@ -59,7 +59,7 @@ pub enum End {
     Sent,
     /// The peer has said that it knows of no connection, or has begun a new one.
     Confirmed,
-    /// The way to it was not known: nothing was sent.
+    /// The way to it was never known: nothing was sent.
     NoWay,
     /// No frames could be sent: the peer believes in the connection.
     NotSent,
@@ -123,7 +123,7 @@ impl fmt::Display for Ended {
         match self.end {
             End::Sent => write!(f, "reset at {}, the peer says nothing", self.seq),
             End::Confirmed => write!(f, "reset at {}, the peer knows", self.seq),
-            End::NoWay => f.write_str("not reset, its neighbour was not known"),
+            End::NoWay => f.write_str("not reset, its neighbour was never known"),
             End::NotSent => f.write_str("not reset, no frames could be sent"),
         }
     }

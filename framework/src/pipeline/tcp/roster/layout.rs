@@ -57,7 +57,7 @@ const LINK_WORDS: usize = LINK_LEN_MAX.div_ceil(8);
 pub struct OpenConnection {
     /// Whose it is.
     pub flow: Flow,
-    /// The link header of its frames, VLAN tags included; empty where the way was not known.
+    /// The link header of its frames, VLAN tags included, as it was known last; empty where the way was never known.
     pub link: ArrayVec<u8, LINK_LEN_MAX>,
     /// The highest number that was sent: the peer expects this one or, where something was lost, an earlier one.
     pub snd_nxt: u32,

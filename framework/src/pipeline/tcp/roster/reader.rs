@@ -135,6 +135,10 @@ fn read_words(file: &File, first: usize, count: usize) -> io::Result<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use core::slice;
+
+    use arrayvec::ArrayVec;
+
     use super::super::Roster;
     use super::*;
     use crate::proto::tcp::Seq;
@@ -214,6 +218,32 @@ mod tests {
             roster.set_link(0, &[1; 22]);
         };
         check(act, &[OpenConnection { link: [1; 22].into(), ..connection(2) }]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn way_that_is_lost_leaves_the_link_header_that_was_known_last() {
+        let act = |roster: &mut Roster| {
+            roster.open(0, &connection(1));
+            roster.set_link(0, &[]);
+            roster.open(1, &connection(2));
+            roster.set_link(1, &[1; 14]);
+            roster.set_link(1, &[]);
+        };
+        check(act, &[connection(1), OpenConnection { link: [1; 14].into_iter().collect(), ..connection(2) }]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn way_that_was_never_known_is_none() {
+        let without = OpenConnection { link: ArrayVec::new(), ..connection(1) };
+        let act = |roster: &mut Roster| {
+            roster.open(0, &connection(2));
+            roster.close(0);
+            roster.open(0, &without);
+            roster.set_link(0, &[]);
+        };
+        check(act, slice::from_ref(&without));
     }
 
     #[test]

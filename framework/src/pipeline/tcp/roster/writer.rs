@@ -80,10 +80,11 @@ impl Roster {
         }
     }
 
-    /// The frames of `slot` have another link header now, or none for the time being.
+    /// The frames of `slot` have another link header now. Where they have none for the time being, `link` is empty, and the last one stays:
+    /// a peer whose link is down when we die may be back while the guardian tries, and most likely where it was.
     #[cold]
     pub fn set_link(&mut self, slot: u32, link: &[u8]) {
-        if self.is_open(slot) {
+        if self.is_open(slot) && !link.is_empty() {
             let mut words: [u64; PLACE_WORDS] = core::array::from_fn(|idx| self.place(slot)[idx].load(Relaxed));
             words[STATE] = OPEN | link.len() as u64;
             let link = layout::link_words(link);
