@@ -299,7 +299,8 @@ impl TcpCalls<'_, '_> {
         self.0.tcp.tally()
     }
 
-    /// Listens no more. Connections that were accepted stay; false where there is no such listener.
+    /// Listens no more. Connections that were accepted stay; false where there is no such listener. Walks over all places that there are for
+    /// connections: with a million, milliseconds of this turn.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         self.machine().is_some_and(|machine| machine.close_listener(id))
     }

@@ -102,15 +102,15 @@ impl TcpConfig {
             ("listeners_max", self.listeners_max, 1 << 16),
             ("chunks_max", self.chunks_max, LIMIT),
         ];
-        let rates = [
+        let limits = [
             ("challenge_acks_per_second", self.challenge_acks_per_second),
             ("resets_per_second", self.resets_per_second),
             ("reassembly_max", self.reassembly_max),
         ];
         let tries = [("syn_retries", self.syn_retries), ("retries", self.retries)];
-        let rates = rates.map(|(name, value)| (name, value as usize, LIMIT));
+        let limits = limits.map(|(name, value)| (name, value as usize, LIMIT));
         let tries = tries.map(|(name, value)| (name, value.into(), u8::MAX.into()));
-        for (name, value, max) in counts.into_iter().chain(rates).chain(tries) {
+        for (name, value, max) in counts.into_iter().chain(limits).chain(tries) {
             if value == 0 || value > max {
                 return Err(TcpConfigError::OutOfRange { name, value, max });
             }

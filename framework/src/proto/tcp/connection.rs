@@ -137,20 +137,16 @@ pub(super) mod flag {
     pub(crate) const UNDO: u32 = 1 << 17;
     /// Both SYNs have a window scale: ours says it (RFC 7323 2.2).
     pub(crate) const WINDOW_SCALE: u32 = 1 << 18;
-    /// A SYN is to be sent that the way out had no room for.
-    pub(crate) const SYN_OWED: u32 = 1 << 22;
-    /// Data waits for `pace_at`.
-    pub(crate) const PACED: u32 = 1 << 23;
-    /// The numbers from `snd_nxt` on are somebody else's to send.
-    pub(crate) const DELEGATED: u32 = 1 << 30;
     /// The app wants nothing more of the peer: what still comes is answered by a reset (RFC 9293 3.6.1).
     pub(crate) const RECEIVES_NO_MORE: u32 = 1 << 19;
     /// The app has still to hear that it is connected: until then data waits in order.
     pub(crate) const UNTOLD: u32 = 1 << 20;
     /// The peer's FIN came, perhaps before data that is missing: its number is `rcv_fin`.
     pub(crate) const FIN_SEEN: u32 = 1 << 21;
-    /// What keeps data in order from being handed over as it comes.
-    pub(crate) const HOLDS: u32 = PAUSED | UNTOLD;
+    /// A SYN is to be sent that the way out had no room for.
+    pub(crate) const SYN_OWED: u32 = 1 << 22;
+    /// Data waits for `pace_at`.
+    pub(crate) const PACED: u32 = 1 << 23;
     /// `CWND_LIMITED` as it was in the round trip before.
     pub(crate) const CWND_WAS_LIMITED: u32 = 1 << 24;
     /// A tail loss probe is to leave with the next look (RFC 8985 7.3).
@@ -161,6 +157,11 @@ pub(super) mod flag {
     pub(crate) const NO_WAY: u32 = 1 << 27;
     /// Each segment shows the window of the last, and the field says it exactly. True as long as `room_at_once` is.
     pub(crate) const WINDOW_STAYS: u32 = 1 << 28;
+    /// The numbers from `snd_nxt` on are somebody else's to send.
+    pub(crate) const DELEGATED: u32 = 1 << 30;
+
+    /// What keeps data in order from being handed over as it comes.
+    pub(crate) const HOLDS: u32 = PAUSED | UNTOLD;
 }
 
 /// A connection. The order of the fields is that of the memory: what a segment of an established connection needs, data or

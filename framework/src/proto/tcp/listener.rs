@@ -15,7 +15,8 @@ pub struct ListenOptions {
     /// Handshakes that may be open at the same time; beyond, the answer is a SYN cookie.
     pub backlog: u32,
     /// SYNs a second, and as many at once; more are dropped before anything else of them is looked at, so that a flood leaves the worker its
-    /// time for the connections that stand. None: no limit.
+    /// time for the connections that stand. While there are more, who calls gets in by luck and SYN cookies help nobody; they are for a full
+    /// backlog. None: no limit, and all are answered.
     pub syns_per_second: Option<u32>,
     /// What accepted connections inherit.
     pub connection: ConnectionOptions,
