@@ -40,6 +40,8 @@ pub struct SimHost {
     worker: SimWorker,
     block: Block,
     chunks_max: usize,
+    /// When the last turn was.
+    polled_at: Option<Instant>,
 }
 
 impl SimHost {
@@ -75,12 +77,14 @@ impl SimHost {
         let tcp = TcpSockets::new(&config(plan, seed), &scope).expect("the script's limits are in range");
         let worker = Worker::new(parts, &scope).with_tcp(tcp);
         block.check().expect("the block has room for every counter");
-        Self { worker, block, chunks_max: plan.chunks_max }
+        Self { worker, block, chunks_max: plan.chunks_max, polled_at: None }
     }
 
     /// One turn. Says whether frames came.
     pub fn poll(&mut self, now: u64) -> bool {
-        self.worker.poll_once(Instant::from_nanos(now)) > 0
+        let now = Instant::from_nanos(now);
+        self.polled_at = Some(now);
+        self.worker.poll_once(now) > 0
     }
 
     /// A frame comes off the line.
@@ -145,7 +149,7 @@ impl SimHost {
         if tcp.chunks() > self.chunks_max || tcp.len() > CONNECTIONS_MAX {
             return Err(format!("{} pieces wait in {} connections: more than there may be", tcp.chunks(), tcp.len()));
         }
-        tcp.check_timers().map_err(|fault| fault.to_string())?;
+        tcp.check_timers(self.polled_at).map_err(|fault| fault.to_string())?;
         match pool.unnamed() {
             0 => Ok(()),
             count => Err(format!("{count} packets ended without a name")),

@@ -19,6 +19,7 @@ use crate::device::Capabilities;
 use crate::mem::{Mbuf, advise_large_pages};
 use crate::proto::tcp::{self as machine, IcmpRefusal, Seq, TcpTally};
 use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolution, furnish};
+use crate::time::Instant;
 use crate::wire::icmpv4::Unreachable;
 
 /// What a worker's TCP is made of.
@@ -134,9 +135,10 @@ impl TcpSockets {
         }
     }
 
-    /// Whether every connection that waits for a moment will be looked at by then. Walks over all: for tests.
-    pub fn check_timers(&self) -> Result<(), machine::TimerFault> {
-        self.0.as_ref().map_or(Ok(()), |inner| inner.machine.check_timers())
+    /// Whether every connection that waits for a moment will be looked at by then, and whether what was due at the last tick, at `ticked_at`,
+    /// was done then. Walks over all: for tests.
+    pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), machine::TimerFault> {
+        self.0.as_ref().map_or(Ok(()), |inner| inner.machine.check_timers(ticked_at))
     }
 
     /// Pieces of data that wait: buffers of the pool that are not at home.

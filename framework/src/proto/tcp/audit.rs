@@ -9,9 +9,13 @@ use core::fmt;
 use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
 use super::machine::{Shared, Tcp};
 use super::payload::Payload;
+use super::timers::STEPS_MAX;
 use super::wheel::Wheel;
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
+
+/// Steps of the wheel in one tick that a connection takes at most: to be sorted in on each level, taken and looked for, and a bit more.
+const STEPS_OF_ONE: usize = 10;
 
 /// A timer that is lost, or one that nobody has set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +37,18 @@ impl fmt::Display for TimerFault {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Whether each connection that waits for a moment will be looked at by then, and each that has something to do at all. Walks over all
-    /// connections and deadlines: for tests.
-    pub fn check_timers(&self) -> Result<(), TimerFault> {
+    /// Whether each connection that waits for a moment will be looked at by then, and each that has something to do at all; and whether what
+    /// was due at `ticked_at`, the last [`tick`](Self::tick), was done then. Walks over all connections and deadlines: for tests.
+    pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), TimerFault> {
         if self.is_empty() && self.shared.wheel.is_empty() {
             return Ok(());
         }
+        // With many connections a tick may leave some to the next.
+        let ticked_at = ticked_at.filter(|_| self.len() * STEPS_OF_ONE <= STEPS_MAX as usize);
         self.shared.wheel.check().map_err(|what| TimerFault { place: None, what })?;
+        if ticked_at.is_some_and(|at| self.shared.wheel.is_due(at)) {
+            return Err(TimerFault { place: None, what: "the wheel stands still" });
+        }
         for slot in 0..self.connections.capacity() as u32 {
             let connection = self.connections.get(slot).filter(|connection| connection.state != State::Closed);
             let state = connection.map(|connection| connection.state);
@@ -50,6 +59,7 @@ impl<P: Payload> Tcp<P> {
                 Some(connection) => {
                     connection.check_wheel(slot, &self.shared.wheel).map_err(fault)?;
                     connection.check_deadlines().map_err(fault)?;
+                    connection.check_pace(ticked_at).map_err(fault)?;
                     self.shared.check_flush(slot, connection).map_err(fault)?;
                 }
             }
@@ -112,6 +122,12 @@ impl Connection {
                 self.unacked_since + user_timeout,
             ),
         ]
+    }
+
+    /// A rate holds back until its moment comes, and nobody after it.
+    fn check_pace(&self, ticked_at: Option<Instant>) -> Result<(), &'static str> {
+        let is_over = ticked_at.is_some_and(|at| self.pace_at + Duration::from_nanos(Wheel::TICK_NS) <= at);
+        first_broken(&[(self.has(flag::PACED) && is_over, "its rate holds back, and the moment is over")])
     }
 
     /// Who waits for something has set a time for it.

@@ -298,6 +298,8 @@ impl<P: Payload> Tcp<P> {
         let mut turn = self.turn(slot, output, now);
         turn.shared.option_changes += 1;
         turn.connection.options = StoredOptions::new(options);
+        // Another rate may hold nothing back: who sends looks anew.
+        turn.connection.clear(flag::PACED);
         turn.connection.change_congestion(options.congestion);
         if let Some(mss_max) = options.mss_max {
             turn.limit_mss(mss_max);

@@ -134,7 +134,7 @@ impl End {
     pub(super) fn tick(&mut self) {
         self.tcp.tick(self.now, &mut self.sent);
         self.listen_to_events();
-        assert_eq!(self.tcp.check_timers(), Ok(()));
+        assert_eq!(self.tcp.check_timers(Some(self.now)), Ok(()));
     }
 
     fn listen_to_events(&mut self) {

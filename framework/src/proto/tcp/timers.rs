@@ -22,7 +22,7 @@ use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
 
 /// Steps of the wheel in one tick, an entry being one: what is left is due with the next.
-const STEPS_MAX: u32 = 256;
+pub(super) const STEPS_MAX: u32 = 256;
 /// Between two retransmissions, or probes of a closed window, no more time passes than this (RFC 6298 2.5).
 pub(super) const RTO_MAX: Duration = Duration::from_secs(60);
 /// The wheel is set no further ahead: a deadline beyond is looked at once more before.
@@ -92,6 +92,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if self.connection.user_deadline() <= self.now {
             let is_call = self.connection.state == State::SynSent;
             return self.close(if is_call { CloseReason::NoAnswer } else { CloseReason::TimedOut });
+        }
+        if self.connection.has(flag::PACED) && self.connection.pace_at <= self.now {
+            // What the rate held back leaves below, if it is still there.
+            self.connection.clear(flag::PACED);
         }
         if self.connection.mss_lowered_at_s != 0 {
             self.raise_mss();

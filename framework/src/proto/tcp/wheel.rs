@@ -38,6 +38,9 @@ pub(super) struct Wheel {
     links: Box<[Link]>,
     /// The tick that is looked at next: what was due before has been taken.
     tick: u64,
+    /// Nobody is set to an earlier one: of a tick that somebody was taken of, those are left that are in it, and no others come. So who sets
+    /// itself again in the past stops nobody.
+    earliest: u64,
     len: usize,
 }
 
@@ -59,6 +62,7 @@ impl Wheel {
             occupied: [[0; SLOTS / 64]; LEVELS],
             links: furnish(capacity, advise, |_| Link { next: NIL, prev: NIL, place: NIL, due: 0 }),
             tick: 0,
+            earliest: 0,
             len: 0,
         }
     }
@@ -92,7 +96,7 @@ impl Wheel {
 
     /// Whether a tick is looked at with the next step, or should have been.
     pub(super) fn is_next(&self, tick: u32) -> bool {
-        (tick.wrapping_sub(self.tick as u32) as i32) <= 0
+        (tick.wrapping_sub(self.earliest.max(self.tick) as u32) as i32) <= 0
     }
 
     /// Whether each entry stands in one slot, the one that it thinks, and all are counted. Walks over all: for tests.
@@ -124,7 +128,8 @@ impl Wheel {
 
     /// Sets or moves the deadline of an entry.
     pub(super) fn set(&mut self, entry: u32, deadline: Instant) {
-        let due = deadline.as_nanos().div_ceil(1 << TICK_SHIFT).clamp(self.tick, self.tick + AHEAD_MAX);
+        let earliest = self.earliest.max(self.tick);
+        let due = deadline.as_nanos().div_ceil(1 << TICK_SHIFT).clamp(earliest, self.tick + AHEAD_MAX);
         self.clear(entry);
         self.links[entry as usize].due = due as u32;
         self.place(entry);
@@ -166,6 +171,7 @@ impl Wheel {
             let entry = self.heads[self.tick as usize % SLOTS];
             if entry != NIL {
                 self.clear(entry);
+                self.earliest = self.tick + 1;
                 return Some(entry);
             }
             self.tick = self.next_tick().min(now + 1);
@@ -342,6 +348,22 @@ mod tests {
             calls += 1;
         }
         assert!((3_000 / 64..3_000 / 64 + 10).contains(&calls), "sorted in twice, and taken: {calls}");
+    }
+
+    #[test]
+    fn entries_that_set_themselves_again_in_the_past_stop_no_others() {
+        let mut wheel = Wheel::new(3, unadvised);
+        let [past, other, now] = [250, 260, 270].map(|tick| Instant::from_nanos(tick * TICK));
+        [past, past, other].into_iter().zip(0..).for_each(|(at, entry)| wheel.set(entry, at));
+        let (mut budget, mut others) = (256, 0);
+        while let Some(entry) = wheel.take_due(now, &mut budget) {
+            match entry {
+                2 => others += 1,
+                _ => wheel.set(entry, past),
+            }
+        }
+        assert!(others == 1 && budget > 0 && !wheel.is_due(now), "{others}, {budget} left");
+        assert_eq!(wheel.check(), Ok(()));
     }
 
     #[test]

@@ -8,9 +8,9 @@ fn check(harm: impl FnOnce(&mut Tcp<Vec<u8>>, u32)) -> &'static str {
     let (mut client, _) = connected();
     let (id, now) = (client.id.unwrap(), client.now);
     client.tcp.send(id, b"order".to_vec(), now, &mut client.sent).unwrap();
-    assert_eq!(client.tcp.check_timers(), Ok(()));
+    assert_eq!(client.tcp.check_timers(Some(now)), Ok(()));
     harm(&mut client.tcp, id.slot() as u32);
-    client.tcp.check_timers().map_or_else(|fault| fault.what, |()| "nothing")
+    client.tcp.check_timers(Some(now)).map_or_else(|fault| fault.what, |()| "nothing")
 }
 
 #[test]
@@ -68,4 +68,22 @@ fn flag_without_a_place_in_the_list_is_found() {
 fn keepalive_that_asks_nobody_is_found() {
     let silence = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].options.keepalive_count = 3;
     assert_eq!(check(silence), "keepalive asks nobody");
+}
+
+#[test]
+fn rate_that_holds_back_for_ever_is_found() {
+    let hold = |tcp: &mut Tcp<Vec<u8>>, slot: u32| {
+        let at = Instant::ZERO + Duration::from_millis(500);
+        tcp.connections[slot].pace_at = at;
+        tcp.connections[slot].set(flag::PACED);
+        tcp.shared.wheel.set(slot, at);
+    };
+    assert_eq!(check(hold), "its rate holds back, and the moment is over");
+}
+
+#[test]
+fn wheel_that_stands_still_is_found() {
+    let (client, _) = connected();
+    let fault = client.tcp.check_timers(Some(client.now + Duration::from_secs(1))).unwrap_err();
+    assert_eq!(fault.what, "the wheel stands still");
 }

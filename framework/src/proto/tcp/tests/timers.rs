@@ -1,7 +1,7 @@
 //! What happens because time passes.
 
 use super::super::connection::State;
-use super::line::{Line, options};
+use super::line::{Line, MSS, options};
 use super::*;
 use crate::wire::tcp::TcpFlags;
 
@@ -358,4 +358,37 @@ fn low_floor_of_the_timeout_does_not_end_a_connection_early() {
         let after = line.now.since(begin);
         assert!((Duration::from_secs(500)..Duration::from_secs(700)).contains(&after), "{after}");
     }
+}
+
+#[test]
+fn timers_of_others_run_out_beside_a_rate_that_holds_nothing_back() {
+    let (mut client, mut server) =
+        connected_with(&ConnectionOptions { pacing_rate: Some(10_000), ..ConnectionOptions::default() });
+    let (id, now) = (client.id.unwrap(), client.now);
+    client.tcp.send(id, b"order".repeat(20), now, &mut client.sent).unwrap();
+    settle(&mut client, &mut server);
+    let local = SocketAddrV4::new(*CLIENT.ip(), CLIENT.port() + 1);
+    let (flow, options) = (Flow { local, remote: SERVER }, ConnectionOptions::default());
+    client.tcp.connect(flow, &options, ConsumerId(1), now, &mut client.sent).unwrap();
+    client.sent.0.clear();
+    for _ in 0..1_500 {
+        client.now += Duration::from_millis(1);
+        client.tick();
+    }
+    let syns = client.sent.0.iter().filter(|(outgoing, _)| outgoing.flags.contains(TcpFlags::SYN)).count();
+    assert_eq!(syns, 1, "sent again after a second");
+}
+
+#[test]
+fn rate_that_is_taken_back_holds_nothing_back_any_more() {
+    let mut line = Line::with(&ConnectionOptions { pacing_rate: Some(10_000), ..options() });
+    line.send(3 * MSS);
+    assert_eq!(line.sent().len(), 1);
+    let (id, now) = (line.id(), line.now);
+    line.tcp.set_options(id, &options(), now, &mut line.wire).unwrap();
+    line.tick();
+    assert_eq!(line.sent().len(), 2);
+    line.ack(3 * MSS);
+    line.after_ms(1_000);
+    assert_eq!(line.tcp.check_timers(Some(line.now)), Ok(()));
 }

@@ -292,11 +292,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// Whether the rate allows nothing now. A short wait is spent in the list of those that are tried with each tick, as the wheel is
+    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the list of those that are tried with each tick, as the wheel is
     /// coarser than the gap between two segments.
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
-        if self.connection.pace_at <= self.now {
+        let is_any_left = self.connection.next_unsent != NIL || self.connection.lost_len != 0;
+        if self.connection.pace_at <= self.now || !is_any_left {
             self.connection.clear(flag::PACED);
             return false;
         }
