@@ -54,10 +54,15 @@ impl<P: Payload> Tcp<P> {
         if !is_host(flow) {
             return Err(ConnectError::BadAddress(flow.remote));
         }
-        let Claim { flow, iss_min } = self.claim(flow, options, now, output)?;
-        if !self.make_room() {
+        let Claim { flow, last, iss_min } = self.claim(flow, options, now)?;
+        if !self.can_make_room() {
             return Err(ConnectError::TooMany { limit: self.shared.config.connections_max });
         }
+        // Nothing refuses any more: what is in the way may go.
+        if let Some(last) = last {
+            self.give_up(last, now, output);
+        }
+        self.make_room();
         let connection = Connection::new(flow, State::SynSent, options, consumer, now);
         let taken = ConnectError::AddressInUse { local: flow.local, remote: flow.remote };
         let slot = self.insert(connection).ok_or(taken)?;
@@ -71,36 +76,33 @@ impl<P: Payload> Tcp<P> {
         Ok(ConnectionId { slot, generation: turn.connection.generation })
     }
 
-    /// The ends of a connection that is to be begun.
-    fn claim<O: Output<P>>(
-        &mut self,
-        flow: Flow,
-        options: &ConnectionOptions,
-        now: Instant,
-        output: &mut O,
-    ) -> Result<Claim, ConnectError> {
+    /// The ends of a connection that is to be begun. Changes nothing yet.
+    fn claim(&mut self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         let Flow { local, remote } = flow;
         if local.port() == 0 {
             let flow = self.choose_port(flow).ok_or(ConnectError::NoPort { remote })?;
-            return Ok(Claim { flow, iss_min: None });
+            return Ok(Claim { flow, last: None, iss_min: None });
         }
-        let Some(&slot) = self.flows.get(flow.into()) else { return Ok(Claim { flow, iss_min: None }) };
+        let Some(&slot) = self.flows.get(flow.into()) else { return Ok(Claim { flow, last: None, iss_min: None }) };
         let last = &self.connections[slot];
         match last.state {
-            State::Closed => {
-                self.detach(slot);
-                Ok(Claim { flow, iss_min: None })
-            }
+            State::Closed => Ok(Claim { flow, last: Some(slot), iss_min: None }),
             State::TimeWait => {
                 let wait = self.wait_for_reuse(last, options, now);
                 if wait > Duration::ZERO {
                     return Err(ConnectError::InTimeWait { local, remote, wait });
                 }
-                let iss_min = Some(last.next_iss_min());
-                self.end_time_wait(slot, now, output);
-                Ok(Claim { flow, iss_min })
+                Ok(Claim { flow, last: Some(slot), iss_min: Some(last.next_iss_min()) })
             }
             _ => Err(ConnectError::AddressInUse { local, remote }),
+        }
+    }
+
+    /// The ends of a connection that is over, in TIME-WAIT or closed, are free.
+    fn give_up<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
+        match self.connections[slot].state {
+            State::TimeWait => self.end_time_wait(slot, now, output),
+            _ => self.detach(slot),
         }
     }
 
@@ -118,9 +120,11 @@ impl<P: Payload> Tcp<P> {
 /// The ends of a connection in TIME-WAIT may be those of another after so long, where both have timestamps.
 const REUSE_AFTER: Duration = Duration::from_secs(1);
 
-/// Ends that are free.
+/// Ends that are to be had.
 struct Claim {
     flow: Flow,
+    /// Who has them still, and is over.
+    last: Option<u32>,
     /// Where our numbers begin at least.
     iss_min: Option<Seq>,
 }

@@ -329,6 +329,11 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
+    /// Whether there is room for another connection, or [`make_room`](Self::make_room) would make some. Who may still say no asks before.
+    pub(super) fn can_make_room(&self) -> bool {
+        self.connections.free_count() > 0 || self.shared.ready.first_aside().is_some()
+    }
+
     /// Whether there is room for another connection: the oldest that only waits in TIME-WAIT makes way.
     pub(super) fn make_room(&mut self) -> bool {
         if self.connections.free_count() > 0 {

@@ -1016,17 +1016,83 @@ mod time_wait {
         }
     }
 
+    /// Its app is paused: it has still to take data, and to hear of the end.
+    fn waiting_untold() -> Script {
+        let mut script = accepted_with(Some(Timestamps { value: 10, echo_reply: 0 }));
+        script.end.tcp.pause(script.id()).unwrap();
+        script.next(ACK, b"unread");
+        script.shutdown();
+        script.next(ACK | FIN, b"");
+        assert_eq!((script.state(), closed(&script)), (Some(State::TimeWait), None));
+        script
+    }
+
+    fn call_from(port: u16, script: &mut Script) -> Result<ConnectionId, ConnectError> {
+        let flow = Flow { local: SocketAddrV4::new(*SERVER.ip(), port), remote: CLIENT };
+        let (options, now) = (ConnectionOptions::default(), script.end.now);
+        script.end.tcp.connect(flow, &options, ConsumerId(1), now, &mut script.end.sent)
+    }
+
+    fn fill_by_calls(script: &mut Script) {
+        for port in script.end.tcp.len() as u16..8 {
+            call_from(1000 + port, script).unwrap();
+        }
+    }
+
+    #[test]
+    fn call_that_finds_no_room_does_not_end_it() {
+        let mut script = waiting_untold();
+        fill_by_calls(&mut script);
+        script.end.now += Duration::from_secs(1);
+        assert_eq!(call_from(SERVER.port(), &mut script), Err(ConnectError::TooMany { limit: 8 }));
+        assert_eq!(script.state(), Some(State::TimeWait));
+    }
+
+    #[test]
+    fn call_between_the_same_ends_takes_its_place_where_the_table_is_full() {
+        let mut script = waiting(Some(Timestamps { value: 10, echo_reply: 0 }));
+        fill_by_calls(&mut script);
+        script.end.now += Duration::from_secs(1);
+        assert!(call_from(SERVER.port(), &mut script).is_ok());
+        assert_eq!((script.end.tcp.len(), script.end.tcp.tally().time_waits_recycled), (8, 0));
+    }
+
+    #[test]
+    fn syn_that_nobody_takes_ends_no_other_wait() {
+        let mut script = waiting_untold();
+        let mut syn = Outgoing::bare(script.to, script.seq + 7, Seq(0), SYN);
+        (syn.syn, syn.timestamps) = (Some(SynOptions::default()), Some(Timestamps { value: 11, echo_reply: 0 }));
+        // Another waits, and has but its place.
+        script.to.local.set_port(1);
+        finish_one(&mut script);
+        fill_by_calls(&mut script);
+        for (accept, dropped, recycled) in [
+            (Accept::Ignore, Some(TcpDrop::Refused), 0),
+            (Accept::Refuse, Some(TcpDrop::Refused), 0),
+            (Accept::Yes, None, 1),
+        ] {
+            assert_eq!(script.end.hear_if((syn, Vec::new()), accept), dropped, "{accept:?}");
+            let tcp = &script.end.tcp;
+            assert_eq!((tcp.len(), tcp.tally().time_waits_recycled), (8, recycled), "{accept:?}");
+        }
+    }
+
+    /// A peer connects, and both sides close.
+    fn finish_one(script: &mut Script) {
+        (script.seq, script.ack) = (Seq(ISN), Seq(0));
+        let (_, answers) = script.next(SYN, b"");
+        script.ack = answers[0].seq + 1;
+        script.next(ACK, b"");
+        script.shutdown();
+        script.next(ACK | FIN, b"");
+    }
+
     #[test]
     fn oldest_makes_way_where_the_table_is_full() {
         let mut script = listening(&ListenOptions::default());
         for port in 1..=9 {
             script.to.local.set_port(port);
-            (script.seq, script.ack) = (Seq(ISN), Seq(0));
-            let (_, answers) = script.next(SYN, b"");
-            script.ack = answers[0].seq + 1;
-            script.next(ACK, b"");
-            script.shutdown();
-            script.next(ACK | FIN, b"");
+            finish_one(&mut script);
         }
         assert_eq!((script.end.tcp.len(), script.end.tcp.tally().time_waits_recycled), (8, 1));
     }
