@@ -3,7 +3,7 @@
 use core::net::SocketAddrV4;
 
 use super::arrival::is_host;
-use super::connection::{Connection, State, StoredOptions, flag, pending};
+use super::connection::{AckOwed, Connection, State, flag, pending};
 use super::event::{CallError, CloseReason, ConnectError, ConnectionId, ListenError, ListenerId, SendError};
 use super::listener::ListenOptions;
 use super::machine::{Tcp, Turn};
@@ -289,7 +289,8 @@ impl<P: Payload> Tcp<P> {
         self.shared.option_changes
     }
 
-    /// Sets the options of a connection. What the handshake has settled stays as it is: timestamps, SACK, ECN and the window's scale.
+    /// Sets the options of a connection. What the handshake has settled, or what our SYN offers meanwhile, stays as it is: timestamps, SACK, ECN
+    /// and the window's scale.
     pub fn set_options<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -301,17 +302,20 @@ impl<P: Payload> Tcp<P> {
         options.check().map_err(CallError::Option)?;
         let mut turn = self.turn(slot, output, now);
         turn.shared.option_changes += 1;
-        turn.connection.options = StoredOptions::new(options);
-        // Another rate may hold nothing back: who sends looks anew.
-        turn.connection.clear(flag::PACED);
-        turn.connection.change_congestion(options.congestion);
+        turn.connection.change_options(options);
         if let Some(mss_max) = options.mss_max {
             turn.limit_mss(mss_max);
         }
         if matches!(turn.connection.state, State::Established | State::CloseWait) {
             turn.begin_idle_timer();
         }
-        // Nagle's algorithm may be off now, or a larger window due.
+        if turn.connection.state.may_receive() && turn.connection.owes_window_update() {
+            turn.owe_ack(AckOwed::Now);
+        }
+        if turn.connection.state.may_send() && turn.connection.has(flag::WANTS_ROOM) {
+            turn.offer_room();
+        }
+        // Nagle's algorithm may be off now.
         turn.flush_later();
         Ok(())
     }

@@ -440,9 +440,23 @@ pub(super) mod switch {
     pub(crate) const TIMESTAMPS: u8 = 1 << 2;
     pub(crate) const SACK: u8 = 1 << 3;
     pub(crate) const ECN: u8 = 1 << 4;
+    /// What a SYN offers.
+    pub(crate) const OFFERED: u8 = TIMESTAMPS | SACK | ECN;
 }
 
 impl Connection {
+    /// The app wants other options. What our SYN offers is not changed while the peer may still agree to it.
+    pub(super) fn change_options(&mut self, options: &ConnectionOptions) {
+        let offered = self.options.switches & switch::OFFERED;
+        self.options = StoredOptions::new(options);
+        if !self.state.is_synchronized() {
+            self.options.switches = self.options.switches & !switch::OFFERED | offered;
+        }
+        self.change_congestion(options.congestion);
+        // Another rate may hold nothing back: who sends looks anew.
+        self.clear(flag::PACED);
+    }
+
     /// A connection of `flow` before its handshake.
     pub(super) fn new(
         flow: Flow,

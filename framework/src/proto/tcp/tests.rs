@@ -4,6 +4,7 @@
 mod assembly;
 mod delegated;
 mod line;
+mod set_options;
 mod timers;
 mod transmit;
 mod ways;

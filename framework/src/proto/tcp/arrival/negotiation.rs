@@ -88,7 +88,12 @@ pub(in crate::proto::tcp) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
 /// RFC 9293 3.7.1: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize. What we take ourselves goes over the same links.
 fn send_mss(peer: Option<u16>, connection: &Connection) -> u16 {
     let mss = peer.unwrap_or(MSS_DEFAULT).max(MSS_MIN).min(connection.rcv_mss);
-    less_options(mss, connection)
+    let wanted = match connection.options.mss_max {
+        0 => mss,
+        // Less than our SYN has announced where the app has thought better of it.
+        mss_max => mss.min(mss_max),
+    };
+    less_options(wanted, connection)
 }
 
 /// A segment's payload where `mss` is without options.

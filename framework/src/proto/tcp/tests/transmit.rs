@@ -263,6 +263,22 @@ fn rate_is_kept_over_time_and_bursts_are_short() {
 }
 
 #[test]
+fn device_that_segments_gets_what_a_rate_gives_in_a_millisecond() {
+    for (rate, sent) in [(2_500_000, "0+2000 ack 0 by 1000"), (10_000, "0+1000 ack 0")] {
+        let mut line = Line::with(&ConnectionOptions { pacing_rate: Some(rate), ..options() });
+        line.wire.segmentation_len_max = 64_000;
+        line.send(10_000);
+        assert_eq!(line.sent()[0], sent, "{rate} bytes a second");
+        line.after_ms(1_100);
+        assert!(
+            line.sent()
+                .iter()
+                .all(|segment| segment.ends_with(&sent[sent.find(" ack").unwrap()..]) || segment.contains("PSH"))
+        );
+    }
+}
+
+#[test]
 fn only_new_data_is_marked_as_ecn_capable() {
     let mut line = Line::new();
     line.connection().set(flag::ECN | flag::CWR_OWED);

@@ -256,11 +256,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         !last.has(FIN) && last.end() - connection.snd_nxt < u32::from(connection.snd_mss)
     }
 
-    /// Bytes of the longest payload that leaves at once: a segment, or several where the device cuts them.
+    /// Bytes of the longest payload that leaves at once: a segment, or several where the device cuts them. Where there is a rate, no more than it
+    /// gives in a millisecond (Linux: `tcp_tso_autosize`).
     fn longest_segment(&self) -> u32 {
         let mss = u32::from(self.connection.snd_mss);
         let device = self.output.segmentation_len_max() as u32;
-        if device > mss { device - device % mss } else { mss }
+        let longest = match self.connection.options.pacing_rate {
+            0 => device,
+            rate => u64::from(device).min(rate / 1_000) as u32,
+        };
+        if longest > mss { longest - longest % mss } else { mss }
     }
 
     /// Bytes of the longest piece that is kept in one buffer: whole segments, as many as leave at once and as the buffer has room for.
