@@ -312,7 +312,8 @@ fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ende
     }
 }
 
-/// Round for round, until all peers know or the time is over. The last error that sending had is told at the end: others may go.
+/// Round for round, until all peers know or the time is over. The last error that sending had is told at the end, where a peer is left: others
+/// may go, and a link that was down at first may be back.
 fn tell_peers(socket: &PacketSocket, resets: &mut Resets) -> io::Result<()> {
     // Heard from now on, so that no answer is missed; deaf it is worth doing too.
     let mut trouble = socket.listen();
@@ -328,7 +329,7 @@ fn tell_peers(socket: &PacketSocket, resets: &mut Resets) -> io::Result<()> {
         }
     }
     hear_until(socket, resets, begin + PATIENCE, &mut trouble);
-    trouble
+    if resets.is_done() { Ok(()) } else { trouble }
 }
 
 fn hear_until(socket: &PacketSocket, resets: &mut Resets, until: Instant, trouble: &mut io::Result<()>) {
