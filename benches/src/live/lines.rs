@@ -140,10 +140,6 @@ impl Live<'_> {
             let found = self
                 .cores()
                 .and_then(|cores| take_turns(|| run(cores, Sender::Ours), || run(cores, Sender::Kernel("cubic"))));
-            if let Ok(runs) = &found {
-                println!("   ours:   {}", told(runs.iter().map(|(ours, _)| ours)));
-                println!("   kernel: {}", told(runs.iter().map(|(_, theirs)| theirs)));
-            }
             let (ours, theirs, ratio) = apart(&found, |sent: &Sent| sent.rate);
             let per_cent = per_mille / 10;
             self.add(Line::new(&format!("TCP to a kernel over veth, {per_cent} % of frames lost"), "Gbit/s", ours));
@@ -152,6 +148,10 @@ impl Live<'_> {
             self.add(if per_mille == 0 { ratio } else { ratio.at_least(1.0).hoping(1.2) });
             let bbr = self.cores().and_then(|cores| run(cores, Sender::Kernel("bbr")));
             self.add(Line::new("  from a kernel with BBR, once", "Gbit/s", bbr.map(|sent| Spread::exactly(sent.rate))));
+            if let Ok(runs) = &found {
+                println!("   ours:   {}", told(runs.iter().map(|(ours, _)| ours)));
+                println!("   kernel: {}", told(runs.iter().map(|(_, theirs)| theirs)));
+            }
         }
     }
 
