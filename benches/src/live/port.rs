@@ -24,8 +24,8 @@ use wirepath::worker::{Parts, Worker};
 
 use super::pair::End;
 
-/// Frames that may wait, either way, where nothing else is said. Buffers of 2 KiB for so many stay in a core's second cache; of the default's 2048 they
-/// do not, and a copy into memory costs the kernel more than one into the cache.
+/// Frames that may wait, either way, where nothing else is said. Buffers of 2 KiB for so many stay in a core's second cache; of the
+/// default's 2048 they do not, and a copy into memory costs the kernel more than one into the cache.
 pub const RING_LEN: u32 = 512;
 /// Buffers in the worker's hands, beside two full rings.
 const SPARE_BUFFERS: usize = 256;

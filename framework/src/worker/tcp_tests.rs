@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod bad_input;
+mod frames;
 mod orders;
 mod silence;
 mod trains;

@@ -16,10 +16,10 @@ use crate::device::Offload;
 use crate::mem::{Mbuf, copy_frame};
 use crate::wire::checksum::{Sum, checksum};
 use crate::wire::tcp::TcpFlags;
+use crate::wire::vlan::TAG_LEN;
 use crate::wire::{Protocol, ipv4, tcp};
 
-/// Bytes of an 802.1Q tag, and where it goes: behind the two addresses.
-pub(super) const TAG_LEN: usize = 4;
+/// Where an 802.1Q tag goes: behind the two addresses.
 pub(super) const TAG_OFFSET: usize = 12;
 
 /// Where fields stand in an IPv4 header.

@@ -1,14 +1,16 @@
 //! The sending half: short frames and chains are copied into the ring, and their mbufs go home at once; long frames are lent to the other
 //! side, and go home when they were received there. What is to be cut leaves as frames whose headers are copied and whose payload is lent.
 
+use core::num::NonZeroU16;
+
 use super::device::MemoryConfig;
 use super::ring::{COPIED_LEN_MAX, Lender, Producer};
-use super::segmentation::{Headers, TAG_LEN, TAG_OFFSET, finish, tag};
+use super::segmentation::{Headers, TAG_OFFSET, finish, tag};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, SHORT_MIN};
 use crate::time::Instant;
-use core::num::NonZeroU16;
+use crate::wire::vlan::TAG_LEN;
 
 crate::drop_reasons! {
     /// Why a posted frame does not go onto the wire.

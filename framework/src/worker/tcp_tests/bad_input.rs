@@ -1,14 +1,10 @@
 //! What is wrong from the outside: each call says so by a typed error, nothing is lost, and nothing is sent twice.
 
-use zerocopy::IntoBytes;
-
+use super::frames::{SegmentEnds, frame};
 use super::*;
 use crate::device::{Offload, RxQueue, TxQueue};
 use crate::mem::{Burst, Mbuf};
-use crate::wire::checksum::PseudoHeader;
-use crate::wire::{
-    EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, Protocol, TcpFields, TcpFlags, TcpHeader,
-};
+use crate::wire::{TcpFields, TcpFlags};
 
 /// An address on the link where nobody is.
 const NOBODY: SocketAddrV4 = SocketAddrV4::new(address(77), 80);
@@ -350,34 +346,6 @@ fn frames_of_a_place_that_is_used_again_go_to_the_new_peer() {
     assert_eq!(slots, [slots[0]; 3], "the place is used again");
 }
 
-/// Where a segment comes from and goes to.
-pub(super) struct SegmentEnds {
-    pub(super) from: (Ipv4Addr, MacAddr),
-    pub(super) to: (Ipv4Addr, MacAddr),
-}
-
-/// A segment without data in a frame.
-pub(super) fn frame(ends: &SegmentEnds, fields: &TcpFields) -> Vec<u8> {
-    let ((source, src), (destination, dst)) = (ends.from, ends.to);
-    let mut header = TcpHeader::new(fields, &[]).unwrap();
-    let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: 20 };
-    header.fill_checksum(pseudo.sum());
-    let ipv4 = Ipv4Fields {
-        source,
-        destination,
-        protocol: Protocol::TCP,
-        ttl: 64,
-        tos: 0,
-        identification: 1,
-        dont_fragment: true,
-        payload_len: 20,
-    };
-    let link = EthernetFields { dst, src, ethertype: EtherType::IPV4 };
-    let mut frame = [EthernetHeader::new(link).as_bytes(), Ipv4Header::new(&ipv4).unwrap().as_bytes()].concat();
-    frame.extend_from_slice(header.as_bytes());
-    frame
-}
-
 /// A SYN from `address(3)` to a destination, whose checksum is off by `flaw`.
 fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
     let fields = TcpFields {
@@ -389,21 +357,27 @@ fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
         window: 65_535,
         urgent_pointer: 0,
     };
-    let mut frame = frame(&SegmentEnds { from: (address(3), mac(3)), to: (destination, station) }, &fields);
+    let ends = SegmentEnds { from: (address(3), mac(3)), to: (destination, station) };
+    let mut frame = frame(&ends, &fields, &[], &[]);
     frame[14 + 20 + 17] ^= flaw;
     frame
+}
+
+/// Listens for `address(3)`, whose station is known, and whoever else calls.
+fn listen(end: &mut End, options: &ListenOptions, now: Instant) {
+    end.with_app(now, |_, cx| {
+        cx.host.apply(HostEvent::NeighbourSet { address: address(3), mac: mac(3) }).unwrap();
+        cx.tcp().listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), options).unwrap();
+    });
 }
 
 /// RFC 9293 3.1 (MUST-3) and 3.9.2.3 (MUST-57): neither is answered, and each is counted by its name.
 #[test]
 fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
     let (mut end, mut right, block, begin) = lonely();
+    listen(&mut end, &ListenOptions::default(), begin);
     let pool = Pool::heap(64).unwrap();
     let (mut rx, mut tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
-    end.with_app(begin, |_, cx| {
-        cx.host.apply(HostEvent::NeighbourSet { address: address(3), mac: mac(3) }).unwrap();
-        cx.tcp().listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), &ListenOptions::default()).unwrap();
-    });
     let group = Ipv4Addr::new(224, 0, 0, 1);
     let frames = [
         syn_to(address(1), mac(1), 1),
@@ -428,13 +402,9 @@ fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
 #[test]
 fn syns_beyond_the_rate_are_counted_by_name_and_nothing_else_of_them_is_looked_at() {
     let (mut end, mut right, block, begin) = lonely();
+    listen(&mut end, &ListenOptions { syns_per_second: Some(1), ..ListenOptions::default() }, begin);
     let pool = Pool::heap(64).unwrap();
     let (mut rx, mut tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
-    end.with_app(begin, |_, cx| {
-        cx.host.apply(HostEvent::NeighbourSet { address: address(3), mac: mac(3) }).unwrap();
-        let options = ListenOptions { syns_per_second: Some(1), ..ListenOptions::default() };
-        cx.tcp().listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), &options).unwrap();
-    });
     let count = |name: &str| block.snapshot().count(&format!("1/tcp/drop/{name}")).unwrap();
     let mut call = |flaws: &[u8], now| {
         for &flaw in flaws {

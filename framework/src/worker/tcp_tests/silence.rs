@@ -1,6 +1,6 @@
 //! A peer that falls silent, whose station may be another by now: the neighbour is asked, and asked at the station that was believed in.
 
-use super::bad_input::{SegmentEnds, frame};
+use super::frames::{SegmentEnds, frame};
 use super::*;
 use crate::device::{Offload, RxQueue, TxQueue};
 use crate::mem::Burst;
@@ -60,7 +60,7 @@ fn syn_ack(syn: &[u8]) -> Vec<u8> {
         window: 65_535,
         urgent_pointer: 0,
     };
-    frame(&SegmentEnds { from: (address(2), mac(2)), to: (address(1), mac(1)) }, &fields)
+    frame(&SegmentEnds { from: (address(2), mac(2)), to: (address(1), mac(1)) }, &fields, &[], &[])
 }
 
 /// RFC 9293 3.8.3 (MUST-20 a): whoever routes is told, and asks.

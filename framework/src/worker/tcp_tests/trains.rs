@@ -1,17 +1,12 @@
 //! Segments in a row, as they come in a burst or merged by the device: whatever they say, and whatever the app does between two of them, the
 //! same comes of it as of segments that are looked at one by one.
 
-use zerocopy::IntoBytes;
-
+use super::frames::{SegmentEnds, frame};
 use super::*;
 use crate::device::{Offload, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, Mbuf, RxInfo, Verdict};
-use crate::wire::checksum::PseudoHeader;
 use crate::wire::tcp::Timestamps;
-use crate::wire::{
-    EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, Protocol, TcpFields, TcpFlags, TcpHeader,
-    TcpOption, TcpSegment,
-};
+use crate::wire::{TcpFields, TcpFlags, TcpOption, TcpSegment};
 
 /// A wire whose other end is the test: what is to come, and what was sent.
 #[derive(Default)]
@@ -196,25 +191,8 @@ impl Said {
         if self.flags.contains(TcpFlags::SYN) {
             options.extend_from_slice(&[2, 4, 5, 180, 4, 2, 1, 1]);
         }
-        let mut header = TcpHeader::new(&fields, &options).unwrap();
-        let (source, destination) = (address(1), address(2));
-        let behind = [&options, &self.payload[..]].concat();
-        let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: (20 + behind.len()) as u16 };
-        header.fill_checksum(pseudo.sum().append(&behind));
-        let ipv4 = Ipv4Fields {
-            source,
-            destination,
-            protocol: Protocol::TCP,
-            ttl: 64,
-            tos: 0,
-            identification: 1,
-            dont_fragment: true,
-            payload_len: 20 + behind.len(),
-        };
-        let link = EthernetFields { dst: mac(2), src: mac(1), ethertype: EtherType::IPV4 };
-        let mut frame = [EthernetHeader::new(link).as_bytes(), Ipv4Header::new(&ipv4).unwrap().as_bytes()].concat();
-        frame.extend_from_slice(header.as_bytes());
-        frame.extend_from_slice(&behind);
+        let ends = SegmentEnds { from: (address(1), mac(1)), to: (address(2), mac(2)) };
+        let mut frame = frame(&ends, &fields, &options, &self.payload);
         frame[14 + 20 + 17] ^= self.flaw;
         frame
     }

@@ -297,8 +297,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the list of those that are tried with each tick, as the wheel is
-    /// coarser than the gap between two segments.
+    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the list of those that are tried with each tick,
+    /// as the wheel is coarser than the gap between two segments.
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
         let is_any_left = self.connection.next_unsent != NIL || self.connection.lost_len != 0;
