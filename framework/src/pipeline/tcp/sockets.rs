@@ -278,7 +278,8 @@ impl TcpCalls<'_, '_> {
         self.machine().map_or(Err(CallError::NotFound), |machine| machine.resume(id))
     }
 
-    /// The options of a connection.
+    /// The options of a connection as they were set. Whether the SYNs have agreed on them is in its [`info`](Self::info): the peer may have
+    /// refused.
     pub fn options(&mut self, id: ConnectionId) -> Option<ConnectionOptions> {
         self.machine()?.options(id)
     }

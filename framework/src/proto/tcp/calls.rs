@@ -278,7 +278,8 @@ impl<P: Payload> Tcp<P> {
 
 /// Options.
 impl<P: Payload> Tcp<P> {
-    /// The options of a connection.
+    /// The options of a connection as they were set. Whether the SYNs have agreed on them is in its [`info`](Self::info): the peer may have
+    /// refused.
     pub fn options(&self, id: ConnectionId) -> Option<ConnectionOptions> {
         let connection = &self.connections[self.find(id)?];
         Some(connection.options.restore(connection.congestion.kind))
