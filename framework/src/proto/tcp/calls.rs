@@ -308,7 +308,7 @@ impl<P: Payload> Tcp<P> {
         if let Some(mss_max) = options.mss_max {
             turn.limit_mss(mss_max);
         }
-        if matches!(turn.connection.state, State::Established | State::CloseWait) {
+        if turn.connection.may_ask() {
             turn.begin_idle_timer();
         }
         if turn.connection.state.may_receive() && turn.connection.owes_window_update() {

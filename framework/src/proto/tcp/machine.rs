@@ -279,7 +279,9 @@ impl<P: Payload> Tcp<P> {
         if readable {
             // The app's turn: what comes after the data waits until it is taken, and one that is paused hears of it when it resumes.
             let is_news = take(connection, pending::READABLE) && !connection.has(flag::PAUSED);
-            return is_news.then_some(TcpEvent::Readable);
+            // Room to send does not: who pauses until the answers are sent waits for just that.
+            let is_room = !is_news && take(connection, pending::WRITABLE);
+            return if is_room { Some(TcpEvent::Writable) } else { is_news.then_some(TcpEvent::Readable) };
         }
         if take(connection, pending::PEER_CLOSED) {
             return Some(TcpEvent::PeerClosed);

@@ -269,6 +269,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
+    /// Whether a silent peer is asked, where keepalive is on: also one that may still send to us when we have sent our last. Who wants no more
+    /// has other deadlines.
+    pub(super) fn may_ask(&self) -> bool {
+        self.state.is_synchronized()
+            && !matches!(self.state, State::TimeWait | State::Closed)
+            && !self.has(flag::RECEIVES_NO_MORE)
+    }
+
     /// When the connection is to be looked at next.
     #[inline]
     pub(super) fn deadline(&self) -> Instant {

@@ -32,6 +32,8 @@ impl<P: Payload> Tcp<P> {
         if is_first {
             // The second SYN of two that crossed acknowledges ours.
             segment = segment.behind_syn();
+            // Nor is its window scaled (RFC 7323 2.2), which is undone here, as all that follow are.
+            segment.wnd >>= turn.connection.snd_wscale;
         }
         turn.check_timestamps(&segment)?;
         turn.check_sequence(&segment)?;

@@ -47,6 +47,20 @@ fn paused_app_is_told_that_nothing_is_acknowledged() {
 }
 
 #[test]
+fn paused_app_is_told_of_room() {
+    let mut line = paused(&ConnectionOptions { send_buffer: 1_000, ..options() });
+    line.send(1_000);
+    let (id, now) = (line.id(), line.now);
+    assert_eq!(line.tcp.send(id, vec![1], now, &mut line.wire).unwrap_err().0, SendError::Full);
+    line.ack(1_000);
+    line.tick();
+    assert_eq!(line.events, [TcpEvent::Writable], "the data waits on");
+    line.resume();
+    line.tick();
+    line.assert_delivered(4);
+}
+
+#[test]
 fn app_that_pauses_again_at_its_last_data_is_told_as_well() {
     let mut line = Line::new();
     let id = line.id();
