@@ -346,6 +346,19 @@ fn window_that_we_close_for_seconds_holds_the_kernel_back() {
 }
 
 #[test]
+fn kernel_is_reset_by_a_worker_that_hangs_up() {
+    let Some((wire, live)) = start("kernel_is_reset_by_a_worker_that_hangs_up") else { return };
+    live.listen(PORT, ListenOptions::default(), Plan::STAY);
+    let opened = (0..40).map(|number| if number % 2 == 0 { Opens::Us } else { Opens::Them });
+    let sockets: Vec<_> = opened.map(|opens| open(&live, &wire, opens, Plan::STAY).1).collect();
+    assert_eq!(live.with_worker(|worker, now| worker.hang_up(now)), 40);
+    for mut socket in sockets {
+        assert_eq!(socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+    live.stop();
+}
+
+#[test]
 fn closed_port_of_the_kernel_refuses() {
     let Some((_wire, live)) = start("closed_port_of_the_kernel_refuses") else { return };
     let id = live.dial((THEIRS, 9), ConnectionOptions::default(), Plan::STAY);

@@ -35,5 +35,7 @@ pub(crate) fn run<A: App + UdpApp + TcpApp + IcmpApp>(
     let mut clock = MonotonicClock::start();
     worker.with_app(clock.now(), |_, cx| begin(cx))?;
     worker.run(&mut clock, &post.stop);
+    // An exchange that is told ends the session; one that is not believes in it.
+    println!("{} connections were open", worker.hang_up(clock.now()));
     Ok(())
 }

@@ -106,6 +106,9 @@ const HOUSEKEEPING_POLLS: u64 = 256;
 /// Packets that came to the kernel, of which one turn takes so many.
 const OVERHEARD_PER_TURN: usize = 4;
 
+/// Turns in which nothing moves, before a worker that hangs up gives the device up.
+const HANG_UP_TURNS: u32 = 1 << 16;
+
 /// Of so many publications one asks the device for the counters that it does not keep itself, each some tens of milliseconds at
 /// full speed: of AF_XDP a system call, of mlx5 none.
 const REFRESH_PUBLICATIONS: u64 = 4_096;
@@ -249,6 +252,26 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         let result = act(&mut self.app, &mut cx);
         self.tools.tx.ring_doorbell(now);
         result
+    }
+
+    /// At the end: resets all TCP connections that stand, so that no peer believes in them for longer, and sees them onto the wire. Returns how
+    /// many those were. Who wants them to end in order closes them, and polls on until they have.
+    ///
+    /// Walks over all places that there are for connections, and waits for the device, some milliseconds where it moves nothing: not for a turn.
+    pub fn hang_up(&mut self, now: Instant) -> usize {
+        let (mut hung_up, mut next, mut idle_turns) = (0, Some(0), 0);
+        while idle_turns < HANG_UP_TURNS && (next.is_some() || self.tools.tx.in_flight() > 0) {
+            let mut moved = self.tools.tx.reap();
+            if let Some(first) = next {
+                let room = self.tools.tx.room();
+                let count;
+                (count, next) = self.tools.cx(now).tcp().abort_from(first, room);
+                (hung_up, moved) = (hung_up + count, moved + count);
+            }
+            self.tools.tx.ring_doorbell(now);
+            idle_turns = if moved > 0 { 0 } else { idle_turns + 1 };
+        }
+        hung_up
     }
 
     /// The app.

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod frames;
+mod hang_up;
 mod orders;
 mod silence;
 mod trains;

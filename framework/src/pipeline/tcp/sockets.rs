@@ -267,6 +267,12 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.abort(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
+    /// [`abort`](Self::abort) of all connections from a place on, `limit` at most: how many, and the place to go on at.
+    pub(crate) fn abort_from(&mut self, first: u32, limit: usize) -> (usize, Option<u32>) {
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| machine.abort_from(first, limit, now, output)).unwrap_or((0, None))
+    }
+
     /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the connection ends otherwise than by
     /// `Finished`, what waits comes all the same, and `Closed` behind it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {

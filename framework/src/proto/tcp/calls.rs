@@ -251,6 +251,29 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
+    /// Aborts those connections of places `first` and behind whose peers may believe in them, `limit` at most. Says how many, and where to go on.
+    pub fn abort_from<O: Output<P>>(
+        &mut self,
+        first: u32,
+        limit: usize,
+        now: Instant,
+        output: &mut O,
+    ) -> (usize, Option<u32>) {
+        let mut count = 0;
+        for slot in first..self.connections.capacity() as u32 {
+            let is_open = |connection: &Connection| !matches!(connection.state, State::TimeWait | State::Closed);
+            if !self.connections.get(slot).is_some_and(is_open) {
+                continue;
+            }
+            if count == limit {
+                return (count, Some(slot));
+            }
+            self.turn(slot, output, now).abort();
+            count += 1;
+        }
+        (count, None)
+    }
+
     /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the connection ends otherwise than by
     /// `Finished`, what waits comes all the same, and `Closed` behind it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {

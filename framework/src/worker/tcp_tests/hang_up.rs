@@ -1,0 +1,40 @@
+//! The end of a worker that is told to stop.
+
+use super::*;
+use crate::device::TxQueue;
+
+/// Connections of one client and one server.
+fn connected(count: usize) -> Line {
+    let mut line = Line::connected(Wanted::default());
+    let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+    for _ in 1..count {
+        line.ask(|_, cx| cx.tcp().connect(local, SERVER, &ConnectionOptions::default(), ConsumerId(1)).unwrap());
+    }
+    line.turns(100);
+    assert_eq!(line.server.app().events.len(), count);
+    line
+}
+
+#[test]
+fn peers_of_a_worker_that_hangs_up_are_reset() {
+    let mut line = connected(3);
+    let before = line.server.app().events.len();
+    let now = line.now;
+    line.ask(|app, cx| cx.tcp().send(app.id.unwrap(), b"on its way").unwrap());
+    assert_eq!(line.client.hang_up(now), 3);
+    line.server.poll_once(now);
+    assert_eq!(line.server.app().events[before..], [TcpEvent::Closed(CloseReason::Reset); 3]);
+    assert_eq!(line.server.app().received, b"on its way");
+    assert_eq!(line.client.hang_up(now), 0);
+    line.turns(100);
+    assert_eq!(line.client.pool().in_use(), line.stock[0]);
+}
+
+#[test]
+fn frames_that_nobody_receives_are_not_waited_for_for_ever() {
+    let mut line = connected(2);
+    let now = line.now;
+    line.ask(|app, cx| cx.tcp().send(app.id.unwrap(), &[7; 1_000]).unwrap());
+    assert_eq!(line.client.hang_up(now), 2);
+    assert!(line.client.tx_mut().in_flight() > 0);
+}
