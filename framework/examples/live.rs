@@ -6,8 +6,11 @@
 //!
 //! Everything else that arrives on the interface, ssh included, goes on to the kernel. `wirepath stats` shows the counters.
 
+mod cli;
+
 use std::error::Error;
 use std::net::Ipv4Addr;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -37,10 +40,15 @@ impl UdpApp for Ticks {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [interface, group, port] = &arguments[..] else { return Err("usage: live INTERFACE GROUP PORT".into()) };
-    let (group, port): (Ipv4Addr, u16) = (group.parse()?, port.parse()?);
+    cli::exit_code(run(&arguments))
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    let [interface, group, port] = arguments else { return Err("usage: live INTERFACE GROUP PORT".into()) };
+    let group: Ipv4Addr = cli::parse(group, "a group's address, like 239.1.1.1")?;
+    let port: u16 = cli::parse(port, "a port, like 9000")?;
 
     // Main thread: what is wanted of which interface, and the port that gives it.
     let stop = StopFlag::on_signals()?;

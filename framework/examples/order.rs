@@ -6,10 +6,12 @@
 //! The exchange is a second worker on the other end of a wire of plain memory. The same trader on a NIC, as root, at an address that the kernel does
 //! not have, with ticks of 239.1.1.1:9000 and a gateway of yours: `… --example order -- eth1 10.0.0.2/24 10.0.0.1:9100`.
 
+mod cli;
 mod port;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::error::Error;
+use std::process::ExitCode;
 
 use wirepath::counters::{Block, Scope};
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
@@ -117,12 +119,17 @@ impl TcpApp for Exchange {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match &arguments[..] {
+    cli::exit_code(run(&arguments))
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    match arguments {
         [] => over_memory(),
         [interface, address, gateway] => {
-            on_a_port(&port::config("order", interface, address.parse()?), gateway.parse()?)
+            let gateway = cli::parse(gateway, "an address and a port, like 10.0.0.1:9100")?;
+            on_a_port(&port::config("order", interface, address)?, gateway)
         }
         _ => Err("usage: order [INTERFACE ADDRESS/LEN GATEWAY:PORT]".into()),
     }

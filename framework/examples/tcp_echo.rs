@@ -5,11 +5,13 @@
 //! The same echo on a NIC, as root, at an address that the kernel does not have: `… --example tcp_echo -- eth1 10.0.0.2/24`, and
 //! `nc 10.0.0.2 7` on another host.
 
+mod cli;
 mod port;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::HashMap;
 use std::error::Error;
+use std::process::ExitCode;
 
 use wirepath::counters::{Block, Scope};
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
@@ -133,11 +135,15 @@ impl TcpApp for Client {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match &arguments[..] {
+    cli::exit_code(run(&arguments))
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    match arguments {
         [] => over_memory(),
-        [interface, address] => on_a_port(&port::config("tcp_echo", interface, address.parse()?)),
+        [interface, address] => on_a_port(&port::config("tcp_echo", interface, address)?),
         _ => Err("usage: tcp_echo [INTERFACE ADDRESS/LEN]".into()),
     }
 }

@@ -2,19 +2,20 @@
 
 use std::error::Error;
 
+use super::cli;
 use wirepath::counters::Block;
 use wirepath::pipeline::tcp::{TcpApp, TcpConfig};
 use wirepath::pipeline::{App, Cx, IcmpApp, UdpApp};
-use wirepath::proto::Ipv4Prefix;
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, OwnHost};
 use wirepath::worker::{Post, StopFlag};
 
 /// An interface that is ours, with an address that the kernel does not have, and TCP. Beside the kernel it would be
 /// `LiveConfig::new(interface).with_tcp(…).want(Want::tcp(address, port))`.
-pub(crate) fn config(app: &str, interface: &str, address: Ipv4Prefix) -> LiveConfig {
+pub(crate) fn config(app: &str, interface: &str, address: &str) -> Result<LiveConfig, String> {
+    let address = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
     let host = OwnHost { addresses: vec![address], ..OwnHost::default() };
-    LiveConfig::new(interface).named(app).owned(host).with_tcp(TcpConfig::default())
+    Ok(LiveConfig::new(interface).named(app).owned(host).with_tcp(TcpConfig::default()))
 }
 
 /// Runs an app there; `begin` listens, connects and joins.
