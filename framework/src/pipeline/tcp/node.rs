@@ -52,7 +52,9 @@ crate::drop_reasons! {
         BlindSyn => "blind_syn",
         /// More SYNs than the listener takes.
         SynRateExceeded => "syn_rate_exceeded",
-        /// No place for a connection; or for data that is out of order or that a paused app has not taken: it comes again.
+        /// No place for one more connection: `TcpConfig::connections_max`.
+        TableFull => "table_full",
+        /// No place for data that is out of order or that a paused app has not taken: it comes again.
         NoRoom => "no_room",
         /// All of it waits already, out of order.
         Duplicate => "duplicate",
@@ -79,6 +81,7 @@ impl From<TcpDrop> for TcpNodeDrop {
             TcpDrop::BlindReset => Self::BlindReset,
             TcpDrop::BlindSyn => Self::BlindSyn,
             TcpDrop::SynRateExceeded => Self::SynRateExceeded,
+            TcpDrop::TableFull => Self::TableFull,
             TcpDrop::NoRoom => Self::NoRoom,
             TcpDrop::Duplicate => Self::Duplicate,
             TcpDrop::AfterFin => Self::AfterFin,

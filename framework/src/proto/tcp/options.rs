@@ -27,7 +27,9 @@ pub struct Keepalive {
 }
 
 impl Keepalive {
-    /// For a session that must not be dead for long: after 15 s, every 5 s, three times. A peer that is gone is known after half a minute.
+    /// For a session that must not be dead for long: after 15 s, every 5 s, three times. A peer that is gone is known after half a minute,
+    /// where nothing is on its way to it. What is on its way asks for itself, and for ten minutes where `ConnectionOptions::user_timeout`
+    /// does not say less: set both.
     pub const SESSION: Self = Self { idle: Duration::from_secs(15), interval: Duration::from_secs(5), count: 3 };
 }
 

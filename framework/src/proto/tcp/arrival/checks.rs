@@ -70,13 +70,20 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// "An acknowledgment should be sent in reply": at once to what carries data and to a keepalive probe, and at a limited rate to the
+    /// "An acknowledgment should be sent in reply": at once to what carries data, and at a limited rate to a probe and to the
     /// rest, or two ends that disagree would answer each other for ever.
     fn answer_unacceptable(&mut self, segment: &Segment) {
         self.note_old_data(segment);
         let is_probe = segment.seq + 1 == self.connection.rcv_nxt;
-        if segment.has(TcpFlags::SYN) || (segment.seq_len() == 0 && !is_probe) {
+        let is_empty = segment.seq_len() == 0;
+        if segment.has(TcpFlags::SYN) || is_empty && !is_probe {
             return self.challenge_ack();
+        }
+        // Of two ends that each miss a byte, every answer is the other's probe: so many a second. The limit of all has no part in it, or one
+        // connection's storm would have the keepalive of others unanswered.
+        if is_empty && !self.connection.take_challenge(self.now) {
+            self.shared.tally.challenge_acks_suppressed += 1;
+            return;
         }
         self.send_ack();
     }

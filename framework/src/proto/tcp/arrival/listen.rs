@@ -15,6 +15,9 @@ use crate::proto::tcp::syn_cookie;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
+/// A flood's handshakes leave one place free for each so many of them: who is there brings his cookie back and has it.
+const HANDSHAKES_PER_FREE_PLACE: usize = 8;
+
 impl<P: Payload> Tcp<P> {
     #[cold]
     #[inline(never)]
@@ -73,13 +76,26 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadFlags);
         }
         self.admit(arrival, idx, accept, now, output)?;
-        if self.listeners.slots[idx].is_full() || !self.make_room() {
+        if self.is_crowded(idx) && self.can_make_room() {
             self.answer_with_cookie(arrival, idx, now, output);
             return Ok(None);
+        }
+        if !self.make_room() {
+            // A cookie would be worth nothing. The peer calls again.
+            return Err(TcpDrop::TableFull);
         }
         let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
         self.turn(slot, output, now).send_syn();
         Ok(None)
+    }
+
+    /// Whether a listener remembers no more SYNs: it has its backlog, or so many handshakes that they leave few places to peers who bring a cookie
+    /// back.
+    fn is_crowded(&self, idx: u32) -> bool {
+        let listener = &self.listeners.slots[idx];
+        let handshakes = listener.embryonic as usize;
+        let left = handshakes.div_ceil(HANDSHAKES_PER_FREE_PLACE);
+        listener.is_full() || handshakes > 0 && self.connections.free_count() <= left
     }
 
     /// Whether the listener has the time for one more SYN, and its app wants the peer.
@@ -128,7 +144,7 @@ impl<P: Payload> Tcp<P> {
             Connection::new(arrival.flow, State::SynReceived, &options.connection, options.consumer, now);
         connection.listener = id.0;
         connection.set(flag::EMBRYONIC);
-        let slot = self.insert(connection).ok_or(TcpDrop::NoRoom)?;
+        let slot = self.insert(connection).ok_or(TcpDrop::TableFull)?;
         self.listeners.slots[listener].embryonic += 1;
         self.shared.tally.passive_opens += 1;
         let mut turn = self.turn(slot, output, now);
@@ -230,7 +246,9 @@ impl<P: Payload> Tcp<P> {
     ) -> Received<P> {
         self.ask(accept, arrival, listener, now, output)?;
         if !self.make_room() {
-            return Err(TcpDrop::NoRoom);
+            // The peer holds itself for connected.
+            self.answer_with_reset(arrival, now, output);
+            return Err(TcpDrop::TableFull);
         }
         let slot = self.open_passively(arrival, syn, listener, now, output)?;
         self.shared.tally.syn_cookies_accepted += 1;

@@ -63,7 +63,9 @@ pub enum TcpDrop {
     BlindSyn,
     /// More SYNs than the listener takes in a second.
     SynRateExceeded,
-    /// All connections are taken; or data finds its connection's share of the store used up, and is to come again.
+    /// As many connections as the configuration allows: the peer calls again.
+    TableFull,
+    /// Data finds its connection's share of the store used up, and is to come again.
     NoRoom,
     /// All of it waits already, out of order.
     Duplicate,

@@ -92,8 +92,9 @@ impl Connection {
         let is_answer = self.state == State::SynReceived;
         let has = |option: u8, negotiated: u32| if is_answer { self.has(negotiated) } else { self.is_on(option) };
         let mut flags = if is_answer { TcpFlags::SYN | TcpFlags::ACK } else { TcpFlags::SYN };
-        // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: without them where there was no answer.
-        if has(switch::ECN, flag::ECN) && self.backoff == 0 {
+        // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a SYN without an answer goes without them. An answer that
+        // is lost is the same again, as we hold ECN for agreed.
+        if has(switch::ECN, flag::ECN) && (is_answer || self.backoff == 0) {
             flags = flags | if is_answer { TcpFlags::ECE } else { TcpFlags::ECE | TcpFlags::CWR };
         }
         let has_window_scale = !is_answer || self.has(flag::WINDOW_SCALE);
