@@ -98,6 +98,8 @@ pub struct PairConfig {
     pub congestion: Congestion,
     /// Who cuts what is longer than a segment.
     pub cuts: Cuts,
+    /// Frames that wait on the wire at most, each way.
+    pub slots: u32,
 }
 
 /// Who cuts what is longer than a segment.
@@ -112,7 +114,15 @@ pub enum Cuts {
 impl PairConfig {
     /// One connection.
     pub fn one(checksums: Checksums, server: Role) -> Self {
-        Self { checksums, server, connections: 1, listeners: 1, congestion: Congestion::default(), cuts: Cuts::Tcp }
+        Self {
+            checksums,
+            server,
+            connections: 1,
+            listeners: 1,
+            congestion: Congestion::default(),
+            cuts: Cuts::Tcp,
+            slots: 512,
+        }
     }
 }
 
@@ -120,7 +130,7 @@ impl TcpPair {
     /// Connected, and nothing sent.
     pub fn new(config: PairConfig) -> Self {
         let segments = config.cuts == Cuts::Device;
-        let (left, right) = pair("tcp", MemoryConfig { segments, ..wire(config.checksums) });
+        let (left, right) = pair("tcp", MemoryConfig { segments, slots: config.slots, ..wire(config.checksums) });
         let client = end(left, 1, Role::Sink, sending_pool(config.cuts), &config);
         let server = end(right, 2, config.server, short_buffers(), &config);
         let now = Instant::ZERO + Duration::from_secs(1);
