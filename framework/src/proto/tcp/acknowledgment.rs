@@ -124,7 +124,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let rtt = Micros::floor(now.since(oldest));
         connection.take_rtt(rtt, is_new_round, now);
         let (rack, end) = (&mut connection.rack, connection.snd_una);
-        (rack.xmit_ts, rack.end_seq, rack.fack) = (newest, end, end);
+        (connection.rack_xmit_ts, rack.end_seq, rack.fack) = (newest, end, end);
         rack.rtt = if newest == oldest { rtt } else { Micros::floor(now.since(newest)) };
         connection.grow_window(acked, now);
         if is_new_round {

@@ -224,7 +224,7 @@ impl<P: Payload> Tcp<P> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let mut turn = self.turn(slot, output, now);
         let is_unread = turn.connection.in_order_len > 0;
-        let linger_ms = turn.connection.options.linger_ms;
+        let linger_ms = turn.connection.rare_options.linger_ms;
         // Numbers that somebody else may still send are a gap before our FIN, which nobody would fill any more.
         let is_delegated = turn.connection.has(flag::DELEGATED);
         if !turn.connection.state.is_synchronized() || is_unread || is_delegated || linger_ms == 0 {
@@ -305,7 +305,7 @@ impl<P: Payload> Tcp<P> {
     /// refused.
     pub fn options(&self, id: ConnectionId) -> Option<ConnectionOptions> {
         let connection = &self.connections[self.find(id)?];
-        Some(connection.options.restore(connection.congestion.kind))
+        Some(connection.options())
     }
 
     /// Moves whenever options of a connection change: what was prepared with them is to be prepared anew.

@@ -166,7 +166,7 @@ pub(super) mod flag {
 
 /// A connection. The order of the fields is that of the memory: what a segment of an established connection needs, data or
 /// acknowledgment, stands in the first [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million is brought in by so many
-/// loads and no more.
+/// loads and no more. Data and its answer stay within the first four.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Connection {
@@ -223,7 +223,7 @@ pub(super) struct Connection {
     pub(super) send_len: u32,
     /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last transmission.
     pub(super) in_flight: Lane,
-    pub(super) cwnd: u32,
+    pub(super) consumer: ConsumerId,
     /// Bytes that may leave at once, and nothing but themselves is to be written down of them, as was found out the last time; 0 where that
     /// is not known. Acknowledgments that find all well make no less of it. Whatever else may begins with a turn, and each turn forgets
     /// it: see `transmit::at_once`.
@@ -232,11 +232,11 @@ pub(super) struct Connection {
     // Third line: when; the round trip (RFC 6298); whether anything is missing.
     pub(super) timer_at: Instant,
     pub(super) ack_at: Instant,
-    /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
-    pub(super) idle_at: Instant,
     pub(super) last_received_at: Instant,
     /// When the oldest data that is not acknowledged was sent first, for the user timeout.
     pub(super) unacked_since: Instant,
+    /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: who sends after a pause asks how long it was.
+    pub(super) rack_xmit_ts: Instant,
     pub(super) rto: Micros,
     /// Zero before the first sample.
     pub(super) srtt: Micros,
@@ -248,30 +248,34 @@ pub(super) struct Connection {
     pub(super) sacked_len: u32,
     pub(super) lost_len: u32,
 
-    // Fourth line: what waits that came, and counts.
+    // Fourth line: what waits that came out of order, options, and counts: but for bytes acknowledged, which begin the fifth.
     pub(super) resent_len: u32,
-    pub(super) in_order: Queue,
     pub(super) out_of_order: Queue,
-    /// What came twice, to be told to the peer (RFC 2883).
-    pub(super) dsack: Range,
-    pub(super) consumer: ConsumerId,
+    pub(super) options: StoredOptions,
     pub(super) tally: ConnectionTally,
 
-    // Fifth and sixth line: options, and what an acknowledgment moves.
-    pub(super) options: StoredOptions,
+    // Fifth line: what an acknowledgment moves, and what is asked when it is not known how much may leave at once.
+    /// The least of late, and when it was measured, in [`coarse_seconds`].
+    pub(super) rtt_min: Micros,
+    pub(super) rtt_min_at_s: u32,
     pub(super) rack: Rack,
-    pub(super) congestion: CongestionState,
     pub(super) rttvar: Micros,
     /// Once this is acknowledged, another round trip has passed.
     pub(super) round_end: Seq,
     pub(super) ssthresh: u32,
+    pub(super) cwnd: u32,
+    /// What came twice, to be told to the peer (RFC 2883).
+    pub(super) dsack: Range,
+    /// Its last half stands behind, as few acknowledgments ask for it.
+    pub(super) congestion: CongestionState,
 
-    // Behind: what a new round trip, a loss, and the beginning and the end of a connection look at.
-    /// The least of late, and when it was measured, in [`coarse_seconds`].
-    pub(super) rtt_min: Micros,
-    pub(super) rtt_min_at_s: u32,
-    pub(super) rare: RareTally,
+    // Behind: what a pause, a loss, and the beginning and the end of a connection look at.
+    /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
+    pub(super) idle_at: Instant,
     pub(super) pace_at: Instant,
+    pub(super) rare_options: RareOptions,
+    pub(super) rare: RareTally,
+    pub(super) in_order: Queue,
     pub(super) iss: Seq,
     pub(super) irs: Seq,
     /// The number of the peer's FIN, where `flag::FIN_SEEN` is set.
@@ -341,10 +345,9 @@ pub(super) fn coarse_seconds(now: Instant) -> u32 {
     (now.as_nanos() >> 30) as u32
 }
 
-/// RFC 8985 5.2.
+/// RFC 8985 5.2, but for RACK.xmit_ts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rack {
-    pub(super) xmit_ts: Instant,
     pub(super) end_seq: Seq,
     pub(super) rtt: Micros,
     pub(super) fack: Seq,
@@ -375,17 +378,18 @@ pub(super) struct Prr {
 
 /// RFC 9438's variables, in bytes and milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(super) struct CongestionState {
     pub(super) kind: Congestion,
-    /// An epoch of congestion avoidance has begun: the three below count.
+    /// An epoch of congestion avoidance has begun: the last three count.
     pub(super) in_epoch: bool,
+    /// Bytes acknowledged that cwnd has not grown for yet.
+    pub(super) acked: u32,
+    /// Zero before the first loss.
+    pub(super) w_max: u32,
     pub(super) epoch_start_ms: u32,
     pub(super) k_ms: u32,
     pub(super) w_est: u32,
-    /// Zero before the first loss.
-    pub(super) w_max: u32,
-    /// Bytes acknowledged that cwnd has not grown for yet.
-    pub(super) acked: u32,
 }
 
 /// Counts of a connection that segments move, as TCP_INFO has them.
@@ -397,23 +401,21 @@ pub(super) struct ConnectionTally {
     pub(super) bytes_sent: u64,
     pub(super) bytes_received: u64,
     pub(super) bytes_acked: u64,
-    pub(super) resent_segments: u32,
-    pub(super) dsacks: u32,
 }
 
 /// Those that are rarely moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RareTally {
+    pub(super) resent_segments: u32,
+    pub(super) dsacks: u32,
     pub(super) timeouts: u16,
     /// In which second challenge ACKs were sent last, and how many.
     pub(super) challenges: u16,
 }
 
-/// [`ConnectionOptions`] in the size that a million connections can afford; first those that each segment asks for.
+/// What segments ask for of [`ConnectionOptions`], in the size that a million connections can afford.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
 pub(super) struct StoredOptions {
-    pub(super) pacing_rate: u64,
     pub(super) send_buffer: u32,
     pub(super) receive_buffer: u32,
     pub(super) rto_min_us: u32,
@@ -425,6 +427,13 @@ pub(super) struct StoredOptions {
     pub(super) tos: u8,
     /// 0 is no keepalive.
     pub(super) keepalive_count: u8,
+}
+
+/// The rest of [`ConnectionOptions`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RareOptions {
+    /// 0 where `switch::PACING` is off.
+    pub(super) pacing_rate: u64,
     pub(super) keepalive_idle_ms: u32,
     pub(super) keepalive_interval_ms: u32,
     /// `u32::MAX` is in the background.
@@ -440,6 +449,8 @@ pub(super) mod switch {
     pub(crate) const TIMESTAMPS: u8 = 1 << 2;
     pub(crate) const SACK: u8 = 1 << 3;
     pub(crate) const ECN: u8 = 1 << 4;
+    /// There is a pacing rate.
+    pub(crate) const PACING: u8 = 1 << 5;
     /// What a SYN offers.
     pub(crate) const OFFERED: u8 = TIMESTAMPS | SACK | ECN;
 }
@@ -448,7 +459,7 @@ impl Connection {
     /// The app wants other options. What our SYN offers is not changed while the peer may still agree to it.
     pub(super) fn change_options(&mut self, options: &ConnectionOptions) {
         let offered = self.options.switches & switch::OFFERED;
-        self.options = StoredOptions::new(options);
+        (self.options, self.rare_options) = (StoredOptions::new(options), RareOptions::new(options));
         if !self.state.is_synchronized() {
             self.options.switches = self.options.switches & !switch::OFFERED | offered;
         }
@@ -531,6 +542,7 @@ impl Connection {
             probes: 0,
             reo_wnd_mult: 1,
             reo_wnd_persist: 0,
+            rack_xmit_ts: Instant::ZERO,
             rack: Rack::default(),
             undo: Undo::default(),
             prr: Prr::default(),
@@ -539,6 +551,7 @@ impl Connection {
             sacks: [Range::default(); 4],
             dsack: Range::default(),
             options: StoredOptions::new(options),
+            rare_options: RareOptions::new(options),
             listener: NIL,
             consumer,
             close_reason: CloseReason::Finished,
@@ -598,16 +611,20 @@ impl Connection {
     }
 }
 
+/// A span in milliseconds, none shorter than one.
+fn ms(span: Duration) -> u32 {
+    (span.as_nanos() / 1_000_000).clamp(1, u64::from(u32::MAX) - 1) as u32
+}
+
 impl StoredOptions {
-    pub(super) fn new(options: &ConnectionOptions) -> Self {
-        let ms = |span: Duration| (span.as_nanos() / 1_000_000).clamp(1, u64::from(u32::MAX) - 1) as u32;
-        let keepalive = options.keepalive.unwrap_or_default();
+    fn new(options: &ConnectionOptions) -> Self {
         let switches = [
             (options.nodelay, switch::NODELAY),
             (options.quickack, switch::QUICKACK),
             (options.timestamps, switch::TIMESTAMPS),
             (options.sack, switch::SACK),
             (options.ecn, switch::ECN),
+            (options.pacing_rate.is_some(), switch::PACING),
         ];
         Self {
             send_buffer: options.send_buffer,
@@ -615,6 +632,18 @@ impl StoredOptions {
             rto_min_us: (options.rto_min.as_nanos() / 1_000) as u32,
             ack_delay_us: (options.ack_delay.as_nanos() / 1_000) as u32,
             user_timeout_ms: options.user_timeout.map_or(0, ms),
+            keepalive_count: options.keepalive.map_or(0, |keepalive| keepalive.count),
+            ttl: options.ttl,
+            tos: options.tos,
+            switches: switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch).sum(),
+        }
+    }
+}
+
+impl RareOptions {
+    fn new(options: &ConnectionOptions) -> Self {
+        let keepalive = options.keepalive.unwrap_or_default();
+        Self {
             linger_ms: match options.linger {
                 Linger::Background => u32::MAX,
                 Linger::For(Duration::ZERO) => 0,
@@ -622,48 +651,46 @@ impl StoredOptions {
             },
             keepalive_idle_ms: ms(keepalive.idle),
             keepalive_interval_ms: ms(keepalive.interval),
-            keepalive_count: options.keepalive.map_or(0, |keepalive| keepalive.count),
-            ttl: options.ttl,
-            tos: options.tos,
-            switches: switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch).sum(),
             mss_max: options.mss_max.unwrap_or(0),
             pacing_rate: options.pacing_rate.unwrap_or(0),
         }
     }
+}
 
+impl Connection {
     /// The options as the app gave them, spans in the grain that they are kept in.
-    pub(super) fn restore(&self, congestion: Congestion) -> ConnectionOptions {
+    pub(super) fn options(&self) -> ConnectionOptions {
+        let (options, rare) = (&self.options, &self.rare_options);
         let ms = |ms: u32| Duration::from_millis(ms.into());
-        let is_on = |switch: u8| self.switches & switch != 0;
         ConnectionOptions {
-            nodelay: is_on(switch::NODELAY),
-            quickack: is_on(switch::QUICKACK),
-            ack_delay: Duration::from_micros(self.ack_delay_us.into()),
-            keepalive: (self.keepalive_count != 0).then(|| Keepalive {
-                idle: ms(self.keepalive_idle_ms),
-                interval: ms(self.keepalive_interval_ms),
-                count: self.keepalive_count,
+            nodelay: self.is_on(switch::NODELAY),
+            quickack: self.is_on(switch::QUICKACK),
+            ack_delay: Duration::from_micros(options.ack_delay_us.into()),
+            keepalive: (options.keepalive_count != 0).then(|| Keepalive {
+                idle: ms(rare.keepalive_idle_ms),
+                interval: ms(rare.keepalive_interval_ms),
+                count: options.keepalive_count,
             }),
-            user_timeout: (self.user_timeout_ms != 0).then(|| ms(self.user_timeout_ms)),
-            linger: if self.linger_ms == u32::MAX { Linger::Background } else { Linger::For(ms(self.linger_ms)) },
-            congestion,
-            rto_min: Duration::from_micros(self.rto_min_us.into()),
-            pacing_rate: (self.pacing_rate != 0).then_some(self.pacing_rate),
-            send_buffer: self.send_buffer,
-            receive_buffer: self.receive_buffer,
-            mss_max: (self.mss_max != 0).then_some(self.mss_max),
-            timestamps: is_on(switch::TIMESTAMPS),
-            sack: is_on(switch::SACK),
-            ecn: is_on(switch::ECN),
-            ttl: self.ttl,
-            tos: self.tos,
+            user_timeout: (options.user_timeout_ms != 0).then(|| ms(options.user_timeout_ms)),
+            linger: if rare.linger_ms == u32::MAX { Linger::Background } else { Linger::For(ms(rare.linger_ms)) },
+            congestion: self.congestion.kind,
+            rto_min: Duration::from_micros(options.rto_min_us.into()),
+            pacing_rate: self.is_on(switch::PACING).then_some(rare.pacing_rate),
+            send_buffer: options.send_buffer,
+            receive_buffer: options.receive_buffer,
+            mss_max: (rare.mss_max != 0).then_some(rare.mss_max),
+            timestamps: self.is_on(switch::TIMESTAMPS),
+            sack: self.is_on(switch::SACK),
+            ecn: self.is_on(switch::ECN),
+            ttl: options.ttl,
+            tos: options.tos,
         }
     }
 }
 
 impl Connection {
     /// Cache lines from the beginning that a segment of an established connection looks at.
-    pub(super) const HOT_LINES: usize = 6;
+    pub(super) const HOT_LINES: usize = 5;
 }
 
 /// [`TcpConfig::connection_len`](super::TcpConfig::connection_len) has the sum that this is a part of.
@@ -695,14 +722,9 @@ mod tests {
     fn lines_hold_what_belongs_together() {
         let ends = [end!(wheel_tick), end!(room_at_once), end!(lost_len)];
         assert_eq!(ends, [LINE, 2 * LINE, 3 * LINE]);
-    }
-
-    #[test]
-    fn what_a_segment_looks_at_is_in_the_hot_lines() {
-        let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, resent_segments);
-        let options = offset_of!(Connection, options) + offset_of!(StoredOptions, keepalive_idle_ms);
-        let ends = [end!(dsack), end!(consumer), counts, options, end!(rack), end!(congestion), end!(ssthresh)];
-        assert!(ends.iter().all(|&end| end <= Connection::HOT_LINES * LINE), "{ends:?}");
+        let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, bytes_acked);
+        let congestion = offset_of!(Connection, congestion) + offset_of!(CongestionState, w_max);
+        assert_eq!((counts, congestion), (4 * LINE, Connection::HOT_LINES * LINE));
     }
 
     #[test]

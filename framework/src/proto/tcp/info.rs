@@ -7,7 +7,7 @@
 
 use core::net::SocketAddrV4;
 
-use super::connection::{Recovery, State, flag};
+use super::connection::{Recovery, State, flag, switch};
 use super::event::ConnectionId;
 use super::machine::Tcp;
 use super::options::Congestion;
@@ -125,7 +125,7 @@ impl<P> Tcp<P> {
             congestion: connection.congestion.kind,
             cwnd: connection.cwnd,
             ssthresh: connection.ssthresh,
-            pacing_rate: (connection.options.pacing_rate != 0).then_some(connection.options.pacing_rate),
+            pacing_rate: connection.is_on(switch::PACING).then_some(connection.rare_options.pacing_rate),
             snd_wnd: connection.snd_wnd,
             rcv_wnd: connection.rcv_wnd(),
             unacked_len: flight,
@@ -141,8 +141,8 @@ impl<P> Tcp<P> {
             bytes_received: connection.tally.bytes_received,
             segments_out: connection.tally.segments_out,
             segments_in: connection.tally.segments_in,
-            resent_segments: connection.tally.resent_segments,
-            dsacks: connection.tally.dsacks,
+            resent_segments: connection.rare.resent_segments,
+            dsacks: connection.rare.dsacks,
             timeouts: connection.rare.timeouts.into(),
             reordering_seen: connection.has(flag::REORDERING_SEEN),
             soft_errors: connection.soft_errors.into(),

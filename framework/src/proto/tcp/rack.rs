@@ -46,10 +46,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
                 return;
             }
         }
-        let rack = &mut connection.rack;
-        rack.rtt = Micros::floor(rtt);
-        if is_sent_after(sent_at, end, rack.xmit_ts, rack.end_seq) {
-            (rack.xmit_ts, rack.end_seq) = (sent_at, end);
+        connection.rack.rtt = Micros::floor(rtt);
+        if is_sent_after(sent_at, end, connection.rack_xmit_ts, connection.rack.end_seq) {
+            (connection.rack_xmit_ts, connection.rack.end_seq) = (sent_at, end);
         }
     }
 
@@ -74,13 +73,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             if idx == NIL {
                 return;
             }
-            let (chunk, rack) = (&chunks[idx], connection.rack);
-            if !is_sent_after(rack.xmit_ts, rack.end_seq, chunk.sent_at, chunk.end()) {
+            let (chunk, xmit_ts) = (&chunks[idx], connection.rack_xmit_ts);
+            if !is_sent_after(xmit_ts, connection.rack.end_seq, chunk.sent_at, chunk.end()) {
                 return;
             }
             if chunk.sent_at + wait > self.now {
                 // All that was sent before what has arrived is lost by then.
-                news.lost_by = Some(rack.xmit_ts + wait);
+                news.lost_by = Some(xmit_ts + wait);
                 return;
             }
             news.lost += chunk.seq_len();

@@ -107,7 +107,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         let is_usual = connection.flags & (flag::PROBE_DUE | flag::SACK) == flag::SACK;
         // RFC 5681 4.1 asks of one that was idle for how long.
-        if is_usual && (pipe != 0 || self.now.since(connection.rack.xmit_ts) <= connection.rto.span()) {
+        if is_usual && (pipe != 0 || self.now.since(connection.rack_xmit_ts) <= connection.rto.span()) {
             return connection.cwnd.saturating_sub(pipe);
         }
         self.aside().unusual_room(pipe)
@@ -118,8 +118,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mss = u32::from(self.connection.snd_mss);
         let connection = &mut *self.connection;
         // RFC 5681 4.1: what was idle for a timeout begins anew.
-        let idle = self.now.since(connection.rack.xmit_ts);
-        if connection.flight() == 0 && connection.rack.xmit_ts != Instant::ZERO && idle > connection.rto.span() {
+        let idle = self.now.since(connection.rack_xmit_ts);
+        if connection.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rto.span() {
             connection.cwnd = connection.cwnd.min(connection.initial_window());
             connection.forget_epoch();
         }

@@ -220,7 +220,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.probes = 0;
         connection.idle_at = match connection.options.keepalive_count {
             0 => Instant::MAX,
-            _ => connection.last_received_at + ms(connection.options.keepalive_idle_ms),
+            _ => connection.last_received_at + ms(connection.rare_options.keepalive_idle_ms),
         };
         self.arm();
     }
@@ -244,7 +244,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// it is looked at here.
     fn on_keepalive(&mut self) {
         let connection = &mut *self.connection;
-        let idle = ms(connection.options.keepalive_idle_ms);
+        let idle = ms(connection.rare_options.keepalive_idle_ms);
         let may_leave = connection.next_unsent != NIL && !connection.has(flag::DELEGATED);
         if connection.flight() > 0 || may_leave {
             // Data finds out by itself.
@@ -260,7 +260,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.send_reset();
             return self.close(CloseReason::KeepaliveTimedOut);
         }
-        connection.idle_at = self.now + ms(connection.options.keepalive_interval_ms);
+        connection.idle_at = self.now + ms(connection.rare_options.keepalive_interval_ms);
         if self.send_probe() {
             self.connection.probes = self.connection.probes.saturating_add(1);
             self.shared.tally.keepalive_probes += 1;
@@ -317,7 +317,7 @@ impl Connection {
 
     /// The app has let go of it, and what it sent may be waited for so long only.
     fn is_lingering(&self) -> bool {
-        self.has(flag::RECEIVES_NO_MORE) && self.options.linger_ms != u32::MAX
+        self.has(flag::RECEIVES_NO_MORE) && self.rare_options.linger_ms != u32::MAX
     }
 
     /// The window is open again.

@@ -23,7 +23,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.iss = self.shared.secret.isn(connection.flow, self.now);
         connection.ts_offset = self.shared.secret.timestamp_offset(connection.flow);
         (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss);
-        connection.rcv_mss = receive_mss(mtu, connection.options.mss_max);
+        connection.rcv_mss = receive_mss(mtu, connection.rare_options.mss_max);
         connection.rcv_wscale = window_scale(connection.options.receive_buffer);
     }
 
@@ -88,7 +88,7 @@ pub(in crate::proto::tcp) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
 /// RFC 9293 3.7.1: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize. What we take ourselves goes over the same links.
 fn send_mss(peer: Option<u16>, connection: &Connection) -> u16 {
     let mss = peer.unwrap_or(MSS_DEFAULT).max(MSS_MIN).min(connection.rcv_mss);
-    let wanted = match connection.options.mss_max {
+    let wanted = match connection.rare_options.mss_max {
         0 => mss,
         // Less than our SYN has announced where the app has thought better of it.
         mss_max => mss.min(mss_max),

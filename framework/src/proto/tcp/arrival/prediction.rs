@@ -115,7 +115,7 @@ impl Connection {
             // Nothing is missing on the way to the peer, or on the way to us, or waits for the app.
             && self.is_untroubled()
             && self.out_of_order.is_empty()
-            && self.in_order.is_empty()
+            && self.in_order_len == 0
             && !self.has(WATCHFUL)
             // First: what is next, and there is room for all of it.
             && segment.seq == self.rcv_nxt

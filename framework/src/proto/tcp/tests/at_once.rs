@@ -61,7 +61,7 @@ fn each_condition_closes_the_way() {
         ("a reduction is to be told", |connection| connection.set(flag::CWR_OWED)),
         ("numbers are somebody else's", |connection| connection.set(flag::DELEGATED)),
         ("a probe is due", |connection| connection.set(flag::PROBE_DUE)),
-        ("a rate is limited", |connection| connection.options.pacing_rate = 1_000_000),
+        ("a rate is limited", |connection| connection.options.switches |= switch::PACING),
         ("small segments wait", |connection| connection.options.switches &= !switch::NODELAY),
         ("a duplicate is to be reported", |connection| connection.dsack = Range { left: Seq(1), right: Seq(2) }),
         ("the send buffer is full", |connection| connection.options.send_buffer = connection.send_len),

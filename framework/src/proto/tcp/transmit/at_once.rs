@@ -203,7 +203,7 @@ impl Connection {
     /// Whether nothing was sent for so long that the path may have become another (RFC 5681 4.1).
     #[inline(always)]
     pub(crate) fn was_idle(&self, now: Instant) -> bool {
-        self.flight() == 0 && now.since(self.rack.xmit_ts) > self.rto.span()
+        self.flight() == 0 && now.since(self.rack_xmit_ts) > self.rto.span()
     }
 
     /// Whether new data may leave as soon as it is there, as far as that does not depend on how much it is, and in a segment of
@@ -216,7 +216,7 @@ impl Connection {
             && self.recovery == Recovery::Open
             && self.timer != RetransmitTimer::Persist
             && self.flags & (flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE) == 0
-            && self.options.pacing_rate == 0
+            && !self.is_on(switch::PACING)
             && self.is_on(switch::NODELAY)
             && !self.owes_sacks()
     }

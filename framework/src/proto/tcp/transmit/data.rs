@@ -34,7 +34,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     pub(super) fn send_data(&mut self) {
         let mut left = SEGMENTS_MAX;
         while left > 0 {
-            if self.connection.options.pacing_rate != 0 && self.waits_for_pace() {
+            if self.connection.is_on(switch::PACING) && self.waits_for_pace() {
                 return;
             }
             let (sending, count) = self.send_run(left).unwrap_or_else(|| (self.send_one(), 1));
@@ -73,7 +73,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let sending = self.emit(idx, TcpFlags::NONE, false);
         if sending == Sending::Sent {
             self.connection.clear(flag::NO_WAY);
-            self.connection.tally.resent_segments += 1;
+            self.connection.rare.resent_segments += 1;
             self.shared.tally.segments_resent += 1;
             self.on_sent(idx, true);
         }
@@ -196,7 +196,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.connection.tally.segments_out += others;
             self.shared.tally.segments_out += u64::from(others);
         }
-        if self.connection.options.pacing_rate != 0 {
+        if self.connection.is_on(switch::PACING) {
             self.connection.pace(len, self.now);
         }
         Sending::Sent
@@ -261,9 +261,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn longest_segment(&self) -> u32 {
         let mss = u32::from(self.connection.snd_mss);
         let device = self.output.segmentation_len_max() as u32;
-        let longest = match self.connection.options.pacing_rate {
-            0 => device,
-            rate => u64::from(device).min(rate / 1_000) as u32,
+        let longest = match self.connection.is_on(switch::PACING) {
+            true => u64::from(device).min(self.connection.rare_options.pacing_rate / 1_000) as u32,
+            false => device,
         };
         if longest > mss { longest - longest % mss } else { mss }
     }
@@ -320,7 +320,7 @@ impl super::super::connection::Connection {
     #[cold]
     fn pace(&mut self, len: u32, now: Instant) {
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(Wheel::TICK_NS));
-        let span = u64::from(len) * 1_000_000_000 / self.options.pacing_rate;
+        let span = u64::from(len) * 1_000_000_000 / self.rare_options.pacing_rate;
         self.pace_at = self.pace_at.max(earliest) + Duration::from_nanos(span);
     }
 }

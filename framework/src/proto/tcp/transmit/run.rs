@@ -75,7 +75,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.recovery == Recovery::Open
             && connection.lost_len == 0
             && connection.flags & (flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE) == 0
-            && connection.options.pacing_rate == 0
+            && !connection.is_on(switch::PACING)
             && !connection.owes_sacks()
     }
 
