@@ -34,7 +34,7 @@ pub(super) struct Wheel {
     /// First entry of each slot.
     heads: Box<[u32]>,
     /// Slots that are not empty, a bit each.
-    occupied: [[u64; SLOTS / 64]; LEVELS],
+    occupied: [u64; LEVELS * SLOTS / 64],
     links: Box<[Link]>,
     /// The tick that is looked at next: what was due before has been taken.
     tick: u64,
@@ -59,7 +59,7 @@ impl Wheel {
     pub(super) fn new(capacity: usize, advise: Advise) -> Self {
         Self {
             heads: vec![NIL; LEVELS * SLOTS].into_boxed_slice(),
-            occupied: [[0; SLOTS / 64]; LEVELS],
+            occupied: [0; LEVELS * SLOTS / 64],
             links: furnish(capacity, advise, |_| Link { next: NIL, prev: NIL, place: NIL, due: 0 }),
             tick: 0,
             earliest: 0,
@@ -103,9 +103,8 @@ impl Wheel {
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let mut found = 0;
         for place in 0..LEVELS * SLOTS {
-            let (level, slot) = (place / SLOTS, place % SLOTS);
             let (mut entry, mut prev) = (self.heads[place], NIL);
-            if (entry != NIL) != (self.occupied[level][slot / 64] >> (slot % 64) & 1 != 0) {
+            if (entry != NIL) != (self.occupied[place / 64] >> (place % 64) & 1 != 0) {
                 return Err("a slot of the wheel and its bit do not agree");
             }
             while entry != NIL {
@@ -131,8 +130,7 @@ impl Wheel {
         let earliest = self.earliest.max(self.tick);
         let due = deadline.as_nanos().div_ceil(1 << TICK_SHIFT).clamp(earliest, self.tick + AHEAD_MAX);
         self.clear(entry);
-        self.links[entry as usize].due = due as u32;
-        self.place(entry);
+        self.place(entry, due);
         self.len += 1;
     }
 
@@ -192,7 +190,7 @@ impl Wheel {
                 let Some(left) = budget.checked_sub(1) else { return false };
                 *budget = left;
                 self.unlink(entry);
-                self.place(entry);
+                self.place(entry, self.tick + u64::from(self.links[entry as usize].due.wrapping_sub(self.tick as u32)));
             }
             // Within a turn of this level, the level above has nothing to give.
             if slot != 0 {
@@ -226,7 +224,7 @@ impl Wheel {
     }
 
     fn next_occupied(&self, level: usize, from: usize) -> Option<usize> {
-        let words = &self.occupied[level];
+        let words = &self.occupied[level * SLOTS / 64..][..SLOTS / 64];
         let mut idx = from / 64;
         let mut word = *words.get(idx)? & (u64::MAX << (from % 64));
         loop {
@@ -239,37 +237,38 @@ impl Wheel {
     }
 
     /// Puts an entry where its deadline belongs.
-    fn place(&mut self, entry: u32) {
-        let due = self.tick + u64::from(self.links[entry as usize].due.wrapping_sub(self.tick as u32));
+    #[inline]
+    fn place(&mut self, entry: u32, due: u64) {
         // The level on which the two ticks differ, so that the slot's time comes when the level below begins anew.
         let apart = (due ^ self.tick) >> SLOT_BITS;
-        let level = if apart == 0 { 0 } else { ((63 - apart.leading_zeros()) / SLOT_BITS + 1) as usize };
+        let level = (u64::BITS - apart.leading_zeros()).div_ceil(SLOT_BITS);
         // Around the end of the top level the two differ above it: the slot is still one that comes.
-        let level = level.min(LEVELS - 1);
-        let slot = (due >> (SLOT_BITS * level as u32)) as usize % SLOTS;
-        let place = level * SLOTS + slot;
-        let head = core::mem::replace(&mut self.heads[place], entry);
-        let link = &mut self.links[entry as usize];
-        (link.next, link.prev, link.place) = (head, NIL, place as u32);
-        if head != NIL {
-            self.links[head as usize].prev = entry;
+        let level = level.min(LEVELS as u32 - 1);
+        let slot = (due >> (SLOT_BITS * level)) as usize % SLOTS;
+        let place = level as usize * SLOTS + slot;
+        let next = core::mem::replace(&mut self.heads[place], entry);
+        self.links[entry as usize] = Link { next, prev: NIL, place: place as u32, due: due as u32 };
+        if next != NIL {
+            self.links[next as usize].prev = entry;
         }
-        self.occupied[level][slot / 64] |= 1 << (slot % 64);
+        self.occupied[place / 64] |= 1 << (place % 64);
     }
 
+    #[inline]
     fn unlink(&mut self, entry: u32) {
-        let Link { next, prev, place, .. } = self.links[entry as usize];
-        self.links[entry as usize].place = NIL;
-        match prev {
-            NIL => self.heads[place as usize] = next,
-            prev => self.links[prev as usize].next = next,
-        }
+        let link = &mut self.links[entry as usize];
+        let Link { next, prev, place, .. } = *link;
+        link.place = NIL;
         if next != NIL {
             self.links[next as usize].prev = prev;
         }
-        if self.heads[place as usize] == NIL {
-            let (level, slot) = (place as usize / SLOTS, place as usize % SLOTS);
-            self.occupied[level][slot / 64] &= !(1 << (slot % 64));
+        if prev != NIL {
+            self.links[prev as usize].next = next;
+            return;
+        }
+        self.heads[place as usize] = next;
+        if next == NIL {
+            self.occupied[place as usize / 64] &= !(1 << (place % 64));
         }
     }
 }
