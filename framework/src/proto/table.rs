@@ -103,6 +103,17 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         bucket.position(key).map(|slot| &bucket.values[slot])
     }
 
+    /// The value of a key in the home bucket of `hash` that looks like the one sought, for who only foresees: parts of keys that tell nearly
+    /// all of them apart are compared sooner than whole ones. `part` of no free slot may be the one sought.
+    #[inline(always)]
+    pub(super) fn guess_at_home<T: Eq>(&self, hash: u64, sought: T, part: impl Fn(&K) -> T) -> Option<&V> {
+        let bucket = &self.buckets[self.home(hash)];
+        let is_sought = |key: &K| part(key) == sought;
+        let [_, k1, k2, k3] = &bucket.keys;
+        let slot = usize::from(is_sought(k1)) | (usize::from(is_sought(k2)) << 1) | (usize::from(is_sought(k3)) * 3);
+        is_sought(&bucket.keys[slot]).then_some(&bucket.values[slot])
+    }
+
     pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {
         let (idx, slot) = self.locate(key)?;
         Some(&mut self.buckets[idx].values[slot])

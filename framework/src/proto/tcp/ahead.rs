@@ -15,8 +15,8 @@ const LINE: usize = 64;
 /// A flow that is looked up soon.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought {
-    key: FlowKey,
     hash: u64,
+    ports: u32,
 }
 
 impl Sought {
@@ -32,7 +32,7 @@ impl<P> Tcp<P> {
     #[inline]
     pub fn seek(&self, flow: Flow) -> Option<Sought> {
         let key = FlowKey::from(flow);
-        (key != FlowKey::EMPTY).then(|| Sought { key, hash: self.flows.hash(key) })
+        (key.ports() != FlowKey::EMPTY.ports()).then(|| Sought { hash: self.flows.hash(key), ports: key.ports() })
     }
 
     /// Where the lookup begins to read.
@@ -41,10 +41,11 @@ impl<P> Tcp<P> {
         self.flows.address(sought.hash)
     }
 
-    /// The connection's place. Of a hundred one is not found here, and is where the lookup looks further.
-    #[inline]
+    /// The connection's place. Of a hundred one is not found here, and is where the lookup looks further. It is known by its ports: of those in
+    /// its bucket hardly one has the same.
+    #[inline(always)]
     pub fn foresee(&self, sought: &Sought) -> Option<u32> {
-        self.flows.get_at_home(sought.hash, sought.key).copied()
+        self.flows.guess_at_home(sought.hash, sought.ports, FlowKey::ports).copied()
     }
 
     /// The next segment is probably of the connection at that place.

@@ -117,6 +117,13 @@ pub(super) struct FlowKey {
     ports: u32,
 }
 
+impl FlowKey {
+    #[inline(always)]
+    pub(super) fn ports(&self) -> u32 {
+        self.ports
+    }
+}
+
 impl From<Flow> for FlowKey {
     #[inline]
     fn from(flow: Flow) -> Self {
