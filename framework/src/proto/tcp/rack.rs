@@ -235,15 +235,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     pub(super) fn restart_timer(&mut self) {
-        let connection = &mut *self.connection;
-        if connection.may_probe() {
-            let span = self.connection.probe_timeout(self.is_alone());
-            let connection = &mut *self.connection;
-            (connection.timer, connection.timer_at) = (RetransmitTimer::Probe, self.now + span);
-        } else {
-            let span = connection.backed_off(connection.backoff);
-            (connection.timer, connection.timer_at) = (RetransmitTimer::Timeout, self.now + span);
-        }
+        self.connection.run_timer(self.is_alone(), self.now);
     }
 
     /// When the probe is due that was set for `at`: it waits for the data that was sent last, but not beyond the timeout of the oldest
@@ -298,10 +290,19 @@ impl Connection {
         }
     }
 
+    /// Has the retransmission timer run from now on; whether a single segment is on its way the caller knows.
+    #[inline(always)]
+    pub(super) fn run_timer(&mut self, is_alone: bool, now: Instant) {
+        (self.timer, self.timer_at) = match self.may_probe() {
+            true => (RetransmitTimer::Probe, now + self.probe_timeout(is_alone)),
+            false => (RetransmitTimer::Timeout, now + self.backed_off(self.backoff)),
+        };
+    }
+
     /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to RACK to find a retransmission
     /// that is lost, by what was sent after it and has arrived; where that is nothing, as with a window of few segments often, nobody would
     /// know before the timeout.
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_probe(&self) -> bool {
         let is_time = match self.recovery {
             Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.in_flight.head != NIL,
@@ -315,13 +316,13 @@ impl Connection {
     /// timeout, as on Linux.
     #[inline(always)]
     fn probe_timeout(&self, is_alone: bool) -> Duration {
-        let rto = self.rto.span();
         if self.srtt == Micros::ZERO {
-            return PROBE_TIMEOUT_INITIAL.min(rto);
+            return PROBE_TIMEOUT_INITIAL.min(self.rto.span());
         }
         // What fills a hole is acknowledged at once (RFC 5681 4.2).
         let delay = if is_alone && self.recovery != Recovery::Fast { self.options.rto_min_us } else { 0 };
-        Duration::from_micros(2 * u64::from(self.srtt.0) + u64::from(delay)).min(rto)
+        let us = 2 * u64::from(self.srtt.0) + u64::from(delay);
+        Micros(us.min(self.rto.0.into()) as u32).span()
     }
 }
 

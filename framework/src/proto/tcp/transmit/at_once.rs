@@ -115,7 +115,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(always)]
     fn begin_to_wait(&mut self) {
         self.connection.unacked_since = self.now;
-        self.aside().restart_timer();
+        self.connection.run_timer(true, self.now);
         self.arm_for_data();
     }
 
@@ -152,8 +152,17 @@ impl Connection {
         if self.has(flag::WINDOW_STAYS) {
             self.rcv_adv = self.rcv_nxt + self.last_window();
         } else {
-            self.note_shown(wnd);
+            self.note_another_window(wnd);
         }
+    }
+
+    /// Another window than the last was shown, with the acknowledgment of all that came: most often it stays from now on, as after the first
+    /// answer of a connection, whose SYN could not show all of it.
+    #[cold]
+    fn note_another_window(&mut self, wnd: u16) {
+        self.note_shown(wnd);
+        self.last_ack_sent = self.rcv_nxt;
+        self.note_window();
     }
 
     /// Finds out whether the window that was shown last is shown again and again.
