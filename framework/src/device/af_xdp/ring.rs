@@ -31,6 +31,8 @@ use std::os::fd::AsRawFd;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::mem::prefetch_line;
+
 /// A descriptor of the rx and tx rings, `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -267,15 +269,19 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
 
     /// Takes the oldest slot, looking at the kernel's index only where those known of are used up. It is given back by
     /// [`ConsumerRing::give_back`].
+    ///
+    /// Who looks in vain asks for the slot's line as well: both are on their way from the kernel's core when the index moves, instead of
+    /// the one after the other.
     #[inline]
     pub(super) fn take(&mut self) -> Option<T> {
+        let slot = self.0.slot(self.0.cursor.ours);
         if self.0.cursor.filled() == 0 {
             self.0.cursor.look_at_producer();
             if self.0.cursor.filled() == 0 {
+                prefetch_line(slot.as_ptr().cast());
                 return None;
             }
         }
-        let slot = self.0.slot(self.0.cursor.ours);
         self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
         // SAFETY: below the producer's index (4) and inside the ring (2); any bytes are a value (5).
         Some(unsafe { slot.read_volatile() })

@@ -273,6 +273,7 @@ impl RxQueue for AfXdpRx {
         while received < limit {
             let Some(desc) = self.rx.take() else { break };
             descs += 1;
+            self.umem.geometry().prefetch(&desc);
             if let Some(mbuf) = self.take(&desc, told) {
                 bytes += mbuf.len() as u64;
                 received += 1;
