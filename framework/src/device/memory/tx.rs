@@ -2,6 +2,7 @@
 //! side, and go home when they were received there. What is to be cut leaves as frames whose headers are copied and whose payload is lent.
 
 use core::num::NonZeroU16;
+use core::ops::RangeInclusive;
 
 use super::device::MemoryConfig;
 use super::ring::{COPIED_LEN_MAX, Lender, Producer};
@@ -21,6 +22,9 @@ crate::drop_reasons! {
         OffloadUnsupported => "offload_unsupported",
     }
 }
+
+/// Lengths of the frames that are copied piece by piece.
+const SHORT_LENS: RangeInclusive<u32> = SHORT_MIN as u32..=COPIED_LEN_MAX as u32;
 
 /// The sending half of a memory port. A short frame costs a copy.
 pub struct MemoryTx {
@@ -139,16 +143,16 @@ impl MemoryTx {
         offload.ip_checksum || offload.segment_len.is_some() || (offload.l4_checksum && !self.skips_checksums)
     }
 
-    /// A frame without wishes. A linear one is nearly every one, and goes straight on its way; a short one without a call, so that nothing
-    /// is to be saved for it.
+    /// A frame without wishes. A short one in one buffer goes straight on its way, without a call, so that nothing is to be saved for it.
     #[inline(always)]
     fn post_complete(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
         if !mbuf.is_linear() || len > self.usual_len_max {
-            return self.post_other(mbuf, Offload::default());
+            return self.post_unusual(mbuf);
         }
         match self.producer.known_slot() {
-            Some(slot) if (SHORT_MIN..=COPIED_LEN_MAX).contains(&len) => {
+            // Asked of 32 bits, which the mbuf has: so the compiler knows on the way that no piece is longer than the frame.
+            Some(slot) if SHORT_LENS.contains(&(len as u32)) => {
                 let is_posted = slot.post_copy(mbuf.bytes());
                 debug_assert!(is_posted, "a slot has room for a short frame");
                 self.end(mbuf, len);
@@ -170,6 +174,12 @@ impl MemoryTx {
             }
             Err(mbuf) => self.post_other(mbuf, Offload::default()),
         }
+    }
+
+    /// A frame without wishes that is a chain, or too long. The wishes are made here, not on the stack of who calls.
+    #[inline(never)]
+    fn post_unusual(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        self.post_other(mbuf, Offload::default())
     }
 
     /// Sends the buffer of a posted frame home.
