@@ -20,6 +20,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use core::slice;
 
+use super::copy::copy_frame;
 use super::held::{Held, Segments};
 use super::metadata::{
     HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TICKS, HAS_TIMESTAMP, HAS_VLAN, Headers, IS_VIEW, Known, METADATA_LEN,
@@ -518,8 +519,25 @@ impl Mbuf {
         unsafe {
             let mbuf = Self::init(buffer, headroom);
             (*buffer.as_ptr()).len = len as u32;
-            Fresh { mbuf, len }
+            Fresh { data: (*buffer.as_ptr()).data, mbuf, len }
         }
+    }
+
+    /// The same with a copy of `frame`. It is made before there is a handle that would go home where something fails: so none has to stand in
+    /// memory meanwhile.
+    ///
+    /// # Safety
+    /// As [`init`](Self::init), and the frame behind the headroom is inside `room`.
+    #[inline(always)]
+    pub(super) unsafe fn init_copy(buffer: NonNull<Metadata>, headroom: usize, frame: &[u8]) -> Fresh {
+        // SAFETY: so many bytes from there on are inside the buffer (caller) and initialised (2), and the buffer is ours alone.
+        let place = unsafe {
+            let data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
+            slice::from_raw_parts_mut(data.as_ptr(), frame.len())
+        };
+        copy_frame(place, frame);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Self::init_fresh(buffer, headroom, frame.len()) }
     }
 
     /// Turns a fresh mbuf into a view of held bytes.
@@ -558,9 +576,11 @@ impl Mbuf {
     }
 }
 
-/// A linear mbuf that nobody else has heard of: its `refs` is one, it is no view, and it has `len` bytes.
+/// A linear mbuf that nobody else has heard of: its `refs` is one, it is no view, and it has `len` bytes from `data` on.
 pub(crate) struct Fresh {
     mbuf: Mbuf,
+    /// As in the metadata: whoever writes the bytes needs not look there again.
+    data: NonNull<u8>,
     len: usize,
 }
 
@@ -569,19 +589,20 @@ impl Fresh {
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `len` bytes from `data` on are inside the buffer and initialised (2); this is the only handle (4), borrowed mutably.
-        unsafe { slice::from_raw_parts_mut(self.mbuf.meta().data.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 
-    /// The mbuf, and its last `kept` bytes held beside it, as a sender keeps what he may have to send again. All, where there are fewer.
+    /// The mbuf, and its bytes behind the first `headers_len` held beside it, as a sender keeps what he may have to send again. None, where
+    /// there are no more.
     #[inline(always)]
-    pub(crate) fn keep(self, kept: usize) -> (Mbuf, Held) {
-        let Self { mbuf, len } = self;
-        let offset = len.saturating_sub(kept);
+    pub(crate) fn keep(self, headers_len: usize) -> (Mbuf, Held) {
+        let Self { mbuf, data, len } = self;
+        let offset = headers_len.min(len);
         let meta = mbuf.meta();
         meta.refs.set(2);
         meta.home.mark();
         // SAFETY: `offset <= len`, so the start is inside the buffer or one past its data (2).
-        let data = unsafe { meta.data.add(offset) };
+        let data = unsafe { data.add(offset) };
         let held = Held { buffer: mbuf.0, data, len: (len - offset) as u32, rest_len: 0 };
         (mbuf, held)
     }

@@ -189,6 +189,17 @@ impl Pool {
         Some(unsafe { Mbuf::init_fresh(buffer, self.inner().headroom, len) })
     }
 
+    /// The same with a copy of `frame`.
+    #[inline(always)]
+    pub(crate) fn alloc_fresh_copy(&self, frame: &[u8]) -> Option<Fresh> {
+        if frame.len() > self.inner().data_room {
+            return None;
+        }
+        let buffer = self.inner().take()?;
+        // SAFETY: as in `alloc_fresh`.
+        Some(unsafe { Mbuf::init_copy(buffer, self.inner().headroom, frame) })
+    }
+
     /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger than one.
     #[inline]
     pub fn alloc_copy(&self, frame: &[u8]) -> Option<Mbuf> {

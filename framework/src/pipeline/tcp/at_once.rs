@@ -33,12 +33,12 @@ impl Shot<'_> {
             frame.free();
             return false;
         }
-        let (slot, payload_len, numbers) = (aim.slot(), payload.len(), *aim.numbers());
-        aim.fired(Bytes::Held(payload));
+        let (slot, payload_len) = (aim.slot(), payload.len());
+        let fired = aim.fired(Bytes::Held(payload));
         books.counters.segments.inc();
         books.counters.bytes.add(payload_len as u64);
         if let Some(roster) = books.roster {
-            roster.note(slot, numbers.seq + payload_len as u32, numbers.ack);
+            roster.note(slot, fired.snd_nxt(), fired.rcv_nxt());
         }
         true
     }
@@ -52,7 +52,7 @@ impl TcpCalls<'_, '_> {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, paths, counters, offloads, roster, .. } = &mut **inner;
         let Some(aim) = machine.aim(id, message.len(), *now) else { return false };
-        let Some(timestamps) = aim.numbers().timestamps else { return false };
+        let Some(timestamps) = aim.timestamps() else { return false };
         let Some(link) = paths[id.slot()].untagged(host) else { return false };
         let offload = offloads.usual();
         let Some(mut fresh) = pool.alloc_fresh(UsualHeaders::LEN + message.len()) else { return false };
@@ -60,7 +60,7 @@ impl TcpCalls<'_, '_> {
             let body = Body::copied(place, message, offload.l4_checksum);
             headers.write(link, &aim.outgoing(), timestamps, body);
         }
-        let (mut frame, payload) = fresh.keep(message.len());
+        let (mut frame, payload) = fresh.keep(UsualHeaders::LEN);
         note_lens(&mut frame, offload);
         Shot { frame, payload, aim }.leave(|frame| tx.post(frame, offload), &Books { counters, roster })
     }

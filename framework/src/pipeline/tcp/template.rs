@@ -21,14 +21,12 @@ use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::WayOut;
 use super::{ConnectionId, SendError};
 use crate::device::Offload;
-use crate::mem::{Pool, copy_frame};
+use crate::mem::Pool;
 use crate::proto::tcp::{Numbers, Outgoing, Prospect, Tcp};
 use crate::time::Instant;
 use crate::wire::checksum::{Patch, Sum};
+use crate::wire::tcp::Timestamps;
 use crate::wire::{ipv4, tcp};
-
-/// Bytes of the TCP header with the timestamps option behind it, which is the only one.
-const TIMESTAMPED_LEN: usize = tcp::HEADER_LEN + 12;
 
 /// A segment of a connection, ready to be sent. It follows its host as the connection does: where the way has changed, the next `fire`
 /// prepares the headers anew.
@@ -37,13 +35,11 @@ pub struct Template {
     connection: ConnectionId,
     /// Headers, which end at `HEADERS_LEN_MAX`, and the payload from there.
     bytes: Box<[u8]>,
-    /// Where the headers begin.
-    start: usize,
-    /// Where the TCP header begins in the frame.
-    tcp_at: usize,
+    /// The last of the headers are those of TCP: with the timestamps option, where the connection has it, and no other.
+    headers_len: usize,
     /// What the TCP checksum covers, as it would be were all numbers zero.
     sum: Sum,
-    /// What [`changes`] were when the headers were prepared; 0 is never.
+    /// What [`changes`] were when the headers were prepared; [`NEVER`] before.
     seen: u64,
 }
 
@@ -142,7 +138,7 @@ impl Template {
 
     #[inline(always)]
     fn frame(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        &self.bytes[HEADERS_LEN_MAX - self.headers_len..]
     }
 
     #[inline(always)]
@@ -153,51 +149,54 @@ impl Template {
     /// Writes the headers; `outgoing` has zeros for numbers.
     fn prepare(&mut self, outgoing: &Outgoing, link: &[u8]) {
         let headers = compose(link, outgoing, Body::of(self.payload(), false));
-        self.start = HEADERS_LEN_MAX - headers.len();
-        self.tcp_at = link.len() + ipv4::HEADER_LEN;
-        self.bytes[self.start..HEADERS_LEN_MAX].copy_from_slice(&headers);
-        let at = self.start + self.tcp_at;
-        self.sum = Sum::EMPTY.add_u16(!u16::from_be_bytes([self.bytes[at + 16], self.bytes[at + 17]]));
+        self.headers_len = headers.len();
+        let place = &mut self.bytes[HEADERS_LEN_MAX - headers.len()..HEADERS_LEN_MAX];
+        place.copy_from_slice(&headers);
+        let at = link.len() + ipv4::HEADER_LEN;
+        self.sum = Sum::EMPTY.add_u16(!u16::from_be_bytes([headers[at + 16], headers[at + 17]]));
     }
 
     /// A copy of the frame with the numbers of now, where it may leave now.
     #[inline(always)]
     fn load<'a>(&self, machine: &'a mut Tcp<Bytes>, pool: &Pool, now: Instant) -> Option<Shot<'a>> {
-        let payload_len = self.payload_len();
-        let aim = machine.aim(self.connection, payload_len, now)?;
-        let bytes = self.frame();
-        let mut fresh = pool.alloc_fresh(bytes.len())?;
-        copy_frame(fresh.bytes_mut(), bytes);
-        self.stamp(fresh.bytes_mut(), aim.numbers());
-        let (frame, payload) = fresh.keep(payload_len);
+        let aim = machine.aim(self.connection, self.payload_len(), now)?;
+        let mut fresh = pool.alloc_fresh_copy(self.frame())?;
+        if let Some((headers, _)) = fresh.bytes_mut().split_at_mut_checked(self.headers_len) {
+            self.stamp(headers, &aim.numbers());
+        }
+        let (frame, payload) = fresh.keep(self.headers_len);
         Some(Shot { frame, payload, aim })
     }
 
-    /// Puts the numbers of the moment into a copy of the frame.
+    /// Puts the numbers of the moment into a copy of the headers.
     #[inline(always)]
-    fn stamp(&self, frame: &mut [u8], numbers: &Numbers) {
-        let Some(segment) = frame.get_mut(self.tcp_at..) else { return };
+    fn stamp(&self, mut headers: &mut [u8], numbers: &Numbers) {
         let (seq, ack, wnd) = (numbers.seq.0, numbers.ack.0, numbers.wnd);
-        let mut sum = self.sum.add_words([seq, ack, wnd.into()]);
-        if let (Some(timestamps), Some(header)) = (numbers.timestamps, segment.first_chunk_mut::<TIMESTAMPED_LEN>()) {
-            sum = sum.add_words([timestamps.value, timestamps.echo_reply]);
-            header[24..28].copy_from_slice(&timestamps.value.to_be_bytes());
-            header[28..32].copy_from_slice(&timestamps.echo_reply.to_be_bytes());
+        let mut sum = Sum::of_words([seq, ack, wnd.into()]);
+        if let Some(Timestamps { value, echo_reply }) = numbers.timestamps {
+            let Some((before, option)) = headers.split_last_chunk_mut::<{ Timestamps::ALIGNED_LEN }>() else { return };
+            option[4..8].copy_from_slice(&value.to_be_bytes());
+            option[8..12].copy_from_slice(&echo_reply.to_be_bytes());
+            sum = sum.combine(Sum::of_words([value, echo_reply]));
+            headers = before;
         }
-        if let Some(header) = segment.first_chunk_mut::<{ tcp::HEADER_LEN }>() {
+        if let Some(header) = headers.last_chunk_mut::<{ tcp::HEADER_LEN }>() {
             header[4..8].copy_from_slice(&seq.to_be_bytes());
             header[8..12].copy_from_slice(&ack.to_be_bytes());
             header[14..16].copy_from_slice(&wnd.to_be_bytes());
-            header[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+            header[16..18].copy_from_slice(&sum.combine(self.sum).finish().to_be_bytes());
         }
     }
 }
 
-/// Moves with whatever prepared headers depend on, and is never 0: the host, and the options of connections.
+/// Moves with whatever prepared headers depend on: the host, and the options of connections.
 #[inline(always)]
 fn changes(cx: &Cx<'_>, inner: &Inner) -> u64 {
-    cx.host.changes() + inner.machine.option_changes() + 1
+    cx.host.changes() + inner.machine.option_changes()
 }
+
+/// More changes than there will be.
+const NEVER: u64 = u64::MAX;
 
 /// Prepared orders.
 impl TcpCalls<'_, '_> {
@@ -219,8 +218,7 @@ impl TcpCalls<'_, '_> {
         }
         let mut bytes = vec![0; HEADERS_LEN_MAX + len].into_boxed_slice();
         bytes[HEADERS_LEN_MAX..].copy_from_slice(payload);
-        let mut template =
-            Template { connection: id, bytes, start: HEADERS_LEN_MAX, tcp_at: 0, sum: Sum::EMPTY, seen: 0 };
+        let mut template = Template { connection: id, bytes, headers_len: 0, sum: Sum::EMPTY, seen: NEVER };
         // Where no way is known yet, the first `fire` looks again.
         self.refresh(&mut template);
         Ok(template)

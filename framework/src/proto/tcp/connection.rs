@@ -459,6 +459,10 @@ impl Connection {
     /// The app wants other options. What our SYN offers is not changed while the peer may still agree to it.
     pub(super) fn change_options(&mut self, options: &ConnectionOptions) {
         let offered = self.options.switches & switch::OFFERED;
+        if self.is_on(switch::NODELAY) {
+            // What left at once was not noted meanwhile: Nagle's algorithm, where it begins, takes the last segment for a small one.
+            self.snd_small = self.snd_nxt;
+        }
         (self.options, self.rare_options) = (StoredOptions::new(options), RareOptions::new(options));
         if !self.state.is_synchronized() {
             self.options.switches = self.options.switches & !switch::OFFERED | offered;

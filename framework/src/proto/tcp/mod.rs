@@ -62,7 +62,7 @@ pub use listener::{Accept, ListenOptions};
 pub use machine::{Tcp, TcpTally};
 pub use options::{Congestion, ConnectionOptions, Keepalive, Linger};
 pub use payload::{Output, Payload, Unsent};
-pub use prepared::{Aim, Numbers, Prospect};
+pub use prepared::{Aim, Fired, Numbers, Prospect};
 pub use segment::{Outgoing, Plain, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
 pub use seq::Seq;
 pub use transmit::Run;

@@ -11,7 +11,7 @@
 
 use super::connection::{Connection, flag};
 use super::event::{ConnectionId, SendError};
-use super::machine::{Shared, Tcp, Turn, named};
+use super::machine::{Shared, Tcp, Turn};
 use super::payload::{NoWayOut, Payload};
 use super::queue::{Chunk, PUSH};
 use super::segment::Outgoing;
@@ -22,7 +22,6 @@ use crate::wire::tcp::{TcpFlags, Timestamps};
 
 /// A segment that may leave now. Nothing has changed until it has.
 pub struct Aim<'a, P> {
-    numbers: Numbers,
     connection: &'a mut Connection,
     slot: u32,
     shared: &'a mut Shared<P>,
@@ -41,6 +40,9 @@ pub struct Numbers {
     /// The timestamps option, where the connection has it.
     pub timestamps: Option<Timestamps>,
 }
+
+/// A connection behind a segment that has left, for who asks.
+pub struct Fired<'a>(&'a Connection);
 
 /// What is known of a connection's next segments before there is one.
 #[derive(Clone, Copy, Debug)]
@@ -77,58 +79,80 @@ impl<P: Payload> Tcp<P> {
     #[inline(always)]
     pub fn aim(&mut self, id: ConnectionId, len: usize, now: Instant) -> Option<Aim<'_, P>> {
         let Self { connections, shared, .. } = self;
-        let connection = named(connections, id)?;
+        // One that the app let go of is no plain sender.
+        let connection = connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
         let slot = id.slot;
         let mut turn = Turn { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoWayOut, now };
         if !turn.may_leave_at_once(len) {
             return None;
         }
-        let numbers = Numbers {
-            seq: connection.snd_nxt,
-            ack: connection.rcv_nxt,
-            wnd: connection.window_at_once(),
-            timestamps: connection.timestamps(now),
-        };
-        Some(Aim { numbers, connection, slot, shared, now })
+        Some(Aim { connection, slot, shared, now })
     }
 }
 
-impl<P: Payload> Aim<'_, P> {
+impl<'a, P: Payload> Aim<'a, P> {
     /// The connection's place.
     #[inline(always)]
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// What goes into the frame.
+    /// What goes into the frame. Worked out with each call: ask where it is written, so that nobody has to remember it on the way there.
     #[inline(always)]
-    pub fn numbers(&self) -> &Numbers {
-        &self.numbers
+    pub fn numbers(&self) -> Numbers {
+        let connection = &*self.connection;
+        Numbers {
+            seq: connection.snd_nxt,
+            ack: connection.rcv_nxt,
+            wnd: connection.window_at_once(),
+            timestamps: self.timestamps(),
+        }
+    }
+
+    /// The timestamps alone.
+    #[inline(always)]
+    pub fn timestamps(&self) -> Option<Timestamps> {
+        self.connection.timestamps(self.now)
     }
 
     /// The same as a whole header, for a segment that does not stand prepared.
     #[inline(always)]
     pub fn outgoing(&self) -> Outgoing {
-        let Self { numbers: Numbers { seq, ack, wnd, timestamps }, connection, .. } = self;
-        let bare = connection.bare(*seq, *ack, TcpFlags::ACK | TcpFlags::PSH);
-        Outgoing { wnd: *wnd, timestamps: *timestamps, ect: connection.has(flag::ECN), ..bare }
+        let (connection, Numbers { seq, ack, wnd, timestamps }) = (&*self.connection, self.numbers());
+        let bare = connection.bare(seq, ack, TcpFlags::ACK | TcpFlags::PSH);
+        Outgoing { wnd, timestamps, ect: connection.has(flag::ECN), ..bare }
     }
 
     /// The segment has left. Its payload is ours until it is acknowledged.
     #[inline(always)]
-    pub fn fired(self, payload: P) {
-        let Self { numbers, connection, slot, shared, now } = self;
-        connection.note_shown_at_once(numbers.wnd);
-        Turn { connection, slot, shared, output: &mut NoWayOut, now }.keep_sent(payload, PUSH);
+    pub fn fired(self, payload: P) -> Fired<'a> {
+        let Self { connection, slot, shared, now } = self;
+        connection.note_shown_at_once();
+        Turn { connection: &mut *connection, slot, shared, output: &mut NoWayOut, now }.keep_sent(payload, PUSH);
+        Fired(connection)
     }
 
     /// Touches everything that [`fired`](Self::fired) does, and leaves it as it was: the next one finds it warm.
     pub fn rehearse(self, payload: P) {
         let (mut send, chunks) = (self.connection.send, &mut self.shared.chunks);
-        let chunk = Chunk::new(self.numbers.seq, payload.len() as u32, Some(payload));
+        let chunk = Chunk::new(self.connection.snd_nxt, payload.len() as u32, Some(payload));
         if let Ok(idx) = send.push_back(chunks, chunk) {
             send.remove(chunks, idx);
         }
+    }
+}
+
+impl Fired<'_> {
+    /// SND.NXT.
+    #[inline(always)]
+    pub fn snd_nxt(&self) -> Seq {
+        self.0.snd_nxt
+    }
+
+    /// RCV.NXT, which the segment has acknowledged.
+    #[inline(always)]
+    pub fn rcv_nxt(&self) -> Seq {
+        self.0.rcv_nxt
     }
 }
 
@@ -159,7 +183,7 @@ mod tests {
         let (id, now) = (end.id.unwrap(), end.now);
         let prospect = end.tcp.prospect(id).unwrap();
         let Some(aim) = end.tcp.aim(id, bytes.len(), now) else { return false };
-        let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
+        let Numbers { seq, ack, wnd, timestamps } = aim.numbers();
         end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing }, bytes.to_vec()));
         aim.fired(bytes.to_vec());
         true

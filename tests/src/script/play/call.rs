@@ -128,7 +128,7 @@ impl Player {
         }
         let prospect = prospect.map_err(|error| format!("what may leave has no headers: {error:?}"))?;
         let mut payload = Bytes(bytes_from(flow.written, len));
-        let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
+        let Numbers { seq, ack, wnd, timestamps } = aim.numbers();
         let outgoing = Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing };
         if stage.wire.send(None, &outgoing, Some(&mut payload)).is_err() {
             return Err("NotOpen".to_owned());

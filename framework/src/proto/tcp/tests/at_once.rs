@@ -30,7 +30,7 @@ fn fire(end: &mut End, bytes: &[u8]) -> bool {
     let (id, now) = (end.id.unwrap(), end.now);
     let Ok(prospect) = end.tcp.prospect(id) else { return false };
     let Some(aim) = end.tcp.aim(id, bytes.len(), now) else { return false };
-    let Numbers { seq, ack, wnd, timestamps } = *aim.numbers();
+    let Numbers { seq, ack, wnd, timestamps } = aim.numbers();
     end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing }, bytes.to_vec()));
     aim.fired(bytes.to_vec());
     true

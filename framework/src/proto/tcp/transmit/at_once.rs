@@ -17,14 +17,18 @@ use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
+/// What a plain sender has none of.
+const NOT_PLAIN: u32 = flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE | flag::ORPHANED;
+
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say beside it.
     #[inline(always)]
     pub(crate) fn may_leave_at_once(&mut self, len: usize) -> bool {
         let connection = &*self.connection;
         // No byte is no segment.
-        let is_known = len.wrapping_sub(1) < connection.room_at_once as usize
-            && len <= usize::from(connection.snd_mss)
+        let last = len.wrapping_sub(1);
+        let is_known = last < connection.room_at_once as usize
+            && last < usize::from(connection.snd_mss)
             && !connection.was_idle(self.now);
         debug_assert!(!is_known || connection.lost_room().is_none(), "{:?}", connection.lost_room());
         self.has_chunk() && (is_known || self.aside().find_room_at_once(len))
@@ -142,25 +146,28 @@ impl Connection {
     }
 
     #[cold]
+    #[inline]
     fn window_anew(&self) -> u16 {
         self.window_to_show()
     }
 
-    /// The peer is shown this window by such a segment.
+    /// The peer is shown that window by such a segment.
     #[inline(always)]
-    pub(crate) fn note_shown_at_once(&mut self, wnd: u16) {
+    pub(crate) fn note_shown_at_once(&mut self) {
         if self.has(flag::WINDOW_STAYS) {
-            self.rcv_adv = self.rcv_nxt + self.last_window();
+            // The right edge moves as the left one does.
+            self.rcv_adv += self.rcv_nxt - self.last_ack_sent;
         } else {
-            self.note_another_window(wnd);
+            self.note_another_window();
         }
     }
 
     /// Another window than the last was shown, with the acknowledgment of all that came: most often it stays from now on, as after the first
     /// answer of a connection, whose SYN could not show all of it.
     #[cold]
-    fn note_another_window(&mut self, wnd: u16) {
-        self.note_shown(wnd);
+    #[inline]
+    fn note_another_window(&mut self) {
+        self.note_shown(self.window_to_show());
         self.last_ack_sent = self.rcv_nxt;
         self.note_window();
     }
@@ -176,15 +183,13 @@ impl Connection {
     }
 
     /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data (`Turn::pass`, `Turn::on_its_way`) is not:
-    /// nothing is missing, no window was closed or reduced.
+    /// nothing is missing, no window was closed or reduced, and without Nagle's algorithm nobody asks which was the last
+    /// small segment (`Connection::change_options`).
     #[inline(always)]
     fn pass_at_once(&mut self, len: u32) {
         self.send_len += len;
         self.snd_nxt += len;
         self.tally.bytes_sent += u64::from(len);
-        if len < u32::from(self.snd_mss) {
-            self.snd_small = self.snd_nxt;
-        }
         match self.room_at_once.checked_sub(len) {
             Some(room) => self.room_at_once = room,
             None => {
@@ -217,14 +222,15 @@ impl Connection {
 
     /// Whether new data may leave as soon as it is there, as far as that does not depend on how much it is, and in a segment of
     /// the usual form. What is rare goes the usual way, which knows of it: data that waits or is lost, numbers that are somebody else's,
-    /// limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows that are not over.
+    /// limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows that are not over. One that
+    /// the app let go of sends nothing more.
     fn is_plain_sender(&self) -> bool {
         self.state.may_send()
             && self.next_unsent == NIL
             && self.lost_len == 0
             && self.recovery == Recovery::Open
             && self.timer != RetransmitTimer::Persist
-            && self.flags & (flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE) == 0
+            && self.flags & NOT_PLAIN == 0
             && !self.is_on(switch::PACING)
             && self.is_on(switch::NODELAY)
             && !self.owes_sacks()
