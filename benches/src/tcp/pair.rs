@@ -105,7 +105,7 @@ pub struct PairConfig {
 /// Who cuts what is longer than a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cuts {
-    /// The device, as a NIC does. The client's buffers hold [`CHUNK_LEN`].
+    /// The device, as a NIC does that also verifies the checksums of what it receives. The client's buffers hold [`CHUNK_LEN`].
     Device,
     /// TCP.
     Tcp,
@@ -130,7 +130,9 @@ impl TcpPair {
     /// Connected, and nothing sent.
     pub fn new(config: PairConfig) -> Self {
         let segments = config.cuts == Cuts::Device;
-        let (left, right) = pair("tcp", MemoryConfig { segments, slots: config.slots, ..wire(config.checksums) });
+        // A NIC that cuts looks at checksums too.
+        let offloads = MemoryConfig { segments, verifies_checksums: segments, ..wire(config.checksums) };
+        let (left, right) = pair("tcp", MemoryConfig { slots: config.slots, ..offloads });
         let client = end(left, 1, Role::Sink, sending_pool(config.cuts), &config);
         let server = end(right, 2, config.server, short_buffers(), &config);
         let now = Instant::ZERO + Duration::from_secs(1);

@@ -592,6 +592,12 @@ impl Fresh {
         unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 
+    /// The mbuf.
+    #[inline(always)]
+    pub(crate) fn into_mbuf(self) -> Mbuf {
+        self.mbuf
+    }
+
     /// The mbuf, and its bytes behind the first `headers_len` held beside it, as a sender keeps what he may have to send again. None, where
     /// there are no more.
     #[inline(always)]

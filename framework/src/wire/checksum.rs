@@ -235,18 +235,23 @@ fn sum_bytes(bytes: &[u8], before: u64) -> u64 {
 fn sum_long(bytes: &[u8], before: u64) -> u64 {
     let (lines, rest) = bytes.as_chunks();
     match lanes::sum(lines) {
-        Some(sum) => sum_words(rest, add_u64(sum, before)),
+        Some(sum) => sum_last(rest.as_chunks().0, bytes, add_u64(sum, before)),
         None => sum_words(bytes, before),
     }
 }
 
 #[inline]
 fn copy_bytes(to: &mut [u8], from: &[u8]) -> u64 {
+    assert!(to.len() == from.len(), "a copy is as long as what is copied");
     if from.len() >= lanes::LEN_MIN {
-        let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut(), from.as_chunks());
+        let ((to_lines, _), (lines, rest)) = (to.as_chunks_mut(), from.as_chunks());
         if let Some(sum) = lanes::copy(to_lines, lines) {
-            to_rest.copy_from_slice(rest);
-            return sum_words(rest, sum);
+            let (to_last, last) = (to.last_chunk_mut::<{ lanes::LINE_LEN }>(), from.last_chunk());
+            if let (Some(to_last), Some(last)) = (to_last, last) {
+                // It overlaps the line before.
+                *to_last = *last;
+            }
+            return sum_last(rest.as_chunks().0, from, sum);
         }
     }
     to.copy_from_slice(from);
@@ -269,7 +274,14 @@ fn sum_words(bytes: &[u8], before: u64) -> u64 {
         }
         carries += u64::from(carry);
     }
-    // Three at most, which the compiler is told, or it makes a loop for many.
+    add_u64(sum_last(words, bytes, sum), carries)
+}
+
+/// The sum of what went before and of the last bytes: the words that no block or line has, three at most, and what is behind them.
+#[inline]
+fn sum_last(words: &[[u8; 8]], bytes: &[u8], before: u64) -> u64 {
+    let (mut sum, mut carries) = (before, 0);
+    // The compiler is told how many, or it makes a loop for more.
     for word in words.iter().take(3) {
         let carry;
         (sum, carry) = sum.overflowing_add(u64::from_ne_bytes(*word));

@@ -22,6 +22,8 @@ pub struct MemoryConfig {
     /// Take frames whose TCP and UDP checksums nobody computed, and call those of all that come good: what virtual links do, as memory
     /// damages nothing.
     pub skips_checksums: bool,
+    /// Look at the checksums of long segments of TCP as they come, as a NIC does: while they are copied, so that their bytes are read once.
+    pub verifies_checksums: bool,
     /// Cut TCP segments that are longer than a frame, and fill in the checksums that frames ask for, as a NIC does.
     pub segments: bool,
 }
@@ -29,7 +31,13 @@ pub struct MemoryConfig {
 impl Default for MemoryConfig {
     /// 256 frames of an MTU of 1500 with two VLAN tags: 400 KiB a direction, which stays in the L2 cache.
     fn default() -> Self {
-        Self { slots: 256, frame_len_max: 1500 + 14 + 8, skips_checksums: false, segments: false }
+        Self {
+            slots: 256,
+            frame_len_max: 1500 + 14 + 8,
+            skips_checksums: false,
+            verifies_checksums: false,
+            segments: false,
+        }
     }
 }
 
@@ -98,7 +106,11 @@ impl Device for MemoryDevice {
             queues: 1,
             frame_len_max: self.config.frame_len_max,
             tx_segments_max: usize::MAX,
-            rx: RxOffloads { flow_tag: true, l4_checksum: self.config.skips_checksums, ..RxOffloads::default() },
+            rx: RxOffloads {
+                flow_tag: true,
+                l4_checksum: self.config.skips_checksums || self.config.verifies_checksums,
+                ..RxOffloads::default()
+            },
             tx: TxOffloads {
                 ip_checksum: self.config.segments,
                 l4_checksum: self.config.segments || self.config.skips_checksums,

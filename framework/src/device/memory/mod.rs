@@ -6,7 +6,8 @@
 //! Without steering rules everything is delivered; with rules, what none of them names is counted and dropped.
 //!
 //! Where it is told to ([`MemoryConfig::segments`]) it cuts TCP segments that are longer than a frame and fills in checksums, in software but
-//! where a NIC does: behind `post`. So what TCP does with such a NIC can be tested and measured without one.
+//! where a NIC does: behind `post`. So what TCP does with such a NIC can be tested and measured without one. Likewise it looks at the checksums
+//! of what comes ([`MemoryConfig::verifies_checksums`]).
 
 mod device;
 #[allow(unsafe_code)]
@@ -14,6 +15,7 @@ mod ring;
 mod rx;
 mod segmentation;
 mod tx;
+mod verification;
 
 pub use device::{MemoryConfig, MemoryDevice, MemoryQueue, pair};
 pub use rx::{MemoryRx, MemoryRxDrop};

@@ -217,12 +217,13 @@ impl Producer {
         self.ring.tail.0.store(self.posted, Ordering::Release);
     }
 
-    /// The first bytes of the next slot, which is free.
+    /// The next slot, which is free: its first bytes, and those behind them.
     #[inline(always)]
-    fn head_mut(&mut self, len: usize) -> &mut [u8] {
-        assert!(len <= self.ring.slot_blocks * BLOCK, "a head longer than its slot");
+    fn parts_mut(&mut self, head_len: usize) -> (&mut [u8], &mut [u8]) {
+        let ring = &*self.ring;
         // SAFETY: as in `Slot::bytes_mut`; the caller has seen that there is room.
-        unsafe { core::slice::from_raw_parts_mut(self.ring.first_block(self.posted).cast(), len) }
+        unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.posted).cast(), ring.slot_blocks * BLOCK) }
+            .split_at_mut(head_len)
     }
 
     /// Posts a frame whose head is in the next slot, which is free, and whose rest is lent. The caller keeps its mbuf (5).
@@ -239,20 +240,12 @@ impl Producer {
         self.pass();
     }
 
-    /// Posts a frame whose payload lies in several buffers, or is short, in the next slot, which is free.
-    #[inline(never)]
-    fn post_gathered(
-        &mut self,
-        head_len: usize,
-        len: usize,
-        payload: &mut Payload<'_>,
-        write_headers: &mut dyn FnMut(&mut [u8], &[u8]),
-    ) {
-        let mut slot = Slot(self);
-        let (headers, place) = slot.bytes_mut()[..head_len + len].split_at_mut(head_len);
-        payload.gather(place);
-        write_headers(headers, place);
-        slot.post(head_len + len);
+    /// Posts a frame of `len` bytes that is all in the next slot, which is free.
+    #[inline(always)]
+    fn pass_filled(&mut self, len: usize) {
+        assert!(len <= self.ring.slot_blocks * BLOCK, "a frame longer than its slot");
+        self.ring.len_of(self.posted).store(len as u32, Ordering::Relaxed);
+        self.pass();
     }
 }
 
@@ -284,18 +277,21 @@ impl<'a> Payload<'a> {
         Some(bytes)
     }
 
-    /// Copies the next bytes into all of `place`. Panics where there are not as many.
-    fn gather(&mut self, mut place: &mut [u8]) {
-        while !place.is_empty() {
-            let len = self.buffer.len().min(place.len());
+    /// Copies the next bytes into all of `place`, and gives it back. Panics where there are not as many.
+    #[cold]
+    fn gather<'p>(&mut self, place: &'p mut [u8]) -> &'p [u8] {
+        let mut at = 0;
+        while at < place.len() {
+            let len = self.buffer.len().min(place.len() - at);
             if len == 0 {
                 self.buffer = self.buffers.next().expect("no more is gathered than there is");
                 continue;
             }
-            let (to, rest) = core::mem::take(&mut place).split_at_mut(len);
-            to.copy_from_slice(&self.buffer[..len]);
-            (self.buffer, self.left, place) = (&self.buffer[len..], self.left - len, rest);
+            let (bytes, rest) = self.buffer.split_at(len);
+            place[at..at + len].copy_from_slice(bytes);
+            (self.buffer, self.left, at) = (rest, self.left - len, at + len);
         }
+        place
     }
 }
 
@@ -335,9 +331,7 @@ impl Slot<'_> {
     /// Posts the slot with a frame of `len` bytes in it. Panics where the slot is shorter.
     #[inline]
     pub(super) fn post(self, len: usize) {
-        assert!(len <= self.0.ring.slot_blocks * BLOCK, "a frame longer than its slot");
-        self.0.ring.len_of(self.0.posted).store(len as u32, Ordering::Relaxed);
-        self.0.pass();
+        self.0.pass_filled(len);
     }
 }
 
@@ -414,13 +408,16 @@ impl Lender {
         let mut is_lent = false;
         for _ in 0..cut.count {
             let len = cut.segment_len.min(payload.left);
+            let (headers, behind) = self.producer.parts_mut(cut.head_len);
             let is_long = cut.head_len + len > COPIED_LEN_MAX;
-            if let Some(bytes) = if is_long { payload.take_whole(len) } else { None } {
-                write_headers(self.producer.head_mut(cut.head_len), bytes);
-                self.producer.lend(cut.head_len, bytes);
-                is_lent = true;
-            } else {
-                self.producer.post_gathered(cut.head_len, len, &mut payload, &mut write_headers);
+            let whole = if is_long { payload.take_whole(len) } else { None };
+            write_headers(headers, whole.unwrap_or_else(|| payload.gather(&mut behind[..len])));
+            match whole {
+                Some(bytes) => {
+                    self.producer.lend(cut.head_len, bytes);
+                    is_lent = true;
+                }
+                None => self.producer.pass_filled(cut.head_len + len),
             }
         }
         match is_lent {
@@ -563,13 +560,52 @@ impl<'a> Frames<'a> {
     /// A frame's bytes: its headers at least, and what is elsewhere.
     #[inline(always)]
     pub(super) fn bytes(&mut self, frame: &Frame<'a>) -> (&'a [u8], &'a [u8]) {
-        if frame.len & LONG != 0 {
-            return self.ring.look_at_long(frame.index, self.is_guarded);
+        self.parts(frame.index)
+    }
+
+    /// The same of the next frame, unless it is shorter than so many bytes. So rows of long ones are taken without a call for each.
+    #[inline(always)]
+    pub(super) fn next_of(&mut self, len_min: usize) -> Option<(&'a [u8], &'a [u8])> {
+        if self.next == self.end {
+            return None;
         }
-        // A producer that has just gone may have written them (7).
-        fence(Ordering::Acquire);
-        // SAFETY: not marked.
-        (unsafe { self.ring.in_slot(frame.index, frame.len) }, &[])
+        let index = self.next;
+        // One that is marked is longer.
+        if (self.ring.len_of(index).load(Ordering::Relaxed) as usize) < len_min {
+            return None;
+        }
+        self.next = index.wrapping_add(1);
+        Some(self.parts(index))
+    }
+
+    /// A frame that was given is the next again, and those behind it.
+    #[inline(always)]
+    pub(super) fn put_back(&mut self, frame: Frame<'a>) {
+        self.next = frame.index;
+    }
+
+    /// The length is read here, as one that was read before the guard was taken may have lost its mark since (6).
+    #[inline(always)]
+    fn parts(&mut self, index: u32) -> (&'a [u8], &'a [u8]) {
+        let ring = self.ring;
+        let len = ring.len_of(index).load(Ordering::Relaxed);
+        if len & LONG == 0 {
+            // A producer that has just gone may have written them (7).
+            fence(Ordering::Acquire);
+            // SAFETY: not marked.
+            return (unsafe { ring.in_slot(index, len) }, &[]);
+        }
+        let len = if *self.is_guarded { len } else { self.look_again(index) };
+        // SAFETY: the length was read with the guard (6).
+        unsafe { ring.guarded(index, len) }
+    }
+
+    /// Takes the guard, and reads a frame's length anew.
+    #[inline(never)]
+    fn look_again(&mut self, index: u32) -> u32 {
+        self.ring.take_guard();
+        *self.is_guarded = true;
+        self.ring.len_of(index).load(Ordering::Relaxed)
     }
 }
 
@@ -619,15 +655,12 @@ impl Ring {
         UnsafeCell::raw_get(unsafe { self.places.as_ptr().add((index & self.mask) as usize) })
     }
 
-    /// The bytes of a long frame, or of a short one after all: its producer has just gone. By an index, so that who has a short frame keeps
-    /// it in registers.
-    #[inline(never)]
-    fn look_at_long(&self, index: u32, is_guarded: &mut bool) -> (&[u8], &[u8]) {
-        if !*is_guarded {
-            self.take_guard();
-            *is_guarded = true;
-        }
-        let len = self.len_of(index).load(Ordering::Relaxed);
+    /// The bytes of a long frame, or of one that its producer has written into its slot after all, as it has just gone.
+    ///
+    /// # Safety
+    /// The caller is the consumer, has the guard, and has read the length since it took it.
+    #[inline(always)]
+    unsafe fn guarded(&self, index: u32, len: u32) -> (&[u8], &[u8]) {
         if len & LONG == 0 {
             // SAFETY: not marked; the producer wrote it before it left the guard to us.
             return (unsafe { self.in_slot(index, len) }, &[]);

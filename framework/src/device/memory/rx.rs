@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::device::{MemoryConfig, Rules};
-use super::ring::{Consumer, Frame};
+use super::ring::{COPIED_LEN_MAX, Consumer, Frame, Frames};
+use super::verification::copy_verified;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::steering::Rule;
 use crate::device::{RxQueue, RxState};
@@ -25,6 +26,7 @@ pub struct MemoryRx {
     consumer: Consumer,
     rules: Arc<Rules>,
     skips_checksums: bool,
+    verifies_checksums: bool,
     rules_version: u64,
     /// The queue's own copy of the rules.
     steering: Vec<Rule>,
@@ -40,6 +42,7 @@ impl MemoryRx {
             consumer,
             rules,
             skips_checksums: config.skips_checksums,
+            verifies_checksums: config.verifies_checksums && !config.skips_checksums,
             rules_version: 0,
             steering: Vec::new(),
             frames: scope.counter("frames", Unit::Frames),
@@ -69,6 +72,7 @@ impl MemoryRx {
 struct Taken {
     frames: u32,
     bytes: u64,
+    too_long: u32,
 }
 
 impl MemoryRx {
@@ -87,12 +91,11 @@ impl MemoryRx {
                 burst.push(mbuf);
                 len
             } else {
-                let (head, rest) = frames.bytes(&frame);
-                let Some(bytes) = take_long(head, rest, burst, pool) else { break };
-                if bytes == 0 {
-                    self.drops.count(MemoryRxDrop::TooLong);
+                frames.put_back(frame);
+                match take_row(&mut frames, self.verifies_checksums, burst, pool, &mut taken) {
+                    Row::Ended => continue,
+                    Row::PoolEmpty => break,
                 }
-                bytes
             };
             taken.bytes += bytes as u64;
             taken.frames += 1;
@@ -106,7 +109,7 @@ impl MemoryRx {
         let mut frames = self.consumer.frames(limit);
         while let Some(frame) = frames.next() {
             let (head, rest) = frames.bytes(&frame);
-            match copy_in(head, rest, pool) {
+            match copy_in(head, rest, self.verifies_checksums, pool) {
                 CopiedIn::Whole(mbuf) => match named_by(&self.steering, mbuf) {
                     Ok(mbuf) => {
                         taken.bytes += mbuf.len() as u64;
@@ -117,7 +120,7 @@ impl MemoryRx {
                         mbuf.free();
                     }
                 },
-                CopiedIn::TooLong => self.drops.count(MemoryRxDrop::TooLong),
+                CopiedIn::TooLong => taken.too_long += 1,
                 CopiedIn::PoolEmpty => break,
             }
             taken.frames += 1;
@@ -143,6 +146,9 @@ impl RxQueue for MemoryRx {
         if self.skips_checksums {
             burst[before..].iter_mut().for_each(|mbuf| mbuf.set_l4_checksum(Verdict::Good));
         }
+        if taken.too_long > 0 {
+            self.drops.count_many(MemoryRxDrop::TooLong, taken.too_long.into());
+        }
         self.consumer.give_back(taken.frames);
         let received = burst.len() - before;
         self.frames.add(received as u64);
@@ -165,24 +171,38 @@ fn take_short(frame: &Frame<'_>, pool: &Pool) -> Option<(Mbuf, usize)> {
     Some((pool.alloc_lines(lines, len)?, len))
 }
 
-/// Takes a frame of more than a line; returns the bytes received, zero where it is too long for a buffer, and `None`
-/// where no buffer is free. By value, so that who has a short frame stores nothing for it.
+/// Why a row of long frames has ended.
+enum Row {
+    /// Another frame is next, or none.
+    Ended,
+    PoolEmpty,
+}
+
+/// Takes a frame of any length, and long ones as far as they follow it, as those of a transfer do. Not inlined, so that who has a short frame
+/// stores nothing for it.
 #[inline(never)]
-fn take_long(head: &[u8], rest: &[u8], burst: &mut Burst, pool: &Pool) -> Option<usize> {
-    match copy_in(head, rest, pool) {
-        CopiedIn::PoolEmpty => None,
-        CopiedIn::TooLong => Some(0),
-        CopiedIn::Whole(mbuf) => {
-            burst.push(mbuf);
-            Some(head.len() + rest.len())
+fn take_row(frames: &mut Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Pool, taken: &mut Taken) -> Row {
+    let mut len_min = 0;
+    while let Some((head, rest)) = frames.next_of(len_min) {
+        len_min = COPIED_LEN_MAX + 1;
+        match copy_in(head, rest, verifies, pool) {
+            CopiedIn::Whole(mbuf) => {
+                taken.bytes += mbuf.len() as u64;
+                burst.push(mbuf);
+            }
+            CopiedIn::TooLong => taken.too_long += 1,
+            CopiedIn::PoolEmpty => return Row::PoolEmpty,
         }
+        taken.frames += 1;
     }
+    Row::Ended
 }
 
 /// A frame with the tag of the rule that names it; it comes back where none does. Rules look at whole frames.
 fn named_by(steering: &[Rule], mut mbuf: Mbuf) -> Result<Mbuf, Mbuf> {
     let Some(rule) = steering.iter().find(|rule| rule.matches(mbuf.bytes())) else { return Err(mbuf) };
-    mbuf.set_rx_info(&RxInfo { flow_tag: rule.flow_tag, ..RxInfo::default() });
+    let l4_checksum = mbuf.l4_checksum();
+    mbuf.set_rx_info(&RxInfo { flow_tag: rule.flow_tag, l4_checksum, ..RxInfo::default() });
     Ok(mbuf)
 }
 
@@ -194,16 +214,21 @@ enum CopiedIn {
 
 /// Copies a frame of any length into a fresh mbuf: where there is a head, what is behind it comes from elsewhere.
 #[inline(always)]
-fn copy_in(head: &[u8], rest: &[u8], pool: &Pool) -> CopiedIn {
-    let Some(mut mbuf) = pool.alloc() else { return CopiedIn::PoolEmpty };
-    let Some(room) = mbuf.append(head.len() + rest.len()) else {
-        mbuf.free();
-        return CopiedIn::TooLong;
+fn copy_in(head: &[u8], rest: &[u8], verifies: bool, pool: &Pool) -> CopiedIn {
+    let len = head.len() + rest.len();
+    let Some(mut fresh) = pool.alloc_fresh(len) else {
+        return if len > pool.layout().data_room() { CopiedIn::TooLong } else { CopiedIn::PoolEmpty };
     };
-    let (head_room, rest_room) = room.split_at_mut(head.len());
+    if verifies {
+        let verdict = copy_verified(fresh.bytes_mut(), head, rest);
+        let mut mbuf = fresh.into_mbuf();
+        mbuf.set_l4_checksum(verdict);
+        return CopiedIn::Whole(mbuf);
+    }
+    let (head_room, rest_room) = fresh.bytes_mut().split_at_mut(head.len());
     copy_frame(head_room, head);
     if !rest.is_empty() {
         rest_room.copy_from_slice(rest);
     }
-    CopiedIn::Whole(mbuf)
+    CopiedIn::Whole(fresh.into_mbuf())
 }
