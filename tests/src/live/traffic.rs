@@ -153,7 +153,7 @@ impl TcpApp for Traffic {
             TcpEvent::Closed(reason) => {
                 self.ends.entry(id).or_default().closed = Some(reason);
             }
-            TcpEvent::Readable => (),
+            TcpEvent::NoWay | TcpEvent::Readable => (),
         }
     }
 

@@ -460,7 +460,7 @@ impl TcpApp for SimApp {
             return self.fail(format!("{event:?} of a connection that nobody knows"));
         };
         match event {
-            TcpEvent::Connected { .. } | TcpEvent::Writable => (),
+            TcpEvent::Connected { .. } | TcpEvent::NoWay | TcpEvent::Writable => (),
             TcpEvent::Readable => return self.fail("Readable reached the app".into()),
             TcpEvent::PeerClosed => self.ledger.borrow_mut().peer_closed(key),
             TcpEvent::Closed(reason) => {

@@ -6,7 +6,7 @@ use super::super::node::Cx;
 use super::super::resolver::Resolver;
 use super::ahead::Foresight;
 use super::bytes::Bytes;
-use super::path::Path;
+use super::path::{NoWay, Path};
 use super::roster::Roster;
 use super::tally::TallyCounters;
 use super::way_out::{OutCounters, OutOffloads, WayOut};
@@ -187,7 +187,8 @@ impl TcpCalls<'_, '_> {
     }
 
     /// Begins a connection: the SYN leaves with this turn. An unspecified local address becomes that of the route, port 0 a free one.
-    /// `Connected` or `Closed` tells what became of it.
+    /// `Connected` or `Closed` tells what became of it. Where it cannot leave, as the link is down, `NoWay` tells so with the next turn,
+    /// [`no_way`](Self::no_way) at once, and it leaves by itself when it can.
     pub fn connect(
         &mut self,
         local: SocketAddrV4,
@@ -207,6 +208,12 @@ impl TcpCalls<'_, '_> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.connect(flow, options, consumer, now, output))
             .unwrap_or(Err(ConnectError::NoTcp))
+    }
+
+    /// What is missing on the way to the peer of a connection, or of a call, where anything is now. A look at routes and neighbours.
+    pub fn no_way(&mut self, id: ConnectionId) -> Option<NoWay> {
+        let flow = self.machine()?.flow(id)?;
+        NoWay::to(*flow.remote.ip(), self.0)
     }
 
     /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when there is room

@@ -283,6 +283,9 @@ impl<P: Payload> Tcp<P> {
             let listener = (connection.listener != NIL).then_some(ListenerId(connection.listener));
             return Some(TcpEvent::Connected { listener });
         }
+        if take(connection, pending::NO_WAY) {
+            return Some(TcpEvent::NoWay);
+        }
         if readable {
             // The app's turn: what comes after the data waits until it is taken, and one that is paused hears of it when it resumes.
             let is_news = take(connection, pending::READABLE) && !connection.has(flag::PAUSED);

@@ -91,7 +91,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn on_due(&mut self) {
         if self.connection.user_deadline() <= self.now {
             let is_call = self.connection.state == State::SynSent;
-            return self.close(if is_call { CloseReason::NoAnswer } else { CloseReason::TimedOut });
+            return self.close(if is_call { self.connection.unanswered() } else { CloseReason::TimedOut });
         }
         if self.connection.has(flag::PACED) && self.connection.pace_at <= self.now {
             // What the rate held back leaves below, if it is still there.
@@ -154,7 +154,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn on_syn_timeout(&mut self) {
         self.shared.tally.timeouts += 1;
         if self.connection.backoff >= self.shared.config.syn_retries {
-            return self.close(CloseReason::NoAnswer);
+            return self.close(self.connection.unanswered());
         }
         self.connection.backoff += 1;
         let rare = &mut self.connection.rare;

@@ -6,8 +6,8 @@
 //!
 //! Who waits has a flag and stands in no list, as ways are lost by the link, for nearly all at once, or never.
 
-use super::connection::{RetransmitTimer, flag};
-use super::event::ConnectionId;
+use super::connection::{Connection, RetransmitTimer, State, flag, pending};
+use super::event::{CloseReason, ConnectionId};
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
 use crate::proto::Flow;
@@ -47,6 +47,11 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
+    /// The ends of a connection.
+    pub fn flow(&self, id: ConnectionId) -> Option<Flow> {
+        Some(self.connections[self.find(id)?].flow)
+    }
+
     /// The ends of a connection, where bytes of it wait as no way leads from one to the other.
     pub fn waits_for_way(&self, id: ConnectionId) -> Option<Flow> {
         let connection = &self.connections[self.find(id)?];
@@ -84,6 +89,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.shared.ways.is_missed = true;
     }
 
+    /// Our call waits for a way. Who made it hears so once: most often it is the cable, and nobody finds that by waiting for an answer.
+    #[cold]
+    pub(super) fn tell_no_way(&mut self) {
+        let is_call = self.connection.state == State::SynSent;
+        if is_call && !self.connection.has(flag::NO_WAY_TOLD) {
+            self.connection.set(flag::NO_WAY_TOLD);
+            self.tell(pending::NO_WAY);
+        }
+    }
+
     /// There may be a way again. That nothing was answered meanwhile says nothing of the network: the timer that has backed off begins anew,
     /// but one step behind, as of what left before nobody knows which transmission is answered.
     fn try_way_again(&mut self) {
@@ -95,5 +110,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         self.flush_later();
         self.arm();
+    }
+}
+
+impl Connection {
+    /// Why a call came to nothing that nobody answered.
+    pub(super) fn unanswered(&self) -> CloseReason {
+        if self.has(flag::NO_WAY) { CloseReason::NoWay } else { CloseReason::NoAnswer }
     }
 }

@@ -30,7 +30,7 @@ fn outcome(end: &mut End, begin: Instant) -> (CloseReason, Duration) {
     for ms in 0..600_000 {
         let now = begin + Duration::from_millis(ms);
         end.poll_once(now);
-        if let [TcpEvent::Closed(reason)] = end.app().events[..] {
+        if let [.., TcpEvent::Closed(reason)] = end.app().events[..] {
             return (reason, now.since(begin));
         }
     }
@@ -182,6 +182,40 @@ fn address_that_is_not_ours_is_neither_listened_at_nor_called_from() {
     assert!(error.to_string().contains(&format!("take {}", address(1))), "{error}");
     assert_eq!(line.client.tcp().len(), 1, "the connection that there was");
     line.close();
+}
+
+#[test]
+fn call_without_a_link_is_told_at_once_and_leaves_when_the_link_is_up() {
+    let mut line = Line::connected(Wanted::default());
+    let first = line.id();
+    line.ask(|app, cx| {
+        app.events.clear();
+        assert_eq!(cx.tcp().no_way(first), None);
+        cx.host.apply(HostEvent::Link { is_up: false }).unwrap();
+        let id = cx.tcp().connect(ANY, SERVER, &ConnectionOptions::default(), ConsumerId(1)).unwrap();
+        assert_eq!(cx.tcp().no_way(id), Some(NoWay::LinkDown), "told at once to who asks");
+    });
+    line.turn();
+    assert_eq!(line.client.app().events, [TcpEvent::NoWay], "and to who does not with the turn");
+    line.turns(100_000);
+    line.ask(|_, cx| cx.host.apply(HostEvent::Link { is_up: true }).unwrap());
+    line.turns(10);
+    assert_eq!(line.client.app().events, [TcpEvent::NoWay, TcpEvent::Connected { listener: None }]);
+    let id = line.id();
+    line.ask(|_, cx| assert_eq!((cx.tcp().no_way(id), cx.tcp().abort(id)), (None, Ok(()))));
+}
+
+#[test]
+fn call_that_never_had_a_link_ends_by_a_name_that_says_so() {
+    let (mut end, _wire, _, now) = lonely();
+    end.with_app(now, |_, cx| {
+        cx.host.apply(HostEvent::Link { is_up: false }).unwrap();
+        cx.tcp().connect(ANY, NOBODY, &ConnectionOptions::default(), ConsumerId(1)).unwrap();
+    });
+    let (reason, _) = outcome(&mut end, now);
+    assert_eq!(reason, CloseReason::NoWay);
+    assert!(reason.to_string().contains("check cable"), "{reason}");
+    rest(&mut end, now + seconds(600));
 }
 
 #[test]

@@ -98,6 +98,60 @@ fn syn_leaves_with_the_way_and_its_round_trip_is_that_of_the_network() {
     assert!(srtt <= Duration::from_millis(11), "{srtt}");
 }
 
+/// A call to `port` of the server, begun now.
+fn call(line: &mut Line, options: &ConnectionOptions, port: u16) {
+    let flow = Flow { local: CLIENT, remote: SocketAddrV4::new(*SERVER.ip(), port) };
+    line.tcp.connect(flow, options, ConsumerId(1), line.now, &mut line.wire).unwrap();
+}
+
+#[test]
+fn call_that_finds_no_way_says_so_once_and_ends_by_that_name() {
+    let user_timeout = Some(Duration::from_secs(5));
+    for (options, after_s) in [(line::options(), 600), (ConnectionOptions { user_timeout, ..line::options() }, 6)] {
+        let mut line = Line::new();
+        line.wire.is_cut = true;
+        call(&mut line, &options, 81);
+        line.tick();
+        assert_eq!(line.events, [TcpEvent::NoWay], "at once");
+        // Ways change, but none leads there.
+        for changes in 1..4 {
+            line.tcp.follow_ways(changes);
+            line.after_ms(500);
+        }
+        line.after_s(after_s);
+        assert_eq!(line.events, [TcpEvent::NoWay, TcpEvent::Closed(CloseReason::NoWay)]);
+    }
+}
+
+#[test]
+fn call_that_has_left_and_is_not_answered_ends_by_that_name() {
+    let mut line = Line::new();
+    call(&mut line, &line::options(), 81);
+    line.after_s(600);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::NoAnswer)]);
+}
+
+#[test]
+fn call_whose_way_was_found_before_anybody_looked_says_nothing_of_it() {
+    let mut line = Line::new();
+    line.wire.is_cut = true;
+    call(&mut line, &line::options(), 81);
+    find_way(&mut line);
+    assert!(!line.wire.sent.is_empty() && line.events.is_empty(), "{:?}", line.events);
+}
+
+#[test]
+fn call_whose_way_is_lost_again_says_so_again() {
+    let mut line = Line::new();
+    line.wire.is_cut = true;
+    call(&mut line, &line::options(), 81);
+    line.tick();
+    find_way(&mut line);
+    line.wire.is_cut = true;
+    line.after_s(10);
+    assert_eq!(line.events, [TcpEvent::NoWay, TcpEvent::NoWay]);
+}
+
 /// A look at all places is cut into ticks.
 #[test]
 fn all_who_found_no_way_are_tried_again_however_many_places_there_are() {

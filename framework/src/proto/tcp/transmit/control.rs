@@ -1,6 +1,6 @@
 //! Segments without data: acknowledgments, SYN, RST, probes.
 
-use super::super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, switch};
+use super::super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending, switch};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::segment::{Outgoing, SynOptions};
@@ -71,14 +71,18 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let outgoing = connection.syn(self.now);
         match self.output.send(Some(self.slot), &outgoing, None) {
             Ok(()) => {
-                self.connection.clear(flag::SYN_OWED | flag::NO_WAY);
+                self.connection.clear(flag::SYN_OWED | flag::NO_WAY | flag::NO_WAY_TOLD);
+                self.connection.pending &= !pending::NO_WAY;
                 self.told(&outgoing);
             }
             Err(unsent) => {
                 self.connection.set(flag::SYN_OWED);
                 match unsent {
                     Unsent::Busy => self.try_again(),
-                    Unsent::NoWay => self.miss_way(),
+                    Unsent::NoWay => {
+                        self.miss_way();
+                        self.tell_no_way();
+                    }
                 }
             }
         }
