@@ -275,9 +275,10 @@ impl Host {
             HostEvent::NeighbourSet { address, mac } => self.set_neighbour(address, mac, Instant::MAX)?,
             HostEvent::NeighbourLearned { address, mac, until } => {
                 let held = self.neighbours.get(neighbour_key(address));
-                if held.is_none_or(|held| held.until != Instant::MAX) {
-                    self.set_neighbour(address, mac, until)?;
+                if held.is_some_and(|held| held.until == Instant::MAX || (held.mac, held.until) == (mac, until)) {
+                    return Ok(());
                 }
+                self.set_neighbour(address, mac, until)?;
             }
             HostEvent::NeighbourRemoved(address) => {
                 self.neighbours.remove(neighbour_key(address));
@@ -296,7 +297,19 @@ impl Host {
         Ok(())
     }
 
-    /// Moves with every event: an answer that was kept is good while this stays, and a neighbour's time lasts.
+    /// A neighbour that is believed has said again what it said before: it is believed for longer. All answers stay what they were, so
+    /// nobody who kept one has to look again. False, and nothing changes, where that would be news.
+    pub fn confirm(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant, now: Instant) -> bool {
+        let Some(held) = self.neighbours.get_mut(neighbour_key(address)) else { return false };
+        let is_known = held.mac == mac && now < held.until && held.until != Instant::MAX;
+        if is_known {
+            held.until = until;
+        }
+        is_known
+    }
+
+    /// Moves with every event that may make an answer another: one that was kept is good while this stays, and a neighbour's time lasts. A
+    /// neighbour that [says again](Self::confirm) what is known is none.
     pub fn changes(&self) -> u64 {
         self.changes
     }

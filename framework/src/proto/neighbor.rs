@@ -462,7 +462,8 @@ impl<H> Neighbours<H> {
             now + self.config.patience()
         };
         let address = self.entries[idx].address;
-        if host.apply(HostEvent::NeighbourLearned { address, mac, until }).is_err() {
+        let is_known = !is_new && host.confirm(address, mac, until, now);
+        if !is_known && host.apply(HostEvent::NeighbourLearned { address, mac, until }).is_err() {
             self.remove(idx, NeighbourDrop::NoRoom, host, act);
             return Heard::Ignored(NotLearned::NoRoom);
         }

@@ -159,6 +159,27 @@ fn learned_neighbour_is_believed_until_its_time_and_never_over_a_configured_one(
 }
 
 #[test]
+fn neighbour_that_says_again_what_is_known_changes_no_answer() {
+    let mut host = host();
+    let [early, late, later] = [2_000, 3_000, 4_000].map(Instant::from_nanos);
+    let address = ip("10.0.0.2");
+    assert!(!host.confirm(address, PEER, early, NOW), "who is not known cannot be confirmed");
+    host.apply(HostEvent::NeighbourLearned { address, mac: PEER, until: early }).unwrap();
+    let before = host.changes();
+    assert!(host.confirm(address, PEER, late, NOW) && host.changes() == before);
+    host.apply(HostEvent::NeighbourLearned { address, mac: PEER, until: late }).unwrap();
+    assert_eq!(host.changes(), before, "nor who is told of twice");
+    assert_eq!(host.resolve(address, early), Resolution::Station { mac: PEER, source: ip("10.0.0.1") });
+    assert!(!host.confirm(address, MAC, later, NOW), "another station is news");
+    assert!(!host.confirm(address, PEER, later, late), "and so is one that was not believed any more");
+    host.apply(neighbour("10.0.0.2")).unwrap();
+    let before = host.changes();
+    assert!(!host.confirm(address, PEER, later, NOW));
+    host.apply(HostEvent::NeighbourLearned { address, mac: MAC, until: later }).unwrap();
+    assert_eq!(host.changes(), before, "one that was configured stays as it is");
+}
+
+#[test]
 fn groups_and_broadcasts_need_no_neighbour() {
     let source = ip("10.0.0.1");
     for (destination, mac) in [

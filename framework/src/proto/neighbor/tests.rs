@@ -122,6 +122,38 @@ fn silent_neighbour_is_asked_three_times_with_longer_waits_then_given_up() {
     assert!(script.neighbours.is_empty());
 }
 
+/// What was prepared for it, an order's headers above all, is good still.
+#[test]
+fn neighbour_that_confirms_its_station_leaves_the_host_as_it_was() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    assert_eq!(script.answer(), Heard::Answered);
+    let before = script.host.changes();
+    for second in 0..100 {
+        let said = match second % 3 {
+            0 => script.answer(),
+            _ => script.hear(ArpOperation::Request, (PEER, PEER_MAC), OURS),
+        };
+        assert_eq!((said, script.believed(PEER)), (Heard::Confirmed, Some(PEER_MAC)));
+        script.run(1);
+    }
+    assert_eq!(script.host.changes(), before, "believed all the time");
+    assert_eq!(script.hear(ArpOperation::Request, (PEER, MacAddr([2, 9, 9, 9, 9, 9])), OURS), Heard::Moved);
+    assert!(script.host.changes() > before, "another station is news");
+}
+
+#[test]
+fn neighbour_that_is_back_after_nobody_looked_for_long_is_news() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.answer();
+    let before = script.host.changes();
+    // The worker stood still: no question was asked meanwhile.
+    script.now += Duration::from_secs(1_000);
+    assert_eq!((script.believed(PEER), script.answer()), (None, Heard::Confirmed));
+    assert!(script.believed(PEER).is_some() && script.host.changes() > before);
+}
+
 #[test]
 fn further_packets_do_not_ask_again() {
     let mut script = script();
