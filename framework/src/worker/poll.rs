@@ -138,7 +138,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     }
 
     /// Gives the worker TCP. Its pipeline must have the [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, or no segment reaches it. Data waits
-    /// in half of the pool's buffers at most ([`TcpConfig::check_pool`](crate::pipeline::tcp::TcpConfig::check_pool)).
+    /// in half of the pool's buffers at most, where [`TcpSockets::leave`] does not say how many others take.
     #[must_use]
     pub fn with_tcp(mut self, mut tcp: TcpSockets) -> Self {
         tcp.limit_buffers(self.tools.pool.capacity());

@@ -45,6 +45,8 @@ pub(in crate::pipeline) struct Inner {
     pub(super) offloads: OutOffloads,
     pub(super) roster: Option<Roster>,
     pub(super) foresight: Foresight,
+    /// Buffers of the pool that others take, where that was said.
+    others: Option<usize>,
 }
 
 impl TcpSockets {
@@ -60,6 +62,7 @@ impl TcpSockets {
             offloads: OutOffloads::new(&config.capabilities),
             roster: None,
             foresight: Foresight::default(),
+            others: None,
         }))))
     }
 
@@ -80,11 +83,25 @@ impl TcpSockets {
         }
     }
 
-    /// Says how many buffers the worker's pool has, so that half of them is never kept for connections while others wait to be filled.
-    pub(crate) fn limit_buffers(&mut self, buffers: usize) {
+    /// Says how many of the pool's buffers the device's rings, bursts and the app take at most: where the pool has as many and one for each chunk
+    /// ([`TcpConfig::check_pool`]), all chunks may wait. Without being told, half of the buffers is theirs. Before
+    /// [`Worker::with_tcp`](crate::worker::Worker::with_tcp).
+    pub fn leave(&mut self, others: usize) {
         if let Some(inner) = &mut self.0 {
-            inner.machine.limit_buffers(buffers / 2);
+            inner.others = Some(others);
         }
+    }
+
+    /// Says how many buffers the worker's pool has, so that what waits in connections never takes those that others need.
+    pub(crate) fn limit_buffers(&mut self, buffers: usize) {
+        let Some(inner) = &mut self.0 else { return };
+        let others = inner.others.filter(|&others| inner.machine.config().check_pool(buffers, others).is_ok());
+        inner.machine.limit_buffers(others.map_or(buffers / 2, |others| buffers - others));
+    }
+
+    /// Pieces of data that may wait: `TcpConfig::chunks_max`, less what splitting takes, and less what the pool lacks.
+    pub fn chunks_limit(&self) -> usize {
+        self.0.as_ref().map_or(0, |inner| inner.machine.chunks_limit())
     }
 
     /// What the machine has done.

@@ -187,6 +187,16 @@ impl<P: Payload> Tcp<P> {
         self.shared.chunk_reserve = chunk_reserve(self.shared.config.chunks_max, buffers);
     }
 
+    /// What it was made with.
+    pub fn config(&self) -> &TcpConfig {
+        &self.shared.config
+    }
+
+    /// Pieces of data that may wait in all connections together.
+    pub fn chunks_limit(&self) -> usize {
+        self.shared.config.chunks_max - self.shared.chunk_reserve
+    }
+
     /// What the machine has done.
     pub fn tally(&self) -> &TcpTally {
         &self.shared.tally

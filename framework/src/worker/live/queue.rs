@@ -57,9 +57,11 @@ impl LiveQueue {
         let sockets = UdpSockets::new(SocketCapacity::default(), random_seed());
         let tcp = match tcp {
             Some(machine) => {
-                machine.check_pool(pool.capacity(), buffers.total() - machine.chunks_max).map_err(LiveError::Tcp)?;
+                let others = buffers.total() + held - machine.chunks_max;
+                machine.check_pool(pool.capacity(), others).map_err(LiveError::Tcp)?;
                 let config = TcpSocketsConfig { machine, capabilities: self.capabilities, seed: random_seed() };
                 let mut tcp = TcpSockets::new(&config, scope).map_err(LiveError::Tcp)?;
+                tcp.leave(others);
                 let roster = Roster::create(&name, host.interface(), machine.connections_max);
                 tcp.keep(roster.map_err(LiveError::Roster)?);
                 tcp

@@ -456,6 +456,25 @@ fn syns_beyond_the_rate_are_counted_by_name_and_nothing_else_of_them_is_looked_a
     assert_eq!(call(&[0, 1, 0], begin), (0, 1, 3), "there is none left");
 }
 
+#[test]
+fn all_chunks_may_wait_where_the_pool_has_a_buffer_for_each_and_for_all_others() {
+    let limit = |buffers, others| {
+        let machine = TcpConfig { connections_max: 4, chunks_max: 1_000, ..TcpConfig::default() };
+        let capabilities = pair("tcp", MemoryConfig::default()).0.capabilities();
+        let config = TcpSocketsConfig { machine, capabilities, seed: HashSeed::new(1, 2) };
+        let mut tcp = TcpSockets::new(&config, &Block::heap().scope("1")).unwrap();
+        if let Some(others) = others {
+            tcp.leave(others);
+        }
+        tcp.limit_buffers(buffers);
+        tcp.chunks_limit()
+    };
+    assert_eq!(limit(1_500, Some(500)), 1_000 - 62, "a sixteenth is for splitting");
+    assert_eq!(limit(1_499, Some(500)), 749, "half of one that is too small");
+    assert_eq!(limit(1_500, None), 750, "and of one of which nobody knows");
+    assert_eq!(limit(2_000, None), 1_000 - 62);
+}
+
 /// More may wait than there are buffers: what is sent and what is not taken would else keep all of them, and no acknowledgment could come.
 #[test]
 fn pool_smaller_than_the_chunks_is_not_used_up_and_all_arrives() {
