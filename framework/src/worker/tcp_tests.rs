@@ -233,6 +233,23 @@ fn host(number: u8, seed: HashSeed) -> Host {
     host
 }
 
+/// What leaves a place where the MTU has shrunk fits, without a loss that says so.
+#[test]
+fn interface_whose_mtu_shrinks_has_shorter_segments_of_connections_that_stand() {
+    let mut line = Line::connected(Wanted::default());
+    let id = line.id();
+    let mss = |line: &mut Line| line.ask(|_, cx| cx.tcp().info(id).unwrap().snd_mss);
+    line.turns(10);
+    let before = mss(&mut line);
+    line.ask(|_, cx| cx.host.apply(HostEvent::Mtu(1000)).unwrap());
+    line.turns(10);
+    assert_eq!((before, mss(&mut line)), (1448, 948));
+    line.ask(|_, cx| assert_eq!(cx.tcp().send(id, &[7; 3_000]), Ok(3_000)));
+    line.turn_until(|line| line.server.app().received.len() == 3_000);
+    assert_eq!(line.client.tcp().tally().segments_resent, 0);
+    line.close();
+}
+
 /// Bytes that differ from place to place.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|idx| (idx.wrapping_mul(2_654_435_761) >> 17) as u8).collect()

@@ -182,6 +182,11 @@ impl WayOut<'_, '_> {
         path::changes(self.cx.host)
     }
 
+    /// Bytes of the longest packet that the interface takes.
+    pub(super) fn link_mtu(&self) -> usize {
+        self.cx.host.mtu()
+    }
+
     /// A segment has left. Who sends past [`send`](Output::send) says so here, or the guardian has to ask the peer what it got.
     #[inline(always)]
     pub(super) fn note(&self, slot: Option<u32>, segment: &Outgoing, payload_len: u32) {

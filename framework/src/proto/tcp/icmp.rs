@@ -120,6 +120,18 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.claimed_mss = 0;
     }
 
+    /// The same as our own interface wants it. What is on its way has passed it, or is found lost and sent again in shorter segments. That
+    /// it takes longer ones again is found out as it is of a router.
+    #[cold]
+    pub(super) fn fit_link(&mut self, mss: u16) {
+        if self.connection.state == State::SynSent {
+            // No segment is agreed on to be longer than what we take ourselves.
+            self.connection.rcv_mss = mss;
+        } else {
+            self.lower_mss(mss);
+        }
+    }
+
     /// The retransmission timer has run out: it may have been right, who claimed that a segment was too large.
     pub(super) fn believe_claim(&mut self) {
         let (mss, seq) = (self.connection.claimed_mss, self.connection.claimed_seq);

@@ -5,7 +5,10 @@
 //! the caller says when ways may be others ([`Tcp::follow_ways`]), and all that found none are tried again with the same tick.
 //!
 //! Who waits has a flag and stands in no list, as ways are lost by the link, for nearly all at once, or never.
+//!
+//! The same look finds whose segments have become too long, where the MTU of our own interface is less than it was.
 
+use super::arrival::{less_options, receive_mss};
 use super::connection::{Connection, RetransmitTimer, State, flag, pending};
 use super::event::{CloseReason, ConnectionId};
 use super::machine::{Tcp, Turn};
@@ -14,7 +17,7 @@ use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 
-/// Places that one tick looks at for connections that found no way.
+/// Places that one tick looks at for connections that found no way, or whose segments are too long.
 const LOOKS_MAX: u32 = 1024;
 
 /// Whether somebody found no way, and how far they were looked for since ways may have changed.
@@ -24,12 +27,14 @@ pub(super) struct Ways {
     seen: u64,
     /// Somebody found none since the last look began.
     is_missed: bool,
+    /// The interface's MTU at the last change; 0 before the first.
+    link_mtu: usize,
     /// The next place to be looked at; `NIL` while nobody is looked for.
     next: u32,
 }
 
 impl Ways {
-    pub(super) const NEW: Self = Self { seen: 0, is_missed: false, next: NIL };
+    pub(super) const NEW: Self = Self { seen: 0, is_missed: false, link_mtu: 0, next: NIL };
 
     #[inline(always)]
     pub(super) fn is_looking(&self) -> bool {
@@ -39,11 +44,12 @@ impl Ways {
 
 impl<P: Payload> Tcp<P> {
     /// Says before a tick how often ways may have changed by now. Where that is more often than at the last, what found no way is tried
-    /// again. A compare where it is not.
+    /// again, and where the interface takes only shorter packets than it did, whose segments are too long has them shortened. A compare
+    /// where it is not.
     #[inline(always)]
-    pub fn follow_ways(&mut self, changes: u64) {
+    pub fn follow_ways(&mut self, changes: u64, link_mtu: impl FnOnce() -> usize) {
         if self.shared.ways.seen != changes {
-            self.begin_look(changes);
+            self.begin_look(changes, link_mtu());
         }
     }
 
@@ -59,21 +65,28 @@ impl<P: Payload> Tcp<P> {
     }
 
     #[cold]
-    fn begin_look(&mut self, changes: u64) {
+    fn begin_look(&mut self, changes: u64, link_mtu: usize) {
         let ways = &mut self.shared.ways;
         ways.seen = changes;
-        if ways.is_missed || ways.is_looking() {
+        let is_narrower = link_mtu < ways.link_mtu;
+        ways.link_mtu = link_mtu;
+        if is_narrower || ways.is_missed || ways.is_looking() {
             (ways.is_missed, ways.next) = (false, 0);
         }
     }
 
-    /// Looks for those that found no way, some with each tick.
+    /// Looks for those that found no way, and those whose segments the interface does not take any more, some with each tick.
     #[cold]
     pub(super) fn look_for_wayless<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         let begin = self.shared.ways.next;
+        let mss = receive_mss(self.shared.ways.link_mtu, 0);
         let end = (self.connections.capacity() as u32).min(begin + LOOKS_MAX);
         for slot in begin..end {
-            if self.connections.get(slot).is_some_and(|connection| connection.has(flag::NO_WAY)) {
+            let Some(connection) = self.connections.get(slot) else { continue };
+            if connection.takes_more_than(mss) {
+                self.turn(slot, output, now).fit_link(mss);
+            }
+            if self.connections[slot].has(flag::NO_WAY) {
                 self.turn(slot, output, now).try_way_again();
             }
         }
@@ -114,6 +127,15 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
+    /// Whether our segments may be longer than `mss` allows; of a call, whether what we offer is.
+    fn takes_more_than(&self, mss: u16) -> bool {
+        match self.state {
+            State::Closed | State::TimeWait => false,
+            State::SynSent => self.rcv_mss > mss,
+            _ => self.snd_mss > less_options(mss, self),
+        }
+    }
+
     /// Why a call came to nothing that nobody answered.
     pub(super) fn unanswered(&self) -> CloseReason {
         if self.has(flag::NO_WAY) { CloseReason::NoWay } else { CloseReason::NoAnswer }

@@ -7,7 +7,7 @@ use super::*;
 fn find_way(line: &mut Line) {
     line.wire.is_cut = false;
     let changes = line.now.as_nanos();
-    line.tcp.follow_ways(changes);
+    line.tcp.follow_ways(changes, || 1500);
     line.tick();
 }
 
@@ -115,7 +115,7 @@ fn call_that_finds_no_way_says_so_once_and_ends_by_that_name() {
         assert_eq!(line.events, [TcpEvent::NoWay], "at once");
         // Ways change, but none leads there.
         for changes in 1..4 {
-            line.tcp.follow_ways(changes);
+            line.tcp.follow_ways(changes, || 1500);
             line.after_ms(500);
         }
         line.after_s(after_s);
@@ -150,6 +150,65 @@ fn call_whose_way_is_lost_again_says_so_again() {
     line.wire.is_cut = true;
     line.after_s(10);
     assert_eq!(line.events, [TcpEvent::NoWay, TcpEvent::NoWay]);
+}
+
+/// The interface's MTU is another.
+fn set_mtu(line: &mut Line, mtu: usize) {
+    let changes = line.now.as_nanos();
+    line.tcp.follow_ways(changes, || mtu);
+    line.tick();
+}
+
+#[test]
+fn interface_that_takes_less_has_segments_shortened_at_once() {
+    let mut line = Line::new();
+    set_mtu(&mut line, 1500);
+    line.send(2_000);
+    assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0 PSH"]);
+    line.after_ms(1);
+    set_mtu(&mut line, 640);
+    line.send(1_000);
+    assert_eq!(line.sent(), ["2000+600 ack 0", "2600+400 ack 0 PSH"], "nothing is sent again for it");
+    line.after_ms(1);
+    set_mtu(&mut line, 1500);
+    line.ack(3_000);
+    line.send(700);
+    assert_eq!(line.sent(), ["3000+600 ack 0", "3600+100 ack 0 PSH"], "more is tried after ten minutes");
+}
+
+#[test]
+fn segment_that_was_too_long_for_the_interface_is_sent_again_in_shorter_ones() {
+    let mut line = Line::new();
+    set_mtu(&mut line, 1500);
+    line.send(1_000);
+    line.sent();
+    line.after_ms(1);
+    set_mtu(&mut line, 640);
+    line.after_s(3);
+    let sent = line.sent();
+    assert!(!sent.is_empty() && sent.iter().all(|segment| !segment.contains("+1000")), "{sent:?}");
+}
+
+#[test]
+fn interface_that_takes_more_than_it_did_or_enough_changes_nothing() {
+    let mut line = Line::new();
+    for mtu in [1500, 9000, 1040, 1041] {
+        line.after_ms(1);
+        set_mtu(&mut line, mtu);
+    }
+    assert_eq!((line.connection().snd_mss, line.connection().mss_lowered_at_s), (1_000, 0));
+}
+
+#[test]
+fn call_that_is_answered_after_the_interface_takes_less_sends_by_what_it_takes() {
+    let mut line = Line::new();
+    set_mtu(&mut line, 1500);
+    call(&mut line, &line::options(), 81);
+    line.after_ms(1);
+    set_mtu(&mut line, 640);
+    let slot = (0..4)
+        .find(|&slot| line.tcp.connections.get(slot).is_some_and(|connection| connection.state == State::SynSent));
+    assert_eq!(line.tcp.connections[slot.unwrap()].rcv_mss, 600);
 }
 
 /// A look at all places is cut into ticks.
