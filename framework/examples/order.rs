@@ -9,6 +9,7 @@
 mod cli;
 mod port;
 
+use core::fmt::Display;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::error::Error;
 use std::process::ExitCode;
@@ -18,8 +19,8 @@ use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, p
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::tcp::{
-    ConnectionId, ConnectionOptions, ListenOptions, Sent, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
-    TcpSockets, TcpSocketsConfig, Template,
+    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, Sent, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
+    TcpNodeConfig, TcpSockets, TcpSocketsConfig, Template,
 };
 use wirepath::pipeline::{
     App, Cx, Datagram, EgressConfig, Ethernet, IcmpApp, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig,
@@ -28,38 +29,72 @@ use wirepath::pipeline::{
 use wirepath::proto::{
     ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
 };
-use wirepath::time::{Clock, MonotonicClock};
+use wirepath::time::{Clock, Duration, Instant, MonotonicClock};
 use wirepath::wire::{MacAddr, VlanTags};
 use wirepath::worker::live::{LiveConfig, Want};
 use wirepath::worker::{Parts, Worker, random_seed};
 
-const TRADER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const EXCHANGE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+pub(crate) const TRADER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(crate) const EXCHANGE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const TICKS: Group = Group::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
-const GATEWAY: SocketAddrV4 = SocketAddrV4::new(EXCHANGE, 9_100);
+pub(crate) const GATEWAY: SocketAddrV4 = SocketAddrV4::new(EXCHANGE, 9_100);
 const CONSUMER: ConsumerId = ConsumerId(1);
 
 /// What an order looks like; the price goes in at `PRICE_AT`.
 const ORDER: &[u8; 40] = b"BUY 100 WIRE @ 0000000000 IOC ACCOUNT 7\n";
 const PRICE_AT: usize = 15;
+/// A gateway that refuses, or is gone, is called again after so long: often enough for a restart, and no flood.
+const CALL_AGAIN: Duration = Duration::from_secs(5);
 
 type Stack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
-type End<A> = Worker<MemoryRx, MemoryTx, Stack, A>;
+pub(crate) type End<A> = Worker<MemoryRx, MemoryTx, Stack, A>;
 
 /// Buys whenever the price, the first eight bytes of a tick, is below 100.
-#[derive(Default)]
-struct Trader {
-    order: Option<Template>,
+pub(crate) struct Trader {
+    gateway: SocketAddrV4,
+    /// There while the gateway is.
+    pub(crate) order: Option<Template>,
+    /// When the gateway is to be called again.
+    call_at: Option<Instant>,
+    link: port::Link,
     ticks: u64,
     fired: u64,
+}
+
+impl Trader {
+    pub(crate) fn new(gateway: SocketAddrV4) -> Self {
+        Self { gateway, order: None, call_at: None, link: port::Link::default(), ticks: 0, fired: 0 }
+    }
+
+    /// An order does not wait for others: nodelay is on by default.
+    pub(crate) fn call(&self, cx: &mut Cx<'_>) -> Result<ConnectionId, ConnectError> {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        cx.tcp().connect(any, self.gateway, &ConnectionOptions::default(), CONSUMER)
+    }
+
+    fn call_again(&mut self, cx: &mut Cx<'_>) {
+        self.call_at = None;
+        if let Err(error) = self.call(cx) {
+            self.gone(&error, cx);
+        }
+    }
+
+    /// No order can be sent until the gateway is back.
+    fn gone(&mut self, why: &dyn Display, cx: &Cx<'_>) {
+        println!("no gateway: {why}; calling again in {CALL_AGAIN}");
+        (self.order, self.call_at) = (None, Some(cx.now + CALL_AGAIN));
+    }
 }
 
 impl App for Trader {
     /// Between ticks the way of an order is kept warm. Nothing leaves by it.
     fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.link.look(cx.host);
         if let Some(order) = &mut self.order {
             // What is not open now is tried by the order itself.
             let _ = cx.tcp().warm(order);
+        } else if self.call_at.is_some_and(|at| at <= cx.now) {
+            self.call_again(cx);
         }
     }
 }
@@ -89,7 +124,11 @@ impl TcpApp for Trader {
         match event {
             // The way is known now, and the form of a segment: the order is prepared once.
             TcpEvent::Connected { .. } => self.order = cx.tcp().template(connection, ORDER).ok(),
-            TcpEvent::Closed(reason) => println!("the exchange is gone: {reason}"),
+            TcpEvent::NoWay => {
+                let missing = cx.tcp().no_way(connection).map_or(String::new(), |missing| missing.to_string());
+                println!("the call to the gateway waits: {missing}");
+            }
+            TcpEvent::Closed(reason) => self.gone(&reason, cx),
             _ => (),
         }
     }
@@ -101,7 +140,7 @@ impl IcmpApp for Trader {}
 
 /// Reads orders.
 #[derive(Default)]
-struct Exchange {
+pub(crate) struct Exchange {
     book: Vec<u8>,
 }
 
@@ -138,10 +177,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 /// Joins the ticks and connects to the gateway.
 fn on_a_port(config: &LiveConfig, gateway: SocketAddrV4) -> Result<(), Box<dyn Error>> {
     let config = config.clone().want(Want::udp(TICKS.group, TICKS.port));
-    port::run(&config, Trader::default(), |cx| {
+    port::run(&config, Trader::new(gateway), |trader, cx| {
         cx.sockets.join(CONSUMER, TICKS)?;
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        cx.tcp().connect(any, gateway, &ConnectionOptions::default(), CONSUMER)?;
+        trader.call(cx)?;
         Ok(())
     })
 }
@@ -149,16 +187,13 @@ fn on_a_port(config: &LiveConfig, gateway: SocketAddrV4) -> Result<(), Box<dyn E
 fn over_memory() -> Result<(), Box<dyn Error>> {
     let (near, far) = pair("wire", MemoryConfig::default());
     let block = Block::heap();
-    let mut trader = worker(near, TRADER, EXCHANGE, Trader::default(), &block.scope("trader"))?;
+    let mut trader = worker(near, TRADER, EXCHANGE, Trader::new(GATEWAY), &block.scope("trader"))?;
     let mut exchange = worker(far, EXCHANGE, TRADER, Exchange::default(), &block.scope("exchange"))?;
     let mut clock = MonotonicClock::start();
 
     exchange.with_app(clock.now(), |_, cx| cx.tcp().listen(GATEWAY, &ListenOptions::default()))?;
     trader.with_app(clock.now(), |_, cx| cx.sockets.join(CONSUMER, TICKS))?;
-    let local = SocketAddrV4::new(TRADER, 0);
-    // An order does not wait for others: nodelay is on by default.
-    let options = ConnectionOptions::default();
-    trader.with_app(clock.now(), |_, cx| cx.tcp().connect(local, GATEWAY, &options, CONSUMER))?;
+    trader.with_app(clock.now(), |trader, cx| trader.call(cx))?;
     while trader.app().order.is_none() {
         exchange.poll_once(clock.now());
         trader.poll_once(clock.now());
@@ -195,7 +230,7 @@ fn mac(address: Ipv4Addr) -> MacAddr {
 }
 
 /// A worker at `own` whose tree takes datagrams and segments.
-fn worker<A: UdpApp + TcpApp + App>(
+pub(crate) fn worker<A: UdpApp + TcpApp + App>(
     mut port: MemoryDevice,
     own: Ipv4Addr,
     peer: Ipv4Addr,

@@ -41,6 +41,7 @@ type End<A> = Worker<MemoryRx, MemoryTx, Stack, A>;
 /// Sends back what comes. Where the peer does not read, no more is taken from it either: its window closes.
 #[derive(Default)]
 struct Echo {
+    link: port::Link,
     debts: HashMap<ConnectionId, Debt>,
 }
 
@@ -60,7 +61,12 @@ impl Debt {
     }
 }
 
-impl App for Echo {}
+impl App for Echo {
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.link.look(cx.host);
+    }
+}
+
 impl IcmpApp for Echo {}
 
 impl UdpApp for Echo {
@@ -149,7 +155,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 }
 
 fn on_a_port(config: &LiveConfig) -> Result<(), Box<dyn Error>> {
-    port::run(config, Echo::default(), |cx| {
+    port::run(config, Echo::default(), |_, cx| {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER.port());
         cx.tcp().listen(any, &ListenOptions::default())?;
         Ok(())

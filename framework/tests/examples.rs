@@ -3,6 +3,11 @@
 
 use std::error::Error;
 
+use wirepath::counters::Block;
+use wirepath::device::memory::{MemoryConfig, pair};
+use wirepath::pipeline::tcp::ListenOptions;
+use wirepath::time::{Duration, Instant};
+
 #[path = "../examples/live.rs"]
 #[allow(dead_code, clippy::duplicate_mod)] // its `main`; and each example has its own `cli`
 mod live;
@@ -46,4 +51,49 @@ fn interface_that_is_not_there_is_told_where_to_find_those_that_are() {
     check(tcp_echo::run, &["nosuch", "10.0.0.2/24"], sentence);
     check(order::run, &["nosuch", "10.0.0.2/24", "10.0.0.1:9100"], sentence);
     check(live::run, &["nosuch", "239.1.1.1", "9000"], sentence);
+}
+
+/// Both ends of the order's wire.
+struct Market {
+    trader: order::End<order::Trader>,
+    exchange: order::End<order::Exchange>,
+    now: Instant,
+}
+
+impl Market {
+    fn new() -> Self {
+        use order::{EXCHANGE, Exchange, GATEWAY, TRADER, Trader, worker};
+        let ((near, far), block) = (pair("wire", MemoryConfig::default()), Block::heap());
+        let trader = worker(near, TRADER, EXCHANGE, Trader::new(GATEWAY), &block.scope("trader")).unwrap();
+        let exchange = worker(far, EXCHANGE, TRADER, Exchange::default(), &block.scope("exchange")).unwrap();
+        let mut market = Self { trader, exchange, now: Instant::ZERO + Duration::from_secs(1) };
+        market.trader.with_app(market.now, |trader, cx| trader.call(cx)).unwrap();
+        market
+    }
+
+    fn listen(&mut self) {
+        let listen = ListenOptions::default();
+        self.exchange.with_app(self.now, |_, cx| cx.tcp().listen(order::GATEWAY, &listen)).unwrap();
+    }
+
+    /// Whether the trader has a gateway after so many seconds.
+    fn has_gateway_after(&mut self, seconds: u64) -> bool {
+        for _ in 0..seconds * 1_000 {
+            self.now += Duration::from_millis(1);
+            self.trader.poll_once(self.now);
+            self.exchange.poll_once(self.now);
+        }
+        self.trader.app().order.is_some()
+    }
+}
+
+#[test]
+fn gateway_that_refuses_or_is_gone_is_called_again() {
+    let mut market = Market::new();
+    assert!(!market.has_gateway_after(4), "nobody listens");
+    market.listen();
+    assert!(!market.has_gateway_after(0) && market.has_gateway_after(3), "five seconds after it was refused");
+    market.exchange.hang_up(market.now);
+    assert!(!market.has_gateway_after(1), "no order is fired at a gateway that is gone");
+    assert!(market.has_gateway_after(5));
 }

@@ -6,6 +6,7 @@ use super::cli;
 use wirepath::counters::Block;
 use wirepath::pipeline::tcp::{TcpApp, TcpConfig};
 use wirepath::pipeline::{App, Cx, IcmpApp, UdpApp};
+use wirepath::proto::Host;
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, OwnHost};
 use wirepath::worker::{Post, StopFlag};
@@ -18,11 +19,27 @@ pub(crate) fn config(app: &str, interface: &str, address: &str) -> Result<LiveCo
     Ok(LiveConfig::new(interface).named(app).owned(host).with_tcp(TcpConfig::default()))
 }
 
+/// Says a word when the link goes down, and when it is back: an app that waits looks as one that has nothing to do.
+#[derive(Default)]
+pub(crate) struct Link {
+    is_down: bool,
+}
+
+impl Link {
+    /// Two loads and a compare, for each turn.
+    pub(crate) fn look(&mut self, host: &Host) {
+        if host.is_up() == self.is_down {
+            self.is_down = !host.is_up();
+            println!("{}", if self.is_down { "the link is down: check cable and switch" } else { "the link is up" });
+        }
+    }
+}
+
 /// Runs an app there; `begin` listens, connects and joins.
 pub(crate) fn run<A: App + UdpApp + TcpApp + IcmpApp>(
     config: &LiveConfig,
     app: A,
-    begin: impl FnOnce(&mut Cx<'_>) -> Result<(), Box<dyn Error>>,
+    begin: impl FnOnce(&mut A, &mut Cx<'_>) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let stop = StopFlag::on_signals()?;
     let block = Block::create(&config.app)?;
@@ -34,7 +51,7 @@ pub(crate) fn run<A: App + UdpApp + TcpApp + IcmpApp>(
     let mut worker = queue.worker(app, 0, &post, &block.scope("worker0"))?;
     block.check()?;
     let mut clock = MonotonicClock::start();
-    worker.with_app(clock.now(), |_, cx| begin(cx))?;
+    worker.with_app(clock.now(), begin)?;
     worker.run(&mut clock, &post.stop);
     // An exchange that is told ends the session; one that is not believes in it.
     println!("{} connections were open", worker.hang_up(clock.now()));
