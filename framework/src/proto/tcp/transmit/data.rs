@@ -16,6 +16,9 @@ pub(crate) const SEGMENTS_MAX: u32 = 64;
 /// Pieces that become one when they are sent again: what is copied for a segment is bounded, and so are the steps.
 const GATHERED_MAX: u32 = 64;
 
+/// How long a window that is too small for a segment is waited for (RFC 9293 3.8.6.2.1 (4): 0.1 to 1 s).
+const OVERRIDE_AFTER: Duration = Duration::from_millis(200);
+
 /// What became of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sending {
@@ -286,14 +289,26 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// a way.
     pub(crate) fn watch_silence(&mut self) {
         let connection = &mut *self.connection;
-        if connection.next_unsent == NIL || connection.flight() != 0 || connection.timer == RetransmitTimer::Persist {
+        if connection.next_unsent == NIL || connection.flight() != 0 {
             return;
         }
-        if !connection.has(flag::DELEGATED) {
-            self.begin_persist();
-        } else if connection.unacked_since == Instant::MAX {
+        if connection.has(flag::DELEGATED) {
             // Nothing of ours may leave before somebody else's, but the user timeout counts, and keepalive asks.
-            connection.unacked_since = self.now;
+            connection.unacked_since = connection.unacked_since.min(self.now);
+            return;
+        }
+        if connection.timer != RetransmitTimer::Persist {
+            self.begin_persist();
+        }
+        self.await_override();
+    }
+
+    /// The window is open by less than is worth a segment, and perhaps was closed for so long that the next probe is a minute away: what fits
+    /// does not wait for that.
+    fn await_override(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.usable_window() > 0 && !connection.has(flag::NO_WAY) {
+            connection.timer_at = connection.timer_at.min(self.now + OVERRIDE_AFTER);
         }
     }
 
