@@ -4,16 +4,14 @@ use super::super::connection::{AckOwed, Connection, RetransmitTimer, State, flag
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::segment::{Outgoing, SynOptions};
+use super::super::seq::Seq;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// A segment that carries nothing but the acknowledgment, at once. Where there is no room for it, it is owed.
     pub(crate) fn send_ack(&mut self) {
-        let connection = &*self.connection;
-        // Where the peer has taken its window back, SND.NXT is beyond it and would not be looked at.
-        let seq = connection.snd_nxt.min(connection.snd_una + connection.snd_wnd);
-        let outgoing = self.header(seq, TcpFlags::ACK, u32::MAX);
+        let outgoing = self.header(self.connection.acceptable_seq(), TcpFlags::ACK, u32::MAX);
         if self.output.send(Some(self.slot), &outgoing, None) == Err(Unsent::Busy) {
             self.connection.ack_owed = AckOwed::Now;
             return self.try_again();
@@ -51,7 +49,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[cold]
     pub(crate) fn send_reset(&mut self) {
         let connection = &mut *self.connection;
-        let mut outgoing = connection.bare(connection.snd_nxt, connection.rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
+        let seq = if connection.state.is_synchronized() { connection.acceptable_seq() } else { connection.snd_nxt };
+        let mut outgoing = connection.bare(seq, connection.rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
         outgoing.timestamps = connection.timestamps(self.now);
         self.connection.tally.segments_out += 1;
         self.shared.post_reset(Some(self.slot), &outgoing, self.output);
@@ -91,6 +90,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
+    /// The number of a segment that takes none: SND.NXT, but where the peer has taken its window back that is beyond it and would not be looked at
+    /// (Linux: `tcp_acceptable_seq`).
+    #[inline(always)]
+    fn acceptable_seq(&self) -> Seq {
+        self.snd_nxt.min(self.snd_una + self.snd_wnd)
+    }
+
     /// The header of our SYN.
     fn syn(&mut self, now: Instant) -> Outgoing {
         let is_answer = self.state == State::SynReceived;
@@ -112,7 +118,7 @@ impl Connection {
         // RFC 7323 2.2: the window of a SYN is never scaled.
         let wnd = self.options.receive_buffer.min(u16::MAX.into());
         self.rcv_adv = self.rcv_nxt + wnd;
-        let ack = if is_answer { self.rcv_nxt } else { super::super::seq::Seq(0) };
+        let ack = if is_answer { self.rcv_nxt } else { Seq(0) };
         Outgoing {
             wnd: wnd as u16,
             timestamps: timestamps.then(|| Timestamps { value: self.ts_now(now), echo_reply }),
