@@ -169,8 +169,12 @@ impl<P: Payload> Tcp<P> {
         let mss = receive_mss(output.mtu(*flow.remote.ip()), options.mss_max.unwrap_or(0));
         let secret = &self.shared.secret;
         let cookie = syn_cookie::bake(secret, flow, segment.seq, segment.syn.mss.unwrap_or(536).min(mss), now);
-        let mut answer = Outgoing::bare(flow, cookie, segment.seq + 1, TcpFlags::SYN | TcpFlags::ACK);
-        answer.wnd = options.receive_buffer.min(65_535) as u16;
+        let mut answer = Outgoing {
+            wnd: options.receive_buffer.min(65_535) as u16,
+            ttl: options.ttl,
+            tos: options.tos,
+            ..Outgoing::bare(flow, cookie, segment.seq + 1, TcpFlags::SYN | TcpFlags::ACK)
+        };
         let mut said = SynOptions { mss: Some(mss), ..SynOptions::default() };
         if let Some(theirs) = segment.timestamps.filter(|_| options.timestamps) {
             let agreed = SynOptions { sack_permitted: segment.syn.sack_permitted && options.sack, ..segment.syn };
