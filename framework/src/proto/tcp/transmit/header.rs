@@ -176,11 +176,12 @@ impl Connection {
         let (mut count, mut sacks) = (0, [Range::default(); SACK_BLOCKS_MAX]);
         let taken = if self.has(flag::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
         let spare = spare.min(OPTIONS_LEN_MAX as u32 - taken);
-        if !self.has(flag::SACK) || spare < SACK_LEN {
+        if !self.has(flag::SACK) {
             self.dsack = Range::default();
             return (count, sacks);
         }
-        let count_max = ((spare - SACK_LEN) / BLOCK_LEN) as usize;
+        // A full segment has no room: what is to be told waits for one that has.
+        let count_max = (spare.saturating_sub(SACK_LEN) / BLOCK_LEN) as usize;
         let blocks = core::iter::once(self.dsack).chain(self.sacks).filter(|range| !range.is_empty());
         for block in blocks.take(count_max.min(SACK_BLOCKS_MAX)) {
             sacks[usize::from(count)] = block;
