@@ -235,11 +235,7 @@ impl<P: Payload> Tcp<P> {
         turn.connection.set(flag::RECEIVES_NO_MORE);
         match turn.connection.state {
             State::FinWait2 => turn.limit_fin_wait(),
-            State::FinWait1 | State::Closing | State::LastAck if linger_ms != u32::MAX => {
-                turn.connection.idle_at = now + Duration::from_millis(linger_ms.into());
-                turn.arm();
-            }
-            _ => (),
+            _ => turn.limit_linger(),
         }
         Ok(())
     }
@@ -327,12 +323,16 @@ impl<P: Payload> Tcp<P> {
         options.check().map_err(CallError::Option)?;
         let mut turn = self.turn(slot, output, now);
         turn.shared.option_changes += 1;
+        let linger_ms = turn.connection.rare_options.linger_ms;
         turn.connection.change_options(options);
         if let Some(mss_max) = options.mss_max {
             turn.limit_mss(mss_max);
         }
         if turn.connection.may_ask() {
             turn.begin_idle_timer();
+        }
+        if turn.connection.rare_options.linger_ms != linger_ms {
+            turn.limit_linger();
         }
         if turn.connection.state.may_receive() && turn.connection.owes_window_update() {
             turn.owe_ack(AckOwed::Now);

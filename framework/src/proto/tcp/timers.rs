@@ -225,13 +225,21 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.arm();
     }
 
+    /// What the app has sent and let go of may take so long from now.
+    pub(super) fn limit_linger(&mut self) {
+        if self.connection.is_lingering() {
+            self.connection.idle_at = self.now + ms(self.connection.rare_options.linger_ms);
+            self.arm();
+        }
+    }
+
     /// `idle_at` has come.
     fn on_idle(&mut self) {
         self.connection.idle_at = Instant::MAX;
         match self.connection.state {
             State::TimeWait => self.close(CloseReason::Finished),
             State::FinWait2 if self.connection.has(flag::RECEIVES_NO_MORE) => self.close(CloseReason::Finished),
-            State::FinWait1 | State::Closing | State::LastAck if self.connection.is_lingering() => {
+            _ if self.connection.is_lingering() => {
                 self.send_reset();
                 self.close(CloseReason::LingerTimedOut);
             }
@@ -315,9 +323,11 @@ impl Connection {
         now.since(self.unacked_since) >= config.patience()
     }
 
-    /// The app has let go of it, and what it sent may be waited for so long only.
+    /// The app has let go of it, and what it sent, the FIN being the last of it, may be waited for so long only.
     fn is_lingering(&self) -> bool {
-        self.has(flag::RECEIVES_NO_MORE) && self.rare_options.linger_ms != u32::MAX
+        self.has(flag::RECEIVES_NO_MORE)
+            && self.rare_options.linger_ms != u32::MAX
+            && matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)
     }
 
     /// The window is open again.
