@@ -607,7 +607,9 @@ impl Connection {
     /// RCV.WND: what we would show now, and never less than was shown.
     #[inline]
     pub(super) fn rcv_wnd(&self) -> u32 {
-        let room = self.options.receive_buffer.saturating_sub(self.in_order_len);
+        // A buffer that has grown since our SYN may be more than its scale can show.
+        let shown_max = u32::from(u16::MAX) << self.rcv_wscale;
+        let room = self.options.receive_buffer.saturating_sub(self.in_order_len).min(shown_max);
         room.max(if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv - self.rcv_nxt } else { 0 })
     }
 

@@ -25,6 +25,18 @@ fn peer_hears_of_a_receive_buffer_that_has_grown() {
 }
 
 #[test]
+fn window_is_no_larger_than_its_scale_can_show() {
+    let mut line = Line::with(&ConnectionOptions { receive_buffer: 10_000, ..options() });
+    set(&mut line, &ConnectionOptions { receive_buffer: 1 << 20, ..options() });
+    line.data(0, 10);
+    line.after_ms(5);
+    let (id, now) = (line.id(), line.now);
+    assert_eq!(line.windows(), [65_535]);
+    assert_eq!(line.tcp.info(id, now).unwrap().rcv_wnd, 65_535, "it says what the peer sees");
+    assert_eq!(line.data(10 + 65_535, 10), Some(TcpDrop::NotAcceptable));
+}
+
+#[test]
 fn app_hears_of_a_send_buffer_that_has_grown() {
     let mut line = Line::with(&ConnectionOptions { send_buffer: 2_000, ..options() });
     line.connection().snd_wnd = 0;
