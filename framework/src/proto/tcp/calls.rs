@@ -78,11 +78,20 @@ impl<P: Payload> Tcp<P> {
 
     /// The ends of a connection that is to be begun. Changes nothing yet.
     fn claim(&mut self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
-        let Flow { local, remote } = flow;
-        if local.port() == 0 {
-            let flow = self.choose_port(flow).ok_or(ConnectError::NoPort { remote })?;
-            return Ok(Claim { flow, last: None, iss_min: None });
+        match flow.local.port() {
+            0 => self.choose_port(flow, options, now).ok_or(ConnectError::NoPort { remote: flow.remote }),
+            _ => self.claim_port(flow, options, now),
         }
+    }
+
+    /// The same where the local port is named.
+    pub(super) fn claim_port(
+        &self,
+        flow: Flow,
+        options: &ConnectionOptions,
+        now: Instant,
+    ) -> Result<Claim, ConnectError> {
+        let Flow { local, remote } = flow;
         let Some(&slot) = self.flows.get(flow.into()) else { return Ok(Claim { flow, last: None, iss_min: None }) };
         let last = &self.connections[slot];
         match last.state {
@@ -121,12 +130,12 @@ impl<P: Payload> Tcp<P> {
 const REUSE_AFTER: Duration = Duration::from_secs(1);
 
 /// Ends that are to be had.
-struct Claim {
-    flow: Flow,
+pub(super) struct Claim {
+    pub(super) flow: Flow,
     /// Who has them still, and is over.
-    last: Option<u32>,
+    pub(super) last: Option<u32>,
     /// Where our numbers begin at least.
-    iss_min: Option<Seq>,
+    pub(super) iss_min: Option<Seq>,
 }
 
 /// Sending.

@@ -3,24 +3,33 @@
 
 use core::net::SocketAddrV4;
 
+use super::calls::Claim;
 use super::machine::Tcp;
+use super::options::ConnectionOptions;
+use super::payload::Payload;
 use crate::proto::Flow;
+use crate::time::Instant;
 
-impl<P> Tcp<P> {
-    /// A free port for a connection to `flow.remote`. Tries each of the range once; nearly always the first is free.
-    pub(super) fn choose_port(&mut self, flow: Flow) -> Option<Flow> {
+impl<P: Payload> Tcp<P> {
+    /// A port for a connection to `flow.remote`: a free one, or else one whose last connection is over. Tries each of the range once; nearly
+    /// always the first is free.
+    pub(super) fn choose_port(&mut self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Option<Claim> {
         let range = self.shared.config.ports;
         let offset = self.shared.secret.port_offset(flow);
+        let mut over = None;
         for _ in 0..range.count() {
             let step = offset.wrapping_add(self.shared.next_ephemeral);
             self.shared.next_ephemeral = self.shared.next_ephemeral.wrapping_add(1);
             let local = SocketAddrV4::new(*flow.local.ip(), range.nth(step));
-            let flow = Flow { local, ..flow };
             // A listener's port would do, but whoever looks at a capture would take one for the other.
-            if self.flows.get(flow.into()).is_none() && self.listeners.find(local).is_none() {
-                return Some(flow);
+            if self.listeners.find(local).is_some() {
+                continue;
+            }
+            match self.claim_port(Flow { local, ..flow }, options, now) {
+                Ok(claim) if claim.last.is_none() => return Some(claim),
+                claim => over = over.or(claim.ok()),
             }
         }
-        None
+        over
     }
 }
