@@ -399,10 +399,10 @@ pub(super) struct CongestionState {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct ConnectionTally {
-    pub(super) segments_out: u32,
-    pub(super) segments_in: u32,
-    pub(super) bytes_sent: u64,
+    pub(super) segments_out: u64,
+    pub(super) segments_in: u64,
     pub(super) bytes_received: u64,
+    /// With the number of our FIN. Bytes sent are not counted, as they follow: see [`bytes_sent`](Connection::bytes_sent).
     pub(super) bytes_acked: u64,
 }
 
@@ -602,6 +602,23 @@ impl Connection {
     #[inline]
     pub(super) fn pipe(&self) -> u32 {
         (self.flight() + self.resent_len).saturating_sub(self.sacked_len + self.lost_len)
+    }
+
+    /// Bytes sent for the first time: numbers sent, less those of SYN and FIN.
+    pub(super) fn bytes_sent(&self) -> u64 {
+        let is_syn_out = self.tally.bytes_acked == 0 && self.snd_una == self.iss;
+        let others = u64::from(is_syn_out) + u64::from(self.has_sent_fin());
+        (self.tally.bytes_acked + u64::from(self.flight())).saturating_sub(others)
+    }
+
+    /// Those of them that the peer has acknowledged.
+    pub(super) fn bytes_acked(&self) -> u64 {
+        let is_fin_acknowledged = self.has_sent_fin() && self.flight() == 0;
+        self.tally.bytes_acked - u64::from(is_fin_acknowledged)
+    }
+
+    fn has_sent_fin(&self) -> bool {
+        self.has(flag::FIN_QUEUED) && self.next_unsent == NIL
     }
 
     /// RCV.WND: what we would show now, and never less than was shown.

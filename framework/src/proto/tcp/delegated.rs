@@ -247,7 +247,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let connection = &mut *self.connection;
         connection.snd_nxt += len;
         connection.snd_una = connection.snd_nxt;
-        connection.tally.bytes_sent += u64::from(len);
         connection.tally.bytes_acked += u64::from(len);
     }
 

@@ -160,7 +160,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// all that was acknowledged.
     fn has_carried_more(&self, mss: u16) -> bool {
         let tally = &self.connection.tally;
-        tally.bytes_acked > u64::from(tally.segments_out) * u64::from(mss)
+        tally.bytes_acked > tally.segments_out * u64::from(mss)
     }
 
     /// Whether the segment with the number `seq` was found lost, or was sent again. Walks over what is on its way as far as there, but only where

@@ -83,12 +83,12 @@ pub struct TcpInfo {
     /// (`tcpi_bytes_received`).
     pub bytes_received: u64,
     /// (`tcpi_segs_out`).
-    pub segments_out: u32,
+    pub segments_out: u64,
     /// (`tcpi_segs_in`).
-    pub segments_in: u32,
-    /// (`tcpi_total_retrans`).
+    pub segments_in: u64,
+    /// (`tcpi_total_retrans`), 2^32 - 1 at most.
     pub resent_segments: u32,
-    /// Segments that the peer had twice (`tcpi_dsack_dups`).
+    /// Segments that the peer had twice (`tcpi_dsack_dups`), 2^32 - 1 at most.
     pub dsacks: u32,
     /// Retransmission timeouts (`tcpi_total_rto`), 65,535 at most.
     pub timeouts: u32,
@@ -136,8 +136,8 @@ impl<P> Tcp<P> {
             unsent_len: connection.send_len.saturating_sub(flight),
             unread_len: connection.in_order_len,
             silence: now.since(connection.last_received_at),
-            bytes_sent: connection.tally.bytes_sent,
-            bytes_acked: connection.tally.bytes_acked,
+            bytes_sent: connection.bytes_sent(),
+            bytes_acked: connection.bytes_acked(),
             bytes_received: connection.tally.bytes_received,
             segments_out: connection.tally.segments_out,
             segments_in: connection.tally.segments_in,

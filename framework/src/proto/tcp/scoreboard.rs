@@ -54,7 +54,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if range.is_empty() || range.left.is_before(oldest) || range.right.is_after(connection.snd_nxt) {
             return;
         }
-        connection.rare.dsacks += 1;
+        connection.rare.dsacks = connection.rare.dsacks.saturating_add(1);
         self.shared.tally.dsacks_in += 1;
         news.dsack = Some(range);
         if connection.has(flag::UNDO) && range.left.is_at_least(connection.undo.marker) && connection.undo.resent != 0 {

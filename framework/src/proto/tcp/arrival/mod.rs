@@ -245,6 +245,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn fall_silent(&mut self) {
         let connection = &mut *self.connection;
         connection.send.clear(&mut self.shared.chunks);
+        if connection.next_unsent != NIL {
+            // What was last, and has not left.
+            connection.clear(flag::FIN_QUEUED);
+        }
         connection.out_of_order.clear(&mut self.shared.chunks);
         (connection.next_unsent, connection.send_len) = (NIL, 0);
         (connection.sacked_len, connection.lost_len, connection.resent_len) = (0, 0, 0);

@@ -1360,6 +1360,7 @@ mod calls {
 }
 
 mod icmp {
+    use super::super::line::Line;
     use super::*;
 
     #[test]
@@ -1385,6 +1386,36 @@ mod icmp {
         script.end.tick();
         let again: Vec<_> = script.end.sent.0.iter().map(|(segment, bytes)| (segment.seq, bytes.len())).collect();
         assert_eq!(again, [(seq, 512), (seq + 512, 488)], "what was too large goes again in parts");
+    }
+
+    #[test]
+    fn segments_are_counted_and_routers_believed_beyond_four_billion() {
+        let mut line = Line::new();
+        let tally = &mut line.connection().tally;
+        (tally.segments_out, tally.segments_in, tally.bytes_acked) = (u32::MAX.into(), u32::MAX.into(), 10 << 32);
+        line.send(10);
+        line.ack(10);
+        line.send(1_000);
+        let (id, now) = (line.id(), line.now);
+        let info = line.tcp.info(id, now).unwrap();
+        let beyond = 1 << 32;
+        assert_eq!((info.segments_out, info.segments_in), (beyond + 1, beyond));
+        assert_eq!((info.bytes_sent, info.bytes_acked), ((10 << 32) + 1_010, (10 << 32) + 10));
+        let seq = line.connection().snd_una;
+        let flow = Flow { local: CLIENT, remote: SERVER };
+        let claim = line.tcp.path_mtu(flow, 600, seq, now, &mut line.wire);
+        assert_eq!(claim, Ok(()), "ten bytes a segment have shown nothing");
+    }
+
+    #[test]
+    fn end_of_the_stream_is_no_byte_that_was_acknowledged() {
+        let mut line = Line::new();
+        line.send(10);
+        line.finish();
+        line.ack(11);
+        let (id, now) = (line.id(), line.now);
+        let info = line.tcp.info(id, now).unwrap();
+        assert_eq!((info.bytes_sent, info.bytes_acked), (10, 10));
     }
 
     #[test]

@@ -189,7 +189,6 @@ impl Connection {
     fn pass_at_once(&mut self, len: u32) {
         self.send_len += len;
         self.snd_nxt += len;
-        self.tally.bytes_sent += u64::from(len);
         match self.room_at_once.checked_sub(len) {
             Some(room) => self.room_at_once = room,
             None => {

@@ -76,7 +76,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let sending = self.emit(idx, TcpFlags::NONE, false);
         if sending == Sending::Sent {
             self.connection.clear(flag::NO_WAY);
-            self.connection.rare.resent_segments += 1;
+            let resent = &mut self.connection.rare.resent_segments;
+            *resent = resent.saturating_add(1);
             self.shared.tally.segments_resent += 1;
             self.on_sent(idx, true);
         }
@@ -166,7 +167,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
         connection.clear(flag::CWR_OWED | flag::NO_WAY);
         connection.snd_nxt = end;
-        connection.tally.bytes_sent += u64::from(len);
         if len < u32::from(connection.snd_mss) {
             connection.snd_small = end;
         }
@@ -196,7 +196,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if len > mss {
             // The device makes as many of it.
             let others = len.div_ceil(mss) - 1;
-            self.connection.tally.segments_out += others;
+            self.connection.tally.segments_out += u64::from(others);
             self.shared.tally.segments_out += u64::from(others);
         }
         if self.connection.is_on(switch::PACING) {

@@ -119,7 +119,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return self.aside().not_emitted(unsent);
         }
         self.told(&outgoing);
-        self.connection.tally.segments_out += count - 1;
+        self.connection.tally.segments_out += u64::from(count - 1);
         self.shared.tally.segments_out += u64::from(count - 1);
         self.run_has_left(gathered);
         Sending::Sent
