@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod bad_input;
+mod echo;
 mod frames;
 mod hang_up;
 mod orders;
@@ -34,6 +35,8 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
 #[derive(Default)]
 struct Talker {
     echoes: bool,
+    /// Where the peer takes no more of it, it takes no more of the peer's, and goes on when it is told of room.
+    holds_back: bool,
     received: Vec<u8>,
     events: Vec<TcpEvent>,
     id: Option<ConnectionId>,
@@ -42,31 +45,40 @@ struct Talker {
 }
 
 impl Talker {
-    fn pay(&mut self, cx: &mut Cx<'_>) {
+    /// Sends what is owed; true where nothing is left.
+    fn pay(&mut self, cx: &mut Cx<'_>) -> bool {
         if let (Some(id), false) = (self.id, self.owed.is_empty()) {
             let sent = cx.tcp().send(id, &self.owed).unwrap_or(0);
             self.owed.drain(..sent);
         }
+        self.owed.is_empty()
     }
 }
 
 impl App for Talker {
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        self.pay(cx);
+        if !self.holds_back {
+            self.pay(cx);
+        }
     }
 }
 
 impl TcpApp for Talker {
-    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         self.id = Some(connection);
         self.events.push(event);
+        if self.holds_back && event == TcpEvent::Writable && self.pay(cx) {
+            cx.tcp().resume(connection).unwrap();
+        }
     }
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         self.received.extend_from_slice(data.payload);
         if self.echoes {
             self.owed.extend_from_slice(data.payload);
-            self.pay(cx);
+            if !self.pay(cx) && self.holds_back {
+                cx.tcp().pause(data.connection).unwrap();
+            }
         }
     }
 }
@@ -87,6 +99,8 @@ struct Wanted {
     faults: Faults,
     seed: u64,
     echoes: bool,
+    /// As `Talker::holds_back`.
+    holds_back: bool,
     options: ConnectionOptions,
     /// Asks for neighbours, where they are not configured.
     asks: bool,
@@ -107,7 +121,7 @@ impl Line {
         let mut line = Self { client, server, now, block, stock };
         let listen = ListenOptions { connection: wanted.options, ..ListenOptions::default() };
         line.server.with_app(now, |app, cx| {
-            app.echoes = wanted.echoes;
+            (app.echoes, app.holds_back) = (wanted.echoes, wanted.holds_back);
             cx.tcp().listen(SERVER, &listen).unwrap();
         });
         let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
@@ -257,7 +271,12 @@ fn pattern(len: usize) -> Vec<u8> {
 
 /// Sends all of `bytes` and waits until they are there.
 fn send_all(line: &mut Line, bytes: &[u8]) {
-    let (id, mut sent) = (line.id(), 0);
+    send_all_from(line, bytes, 0);
+}
+
+/// The same where so many of them were taken already.
+fn send_all_from(line: &mut Line, bytes: &[u8], mut sent: usize) {
+    let id = line.id();
     while sent < bytes.len() {
         sent += line.ask(|_, cx| cx.tcp().send(id, &bytes[sent..]).unwrap_or(0));
         line.turn();
