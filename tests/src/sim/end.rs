@@ -22,6 +22,8 @@ pub struct EndPlan {
     pub hold: usize,
     /// How it writes.
     pub writes: Writes,
+    /// Where its stack takes no more of it, it hears no more, and does nothing at all before it is told of room.
+    pub holds_back: bool,
     /// It does not close its side but goes away: what still comes is not wanted.
     pub hangs_up: bool,
     /// Where it changes its options, of the bytes sent and heard; by rising places.
@@ -32,6 +34,11 @@ impl EndPlan {
     /// Whether it may leave the peer without an end.
     pub fn may_break(&self) -> bool {
         self.abort.is_some() || self.hangs_up
+    }
+
+    /// Whether it may let wait what came.
+    pub fn may_stop_reading(&self) -> bool {
+        !self.pauses.is_empty() || self.holds_back
     }
 }
 

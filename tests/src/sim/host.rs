@@ -209,6 +209,8 @@ pub struct SimApp {
     /// Connections that want to be looked at each turn: they wait for a moment, or for buffers.
     awake: Vec<ConnectionId>,
     paused: Vec<(ConnectionId, u64)>,
+    /// Connections that have paused until they are told of room.
+    held_back: Vec<ConnectionId>,
     held: VecDeque<(Held, EndKey, u64)>,
     stolen: Vec<Mbuf>,
     orders: HashMap<ConnectionId, Template>,
@@ -230,6 +232,7 @@ impl SimApp {
             ends: HashMap::new(),
             awake: Vec::new(),
             paused: Vec::new(),
+            held_back: Vec::new(),
             held: VecDeque::new(),
             stolen: Vec::new(),
             orders: HashMap::new(),
@@ -287,6 +290,9 @@ impl SimApp {
     /// Does what an end wants to do now.
     fn act(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
         let Some(&key) = self.ends.get(&id) else { return };
+        if self.held_back.contains(&id) {
+            return self.sleep(id);
+        }
         let now = self.now();
         self.change_options(id, key, cx);
         for _ in 0..WRITES_PER_TURN {
@@ -296,9 +302,12 @@ impl SimApp {
                 Wish::At(_) => return self.wake(id),
                 Wish::Write(count) => match self.write(id, key, count, cx) {
                     Ok(0) => return self.wake(id),
+                    Ok(taken) if taken < count && self.holds_back(key) => return self.hold_back(id, cx),
                     Ok(_) => (),
                     // `Writable` will say when.
-                    Err(SendError::Full | SendError::PoolEmpty | SendError::NoChunk) => return self.sleep(id),
+                    Err(SendError::Full | SendError::PoolEmpty | SendError::NoChunk) => {
+                        return if self.holds_back(key) { self.hold_back(id, cx) } else { self.sleep(id) };
+                    }
                     // The end of it stands in the queue of events.
                     Err(SendError::NotFound | SendError::Closed) => return self.sleep(id),
                     Err(why) => {
@@ -326,6 +335,31 @@ impl SimApp {
             }
         }
         self.wake(id);
+    }
+
+    fn holds_back(&self, key: EndKey) -> bool {
+        self.ledger.borrow_mut().end(key).plan.holds_back
+    }
+
+    /// Hears no more until there is room for what it says.
+    fn hold_back(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
+        if cx.tcp().pause(id).is_ok() {
+            self.held_back.push(id);
+        }
+        self.sleep(id);
+    }
+
+    /// There is room.
+    fn go_on(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
+        if let Some(at) = self.held_back.iter().position(|other| *other == id) {
+            self.held_back.swap_remove(at);
+            // What it says first may fill the room again.
+            self.act(id, cx);
+            if !self.held_back.contains(&id) {
+                // It may be gone.
+                let _ = cx.tcp().resume(id);
+            }
+        }
     }
 
     fn write(&mut self, id: ConnectionId, key: EndKey, count: usize, cx: &mut Cx<'_>) -> Result<usize, SendError> {
@@ -460,7 +494,8 @@ impl TcpApp for SimApp {
             return self.fail(format!("{event:?} of a connection that nobody knows"));
         };
         match event {
-            TcpEvent::Connected { .. } | TcpEvent::NoWay | TcpEvent::Writable => (),
+            TcpEvent::Connected { .. } | TcpEvent::NoWay => (),
+            TcpEvent::Writable => self.go_on(id, cx),
             TcpEvent::Readable => return self.fail("Readable reached the app".into()),
             TcpEvent::PeerClosed => self.ledger.borrow_mut().peer_closed(key),
             TcpEvent::Closed(reason) => {
@@ -468,6 +503,7 @@ impl TcpApp for SimApp {
                 self.orders.remove(&id);
                 self.sleep(id);
                 self.paused.retain(|(other, _)| *other != id);
+                self.held_back.retain(|other| *other != id);
                 return self.ledger.borrow_mut().closed(key, outcome(reason));
             }
         }

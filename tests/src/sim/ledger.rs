@@ -196,7 +196,7 @@ impl Ledger {
         let plan = &self.sessions[session];
         let host = if side == 0 { plan.server } else { plan.client };
         // An app that does not read hears of the end later than its stack, which forgets all the same (seed 7229).
-        let time_wait = if peer.plan.pauses.is_empty() { self.time_waits[host] } else { 0 };
+        let time_wait = if peer.plan.may_stop_reading() { 0 } else { self.time_waits[host] };
         let has_all = own.is_shut && peer.heard == own.sent && own.heard == peer.sent;
         has_all && peer.finished_at.is_some_and(|at| self.now >= at + time_wait)
     }
@@ -205,7 +205,7 @@ impl Ledger {
     /// (seed 7774). Whether it did is known when the app reads on: see [`check_end`](Self::check_end).
     fn may_be_forgotten(&self, (session, side): EndKey) -> bool {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
-        own.is_shut && peer.is_shut && own.heard == peer.sent && peer.outcome.is_none() && !peer.plan.pauses.is_empty()
+        own.is_shut && peer.is_shut && own.heard == peer.sent && peer.outcome.is_none() && peer.plan.may_stop_reading()
     }
 
     /// All is over: who was reset without having aborted, or been aborted, has lost nothing of what it sent.

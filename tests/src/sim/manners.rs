@@ -1,10 +1,10 @@
 //! What few apps do, in two of each seven seeds: a rate of their own, keepalive within seconds, a timeout of their own, closing and going away, options
-//! that change while data flows, prepared orders. It is drawn apart from the rest, so that the other seeds stay the runs that they were.
+//! that change while data flows, prepared orders, hearing nothing while what they say finds no room. It is drawn apart from the rest, so that the other seeds stay the runs that they were.
 
 use wirepath::pipeline::tcp::{ConnectionOptions, Keepalive, Linger};
 use wirepath::time::Duration;
 
-use super::end::{EndPlan, Writes, mix};
+use super::end::{EndPlan, Role, Writes, mix};
 use super::scenario::Draw;
 use super::script::{Script, Stack};
 use crate::mutate::Random;
@@ -26,6 +26,22 @@ pub fn teach(script: &mut Script) {
             draw.conduct(end);
             // smoltcp's apps can only close.
             end.hangs_up &= script.hosts[host].stack == Stack::Wirepath;
+        }
+    }
+    teach_to_hold_back(script);
+}
+
+/// Half of the echoes, and some of the others, hear no more while they cannot speak. Only one end of a session may, or both would wait for each other.
+fn teach_to_hold_back(script: &mut Script) {
+    let mut draw = Draw(Random::new(mix(script.seed, 5)));
+    for session in &mut script.sessions {
+        let side = if session.ends[1].role == Role::Echo { 1 } else { draw.0.below(2) };
+        let (end, host) = (&mut session.ends[side], [session.client, session.server][side]);
+        if draw.one_in(2) && script.hosts[host].stack == Stack::Wirepath {
+            end.holds_back = true;
+            // All that it waits for is room: not for a moment, nor for a buffer of its own.
+            (end.writes, end.write_gap) = (Writes::Copies, 0);
+            end.pauses.clear();
         }
     }
 }

@@ -222,6 +222,7 @@ impl Draw {
             pauses,
             hold: if self.one_in(8) { 8 } else { 0 },
             writes: if self.one_in(2) { Writes::HandsOver } else { Writes::Copies },
+            holds_back: false,
             hangs_up: false,
             changes: Vec::new(),
         }
