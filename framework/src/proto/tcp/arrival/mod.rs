@@ -209,6 +209,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.begin_congestion();
         (self.connection.backoff, self.connection.unacked_since) = (0, Instant::MAX);
         self.begin_idle_timer();
+        if self.connection.deadline() == Instant::MAX {
+            // The handshake is waited for no more. Left in the wheel it would be looked at for nothing, and moved when the first data leaves,
+            // with its neighbours, which are in no cache by then.
+            self.disarm();
+        }
         self.shared.tally.established += 1;
         self.tell(pending::CONNECTED);
         let Connection { flow, snd_nxt, rcv_nxt, .. } = *self.connection;
