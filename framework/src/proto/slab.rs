@@ -118,10 +118,10 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Where an item stands, for a prefetch.
-    #[inline]
+    /// Where an item stands, for a prefetch: beyond the capacity, nowhere.
+    #[inline(always)]
     pub(super) fn address(&self, idx: u32) -> *const u8 {
-        (&raw const self.slots[idx as usize]).cast()
+        self.slots.as_ptr().wrapping_add(idx as usize).cast()
     }
 
     #[inline]

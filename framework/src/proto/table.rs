@@ -77,9 +77,9 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
     }
 
     /// Where the home bucket of `hash` stands, for a prefetch.
-    #[inline]
+    #[inline(always)]
     pub(super) fn address(&self, hash: u64) -> *const u8 {
-        (&raw const self.buckets[self.home(hash)]).cast()
+        self.buckets.as_ptr().wrapping_add(self.home(hash)).cast()
     }
 
     #[inline]

@@ -9,36 +9,32 @@ use core::net::SocketAddrV4;
 use arrayvec::ArrayVec;
 use zerocopy::FromBytes;
 
-use super::bytes::Bytes;
-use super::path::Path;
 use super::sockets::{Inner, TcpSockets};
 use crate::mem::{BURST_MAX, Mbuf, prefetch_line};
 use crate::proto::Flow;
-use crate::proto::tcp::{Sought, Tcp};
+use crate::proto::tcp::Sought;
 use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 
 /// With fewer connections all of them are in the second cache, and looking ahead costs more than it brings. Each takes 600 bytes there.
 const CROWD: usize = 512;
 
-/// Connections are asked for so many segments before theirs: the work on these is what their misses hide behind. Fewer hide less, more take
-/// turns for the few misses that a core can have at once.
-const DISTANCE: usize = 4;
+/// Connections are asked for so many at a time, while as many before them are worked on: the work is what their misses hide behind. Fewer hide
+/// less, more take turns for the few misses that a core can have at once.
+const AT_ONCE: usize = 4;
+
+/// No connection's place.
+const NOWHERE: u32 = u32::MAX;
 
 /// What was foreseen of a burst, segment by segment.
 #[derive(Default)]
 pub(super) struct Foresight {
-    glimpses: ArrayVec<Glimpse, BURST_MAX>,
+    /// The flows that frames seem to be of which look like segments.
+    sought: ArrayVec<Sought, BURST_MAX>,
+    /// Of the first of them: the connection's place, or [`NOWHERE`].
+    places: ArrayVec<u32, BURST_MAX>,
     /// The segment that comes next. Where a node before ours keeps or drops one, it is one that came already, and what is foreseen from
     /// there to the end of the burst is worth nothing.
     next: usize,
-}
-
-/// What was foreseen of a frame that looks like a segment: first the flow that it seems to be of, later the place of the connection.
-enum Glimpse {
-    /// It is of the connection of the one before.
-    Nothing,
-    Flow(Sought),
-    Place(u32),
 }
 
 impl TcpSockets {
@@ -58,7 +54,7 @@ impl TcpSockets {
     #[inline(always)]
     pub(super) fn step(&mut self) {
         if let Some(inner) = &mut self.0
-            && inner.foresight.next < inner.foresight.glimpses.len()
+            && inner.foresight.next < inner.foresight.places.len()
         {
             inner.step();
         }
@@ -68,47 +64,47 @@ impl TcpSockets {
 impl Inner {
     #[inline(never)]
     fn look_ahead(&mut self, burst: &[Mbuf]) {
-        let Self { machine, paths, foresight: Foresight { glimpses, next }, .. } = self;
-        glimpses.clear();
+        let Self { machine, foresight: Foresight { sought, places, next }, .. } = self;
+        sought.clear();
+        places.clear();
         *next = 0;
-        let mut before = None;
         for mbuf in burst {
-            let Some(sought) = flow_of(mbuf.bytes()).and_then(|flow| machine.seek(flow)) else { continue };
-            let is_news = before.replace(sought.hash()) != Some(sought.hash());
-            glimpses.push(if is_news {
-                prefetch_line(machine.bucket(&sought));
-                Glimpse::Flow(sought)
-            } else {
-                Glimpse::Nothing
-            });
+            let Some(flow) = flow_of(mbuf.bytes()).and_then(|flow| machine.seek(flow)) else { continue };
+            prefetch_line(machine.bucket(&flow));
+            sought.push(flow);
         }
-        glimpses.iter_mut().take(DISTANCE).for_each(|glimpse| glimpse.ask_for(machine, paths));
+        self.ask_for_more();
     }
 
-    /// Tells the machine whose segment comes now, so that it does not look for the connection once more, and asks for one that comes later.
-    #[inline(never)]
-    fn step(&mut self) {
-        let Self { machine, paths, foresight: Foresight { glimpses, next }, .. } = self;
-        if let Glimpse::Place(slot) = glimpses[*next] {
-            machine.expect(slot);
-        }
-        if let Some(later) = glimpses.get_mut(*next + DISTANCE) {
-            later.ask_for(machine, paths);
-        }
-        *next += 1;
-    }
-}
-
-impl Glimpse {
-    /// Asks the CPU for the connection, and for the way of its frames.
+    /// Tells the machine whose segment comes now, so that it does not look for the connection once more. Those that come later are asked for
+    /// now and then.
     #[inline(always)]
-    fn ask_for(&mut self, machine: &Tcp<Bytes>, paths: &[Path]) {
-        if let Self::Flow(sought) = self
-            && let Some(slot) = machine.foresee(sought)
-        {
-            machine.lines(slot).into_iter().for_each(prefetch_line);
-            prefetch_line((&raw const paths[slot as usize]).cast());
-            *self = Self::Place(slot);
+    fn step(&mut self) {
+        let next = self.foresight.next;
+        if next.is_multiple_of(AT_ONCE) {
+            self.ask_for_more();
+        }
+        match self.foresight.places.get(next) {
+            Some(&NOWHERE) | None => (),
+            Some(&slot) => self.machine.expect(slot),
+        }
+        self.foresight.next = next + 1;
+    }
+
+    /// Asks the CPU for the next connections, and for the ways of their frames.
+    #[inline(never)]
+    fn ask_for_more(&mut self) {
+        let Self { machine, paths, foresight: Foresight { sought, places, .. }, .. } = self;
+        let mut before = places.last().copied().unwrap_or(NOWHERE);
+        for sought in sought.iter().skip(places.len()).take(AT_ONCE) {
+            let slot = machine.foresee(sought).unwrap_or(NOWHERE);
+            // Segments in a row are most often of one connection.
+            if slot != before {
+                machine.lines(slot).into_iter().for_each(prefetch_line);
+                prefetch_line(paths.as_ptr().wrapping_add(slot as usize).cast());
+                before = slot;
+            }
+            places.push(slot);
         }
     }
 }

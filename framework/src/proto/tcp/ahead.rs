@@ -19,14 +19,6 @@ pub struct Sought {
     ports: u32,
 }
 
-impl Sought {
-    /// Of another flow it is another, but for one in 2^64.
-    #[inline]
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
 impl<P> Tcp<P> {
     /// What a lookup of the flow needs. None where no connection can be of it.
     #[inline]

@@ -79,9 +79,9 @@ impl Wheel {
     }
 
     /// Where an entry stands, for a prefetch.
-    #[inline]
+    #[inline(always)]
     pub(super) fn address(&self, entry: u32) -> *const u8 {
-        (&raw const self.links[entry as usize]).cast()
+        self.links.as_ptr().wrapping_add(entry as usize).cast()
     }
 
     /// Whether no entry has a deadline.
