@@ -7,7 +7,7 @@ use std::time;
 use wirepath::counters::{Block, Scope};
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Queue};
-use wirepath::mem::{Layout, Pool, Region};
+use wirepath::mem::{BURST_MAX, Layout, Pool, Region};
 use wirepath::pipeline::tcp::{
     Congestion, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
     TcpNodeConfig, TcpSockets, TcpSocketsConfig,
@@ -122,6 +122,15 @@ impl PairConfig {
             congestion: Congestion::default(),
             cuts: Cuts::Tcp,
             slots: 512,
+        }
+    }
+
+    /// Frames of a turn. Who sends in bulk shares a turn and its acknowledgment among as many as there can be; with 32, an order's answer
+    /// waits for fewer.
+    fn burst_len(&self) -> usize {
+        match self.cuts {
+            Cuts::Device => BURST_MAX,
+            Cuts::Tcp => 32,
         }
     }
 }
@@ -259,7 +268,7 @@ fn end(mut port: MemoryDevice, host: u8, role: Role, pool: Pool, config: &PairCo
         host: host_with_peer(host, seed),
         sockets: UdpSockets::new(SocketCapacity::default(), seed),
         egress: EgressConfig::quiet(seed),
-        burst_len: 32,
+        burst_len: config.burst_len(),
     };
     Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).expect("the limits add up"))
 }

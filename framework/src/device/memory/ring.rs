@@ -578,10 +578,17 @@ impl<'a> Frames<'a> {
         Some(self.parts(index))
     }
 
-    /// A frame that was given is the next again, and those behind it.
+    /// A frame that was given last, and those behind it: for who takes some of them out of line, so that these here stay in registers.
     #[inline(always)]
-    pub(super) fn put_back(&mut self, frame: Frame<'a>) {
-        self.next = frame.index;
+    pub(super) fn from(&mut self, frame: &Frame<'a>) -> Frames<'_> {
+        Frames { ring: self.ring, next: frame.index, end: self.end, is_guarded: self.is_guarded }
+    }
+
+    /// Goes on behind the `count` frames from `frame` on. Panics where there are not as many.
+    #[inline(always)]
+    pub(super) fn go_on(&mut self, frame: &Frame<'a>, count: u32) {
+        assert!(count <= self.end.wrapping_sub(frame.index), "more frames than there are");
+        self.next = frame.index.wrapping_add(count);
     }
 
     /// The length is read here, as one that was read before the guard was taken may have lost its mark since (6).

@@ -73,6 +73,15 @@ struct Taken {
     frames: u32,
     bytes: u64,
     too_long: u32,
+    is_pool_empty: bool,
+}
+
+impl Taken {
+    fn add(&mut self, row: &Self) {
+        self.frames += row.frames;
+        self.bytes += row.bytes;
+        self.too_long += row.too_long;
+    }
 }
 
 impl MemoryRx {
@@ -91,11 +100,13 @@ impl MemoryRx {
                 burst.push(mbuf);
                 len
             } else {
-                frames.put_back(frame);
-                match take_row(&mut frames, self.verifies_checksums, burst, pool, &mut taken) {
-                    Row::Ended => continue,
-                    Row::PoolEmpty => break,
+                let row = take_row(frames.from(&frame), self.verifies_checksums, burst, pool);
+                frames.go_on(&frame, row.frames);
+                taken.add(&row);
+                if row.is_pool_empty {
+                    break;
                 }
+                continue;
             };
             taken.bytes += bytes as u64;
             taken.frames += 1;
@@ -171,17 +182,11 @@ fn take_short(frame: &Frame<'_>, pool: &Pool) -> Option<(Mbuf, usize)> {
     Some((pool.alloc_lines(lines, len)?, len))
 }
 
-/// Why a row of long frames has ended.
-enum Row {
-    /// Another frame is next, or none.
-    Ended,
-    PoolEmpty,
-}
-
 /// Takes a frame of any length, and long ones as far as they follow it, as those of a transfer do. Not inlined, so that who has a short frame
 /// stores nothing for it.
 #[inline(never)]
-fn take_row(frames: &mut Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Pool, taken: &mut Taken) -> Row {
+fn take_row(mut frames: Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Pool) -> Taken {
+    let mut taken = Taken::default();
     let mut len_min = 0;
     while let Some((head, rest)) = frames.next_of(len_min) {
         len_min = COPIED_LEN_MAX + 1;
@@ -191,11 +196,14 @@ fn take_row(frames: &mut Frames<'_>, verifies: bool, burst: &mut Burst, pool: &P
                 burst.push(mbuf);
             }
             CopiedIn::TooLong => taken.too_long += 1,
-            CopiedIn::PoolEmpty => return Row::PoolEmpty,
+            CopiedIn::PoolEmpty => {
+                taken.is_pool_empty = true;
+                break;
+            }
         }
         taken.frames += 1;
     }
-    Row::Ended
+    taken
 }
 
 /// A frame with the tag of the rule that names it; it comes back where none does. Rules look at whole frames.

@@ -104,7 +104,7 @@ impl Headers {
     pub(super) fn write_next(&mut self, place: &mut [u8], payload: &[u8], is_last: bool) {
         copy_frame(place, &self.bytes[..self.len]);
         let total_len = (self.len - self.l3 + payload.len()) as u16;
-        let ipv4_sum = self.ipv4_sum.add_u16(total_len).add_u16(self.identification);
+        let ipv4_sum = self.ipv4_sum.add_words([total_len.into(), self.identification.into()]);
         let ipv4: &mut [u8; ipv4::HEADER_LEN] = array_mut(&mut place[self.l3..]);
         put(ipv4, TOTAL_LEN, total_len.to_be_bytes());
         put(ipv4, IDENTIFICATION, self.identification.to_be_bytes());
@@ -115,8 +115,8 @@ impl Headers {
         put(tcp, SEQ, self.seq.to_be_bytes());
         put(tcp, FLAGS, [flags]);
         if let Some(sum) = self.tcp_sum {
-            let tcp_len = (self.len - self.l4 + payload.len()) as u16;
-            let sum = sum.add_u16(tcp_len).add_u32(self.seq).add_u16(flags.into()).combine(Sum::of(payload));
+            let tcp_len = (self.len - self.l4 + payload.len()) as u32;
+            let sum = sum.add_words([tcp_len, self.seq, flags.into()]).combine(Sum::of(payload));
             put(tcp, TCP_CHECKSUM, sum.finish().to_be_bytes());
         }
         self.seq = self.seq.wrapping_add(payload.len() as u32);
