@@ -164,6 +164,7 @@ impl Connection {
 
     /// Another window than the last was shown, with the acknowledgment of all that came: most often it stays from now on, as after the first
     /// answer of a connection, whose SYN could not show all of it.
+    // Inline, as all that it calls: who sees that nothing in it fails needs not have the payload stand in memory meanwhile.
     #[cold]
     #[inline]
     fn note_another_window(&mut self) {
@@ -173,6 +174,7 @@ impl Connection {
     }
 
     /// Finds out whether the window that was shown last is shown again and again.
+    #[inline]
     fn note_window(&mut self) {
         let last = self.last_window();
         let is_exact = u32::from(self.window_to_show()) << self.rcv_wscale == last;
