@@ -63,6 +63,8 @@ impl<P: Payload> Tcp<P> {
         }
         // What came with it waits in order, for the app is told of the connection first.
         let text = turn.take_text(&segment, payload);
+        // So that the first answer leaves as soon as those that follow.
+        turn.foresee_room();
         if was_embryonic {
             self.count_embryonic_out(slot);
         }

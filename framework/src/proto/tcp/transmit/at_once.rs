@@ -34,6 +34,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.has_chunk() && (is_known || self.aside().find_room_at_once(len))
     }
 
+    /// Finds out how much may leave at once. The last act of a turn, or it does not hold.
+    pub(crate) fn foresee_room(&mut self) {
+        self.aside().find_room_at_once(0);
+    }
+
     /// Finds out how much may leave at once, and whether a segment of `len` bytes is no more than that.
     #[inline(never)]
     fn find_room_at_once(&mut self, len: usize) -> bool {
@@ -215,10 +220,12 @@ impl Connection {
         holds.into_iter().find(|(_, holds)| !holds).map(|(what, _)| what)
     }
 
-    /// Whether nothing was sent for so long that the path may have become another (RFC 5681 4.1).
+    /// Whether nothing was sent for so long that the path may have become another (RFC 5681 4.1). Of who has never sent there is nothing to
+    /// begin anew.
     #[inline(always)]
     pub(crate) fn was_idle(&self, now: Instant) -> bool {
-        self.flight() == 0 && now.since(self.rack_xmit_ts) > self.rto.span()
+        let sent_at = self.rack_xmit_ts;
+        self.flight() == 0 && now.since(sent_at) > self.rto.span() && sent_at != Instant::ZERO
     }
 
     /// Whether new data may leave as soon as it is there, as far as that does not depend on how much it is, and in a segment of
