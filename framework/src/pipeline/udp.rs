@@ -183,17 +183,20 @@ impl Udp {
     #[inline(never)]
     fn verify(&self, mbuf: Loan<'_>, payload: &[u8]) -> bool {
         let Some((ipv4, header)) = headers(&mbuf) else { return false };
-        self.config.checksum == ChecksumPolicy::Ignore
-            || header.sum(ipv4.source(), ipv4.destination()).append(payload).is_valid()
-            || self.is_accepted_partial(header, ipv4.source(), ipv4.destination())
+        let (source, destination) = (ipv4.source(), ipv4.destination());
+        match self.config.checksum {
+            ChecksumPolicy::Ignore => true,
+            ChecksumPolicy::AcceptPartial if self.is_partial(header, source, destination) => true,
+            _ => header.sum(source, destination).append(payload).is_valid(),
+        }
     }
 
-    #[cold]
-    fn is_accepted_partial(&self, header: &UdpHeader, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
-        let partial = header.has_partial_checksum(source, destination);
-        let accepted = partial && self.config.checksum == ChecksumPolicy::AcceptPartial;
-        self.partial_checksums.add(u64::from(accepted));
-        accepted
+    /// Looked for before all bytes are summed: where the policy accepts a partial checksum, nearly all that comes has one.
+    #[inline]
+    fn is_partial(&self, header: &UdpHeader, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+        let is_partial = header.has_partial_checksum(source, destination);
+        self.partial_checksums.add(u64::from(is_partial));
+        is_partial
     }
 
     /// A datagram that came in fragments, or shows the bytes of another, is put together first: the app gets its payload
