@@ -10,12 +10,13 @@
 //! fills, so that no peer can take the room of the others. What does not fit is dropped, and comes again.
 
 use super::arrival::TcpDrop;
-use super::connection::{AckOwed, Connection, flag, pending, switch};
+use super::connection::{AckOwed, Connection, flag, pending};
 use super::machine::{Shared, Turn};
 use super::payload::{Output, Payload};
 use super::queue::Chunk;
 use super::segment::{Range, Segment};
 use super::seq::Seq;
+use super::stored::switch;
 use crate::proto::slab::NIL;
 use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;

@@ -41,6 +41,7 @@ mod scoreboard;
 mod secret;
 mod segment;
 mod seq;
+mod stored;
 mod syn_cookie;
 mod timers;
 mod transmit;

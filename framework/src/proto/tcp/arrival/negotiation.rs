@@ -1,9 +1,10 @@
 //! What the two SYNs agree on: segment size, window scale, SACK, timestamps, ECN.
 
-use crate::proto::tcp::connection::{Connection, State, coarse_seconds, flag, switch};
+use crate::proto::tcp::connection::{Connection, State, coarse_seconds, flag};
 use crate::proto::tcp::machine::Turn;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::stored::switch;
 use crate::wire::tcp::TcpFlags;
 
 /// RFC 9293 3.7.1: what a peer takes that says nothing.

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use super::super::connection::{Connection, Micros, Recovery, RetransmitTimer, State, flag, switch};
+use super::super::connection::{Connection, Micros, Recovery, RetransmitTimer, State, flag};
 use super::super::payload::NoWayOut;
 use super::super::prepared::Numbers;
 use super::super::segment::{Plain, Range};
+use super::super::stored::switch;
 use super::*;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::Timestamps;

@@ -7,12 +7,13 @@
 //! begins with a turn, whose first act is to forget it (`Tcp::turn`), or puts data into the queue (`Turn::queue`). Whether the window that
 //! we show stays as it is (`flag::WINDOW_STAYS`) is found out, and forgotten, with it.
 
-use super::super::connection::{Connection, Recovery, RetransmitTimer, flag, switch};
+use super::super::connection::{Connection, Recovery, RetransmitTimer, flag};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::queue::Sent;
 use super::super::segment::Outgoing;
 use super::super::seq::Seq;
+use super::super::stored::switch;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;

@@ -1,10 +1,11 @@
 //! Segments without data: acknowledgments, SYN, RST, probes.
 
-use super::super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending, switch};
+use super::super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::segment::{Outgoing, SynOptions};
 use super::super::seq::Seq;
+use super::super::stored::switch;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 

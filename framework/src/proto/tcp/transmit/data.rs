@@ -1,10 +1,11 @@
 //! Data leaves: what is lost first, then what is new, as far as the peer's window, the network and the small segments on their way allow.
 
-use super::super::connection::{RetransmitTimer, flag, switch};
+use super::super::connection::{RetransmitTimer, flag};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::queue::{FIN, LOST, PUSH, RESENT};
 use super::super::seq::Seq;
+use super::super::stored::switch;
 use super::super::wheel::Wheel;
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};

@@ -1,10 +1,11 @@
 //! Several pieces that leave as one segment, which the device cuts where they meet. Each was handed over, and is kept, as a piece of a
 //! segment's length: so one look at windows, header and timers sends tens of kilobytes, and what is lost of them is sent again piece by piece.
 
-use super::super::connection::{Recovery, flag, switch};
+use super::super::connection::{Recovery, flag};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload};
 use super::super::queue::{Chunk, Chunks, FIN, PUSH};
+use super::super::stored::switch;
 use super::data::Sending;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::TcpFlags;
