@@ -1,5 +1,6 @@
 //! What few apps do, in two of each seven seeds: a rate of their own, keepalive within seconds, a timeout of their own, closing and going away, options
-//! that change while data flows, prepared orders, hearing nothing while what they say finds no room. It is drawn apart from the rest, so that the other seeds stay the runs that they were.
+//! that change while data flows, prepared orders, hearing nothing while what they say finds no room. It is drawn apart from the rest, so that
+//! the other seeds stay the runs that they were.
 
 use wirepath::pipeline::tcp::{ConnectionOptions, Keepalive, Linger};
 use wirepath::time::Duration;

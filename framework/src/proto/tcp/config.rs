@@ -86,8 +86,9 @@ impl TcpConfig {
     /// RFC 9293 3.4.1's two maximum segment lifetimes.
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
 
-    /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a burst take, `others`. A smaller one is no danger,
-    /// nor is one of whose others nobody said how many they are (`TcpSockets::leave`): half of it may wait in connections; data that comes beyond is refused, to come again, and `send` says `NoChunk`. An app that wants to
+    /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a burst take, `others`. A smaller one is no
+    /// danger, nor is one of whose others nobody said how many they are (`TcpSockets::leave`): half of it may wait in connections; data that
+    /// comes beyond is refused, to come again, and `send` says `NoChunk`. An app that wants to
     /// be sure of its memory asks here.
     pub fn check_pool(&self, buffers: usize, others: usize) -> Result<(), TcpConfigError> {
         let needed = self.chunks_max + others;
