@@ -337,15 +337,20 @@ pub(super) mod tests {
         }
 
         pub(in super::super) fn write<T: IntoBytes + Copy>(&self, slot: usize, value: T) {
-            let at = OFFSETS.slots as usize / 8 + slot * size_of::<T>() / 8;
             // SAFETY: one thread plays both sides; the slot is inside the memory.
-            unsafe { self.memory[at].get().cast::<T>().write(value) };
+            unsafe { self.slot::<T>(slot).write(value) };
         }
 
         pub(in super::super) fn read<T: FromBytes + Copy>(&self, slot: usize) -> T {
-            let at = OFFSETS.slots as usize / 8 + slot * size_of::<T>() / 8;
             // SAFETY: as for `write`.
-            unsafe { self.memory[at].get().cast::<T>().read() }
+            unsafe { self.slot::<T>(slot).read() }
+        }
+
+        /// All words of a slot: one of descriptors has two.
+        fn slot<T>(&self, slot: usize) -> *mut T {
+            let words = size_of::<T>() / 8;
+            let at = OFFSETS.slots as usize / 8 + slot * words;
+            UnsafeCell::raw_get(self.memory[at..at + words].as_ptr()).cast()
         }
     }
 
