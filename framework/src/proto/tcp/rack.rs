@@ -155,7 +155,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mut idx = last;
         if len > mss {
             // What the device cut: its last segment.
-            if !connection.split(&mut self.shared.chunks, last, (len - 1) / mss * mss) {
+            if !self.cut(last, (len - 1) / mss * mss) {
                 return Sending::Busy;
             }
             idx = self.shared.chunks[last].next;

@@ -30,9 +30,9 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::NotAcceptable);
         }
         if is_first {
-            // The second SYN of two that crossed acknowledges ours.
+            // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC 7323 2.2), and is to be taken as those are
+            // that follow.
             segment = segment.behind_syn();
-            // Nor is its window scaled (RFC 7323 2.2), which is undone here, as all that follow are.
             segment.wnd >>= turn.connection.snd_wscale;
         }
         turn.check_timestamps(&segment)?;

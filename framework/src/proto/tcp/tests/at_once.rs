@@ -73,6 +73,14 @@ fn each_condition_closes_the_way() {
 }
 
 #[test]
+fn connection_that_the_app_let_go_of_takes_no_order() {
+    let (mut client, _server) = warmed();
+    let (id, now) = (client.id.unwrap(), client.now);
+    client.tcp.turn(id.slot, &mut NoWayOut, now).connection.set(flag::ORPHANED);
+    assert!(client.tcp.aim(id, 5, now).is_none());
+}
+
+#[test]
 fn each_window_closes_the_way() {
     let changes: [Change; 3] = [
         ("the peer's window", |connection| connection.snd_wnd = connection.flight() + 4),

@@ -67,7 +67,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let len = self.shared.chunks[idx].len;
         if len > u32::from(self.connection.snd_mss) {
             let longest = self.longest_resent();
-            if len > longest && !self.connection.split(&mut self.shared.chunks, idx, longest) {
+            if len > longest && !self.cut(idx, longest) {
                 return Sending::Busy;
             }
         } else {
@@ -127,10 +127,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Cuts the first `part` bytes off and sends them.
     pub(crate) fn send_part(&mut self, idx: u32, part: u32) -> Sending {
-        if !self.connection.split(&mut self.shared.chunks, idx, part) {
+        if !self.cut(idx, part) {
             return Sending::Busy;
         }
         self.send_chunk(idx)
+    }
+
+    /// Cuts a chunk that may not leave whole in two, which takes one more. The last free one is for what stands first, which the peer waits for:
+    /// were anything else to take it, nothing could be acknowledged, and none would be free again. False where there is none.
+    pub(crate) fn cut(&mut self, idx: u32, at: u32) -> bool {
+        let is_first = idx == self.connection.send.head;
+        (is_first || self.shared.chunks.free_count() > 1) && self.connection.split(&mut self.shared.chunks, idx, at)
     }
 
     /// Sends the first chunk that was never sent.
