@@ -339,6 +339,27 @@ fn what_the_ports_cut_is_echoed_over_good_wires_and_bad_ones() {
     }
 }
 
+/// A segment of what left as one stands in a buffer with the others, which is nobody's to write: headers and a view of it would take two
+/// buffers, headers and a copy take one.
+#[test]
+fn one_free_buffer_is_enough_to_send_a_part_of_a_buffer_again() {
+    let mut line = Line::connected(Wanted { cuts: Some(8_192), ..Wanted::default() });
+    let (id, bytes) = (line.id(), pattern(3_000));
+    line.ask(|_, cx| assert_eq!(cx.tcp().send(id, &bytes), Ok(3_000)));
+    let pool = line.client.pool();
+    let hoard: Vec<_> = (1..pool.available()).filter_map(|_| pool.alloc()).collect();
+    // The server hears nothing.
+    for _ in 0..10_000 {
+        line.now += Duration::from_micros(100);
+        line.client.poll_once(line.now);
+    }
+    assert!(line.client.tcp().tally().segments_resent > 0);
+    hoard.into_iter().for_each(crate::mem::Mbuf::free);
+    line.turn_until(|line| line.server.app().received.len() == bytes.len());
+    assert!(line.server.app().received == bytes);
+    line.close();
+}
+
 #[test]
 fn what_tcp_has_done_can_be_seen_from_outside() {
     let faults = Faults { loss: 0.1, ..Faults::NONE };

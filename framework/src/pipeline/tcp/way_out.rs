@@ -387,22 +387,19 @@ impl Departure<'_> {
     }
 
     /// The payload is somebody else's too: the NIC still reads it, or it is a part of something larger. It goes as a view behind the headers
-    /// where the device takes chains, else as a copy.
+    /// where the device takes chains and a second buffer is free, else as a copy.
     fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let Bytes::Held(held) = payload else { return Err(Unsent::NoWay) };
         let Some(bytes) = held.bytes() else { return Err(Unsent::NoWay) };
         let headers = compose(self.link, self.segment, Body::of(bytes, self.offload.l4_checksum));
         let Some(mut frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
-        let is_whole = if chains && self.wish.is_none() {
-            match cx.pool.view(held.another()) {
-                Ok(view) => {
-                    frame.attach(view);
-                    true
-                }
-                Err(_) => false,
+        let view = if chains { cx.pool.view(held.another()).ok() } else { None };
+        let is_whole = match view {
+            Some(view) => {
+                frame.attach(view);
+                true
             }
-        } else {
-            frame.append(bytes.len()).map(|room| room.copy_from_slice(bytes)).is_some()
+            None => frame.append(bytes.len()).map(|room| room.copy_from_slice(bytes)).is_some(),
         };
         if !is_whole {
             frame.free();
