@@ -1,9 +1,28 @@
 //! Two machines, and a wire between them that is a list.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+mod arrival;
 mod assembly;
+mod at_once;
+mod attack;
+mod audit;
+mod calls;
+mod config;
+mod congestion;
 mod delegated;
+mod icmp;
 mod line;
+mod lossy;
+mod pause;
+mod prediction;
+mod rack;
+mod random;
+mod recovery;
+mod room;
+mod run;
+mod scoreboard;
+mod script;
+mod sender;
 mod set_options;
 mod timers;
 mod transmit;
@@ -14,21 +33,6 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use super::*;
 use crate::proto::{ConsumerId, Flow, HashSeed};
 use crate::time::{Duration, Instant};
-
-mod arrival;
-mod at_once;
-mod attack;
-mod audit;
-mod congestion;
-mod lossy;
-mod pause;
-mod prediction;
-mod rack;
-mod recovery;
-mod room;
-mod run;
-mod scoreboard;
-mod sender;
 
 /// A payload of a test.
 impl Payload for Vec<u8> {

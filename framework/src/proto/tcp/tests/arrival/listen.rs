@@ -1,0 +1,145 @@
+//! LISTEN (RFC 9293 3.10.7.2): who is taken, at what rate, and whose a listener's name is.
+
+use super::super::script::{ACK, FIN, ISN, RST, SYN, Script, accepted, listening};
+use super::super::*;
+use crate::wire::tcp::TcpFlags;
+
+#[test]
+fn acknowledgment_is_answered_by_a_reset() {
+    let mut script = listening(&ListenOptions::default());
+    let (dropped, answers) = script.send(ACK, Seq(7), Seq(9), b"");
+    assert_eq!((dropped, answers[0].flags, answers[0].seq), (Some(TcpDrop::BadAck), RST, Seq(9)));
+}
+
+#[test]
+fn reset_and_bare_segment_and_syn_with_fin_do_nothing() {
+    let mut script = listening(&ListenOptions::default());
+    assert_eq!(script.send(RST, Seq(7), Seq(0), b"").1, vec![]);
+    assert_eq!(script.send(TcpFlags::NONE, Seq(7), Seq(0), b""), (Some(TcpDrop::BadFlags), vec![]));
+    assert_eq!(script.send(SYN | FIN, Seq(7), Seq(0), b""), (Some(TcpDrop::BadFlags), vec![]));
+    assert!(script.end.tcp.is_empty());
+}
+
+#[test]
+fn app_hears_of_a_peer_only_when_the_handshake_is_done() {
+    let mut script = listening(&ListenOptions::default());
+    let (_, answers) = script.next(SYN, b"");
+    assert_eq!((answers[0].flags, answers[0].ack), (SYN | ACK, Seq(ISN + 1)));
+    assert!(script.end.events.is_empty());
+    script.next(ACK, b"");
+    assert!(matches!(script.end.events[..], [TcpEvent::Connected { listener: Some(_) }]));
+}
+
+#[test]
+fn data_that_completes_the_handshake_comes_after_connected() {
+    let mut script = listening(&ListenOptions::default());
+    script.next(SYN, b"");
+    script.next(ACK, b"first");
+    assert!(matches!(script.end.events[..], [TcpEvent::Connected { .. }, ..]));
+    assert_eq!(script.end.bytes, b"first");
+}
+
+#[test]
+fn syns_beyond_the_rate_are_dropped() {
+    let mut script = listening(&ListenOptions { syns_per_second: Some(2), ..ListenOptions::default() });
+    for port in 1..=4 {
+        script.to.local.set_port(port);
+        let wanted = if port > 2 { Some(TcpDrop::SynRateExceeded) } else { None };
+        assert_eq!(script.end.tcp.refuses_syn(SERVER, script.end.now), port > 2, "{port}");
+        assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, wanted, "{port}");
+    }
+    let elsewhere = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + 1);
+    assert!(!script.end.tcp.refuses_syn(elsewhere, script.end.now), "nobody listens: that is another matter");
+    script.pass(Duration::from_millis(500));
+    assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, None);
+}
+
+#[test]
+fn who_listens_anew_or_nearer_takes_syns_where_another_refused() {
+    let options = ListenOptions { syns_per_second: Some(1), ..ListenOptions::default() };
+    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER.port());
+    let mut script = Script::new(End::new(2));
+    let first = script.end.tcp.listen(any, &options).unwrap();
+    let refuses = |script: &mut Script| script.end.tcp.refuses_syn(SERVER, script.end.now);
+    assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, None);
+    assert!(refuses(&mut script) && refuses(&mut script), "the second asks the memory of the first");
+    script.end.tcp.close_listener(first);
+    assert!(!refuses(&mut script), "nobody listens");
+    script.end.tcp.listen(any, &options).unwrap();
+    assert!(!refuses(&mut script));
+    script.to.local.set_port(1);
+    assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, None);
+    assert!(refuses(&mut script));
+    script.end.tcp.listen(SERVER, &options).unwrap();
+    assert!(!refuses(&mut script));
+}
+
+#[test]
+fn closing_the_listener_forgets_its_handshakes_and_keeps_its_connections() {
+    let mut script = accepted();
+    script.to.local.set_port(1);
+    script.send(SYN, Seq(7), Seq(0), b"");
+    assert_eq!(script.end.tcp.len(), 2);
+    let Some(TcpEvent::Connected { listener: Some(listener) }) = script.end.events.first().copied() else { panic!() };
+    assert!(script.end.tcp.close_listener(listener));
+    assert!(!script.end.tcp.close_listener(listener));
+    assert_eq!((script.end.tcp.len(), script.state()), (1, Some(State::Established)));
+}
+
+#[test]
+fn name_of_a_listener_that_is_closed_is_not_that_of_the_next_in_its_place() {
+    let mut end = End::new(2);
+    let options = ListenOptions::default();
+    let first = end.tcp.listen(SERVER, &options).unwrap();
+    assert!(end.tcp.close_listener(first));
+    let second = end.tcp.listen(SERVER, &options).unwrap();
+    assert_eq!(first.slot(), second.slot(), "the place is used again");
+    assert!(first != second && !end.tcp.close_listener(first), "a name that was kept too long closes nothing");
+    let mut script = Script::new(end);
+    let (_, answers) = script.next(SYN, b"");
+    assert_eq!(answers[0].flags, SYN | ACK);
+    script.ack = answers[0].seq + 1;
+    script.next(ACK, b"");
+    assert_eq!(script.end.events, [TcpEvent::Connected { listener: Some(second) }]);
+}
+
+/// A handshake that outlives its listener is none of the next one's.
+#[test]
+fn next_listener_in_the_place_has_its_whole_backlog() {
+    let mut script = listening(&ListenOptions { backlog: 1, ..ListenOptions::default() });
+    let first = script.end.tcp.listeners.slots[0].id;
+    for round in 0..70_000_u32 {
+        assert!(script.end.tcp.close_listener(if round == 0 { first } else { script.end.tcp.listeners.slots[0].id }));
+        script.end.tcp.listen(SERVER, &ListenOptions::default()).unwrap();
+        assert_ne!(script.end.tcp.listeners.slots[0].id.0, u32::MAX, "that is nobody's name");
+    }
+    script.next(SYN, b"");
+    assert_eq!(script.end.tcp.listeners.slots[0].embryonic, 1);
+    let id = script.end.tcp.listeners.slots[0].id;
+    assert!(script.end.tcp.close_listener(id));
+    script.end.tcp.listen(SERVER, &ListenOptions::default()).unwrap();
+    assert_eq!((script.end.tcp.listeners.slots[0].embryonic, script.end.tcp.len()), (0, 0));
+}
+
+#[test]
+fn same_address_is_listened_at_once() {
+    let mut script = listening(&ListenOptions::default());
+    let again = script.end.tcp.listen(SERVER, &ListenOptions::default());
+    assert_eq!(again, Err(ListenError::AddressInUse(SERVER)));
+}
+
+/// RFC 9293 3.9.1.1 (MUST-42). Who listens at the address itself is asked before who listens at all.
+#[test]
+fn port_is_listened_at_by_several_at_addresses_of_their_own() {
+    let mut script = listening(&ListenOptions::default());
+    let tcp = &mut script.end.tcp;
+    let at = |ip: Ipv4Addr| SocketAddrV4::new(ip, SERVER.port());
+    let (second, third) = (at(Ipv4Addr::new(10, 0, 0, 3)), at(Ipv4Addr::new(10, 0, 0, 4)));
+    let first = tcp.listeners.find(SERVER);
+    assert_eq!(tcp.listeners.find(second), None);
+    tcp.listen(second, &ListenOptions::default()).unwrap();
+    tcp.listen(at(Ipv4Addr::UNSPECIFIED), &ListenOptions::default()).unwrap();
+    assert_eq!(tcp.listeners.find(SERVER), first);
+    let found = [SERVER, second, third].map(|local| tcp.listeners.find(local).unwrap());
+    assert!(found[0] != found[1] && found[1] != found[2] && found[0] != found[2], "{found:?}");
+}

@@ -1,0 +1,73 @@
+//! SYN-SENT (RFC 9293 3.10.7.3): what answers a call of ours.
+
+use super::super::script::{ACK, ISN, RST, SYN, calling, closed};
+use super::super::*;
+
+#[test]
+fn answer_connects_and_is_acknowledged() {
+    let mut script = calling();
+    let (_, answers) = script.next(SYN | ACK, b"");
+    assert_eq!((answers[0].flags, answers[0].ack), (ACK, Seq(ISN + 1)));
+    assert_eq!(script.end.events, [TcpEvent::Connected { listener: None }]);
+}
+
+#[test]
+fn wrong_acknowledgment_is_answered_by_a_reset_and_the_call_goes_on() {
+    let mut script = calling();
+    let ack = script.ack + 5;
+    let (dropped, answers) = script.send(SYN | ACK, Seq(ISN), ack, b"");
+    assert_eq!((dropped, answers[0].flags, answers[0].seq), (Some(TcpDrop::BadAck), RST, ack));
+    assert_eq!(script.state(), Some(State::SynSent));
+}
+
+#[test]
+fn reset_counts_only_with_our_number() {
+    let mut script = calling();
+    let ack = script.ack;
+    assert_eq!(script.send(RST | ACK, Seq(0), ack + 1, b""), (Some(TcpDrop::BadAck), vec![]));
+    assert_eq!(script.send(RST, Seq(0), ack, b""), (Some(TcpDrop::BlindReset), vec![]));
+    script.send(RST | ACK, Seq(0), ack, b"");
+    assert_eq!(closed(&script), Some(CloseReason::Refused));
+    assert!(script.end.tcp.is_empty());
+}
+
+#[test]
+fn segment_without_syn_is_dropped() {
+    let mut script = calling();
+    assert_eq!(script.next(ACK, b"x"), (Some(TcpDrop::BadFlags), vec![]));
+}
+
+#[test]
+fn data_with_the_answer_comes_after_connected() {
+    let mut script = calling();
+    script.next(SYN | ACK, b"hello");
+    assert_eq!(script.end.events[0], TcpEvent::Connected { listener: None });
+    assert_eq!(script.end.bytes, b"hello");
+}
+
+#[test]
+fn calls_that_cross_connect() {
+    let (mut a, mut b) = (End::new(1), End::new(2));
+    for (end, flow) in
+        [(&mut a, Flow { local: CLIENT, remote: SERVER }), (&mut b, Flow { local: SERVER, remote: CLIENT })]
+    {
+        let now = end.now;
+        end.id = Some(end.tcp.connect(flow, &ConnectionOptions::default(), ConsumerId(1), now, &mut end.sent).unwrap());
+    }
+    settle(&mut a, &mut b);
+    for end in [&a, &b] {
+        assert_eq!(end.events, [TcpEvent::Connected { listener: None }]);
+        assert_eq!(end.tcp.info(end.id.unwrap(), end.now).unwrap().state, State::Established);
+    }
+}
+
+#[test]
+fn router_that_knows_no_way_ends_a_call_and_no_connection() {
+    let mut script = calling();
+    let (flow, seq, now) = (Flow { local: SERVER, remote: CLIENT }, script.ack - 1, script.end.now);
+    let wrong = script.end.tcp.unreachable(flow, seq + 1, now, &mut script.end.sent);
+    assert_eq!(wrong, Err(IcmpRefusal::NotOnItsWay));
+    script.end.tcp.unreachable(flow, seq, now, &mut script.end.sent).unwrap();
+    script.answers();
+    assert_eq!(closed(&script), Some(CloseReason::Unreachable));
+}

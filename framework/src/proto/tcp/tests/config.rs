@@ -1,0 +1,85 @@
+//! Limits that do not add up, and options out of range: refused by name.
+
+use super::*;
+
+#[test]
+fn limits_that_do_not_add_up_are_refused() {
+    let good = TcpConfig::default();
+    let wrong = [
+        TcpConfig { connections_max: 0, ..good },
+        TcpConfig { chunks_max: 0, ..good },
+        TcpConfig { challenge_acks_per_second: 0, ..good },
+        TcpConfig { resets_per_second: 0, ..good },
+        TcpConfig { time_wait: Duration::ZERO, ..good },
+        TcpConfig { reassembly_max: 0, ..good },
+    ];
+    assert_eq!(good.check(), Ok(()));
+    for config in wrong {
+        let error = config.check().unwrap_err();
+        assert!(error.to_string().contains("TcpConfig::"), "{error}");
+    }
+}
+
+#[test]
+fn each_option_out_of_range_is_named_with_its_range() {
+    let good = ConnectionOptions::default();
+    let (zero, keepalive) = (Duration::ZERO, Keepalive::default());
+    let wrong = [
+        ("send_buffer", ConnectionOptions { send_buffer: 0, ..good }),
+        ("send_buffer", ConnectionOptions { send_buffer: (1 << 30) + 1, ..good }),
+        ("receive_buffer", ConnectionOptions { receive_buffer: 0, ..good }),
+        ("receive_buffer", ConnectionOptions { receive_buffer: u32::MAX, ..good }),
+        ("mss_max", ConnectionOptions { mss_max: Some(63), ..good }),
+        ("rto_min", ConnectionOptions { rto_min: zero, ..good }),
+        ("rto_min", ConnectionOptions { rto_min: Duration::from_secs(61), ..good }),
+        ("ack_delay", ConnectionOptions { ack_delay: Duration::from_millis(500), ..good }),
+        ("pacing_rate", ConnectionOptions { pacing_rate: Some(0), ..good }),
+        ("ttl", ConnectionOptions { ttl: 0, ..good }),
+        ("keepalive.count", ConnectionOptions { keepalive: Some(Keepalive { count: 0, ..keepalive }), ..good }),
+        ("keepalive.idle", ConnectionOptions { keepalive: Some(Keepalive { idle: zero, ..keepalive }), ..good }),
+        (
+            "keepalive.interval",
+            ConnectionOptions { keepalive: Some(Keepalive { interval: zero, ..keepalive }), ..good },
+        ),
+        ("user_timeout", ConnectionOptions { user_timeout: Some(zero), ..good }),
+    ];
+    assert_eq!(good.check(), Ok(()));
+    let mut end = End::new(1);
+    for (name, options) in wrong {
+        let error = options.check().unwrap_err();
+        assert_eq!(error.option, name);
+        assert!(error.to_string().starts_with(name), "{error}");
+        let listen = ListenOptions { connection: options, ..ListenOptions::default() };
+        assert_eq!(end.tcp.listen(SERVER, &listen), Err(ListenError::Option(error)));
+    }
+}
+
+#[test]
+fn listener_out_of_range_is_refused_and_one_too_many_as_well() {
+    let config = TcpConfig { listeners_max: 1, ..TcpConfig::default() };
+    let mut tcp: Tcp<Vec<u8>> = Tcp::new(config, HashSeed::new(1, 2)).unwrap();
+    let good = ListenOptions::default();
+    let at = |ip: [u8; 4], port| SocketAddrV4::new(ip.into(), port);
+    let wrong = [
+        ("port", at([10, 0, 0, 2], 0), good),
+        ("backlog", SERVER, ListenOptions { backlog: 0, ..good }),
+        ("address", at([224, 0, 0, 1], 80), good),
+        ("address", at([255; 4], 80), good),
+        ("syns_per_second", SERVER, ListenOptions { syns_per_second: Some(0), ..good }),
+    ];
+    for (name, local, options) in wrong {
+        let Err(ListenError::Option(error)) = tcp.listen(local, &options) else { panic!("{name} is in range") };
+        assert_eq!(error.option, name);
+    }
+    tcp.listen(SERVER, &good).unwrap();
+    assert_eq!(tcp.listen(at([10, 0, 0, 2], 81), &good), Err(ListenError::TooMany { limit: 1 }));
+}
+
+#[test]
+fn pool_that_is_too_small_for_the_chunks_is_told_with_what_is_needed() {
+    let config = TcpConfig { chunks_max: 1000, ..TcpConfig::default() };
+    assert_eq!(config.check_pool(1500, 500), Ok(()));
+    let error = config.check_pool(1499, 500).unwrap_err();
+    assert_eq!(error, TcpConfigError::PoolTooSmall { buffers: 1499, needed: 1500 });
+    assert!(error.to_string().contains("lower TcpConfig::chunks_max"), "{error}");
+}
