@@ -37,8 +37,8 @@ fn main() {
         // The first core takes most of a machine's interrupts.
         cores::pin(second);
     }
-    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- live-tcp` of it TCP only, `… -- connectx` the mlx5 device on software
-    // NICs only, `… -- tcp` TCP in memory only.
+    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- live-tcp` of it TCP only, `… -- connectx` the
+    // mlx5 device on software NICs only, `… -- tcp` TCP in memory only.
     let parts = ["live", "live-tcp", "connectx", "tcp"];
     let only = env::args().skip(1).find(|argument| parts.contains(&argument.as_str()));
     let is_wanted = |part| only.as_deref().is_none_or(|only| only == part);

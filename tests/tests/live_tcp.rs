@@ -481,8 +481,8 @@ fn kernel_with_the_port_keeps_its_own_connections() {
 
 const MANY: usize = 10_000;
 
-/// Leave to have so many sockets: one test at a time, as the kernel's ends are descriptors of this process. Says aloud that `test` is skipped
-/// where there are not so many.
+/// Leave to have so many sockets: one test at a time, as the kernel's ends are descriptors of this process. Says
+/// aloud that `test` is skipped where there are not so many.
 fn descriptors(test: &str) -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
-//! Nothing is lost without a name, whatever befalls: on a hostile software ConnectX that loses frames, reorders them, delays completions, fails
-//! descriptors and drops the link, each frame that was sent was received once, or is in a count of ours, or in one of the NIC for what only it
-//! can see. Each seed is another course of events; the one that fails is named.
+//! Nothing is lost without a name, whatever befalls: on a hostile software ConnectX that loses frames, reorders them, delays
+//! completions, fails descriptors and drops the link, each frame that was sent was received once, or is in a count of ours,
+//! or in one of the NIC for what only it can see. Each seed is another course of events; the one that fails is named.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::HashSet;

@@ -27,7 +27,8 @@ fn end(config: &Mlx5Config) -> End {
     End::with_pool(&mut device, 0, pool(buffers, 1518)).unwrap()
 }
 
-/// Sends `count` frames of changing lengths from one to the other. Turns that bring nothing are no reason to end, but thousands of them are.
+/// Sends `count` frames of changing lengths from one to the other. Turns that bring nothing are no reason to end, but
+/// thousands of them are.
 fn soak(near: &mut End, far: &mut End, count: u64) {
     let mut bytes = vec![0u8; 1518];
     bytes[12..14].copy_from_slice(&0x88b5u16.to_be_bytes());

@@ -1,5 +1,5 @@
-//! TCP on a ConnectX, with the Linux kernel as the peer: a port that is shared, where a rule of ours names the segments that are ours, and whose
-//! checksums and, where it can, segments are the device's.
+//! TCP on a ConnectX, with the Linux kernel as the peer: a port that is shared, where a rule of ours names the
+//! segments that are ours, and whose checksums and, where it can, segments are the device's.
 //!
 //! Each test is two processes: it starts itself anew under `softhca run` at our end of a veth, and is the kernel's sockets at the other.
 #![allow(clippy::unwrap_used)] // a panic here is the report

@@ -4,8 +4,8 @@
 //!  sender ─▶ rings ─▶ mlx5_0 ═══ mlx5_1 ─▶ rings ─▶ receiver
 //!  measured           not measured                 measured
 //! ```
-//! The NICs are this process's own and move between the measured bursts only, so what is counted is what a driver does with its rings. It says
-//! nothing about a NIC's speed, nor about PCIe.
+//! The NICs are this process's own and move between the measured bursts only, so what is counted is what a driver
+//! does with its rings. It says nothing about a NIC's speed, nor about PCIe.
 
 #[allow(unsafe_code)]
 mod calls;

@@ -41,7 +41,8 @@ pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Re
     beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(client, count))
 }
 
-/// What who asks at the near end of a new pair found, while the far end serves: until it is told to stop, from when it says that it is ready.
+/// What who asks at the near end of a new pair found, while the far end serves: until it is told to stop, from when
+/// it says that it is ready.
 pub(super) fn beside<T: Send>(
     cores: [usize; 2],
     serve: impl FnOnce(&AtomicBool, &AtomicBool) -> Result<(), String> + Send,

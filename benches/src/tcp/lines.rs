@@ -31,8 +31,8 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl
     allocated(&mut add);
 }
 
-/// Gbit/s are measured as such, so what is more is better. The wire is between two NICs that cut segments, and compute and verify checksums where
-/// nobody else does, on this core as all else; what the product does without that is told beside it.
+/// Gbit/s are measured as such, so what is more is better. The wire is between two NICs that cut segments, and compute and
+/// verify checksums where nobody else does, on this core as all else; what the product does without that is told beside it.
 fn bulk(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
     for (checksums, name, paths, least, hope) in [
         (Checksums::On, "checksums on", ["tcp-bulk-cut", "tcp-bulk"], 60.0, 80.0),

@@ -387,8 +387,8 @@ pub unsafe extern "C" fn ibv_destroy_flow(flow: *mut ibv_flow) -> c_int {
     }
 }
 
-/// Nanoseconds of the kernel's clock for a device's time stamp (`mlx5dv_ts_to_ns` of mlx5dv.h). A stamp that is more than half the counter's range ahead is
-/// taken for an old one, so `clock` must be younger than `max_clock_info_update_nsec`.
+/// Nanoseconds of the kernel's clock for a device's time stamp (`mlx5dv_ts_to_ns` of mlx5dv.h). A stamp that is more than
+/// half the counter's range ahead is taken for an old one, so `clock` must be younger than `max_clock_info_update_nsec`.
 ///
 /// Wraps as the C function does: a device may send any stamp.
 pub fn mlx5dv_ts_to_ns(clock: &mlx5dv_clock_info, stamp: u64) -> u64 {

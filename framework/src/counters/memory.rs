@@ -11,9 +11,9 @@
 //! 2. Every `Memory` stands in `LIVE` with a count of the `Held` handles into it. It is taken out, and dropped, only
 //!    when that count returns to zero; a `Held` is counted from before it exists until after its last use.
 //! 3. The pointer of a `Held` was made from the `base` of its `Memory` and covers at least one word and only words inside it.
-//! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: made with `create_new`, for root and its owner alone to write. A
-//!    store does not meet a hole on a full file system. (An owner who truncates a live file kills his own process
-//!    with SIGBUS, as with any mapped file.)
+//! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: made with `create_new`,
+//!    for root and its owner alone to write. A store does not meet a hole on a full file system. (An
+//!    owner who truncates a live file kills his own process with SIGBUS, as with any mapped file.)
 //!
 //! Safe code would need an `Arc` beside each pointer: a counter of 16 bytes instead of 8.
 

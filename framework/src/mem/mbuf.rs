@@ -523,8 +523,8 @@ impl Mbuf {
         }
     }
 
-    /// The same with a copy of `frame`. It is made before there is a handle that would go home where something fails: so none has to stand in
-    /// memory meanwhile.
+    /// The same with a copy of `frame`. It is made before there is a handle that would go home where something fails:
+    /// so none has to stand in memory meanwhile.
     ///
     /// # Safety
     /// As [`init`](Self::init), and the frame behind the headroom is inside `room`.

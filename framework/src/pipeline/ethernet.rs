@@ -74,7 +74,8 @@ pub struct Ethernet<I, R> {
 }
 
 impl<I, R> Ethernet<I, R> {
-    /// A node for frames to `station`, which follows the host's when that changes (`None`: to anybody), on `vlans`, in front of `ipv4` and `arp`.
+    /// A node for frames to `station`, which follows the host's when that changes (`None`: to anybody), on `vlans`,
+    /// in front of `ipv4` and `arp`.
     pub fn new(station: Option<MacAddr>, vlans: Vlans, ipv4: I, arp: R, scope: &Scope) -> Self {
         let scope = scope.scope("ethernet");
         let frames = scope.counter("frames", Unit::Frames);

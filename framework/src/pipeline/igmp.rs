@@ -297,7 +297,8 @@ impl Igmp {
         }
     }
 
-    /// Sends what is due, in frames that the link takes and a buffer holds. The machine is asked only where a message can leave, so none is lost.
+    /// Sends what is due, in frames that the link takes and a buffer holds. The machine is asked only where a message
+    /// can leave, so none is lost.
     #[cold]
     fn send_due(&mut self, cx: &mut Cx<'_>) {
         let packet_len_max = cx.host.mtu().min(cx.pool.layout().data_room().saturating_sub(link_len(cx)));

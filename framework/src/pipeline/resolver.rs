@@ -54,7 +54,8 @@ impl From<NeighbourDrop> for WaitingDrop {
 /// Wishes that wait for the worker to pass them on, at the end of its turn. One more is asked again a second later.
 const WISHES_MAX: usize = 16;
 
-/// Segments whose neighbour did not answer, that wait for TCP to hear of it within the same turn. Of one more TCP hears when it tries again.
+/// Segments whose neighbour did not answer, that wait for TCP to hear of it within the same turn. Of one more TCP
+/// hears when it tries again.
 const UNREACHED_MAX: usize = 16;
 
 /// Neighbours, and frames that wait for them.

@@ -9,7 +9,8 @@
 //! The machine and what it remembers belong to the worker ([`TcpSockets`], in [`Cx`](super::Cx)), so that a tick over UDP sends
 //! an order over TCP on the same stack frame. Acknowledgments leave when the burst has ended, one for all its segments.
 //!
-//! The smallest app that is one at both ends: whoever is connected says hello, and keeps what it hears. Two workers, over a wire of plain memory.
+//! The smallest app that is one at both ends: whoever is connected says hello, and keeps what it hears. Two workers,
+//! over a wire of plain memory.
 //!
 //! ```
 //! # use core::net::{Ipv4Addr, SocketAddrV4};

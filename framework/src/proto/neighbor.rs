@@ -213,8 +213,8 @@ impl<H> Neighbours<H> {
         self.ask(wish, host, now, act).is_some()
     }
 
-    /// What is sent to a neighbour is not answered (RFC 1122 3.3.1.4, negative advice): it is checked now and not when its time is over, but not
-    /// more often than we ask.
+    /// What is sent to a neighbour is not answered (RFC 1122 3.3.1.4, negative advice): it is checked now and not
+    /// when its time is over, but not more often than we ask.
     pub fn doubt(
         &mut self,
         address: Ipv4Addr,

@@ -103,8 +103,8 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         bucket.position(key).map(|slot| &bucket.values[slot])
     }
 
-    /// The value of a key in the home bucket of `hash` that looks like the one sought, for who only foresees: parts of keys that tell nearly
-    /// all of them apart are compared sooner than whole ones. `part` of no free slot may be the one sought.
+    /// The value of a key in the home bucket of `hash` that looks like the one sought, for who only foresees: parts of keys
+    /// that tell nearly all of them apart are compared sooner than whole ones. `part` of no free slot may be the one sought.
     #[inline(always)]
     pub(super) fn guess_at_home<T: Eq>(&self, hash: u64, sought: T, part: impl Fn(&K) -> T) -> Option<&V> {
         let bucket = &self.buckets[self.home(hash)];

@@ -82,8 +82,8 @@ impl Sum {
         self.add_words([value])
     }
 
-    /// Adds fields of 32 bits in host order, as [`add_u16`](Self::add_u16) does. Two instructions each: a header that was just written field
-    /// by field is slow to read again as words, so its sum is taken from the numbers.
+    /// Adds fields of 32 bits in host order, as [`add_u16`](Self::add_u16) does. Two instructions each: a header that
+    /// was just written field by field is slow to read again as words, so its sum is taken from the numbers.
     #[inline(always)]
     pub fn add_words<const N: usize>(self, words: [u32; N]) -> Self {
         const { assert!(N < 1 << 31, "the sum of all words fits 64 bits") };

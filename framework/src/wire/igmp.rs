@@ -608,7 +608,9 @@ mod tests {
         }
 
         #[test]
-        fn written_records_read_the_same(records in prop::collection::vec((1u8..8, any::<u32>(), prop::collection::vec(any::<u32>(), 0..9)), 0..9)) {
+        fn written_records_read_the_same(
+            records in prop::collection::vec((1u8..8, any::<u32>(), prop::collection::vec(any::<u32>(), 0..9)), 0..9),
+        ) {
             let mut bytes = [0; 1000];
             let mut writer = ReportWriter::new(&mut bytes).unwrap();
             for (kind, group, sources) in &records {

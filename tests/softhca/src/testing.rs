@@ -11,8 +11,8 @@
 //! }
 //! ```
 //!
-//! Others start a program with [`command`], or watch it as a [`Running`] one. Program and library are built by the first that asks: no test target can depend on a
-//! library that is only loaded.
+//! Others start a program with [`command`], or watch it as a [`Running`] one. Program and library are built by the
+//! first that asks: no test target can depend on a library that is only loaded.
 
 mod running;
 pub mod testpmd;

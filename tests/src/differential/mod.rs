@@ -1,5 +1,5 @@
-//! One script of segments, losses and calls, drawn from a seed, into our TCP and into smoltcp's: after each step both apps have the same bytes,
-//! both acknowledge the same number and both are in the same state.
+//! One script of segments, losses and calls, drawn from a seed, into our TCP and into smoltcp's: after each step both
+//! apps have the same bytes, both acknowledge the same number and both are in the same state.
 //!
 //! ```text
 //!            ┌─▶ side: our machine ──▶ bytes, answers ─┐
@@ -7,9 +7,9 @@
 //!            └─▶ side: smoltcp     ──▶ bytes, answers ─┘
 //! ```
 //!
-//! The peer is neither: it knows the whole of both streams, sends pieces of one in any order, again, too late, too far, and hears pieces of the
-//! other. What a stack decides for itself is not compared: when it sends what, in which segments, and which window it shows. Nor are the places
-//! where the two are known to differ, which no script goes to:
+//! The peer is neither: it knows the whole of both streams, sends pieces of one in any order, again, too late, too
+//! far, and hears pieces of the other. What a stack decides for itself is not compared: when it sends what, in which
+//! segments, and which window it shows. Nor are the places where the two are known to differ, which no script goes to:
 //!
 //! - smoltcp keeps four pieces out of order, and forgets a FIN beyond a hole. In *wild* scripts both happen: there ours may be ahead, never
 //!   behind, until the peer has sent all again.
@@ -235,8 +235,8 @@ impl Play {
         "a piece beyond the window"
     }
 
-    /// The next piece, and bytes behind it that are beyond every window: these are cut off. Only where the app reads, as then both have room for
-    /// as much as their buffer.
+    /// The next piece, and bytes behind it that are beyond every window: these are cut off. Only where the app reads,
+    /// as then both have room for as much as their buffer.
     fn across_the_edge(&mut self) -> &'static str {
         let edge = self.sides.iter().map(|side| side.acked).min().unwrap_or(0) + self.sides[0].buffer();
         let first = self.given.iter().position(|given| !given).unwrap_or(self.inward.len());

@@ -1,5 +1,5 @@
-//! A stack, and the peer's books about it: its numbers, what it acknowledged, what was heard of it. All places are counted from the first byte of
-//! a stream.
+//! A stack, and the peer's books about it: its numbers, what it acknowledged, what was heard of it. All places are
+//! counted from the first byte of a stream.
 
 use std::collections::BTreeMap;
 use std::fmt;

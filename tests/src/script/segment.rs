@@ -1,5 +1,5 @@
-//! Segments as scripts write them: `FLAGS seq N[:N] ack N win N <options>`. One that comes leaves out what is usual; of one that is expected, what is
-//! left out is not looked at, but for its length and its control bits.
+//! Segments as scripts write them: `FLAGS seq N[:N] ack N win N <options>`. One that comes leaves out what is usual;
+//! of one that is expected, what is left out is not looked at, but for its length and its control bits.
 
 use wirepath::wire::tcp::TcpFlags;
 

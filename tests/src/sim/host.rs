@@ -411,7 +411,8 @@ impl SimApp {
             },
         };
         order.patch(0, &bytes).expect("it is as long");
-        // All that `fire` says is that the bytes were taken; `warm` must change nothing at all, and what does not leave at once is fired after all.
+        // All that `fire` says is that the bytes were taken; `warm` must change nothing at all, and what does not
+        // leave at once is fired after all.
         let has_left = match count % 3 {
             0 => cx.tcp().warm(&mut order).map(|_| false)?,
             1 => cx.tcp().fire_at_once(&mut order)?,

@@ -183,14 +183,15 @@ impl Ledger {
         }
     }
 
-    /// Whether an end of a session may have waited for its peer as long as its app wants to: what it waits for was lost while the network was bad.
+    /// Whether an end of a session may have waited for its peer as long as its app wants to: what it waits for was
+    /// lost while the network was bad.
     fn may_give_up(&self, session: usize) -> bool {
         self.patience[session].is_some_and(|patience| self.now <= self.heals_at + patience + GIVES_UP_WITHIN)
     }
 
-    /// Whether the peer of an end had closed, and has forgotten it since: its last acknowledgment may have been lost all through TIME-WAIT, and
-    /// what asks for it again is answered by a reset. Nothing is missing then: each app has heard all that the other sent. Where the peer's FIN
-    /// comes in one burst with the reset, the app hears of the reset only.
+    /// Whether the peer of an end had closed, and has forgotten it since: its last acknowledgment may have been lost all
+    /// through TIME-WAIT, and what asks for it again is answered by a reset. Nothing is missing then: each app has heard
+    /// all that the other sent. Where the peer's FIN comes in one burst with the reset, the app hears of the reset only.
     fn is_forgotten(&self, (session, side): EndKey) -> bool {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
         let plan = &self.sessions[session];
@@ -201,8 +202,8 @@ impl Ledger {
         has_all && peer.finished_at.is_some_and(|at| self.now >= at + time_wait)
     }
 
-    /// The same where the peer's app has stopped reading: its stack may have all, and have forgotten the connection, before the app hears of it
-    /// (seed 7774). Whether it did is known when the app reads on: see [`check_end`](Self::check_end).
+    /// The same where the peer's app has stopped reading: its stack may have all, and have forgotten the connection, before
+    /// the app hears of it (seed 7774). Whether it did is known when the app reads on: see [`check_end`](Self::check_end).
     fn may_be_forgotten(&self, (session, side): EndKey) -> bool {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
         own.is_shut && peer.is_shut && own.heard == peer.sent && peer.outcome.is_none() && peer.plan.may_stop_reading()

@@ -7,8 +7,8 @@
 //!                      └─▶ ledger, observer: what is wrong
 //! ```
 //!
-//! Only clock, link and device are replaced. It stands with the tests, since it judges more than it simulates: the apps, the streams and the
-//! checkers are of use to nobody but a TCP's author, and smoltcp must not become a dependency of the library.
+//! Only clock, link and device are replaced. It stands with the tests, since it judges more than it simulates: the apps, the
+//! streams and the checkers are of use to nobody but a TCP's author, and smoltcp must not become a dependency of the library.
 
 pub mod end;
 pub mod host;

@@ -72,8 +72,8 @@ impl SmoltcpHost {
         };
         for session in script.sessions.iter().filter(|session| session.server == idx) {
             let mut socket = socket(session);
-            // Whose SYN comes first takes the first socket of the port, so one that must ask whether its peer is still there has all of them ask: a
-            // reset that is lost is learned of in no other way (seed 9503).
+            // Whose SYN comes first takes the first socket of the port, so one that must ask whether its peer is
+            // still there has all of them ask: a reset that is lost is learned of in no other way (seed 9503).
             let asks = |other: &Session| {
                 (other.server, other.port) == (idx, session.port) && other.options.keepalive.is_some()
             };

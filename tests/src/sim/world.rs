@@ -1,5 +1,5 @@
-//! Hosts and a network in virtual time: the next thing that happens happens, until all is over. Nothing here reads a clock or draws a number
-//! that the seed has not settled, so a run is the same each time.
+//! Hosts and a network in virtual time: the next thing that happens happens, until all is over. Nothing here reads a
+//! clock or draws a number that the seed has not settled, so a run is the same each time.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -39,8 +39,8 @@ const PATIENCE: u64 = 50 * MS;
 /// Nanoseconds between turns of a host where nothing happens for long.
 const DOZE: u64 = 10 * MS;
 
-/// Frames and turns of a run: who needs more runs in circles. A host that sends takes its turns each 2 µs while a frame is on the line, so that half
-/// a megabyte in segments of 88 bytes, a few of them in each round trip of a slow line, takes seven million turns (seed 4090).
+/// Frames and turns of a run: who needs more runs in circles. A host that sends takes its turns each 2 µs while a frame is on the line, so
+/// that half a megabyte in segments of 88 bytes, a few of them in each round trip of a slow line, takes seven million turns (seed 4090).
 const FRAMES_MAX: u64 = 2_000_000;
 const TURNS_MAX: u64 = 20_000_000;
 

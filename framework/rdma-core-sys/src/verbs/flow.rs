@@ -27,7 +27,8 @@ impl Flow {
     /// Puts a rule into the device. It takes effect before the call returns, some tens of microseconds to milliseconds later.
     ///
     /// # Errors
-    /// The table is full (`ENOSPC`, `ENOMEM`), the device cannot match so (`is_unsupported`, `EINVAL`), or no right to (`EPERM`: CAP_NET_RAW).
+    /// The table is full (`ENOSPC`, `ENOMEM`), the device cannot match so (`is_unsupported`, `EINVAL`), or no right
+    /// to (`EPERM`: CAP_NET_RAW).
     pub fn create(qp: &QueuePair, rule: &FlowRule) -> Result<Self, VerbsError> {
         let mut words = rule.encode();
         // SAFETY: the QP lives; 2.

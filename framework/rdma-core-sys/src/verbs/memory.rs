@@ -1,7 +1,8 @@
 //! Protection domains, and memory that the NIC may reach.
 //!
 //! Registering is safe, because nothing is reached by it. The kernel pins the pages, so that they stay the NIC's even if the
-//! range is unmapped under it; no access from afar is granted, so bytes move only when a WQE names them. Writing WQEs is where `unsafe` is due.
+//! range is unmapped under it; no access from afar is granted, so bytes move only when a WQE names them. Writing WQEs
+//! is where `unsafe` is due.
 //!
 //! Invariants:
 //! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's before the domains that it is of, and

@@ -160,7 +160,8 @@ impl QueuePair {
     /// A raw-packet QP with rings of its own, in state `Reset`.
     ///
     /// # Errors
-    /// No right to raw packets (`EPERM`: CAP_NET_RAW), rings that are too large (`EINVAL`, `ENOMEM`), or an option that the device does not have.
+    /// No right to raw packets (`EPERM`: CAP_NET_RAW), rings that are too large (`EINVAL`, `ENOMEM`), or an option
+    /// that the device does not have.
     pub fn create(request: &QpRequest<'_>) -> Result<Self, VerbsError> {
         let mut wanted = extended_request(request.pd, &request.options);
         wanted.send_cq = request.send_cq.as_ptr();

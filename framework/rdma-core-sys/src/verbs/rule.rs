@@ -42,7 +42,8 @@ pub struct Ipv4Match {
     pub source: Option<[u8; 4]>,
     /// Destination.
     pub destination: Option<[u8; 4]>,
-    /// Protocol. Needs the extended specification, which older devices lack: leave it to [`FlowRule::udp`] and [`FlowRule::tcp`] where possible.
+    /// Protocol. Needs the extended specification, which older devices lack: leave it to [`FlowRule::udp`] and
+    /// [`FlowRule::tcp`] where possible.
     pub protocol: Option<u8>,
 }
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The program is generated from the rules (`program.rs`: a few comparisons for each where they are few, else one lookup for
-//! each shape of rule) and loaded as instructions: no compiler and no library on the user's machine. It is held by a BPF link, so it goes with the process, also
-//! after kill -9. The pool of the worker is the umem; its layout is [`Layout::umem`](crate::mem::Layout::umem).
+//! each shape of rule) and loaded as instructions: no compiler and no library on the user's machine. It is held by a BPF link, so it goes
+//! with the process, also after kill -9. The pool of the worker is the umem; its layout is [`Layout::umem`](crate::mem::Layout::umem).
 //!
 //! ```no_run
 //! use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};

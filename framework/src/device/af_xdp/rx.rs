@@ -42,8 +42,8 @@ const SEGMENTS_MAX: usize = 18;
 /// Buffers that one refill lends: more than a burst of frames takes, also where each is a chain of four.
 const REFILL_MAX: usize = 256;
 
-/// A burst of at most so many frames is answered before the kernel gets its slots and buffers back; of a longer one it gets them at once, as it
-/// may be short of them, and the wait is shared by all.
+/// A burst of at most so many frames is answered before the kernel gets its slots and buffers back; of a longer one
+/// it gets them at once, as it may be short of them, and the wait is shared by all.
 const FEW: usize = 4;
 
 /// Time between two looks at the link, two system calls each: soon enough for a loop that has to leave, and 20 calls a second.

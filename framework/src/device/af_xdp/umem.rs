@@ -142,8 +142,8 @@ impl Geometry {
         (self.offset(addr) + bytes.len() <= 1 << self.shift).then_some(addr)
     }
 
-    /// Asks the CPU for the first lines of the frame that a descriptor names, all at once: the kernel has written them on its core. One that is
-    /// wrong asks for lines of somebody else, which does no harm.
+    /// Asks the CPU for the first lines of the frame that a descriptor names, all at once: the kernel has written
+    /// them on its core. One that is wrong asks for lines of somebody else, which does no harm.
     #[inline]
     pub(super) fn prefetch(&self, desc: &Desc) {
         let (start, len) = (self.base.wrapping_add(desc.addr as usize), (desc.len as usize).min(PREFETCHED_LEN));

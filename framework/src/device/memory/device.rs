@@ -47,8 +47,8 @@ impl MemoryConfig {
         self.slots.max(2).next_power_of_two()
     }
 
-    /// Bytes of the longest TCP payload that is cut: with the shortest segments that are usual (RFC 9293 3.7.1) it fills a quarter of the ring, or
-    /// it would often wait for room.
+    /// Bytes of the longest TCP payload that is cut: with the shortest segments that are usual (RFC 9293 3.7.1) it
+    /// fills a quarter of the ring, or it would often wait for room.
     fn segmentation_len_max(&self) -> usize {
         const SEGMENT_LEN_USUAL: usize = 536;
         let longest = u16::MAX as usize - ipv4::HEADER_LEN - tcp::HEADER_LEN - tcp::OPTIONS_LEN_MAX;

@@ -5,9 +5,9 @@
 //! Frames stay in the ring while the receiver has no buffer for them; a full ring gives the sender its mbuf back.
 //! Without steering rules everything is delivered; with rules, what none of them names is counted and dropped.
 //!
-//! Where it is told to ([`MemoryConfig::segments`]) it cuts TCP segments that are longer than a frame and fills in checksums, in software but
-//! where a NIC does: behind `post`. So what TCP does with such a NIC can be tested and measured without one. Likewise it looks at the checksums
-//! of what comes ([`MemoryConfig::verifies_checksums`]).
+//! Where it is told to ([`MemoryConfig::segments`]) it cuts TCP segments that are longer than a frame and fills in
+//! checksums, in software but where a NIC does: behind `post`. So what TCP does with such a NIC can be tested and
+//! measured without one. Likewise it looks at the checksums of what comes ([`MemoryConfig::verifies_checksums`]).
 
 mod device;
 #[allow(unsafe_code)]

@@ -28,10 +28,10 @@
 //!    So by (1) and (2) no slot is ever reached from both sides at once.
 //! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks` blocks, at least [`SLOT_BLOCKS_MIN`], all
 //!    zeroed and so initialised. So slot `index & mask` is inside all of them.
-//! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head, which are in the slot. They are of an mbuf
-//!    that stands in `lent` at the slot, or at a later one of the same cut. It stays there, and nobody writes its bytes (the producer owns
-//!    it, and others may only read), until the slot was given back (1), or until the producer has the guard, has copied the bytes into the
-//!    slot and has taken the mark away. Slots are given back in order, so before the later one.
+//! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head, which are in the slot. They are
+//!    of an mbuf that stands in `lent` at the slot, or at a later one of the same cut. It stays there, and nobody writes its bytes
+//!    (the producer owns it, and others may only read), until the slot was given back (1), or until the producer has the guard,
+//!    has copied the bytes into the slot and has taken the mark away. Slots are given back in order, so before the later one.
 //! 6. Who reads the address or the bytes of a long frame has the guard, and has seen the mark since it took it. It is the consumer's until
 //!    it gives frames back, or goes away.
 //! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is taken away by a Release store behind the bytes, so who finds none at
@@ -110,8 +110,8 @@ pub(super) const COPIED_LEN_MAX: usize = SHORT_MAX;
 /// Each slot has room for a frame that is copied.
 const SLOT_BLOCKS_MIN: usize = COPIED_LEN_MAX / BLOCK;
 
-/// How a frame is cut. Behind its headers, which its first buffer holds, is payload for `count` frames: each has `segment_len` bytes of it but
-/// the last, which has what is left.
+/// How a frame is cut. Behind its headers, which its first buffer holds, is payload for `count` frames: each has
+/// `segment_len` bytes of it but the last, which has what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) headers_len: usize,
@@ -376,8 +376,8 @@ impl Lender {
         self.lent_count as usize
     }
 
-    /// Posts a frame of more than [`COPIED_LEN_MAX`] bytes where it is. It comes back where the ring is full. Panics at a chain, at a shorter
-    /// frame, and where a slot is shorter than it.
+    /// Posts a frame of more than [`COPIED_LEN_MAX`] bytes where it is. It comes back where the ring is full. Panics
+    /// at a chain, at a shorter frame, and where a slot is shorter than it.
     #[inline]
     pub(super) fn post_lent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         if self.producer.room() == 0 {
@@ -706,7 +706,8 @@ impl Ring {
         self.guard.store(false, Ordering::Release);
     }
 
-    /// Writes what is elsewhere of the frame at `index` into its slot, behind its head. The caller is the producer, has the guard and the mbuf.
+    /// Writes what is elsewhere of the frame at `index` into its slot, behind its head. The caller is the producer,
+    /// has the guard and the mbuf.
     fn settle(&self, index: u32) {
         let len = self.len_of(index).load(Ordering::Relaxed);
         if len & LONG == 0 {
@@ -714,8 +715,9 @@ impl Ring {
         }
         let (head_len, rest_len) = parts_of(len);
         assert!((head_len + rest_len) as usize <= self.slot_blocks * BLOCK, "lent is what would fit the slot");
-        // SAFETY: the place is that of so many bytes (5), which are not in the slot, as nobody lends what is in the ring. The slot is inside the
-        // ring (4), and as long as the mark is there the consumer looks at its blocks as little as at the frame without the guard (5, 6).
+        // SAFETY: the place is that of so many bytes (5), which are not in the slot, as nobody lends what is in the
+        // ring. The slot is inside the ring (4), and as long as the mark is there the consumer looks at its blocks as
+        // little as at the frame without the guard (5, 6).
         unsafe {
             let to = self.first_block(index).cast::<u8>().add(head_len as usize);
             core::ptr::copy_nonoverlapping(*self.place_of(index), to, rest_len as usize);

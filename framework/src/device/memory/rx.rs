@@ -182,8 +182,8 @@ fn take_short(frame: &Frame<'_>, pool: &Pool) -> Option<(Mbuf, usize)> {
     Some((pool.alloc_lines(lines, len)?, len))
 }
 
-/// Takes a frame of any length, and long ones as far as they follow it, as those of a transfer do. Not inlined, so that who has a short frame
-/// stores nothing for it.
+/// Takes a frame of any length, and long ones as far as they follow it, as those of a transfer do. Not inlined, so
+/// that who has a short frame stores nothing for it.
 #[inline(never)]
 fn take_row(mut frames: Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Pool) -> Taken {
     let mut taken = Taken::default();

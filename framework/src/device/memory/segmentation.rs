@@ -52,8 +52,8 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    /// Takes a frame's headers, with the tag that it asks for, and says how it is cut. `None` where it is no TCP over IPv4 whose headers stand
-    /// in the first buffer, where its lengths say.
+    /// Takes a frame's headers, with the tag that it asks for, and says how it is cut. `None` where it is no TCP over
+    /// IPv4 whose headers stand in the first buffer, where its lengths say.
     pub(super) fn of(mbuf: &Mbuf, offload: Offload, segment_len: NonZeroU16, sums: bool) -> Option<(Self, Cut)> {
         let frame = mbuf.bytes();
         let (l3, l4) = (mbuf.l2_len(), mbuf.l2_len() + mbuf.l3_len());

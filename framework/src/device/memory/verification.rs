@@ -5,8 +5,8 @@
 //!      copied    └─ copied and summed ───┘    the payload is read once
 //! ```
 //!
-//! A frame that was not found intact is one of which nothing is known, as with NICs: whoever takes it looks for himself, and counts what is wrong.
-//! So is a frame that is not as usual: tagged, padded, a fragment, or with IPv4 options.
+//! A frame that was not found intact is one of which nothing is known, as with NICs: whoever takes it looks for himself,
+//! and counts what is wrong. So is a frame that is not as usual: tagged, padded, a fragment, or with IPv4 options.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 

@@ -6,8 +6,8 @@
 //! Invariants:
 //! 1. The range is a region that no pool was cut from, and none will be: it was claimed. It lives as long as this does, and its
 //!    bytes are initialised.
-//! 2. Nothing in the process writes there, but who plays the NIC. The NIC writes into strides that it has not told of; whoever lends bytes of others has
-//!    seen that it did, and gives them back before the NIC hears that it may write there again.
+//! 2. Nothing in the process writes there, but who plays the NIC. The NIC writes into strides that it has not told of; whoever
+//!    lends bytes of others has seen that it did, and gives them back before the NIC hears that it may write there again.
 
 use core::ptr::NonNull;
 use core::{mem, slice};

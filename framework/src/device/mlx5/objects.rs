@@ -226,7 +226,8 @@ impl RqShape {
         (self.wqe_count * self.segments * 16) as usize
     }
 
-    /// Whether libmlx5 gave what was asked for: no more WQEs either, as CQ, pool and memory were measured by them. A WQE of a striding queue has a segment of 16 bytes before the pointer (mlx5.md 2.8).
+    /// Whether libmlx5 gave what was asked for: no more WQEs either, as CQ, pool and memory were measured by them. A
+    /// WQE of a striding queue has a segment of 16 bytes before the pointer (mlx5.md 2.8).
     fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), SetupError> {
         let stride_min = if self.striding.is_some() { 32 } else { 16 * self.segments };
         let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);

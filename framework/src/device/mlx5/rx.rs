@@ -90,8 +90,8 @@ enum RxRing {
 }
 
 impl Mlx5Rx {
-    /// Takes the rings over and posts a buffer in each WQE, as far as the pool has them. The queue is ready (of a QP: in RTR), so that frames come from here on.
-    /// Panics where the CQ is too small for the ring, or the parts are at odds.
+    /// Takes the rings over and posts a buffer in each WQE, as far as the pool has them. The queue is ready (of a QP: in
+    /// RTR), so that frames come from here on. Panics where the CQ is too small for the ring, or the parts are at odds.
     pub(super) fn new(parts: RxParts, pool: &Pool, scope: &Scope) -> Self {
         let ring = match parts.landing {
             None => RxRing::Cyclic(Rq::new(parts.rq, pool, parts.frame_len_max)),

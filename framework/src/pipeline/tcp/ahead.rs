@@ -18,8 +18,8 @@ use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 /// With fewer connections all of them are in the second cache, and looking ahead costs more than it brings. Each takes 600 bytes there.
 const CROWD: usize = 512;
 
-/// Connections are asked for so many at a time, while as many before them are worked on: the work is what their misses hide behind. Fewer hide
-/// less, more take turns for the few misses that a core can have at once.
+/// Connections are asked for so many at a time, while as many before them are worked on: the work is what their
+/// misses hide behind. Fewer hide less, more take turns for the few misses that a core can have at once.
 const AT_ONCE: usize = 4;
 
 /// No connection's place.
@@ -76,8 +76,8 @@ impl Inner {
         self.ask_for_more();
     }
 
-    /// Tells the machine whose segment comes now, so that it does not look for the connection once more. Those that come later are asked for
-    /// now and then.
+    /// Tells the machine whose segment comes now, so that it does not look for the connection once more. Those that
+    /// come later are asked for now and then.
     #[inline(always)]
     fn step(&mut self) {
         let next = self.foresight.next;

@@ -127,8 +127,8 @@ impl Own {
     }
 }
 
-/// Copies many bytes in pieces: of two kilobytes or more the C library makes one instruction, which takes its time to begin, and on some CPUs
-/// longer for each byte.
+/// Copies many bytes in pieces: of two kilobytes or more the C library makes one instruction, which takes its time to
+/// begin, and on some CPUs longer for each byte.
 #[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
     const PIECE_LEN: usize = 1536;

@@ -1,7 +1,7 @@
-//! A segment over several buffers: what a NIC or the kernel has merged from many, a frame longer than a buffer, a packet that came in fragments.
-//! It is taken apart into a segment for each buffer, one behind the other, as they would have come without a merger. So the app is shown the
-//! bytes where they lie, may do with the connection between two of them what it may do between two segments, and the machine needs to know
-//! nothing of chains.
+//! A segment over several buffers: what a NIC or the kernel has merged from many, a frame longer than a buffer, a
+//! packet that came in fragments. It is taken apart into a segment for each buffer, one behind the other, as they
+//! would have come without a merger. So the app is shown the bytes where they lie, may do with the connection between
+//! two of them what it may do between two segments, and the machine needs to know nothing of chains.
 
 use crate::mem::Mbuf;
 use crate::proto::tcp::Segment;

@@ -134,8 +134,8 @@ enum Source<'a> {
 }
 
 impl TcpData<'_> {
-    /// Keeps the bytes without copying them, for longer than the call. The buffer stays out of the pool until the handle is dropped, so bound
-    /// how many are kept.
+    /// Keeps the bytes without copying them, for longer than the call. The buffer stays out of the pool until the
+    /// handle is dropped, so bound how many are kept.
     #[inline]
     pub fn hold(&self) -> Held {
         match &self.held {
@@ -180,8 +180,8 @@ impl Tcp {
         }
     }
 
-    /// Gives the machine a segment that goes on with the train, and the app its payload; or else one that is what its connection expects. It
-    /// comes back, and nothing has happened, where it is any other, as all segments are that are not sound, or of no connection.
+    /// Gives the machine a segment that goes on with the train, and the app its payload; or else one that is what its connection expects.
+    /// It comes back, and nothing has happened, where it is any other, as all segments are that are not sound, or of no connection.
     ///
     /// That it is from a host and to us alone need not be asked: only such have connections.
     #[inline(always)]

@@ -83,9 +83,9 @@ impl TcpSockets {
         }
     }
 
-    /// Says how many of the pool's buffers the device's rings, bursts and the app take at most: where the pool has as many and one for each chunk
-    /// ([`TcpConfig::check_pool`]), all chunks may wait. Without being told, half of the buffers is theirs. Before
-    /// [`Worker::with_tcp`](crate::worker::Worker::with_tcp).
+    /// Says how many of the pool's buffers the device's rings, bursts and the app take at most: where the pool has as
+    /// many and one for each chunk ([`TcpConfig::check_pool`]), all chunks may wait. Without being told, half of the
+    /// buffers is theirs. Before [`Worker::with_tcp`](crate::worker::Worker::with_tcp).
     pub fn leave(&mut self, others: usize) {
         if let Some(inner) = &mut self.0 {
             inner.others = Some(others);
@@ -152,8 +152,8 @@ impl TcpSockets {
         }
     }
 
-    /// Whether every connection that waits for a moment will be looked at by then, and whether what was due at the last tick, at `ticked_at`,
-    /// was done then. Walks over all: for tests.
+    /// Whether every connection that waits for a moment will be looked at by then, and whether what was due at the
+    /// last tick, at `ticked_at`, was done then. Walks over all: for tests.
     pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), machine::TimerFault> {
         self.0.as_ref().map_or(Ok(()), |inner| inner.machine.check_timers(ticked_at))
     }
@@ -234,9 +234,9 @@ impl TcpCalls<'_, '_> {
     }
 
     /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when there is room
-    /// for the rest. What the windows allow leaves with this turn, where there is a way to the peer; where there is none, as the link is down,
-    /// no route leads there or the neighbour is not known, it waits, and leaves by itself, once and in order, when there is one. Who must know
-    /// at once uses [`fire`](Self::fire), which says so, or [`fire_at_once`](Self::fire_at_once), which takes nothing then.
+    /// for the rest. What the windows allow leaves with this turn, where there is a way to the peer; where there is none, as the link is
+    /// down, no route leads there or the neighbour is not known, it waits, and leaves by itself, once and in order, when there is one.
+    /// Who must know at once uses [`fire`](Self::fire), which says so, or [`fire_at_once`](Self::fire_at_once), which takes nothing then.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
         if self.send_at_once(id, payload) { Ok(payload.len()) } else { self.send_any(id, payload) }
@@ -251,8 +251,8 @@ impl TcpCalls<'_, '_> {
             .unwrap_or(Err(SendError::NotFound))
     }
 
-    /// Sends the payload that stands in `mbuf`, without a copy: headers go into its headroom. All of it is taken, or it comes back. It must be
-    /// linear, and is cut into segments where it is longer than one.
+    /// Sends the payload that stands in `mbuf`, without a copy: headers go into its headroom. All of it is taken, or
+    /// it comes back. It must be linear, and is cut into segments where it is longer than one.
     #[inline]
     pub fn send_mbuf(&mut self, id: ConnectionId, payload: Mbuf) -> Result<(), (SendError, Mbuf)> {
         if !payload.is_linear() || payload.is_empty() {
@@ -297,8 +297,8 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.abort_from(first, limit, now, output)).unwrap_or((0, None))
     }
 
-    /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the connection ends otherwise than by
-    /// `Finished`, what waits comes all the same, and `Closed` behind it.
+    /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the
+    /// connection ends otherwise than by `Finished`, what waits comes all the same, and `Closed` behind it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
         self.machine().map_or(Err(CallError::NotFound), |machine| machine.pause(id))
     }
@@ -332,8 +332,8 @@ impl TcpCalls<'_, '_> {
         self.0.tcp.tally()
     }
 
-    /// Listens no more. Connections that were accepted stay; false where there is no such listener. Walks over all places that there are for
-    /// connections: with a million, milliseconds of this turn.
+    /// Listens no more. Connections that were accepted stay; false where there is no such listener. Walks over all
+    /// places that there are for connections: with a million, milliseconds of this turn.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         self.machine().is_some_and(|machine| machine.close_listener(id))
     }

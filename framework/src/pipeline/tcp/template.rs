@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The template belongs to the app. `patch` overwrites bytes of the payload and brings the checksum up to date by their difference. `fire`
-//! copies the frame into a buffer, puts the numbers in and posts it; the copy is what is sent again should it get lost, so that the template may be
-//! patched and fired again at once.
+//! copies the frame into a buffer, puts the numbers in and posts it; the copy is what is sent again should it get
+//! lost, so that the template may be patched and fired again at once.
 
 use core::fmt;
 
@@ -51,8 +51,8 @@ pub enum Sent {
     /// They have not left. They wait: for data before them, for the peer's window or the congestion window, for the device. They leave as
     /// soon as may be; [`abort`](TcpCalls::abort) is what takes them back.
     Queued,
-    /// They have not left, as there is no way to the peer. They wait as well, and leave, once and in order, as soon as there is one: when the
-    /// link is up, when the neighbour has answered.
+    /// They have not left, as there is no way to the peer. They wait as well, and leave, once and in order, as soon
+    /// as there is one: when the link is up, when the neighbour has answered.
     NoWay(NoWay),
 }
 
@@ -224,24 +224,25 @@ impl TcpCalls<'_, '_> {
         Ok(template)
     }
 
-    /// Sends the template's payload with the connection's numbers of now. Where it may leave at once, it has left with the end of this call as
-    /// far as the device knows of urgency, and with the doorbell of this turn at the latest. Otherwise it is sent as by
-    /// [`send`](TcpCalls::send), whole or not at all.
+    /// Sends the template's payload with the connection's numbers of now. Where it may leave at once, it has left
+    /// with the end of this call as far as the device knows of urgency, and with the doorbell of this turn at the
+    /// latest. Otherwise it is sent as by [`send`](TcpCalls::send), whole or not at all.
     #[inline]
     pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
         if self.launch(template) { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
-    /// [`fire`](Self::fire) where the order may leave at once, and otherwise nothing: what comes too late is worth nothing, or less. False, and
-    /// nothing has happened, where it would wait, or the segment would have to say more than the usual: of data that is missing, of
-    /// congestion.
+    /// [`fire`](Self::fire) where the order may leave at once, and otherwise nothing: what comes too late is worth
+    /// nothing, or less. False, and nothing has happened, where it would wait, or the segment would have to say more
+    /// than the usual: of data that is missing, of congestion.
     #[inline]
     pub fn fire_at_once(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if self.launch(template) { Ok(true) } else { self.cannot(template) }
     }
 
     /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions through the same memory, and nothing leaves:
-    /// so that the order that comes after some quiet seconds finds it warm. Call it where nothing else is due. Says whether the way is open.
+    /// so that the order that comes after some quiet seconds finds it warm. Call it where nothing else is due. Says
+    /// whether the way is open.
     #[inline]
     pub fn warm(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if !self.is_current(template) {

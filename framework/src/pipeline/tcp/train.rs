@@ -1,11 +1,11 @@
 //! A train: segments of one connection in a row, each of which says what the one before it said, and brings the next bytes. What a kernel's
-//! GRO merges before TCP sees it is known here by the same marks, and nothing is merged or held back: the bytes go to the app where they are,
-//! and the machine is only asked whether it goes on ([`receive_more`](crate::proto::tcp::Tcp::receive_more)), not whose the segment is and
-//! what it means.
+//! GRO merges before TCP sees it is known here by the same marks, and nothing is merged or held back: the bytes go to
+//! the app where they are, and the machine is only asked whether it goes on
+//! ([`receive_more`](crate::proto::tcp::Tcp::receive_more)), not whose the segment is and what it means.
 //!
-//! What enters are headers that were found intact. A train is a note about what passed, and no state of TCP: without it, or with one that is
-//! over, a segment is looked at in full, and the same comes of it. Any other segment ends it, so that nothing but the app can have changed
-//! the connection meanwhile.
+//! What enters are headers that were found intact. A train is a note about what passed, and no state of TCP: without
+//! it, or with one that is over, a segment is looked at in full, and the same comes of it. Any other segment ends it,
+//! so that nothing but the app can have changed the connection meanwhile.
 
 use core::net::Ipv4Addr;
 
@@ -50,8 +50,8 @@ impl Train {
         })
     }
 
-    /// Whether a segment is of the train, as far as its header tells. Whether its number is the next, and whether the connection still takes
-    /// what comes, its connection knows.
+    /// Whether a segment is of the train, as far as its header tells. Whether its number is the next, and whether the
+    /// connection still takes what comes, its connection knows.
     #[inline(always)]
     pub(super) fn has(&self, parsed: &TcpSegment<'_>, ipv4: &Ipv4Header) -> bool {
         parsed.header.likeness() == self.likeness

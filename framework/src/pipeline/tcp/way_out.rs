@@ -62,8 +62,8 @@ impl OutOffloads {
         Self { checksum, segmentation_len_max: longest, chains: capabilities.tx_segments_max >= 2, pieces_max }
     }
 
-    /// Bytes of the longest payload that the device is given, where a buffer has room for so many. What is sent again while the NIC still reads
-    /// it goes as a copy, which stands in one buffer with its headers where the device takes no chains.
+    /// Bytes of the longest payload that the device is given, where a buffer has room for so many. What is sent again while
+    /// the NIC still reads it goes as a copy, which stands in one buffer with its headers where the device takes no chains.
     fn longest(self, data_room: usize) -> usize {
         let copied_max = if self.chains { usize::MAX } else { data_room.saturating_sub(HEADERS_LEN_MAX) };
         self.segmentation_len_max.min(copied_max)
@@ -155,8 +155,8 @@ impl Output<Bytes> for WayOut<'_, '_> {
         self.sent(Some(slot), segment, run.len(), sent)
     }
 
-    /// The way is prepared here, as the place may have been another connection's before, with another way: so the first data leaves as fast as
-    /// all that follows.
+    /// The way is prepared here, as the place may have been another connection's before, with another way: so the
+    /// first data leaves as fast as all that follows.
     #[cold]
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let path = &mut self.paths[slot as usize];
@@ -274,7 +274,8 @@ impl WayOut<'_, '_> {
         })
     }
 
-    /// What goes into the usual headers of a connection's segment: the link header, where the way is known and has no tag, and the timestamps.
+    /// What goes into the usual headers of a connection's segment: the link header, where the way is known and has no
+    /// tag, and the timestamps.
     #[inline(always)]
     fn usual(&self, slot: Option<u32>, segment: &Outgoing) -> Option<([u8; ethernet::HEADER_LEN], Timestamps)> {
         let link = *self.paths[slot? as usize].untagged(self.cx.host)?;
@@ -386,8 +387,8 @@ impl Departure<'_> {
         }
     }
 
-    /// The payload is somebody else's too: the NIC still reads it, or it is a part of something larger. It goes as a view behind the headers
-    /// where the device takes chains and a second buffer is free, else as a copy.
+    /// The payload is somebody else's too: the NIC still reads it, or it is a part of something larger. It goes as a
+    /// view behind the headers where the device takes chains and a second buffer is free, else as a copy.
     fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let Bytes::Held(held) = payload else { return Err(Unsent::NoWay) };
         let Some(bytes) = held.bytes() else { return Err(Unsent::NoWay) };

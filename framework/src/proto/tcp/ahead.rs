@@ -33,8 +33,8 @@ impl<P> Tcp<P> {
         self.flows.address(sought.hash)
     }
 
-    /// The connection's place. Of a hundred one is not found here, and is where the lookup looks further. It is known by its ports: of those in
-    /// its bucket hardly one has the same.
+    /// The connection's place. Of a hundred one is not found here, and is where the lookup looks further. It is known
+    /// by its ports: of those in its bucket hardly one has the same.
     #[inline(always)]
     pub fn foresee(&self, sought: &Sought) -> Option<u32> {
         self.flows.guess_at_home(sought.hash, sought.ports, FlowKey::ports).copied()

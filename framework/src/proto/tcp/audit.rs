@@ -1,8 +1,8 @@
-//! Whether all is well with the timers, for tests and simulators, which ask between two calls: a timer that is lost shows in nothing else but
-//! a connection that falls silent, perhaps, once, after minutes.
+//! Whether all is well with the timers, for tests and simulators, which ask between two calls: a timer that is lost
+//! shows in nothing else but a connection that falls silent, perhaps, once, after minutes.
 //!
-//! The rules stand here once more, apart from the code that keeps them, so that one mistake does not hide another. It changes nothing and walks over
-//! all connections: nothing that runs asks.
+//! The rules stand here once more, apart from the code that keeps them, so that one mistake does not hide another. It
+//! changes nothing and walks over all connections: nothing that runs asks.
 
 use core::fmt;
 
@@ -37,8 +37,8 @@ impl fmt::Display for TimerFault {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Whether each connection that waits for a moment will be looked at by then, and each that has something to do at all; and whether what
-    /// was due at `ticked_at`, the last [`tick`](Self::tick), was done then. Walks over all connections and deadlines: for tests.
+    /// Whether each connection that waits for a moment will be looked at by then, and each that has something to do at all; and whether
+    /// what was due at `ticked_at`, the last [`tick`](Self::tick), was done then. Walks over all connections and deadlines: for tests.
     pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), TimerFault> {
         if self.is_empty() && self.shared.wheel.is_empty() {
             return Ok(());

@@ -23,8 +23,8 @@ impl<P: Payload> Tcp<P> {
         self.listeners.open(local, options)
     }
 
-    /// Listens no more. Handshakes that are not done are forgotten, their peers told when they go on; connections stay. False where there is
-    /// no such listener. Walks over all connections.
+    /// Listens no more. Handshakes that are not done are forgotten, their peers told when they go on; connections
+    /// stay. False where there is no such listener. Walks over all connections.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         if self.listeners.get_mut(id).is_none() {
             return false;
@@ -115,8 +115,8 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// How long the ends of a connection in TIME-WAIT are not to be had for another. With timestamps that is until ours have certainly moved on:
-    /// late segments are known by them (RFC 6191 2, RFC 7323 5; Linux: `tcp_tw_reuse`).
+    /// How long the ends of a connection in TIME-WAIT are not to be had for another. With timestamps that is until
+    /// ours have certainly moved on: late segments are known by them (RFC 6191 2, RFC 7323 5; Linux: `tcp_tw_reuse`).
     fn wait_for_reuse(&self, last: &Connection, options: &ConnectionOptions, now: Instant) -> Duration {
         let mut free_at = last.idle_at;
         if options.timestamps && last.has(flag::TIMESTAMPS) {
@@ -256,7 +256,8 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Aborts those connections of places `first` and behind whose peers may believe in them, `limit` at most. Says how many, and where to go on.
+    /// Aborts those connections of places `first` and behind whose peers may believe in them, `limit` at most. Says
+    /// how many, and where to go on.
     pub fn abort_from<O: Output<P>>(
         &mut self,
         first: u32,
@@ -279,8 +280,8 @@ impl<P: Payload> Tcp<P> {
         (count, None)
     }
 
-    /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the connection ends otherwise than by
-    /// `Finished`, what waits comes all the same, and `Closed` behind it.
+    /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the
+    /// connection ends otherwise than by `Finished`, what waits comes all the same, and `Closed` behind it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let connection = &mut self.connections[slot];
@@ -319,8 +320,8 @@ impl<P: Payload> Tcp<P> {
         self.shared.option_changes
     }
 
-    /// Sets the options of a connection. What the handshake has settled, or what our SYN offers meanwhile, stays as it is: timestamps, SACK, ECN
-    /// and the window's scale.
+    /// Sets the options of a connection. What the handshake has settled, or what our SYN offers meanwhile, stays as
+    /// it is: timestamps, SACK, ECN and the window's scale.
     pub fn set_options<O: Output<P>>(
         &mut self,
         id: ConnectionId,

@@ -32,11 +32,11 @@ pub struct TcpConfig {
     /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up. RFC 9293 3.8.3 wants three minutes of them, which are
     /// seven.
     pub syn_retries: u8,
-    /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2), which is no sooner than they would take with a timeout
-    /// of 200 ms: nine minutes.
+    /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2), which is no sooner than they
+    /// would take with a timeout of 200 ms: nine minutes.
     pub retries: u8,
-    /// Challenge ACKs a second at most, over all connections (RFC 5961 7); in each second another number down to half of it, so that nobody can
-    /// count by what is left. Of one connection ten.
+    /// Challenge ACKs a second at most, over all connections (RFC 5961 7); in each second another number down to half
+    /// of it, so that nobody can count by what is left. Of one connection ten.
     pub challenge_acks_per_second: u32,
     /// Resets a second that answer segments of no connection.
     pub resets_per_second: u32,
@@ -76,8 +76,8 @@ impl TcpConfig {
     /// Bytes that the way out remembers of a connection: its prepared link header, and when that was true.
     pub const PATH_LEN: usize = 32;
 
-    /// How long `retries` take with the usual least timeout of 200 ms, and so at least: nine minutes where they are 15. Linux reckons so, too
-    /// (`retransmits_timed_out`).
+    /// How long `retries` take with the usual least timeout of 200 ms, and so at least: nine minutes where
+    /// they are 15. Linux reckons so, too (`retransmits_timed_out`).
     pub(super) fn patience(&self) -> Duration {
         let span = |retry: u8| Duration::from_millis(200 << retry.min(20)).min(RTO_MAX);
         (0..=self.retries).fold(Duration::ZERO, |sum, retry| sum + span(retry))
@@ -87,9 +87,8 @@ impl TcpConfig {
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
 
     /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a burst take, `others`. A smaller one is no
-    /// danger, nor is one of whose others nobody said how many they are (`TcpSockets::leave`): half of it may wait in connections; data that
-    /// comes beyond is refused, to come again, and `send` says `NoChunk`. An app that wants to
-    /// be sure of its memory asks here.
+    /// danger, nor is one of whose others nobody said how many they are (`TcpSockets::leave`): half of it may wait in connections; data
+    /// that comes beyond is refused, to come again, and `send` says `NoChunk`. An app that wants to be sure of its memory asks here.
     pub fn check_pool(&self, buffers: usize, others: usize) -> Result<(), TcpConfigError> {
         let needed = self.chunks_max + others;
         if buffers < needed { Err(TcpConfigError::PoolTooSmall { buffers, needed }) } else { Ok(()) }

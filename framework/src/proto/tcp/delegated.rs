@@ -1,5 +1,5 @@
-//! Numbers that somebody else sends: an FPGA, a program on the NIC. They get the headers for the next bytes, send when they see fit, and the
-//! app says afterwards what they sent.
+//! Numbers that somebody else sends: an FPGA, a program on the NIC. They get the headers for the next bytes, send
+//! when they see fit, and the app says afterwards what they sent.
 //!
 //! ```text
 //!  SND.UNA ── sent ──▶ SND.NXT ── delegated, not reported ──▶ ... what the app hands over meanwhile waits
@@ -7,8 +7,8 @@
 //!                                 `withdraw`: the numbers are ours again
 //! ```
 //!
-//! Until then nothing new of ours leaves, as nobody could tell whose bytes the peer got; acknowledgments and retransmissions go on. The peer
-//! may acknowledge before the app has reported: such an acknowledgment counts up to SND.NXT, and what is beyond is remembered.
+//! Until then nothing new of ours leaves, as nobody could tell whose bytes the peer got; acknowledgments and retransmissions go on. The
+//! peer may acknowledge before the app has reported: such an acknowledgment counts up to SND.NXT, and what is beyond is remembered.
 
 use core::fmt;
 

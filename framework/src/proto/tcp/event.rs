@@ -206,8 +206,8 @@ pub enum SendError {
     PoolEmpty,
     /// An mbuf without a byte, or of several buffers: only linear ones are sent as they are.
     NotLinear,
-    /// As many pieces of data wait as the configuration allows, in all connections, or in this one for its share: `Writable` tells when there is
-    /// room.
+    /// As many pieces of data wait as the configuration allows, in all connections, or in this one for its share:
+    /// `Writable` tells when there is room.
     NoChunk,
 }
 
@@ -218,7 +218,8 @@ pub enum CallError {
     NotFound,
     /// The handshake is not done.
     NotConnected,
-    /// No place for the FIN: as many pieces of data wait in all connections as the configuration allows. `Writable` tells when there is one.
+    /// No place for the FIN: as many pieces of data wait in all connections as the configuration allows. `Writable`
+    /// tells when there is one.
     NoChunk,
     /// An option out of range.
     Option(OptionError),

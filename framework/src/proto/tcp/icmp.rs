@@ -156,16 +156,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.snd_mss = connection.snd_mss.max(mss);
     }
 
-    /// Whether segments with a payload of more than `mss` have arrived for certain: with less in each, those that were sent could not have carried
-    /// all that was acknowledged.
+    /// Whether segments with a payload of more than `mss` have arrived for certain: with less in each, those that
+    /// were sent could not have carried all that was acknowledged.
     fn has_carried_more(&self, mss: u16) -> bool {
         let tally = &self.connection.tally;
         tally.bytes_acked > tally.segments_out * u64::from(mss)
     }
 
-    /// Whether the segment with the number `seq` was found lost, or was sent again. Walks over what is on its way as far as there, but only where
-    /// something of that was: the first who is missed is believed, and the next claims are old. So a route that becomes narrower under a
-    /// thousand segments costs no walk for each of the thousand messages that say so.
+    /// Whether the segment with the number `seq` was found lost, or was sent again. Walks over what is on its way as far as
+    /// there, but only where something of that was: the first who is missed is believed, and the next claims are old. So a
+    /// route that becomes narrower under a thousand segments costs no walk for each of the thousand messages that say so.
     fn is_missed(&self, seq: Seq) -> bool {
         if self.connection.lost_len == 0 && self.connection.resent_len == 0 {
             return false;

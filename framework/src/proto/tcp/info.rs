@@ -1,9 +1,9 @@
 //! What a connection is like now: the fields of Linux's `TCP_INFO` (`struct tcp_info` in `linux/tcp.h`), by our names for them.
 //!
-//! Not there: what would have to be measured with each segment and nothing here uses (`tcpi_delivery_rate`, `tcpi_delivered`, `tcpi_busy_time`,
-//! `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_rcv_ooopack`, `tcpi_last_data_sent`), the state of mechanisms that we do not have
-//! (`tcpi_rcv_ssthresh`, `tcpi_rcv_rtt` and `tcpi_rcv_space` of buffers that tune themselves, `tcpi_fackets`, Fast Open), and what follows from
-//! others (`tcpi_pmtu`, `tcpi_data_segs_out`).
+//! Not there: what would have to be measured with each segment and nothing here uses (`tcpi_delivery_rate`, `tcpi_delivered`,
+//! `tcpi_busy_time`, `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_rcv_ooopack`, `tcpi_last_data_sent`), the state of
+//! mechanisms that we do not have (`tcpi_rcv_ssthresh`, `tcpi_rcv_rtt` and `tcpi_rcv_space` of buffers that tune themselves,
+//! `tcpi_fackets`, Fast Open), and what follows from others (`tcpi_pmtu`, `tcpi_data_segs_out`).
 
 use core::net::SocketAddrV4;
 

@@ -14,9 +14,9 @@ use crate::time::Instant;
 pub struct ListenOptions {
     /// Handshakes that may be open at the same time; beyond, the answer is a SYN cookie.
     pub backlog: u32,
-    /// SYNs a second, and as many at once; more are dropped before anything else of them is looked at, so that a flood leaves the worker its
-    /// time for the connections that stand. While there are more, who calls gets in by luck and SYN cookies help nobody; they are for a full
-    /// backlog. None: no limit, and all are answered.
+    /// SYNs a second, and as many at once; more are dropped before anything else of them is looked at, so that a
+    /// flood leaves the worker its time for the connections that stand. While there are more, who calls gets in by
+    /// luck and SYN cookies help nobody; they are for a full backlog. None: no limit, and all are answered.
     pub syns_per_second: Option<u32>,
     /// What accepted connections inherit.
     pub connection: ConnectionOptions,
@@ -74,7 +74,8 @@ pub(super) struct Listeners {
     generation: u16,
 }
 
-/// No SYN to `local` is taken before `until`. Each SYN of a flood asks, and nearly all of them the same: so they ask once in a token's time.
+/// No SYN to `local` is taken before `until`. Each SYN of a flood asks, and nearly all of them the same: so they ask
+/// once in a token's time.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     local: LocalKey,

@@ -181,8 +181,8 @@ impl<P: Payload> Tcp<P> {
         })
     }
 
-    /// Says how many buffers there are: no more chunks wait than that, so that some are left for what comes. Without being told, the machine
-    /// believes in one for each of `TcpConfig::chunks_max`.
+    /// Says how many buffers there are: no more chunks wait than that, so that some are left for what comes. Without
+    /// being told, the machine believes in one for each of `TcpConfig::chunks_max`.
     pub fn limit_buffers(&mut self, buffers: usize) {
         self.shared.chunk_reserve = chunk_reserve(self.shared.config.chunks_max, buffers);
     }

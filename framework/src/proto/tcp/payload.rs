@@ -58,8 +58,8 @@ pub trait Output<P> {
         0
     }
 
-    /// Segments to `remote` were sent again so often that the way may be dead: whoever knows the neighbours may look (RFC 9293 3.8.3, negative
-    /// advice).
+    /// Segments to `remote` were sent again so often that the way may be dead: whoever knows the neighbours may look
+    /// (RFC 9293 3.8.3, negative advice).
     fn doubt(&mut self, remote: Ipv4Addr) {
         let _ = remote;
     }
@@ -75,8 +75,8 @@ pub trait Output<P> {
         1
     }
 
-    /// As [`send`](Self::send), for several payloads that are one segment, to be cut by the device into segments of `segment_len`, which is where
-    /// the payloads meet. Only asked for where [`pieces_max`](Self::pieces_max) says so. They stay with the machine, each for itself.
+    /// As [`send`](Self::send), for several payloads that are one segment, to be cut by the device into segments of `segment_len`, which is
+    /// where the payloads meet. Only asked for where [`pieces_max`](Self::pieces_max) says so. They stay with the machine, each for itself.
     fn send_run(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, P>) -> Result<(), Unsent> {
         let _ = (slot, segment, run);
         debug_assert!(false, "this way out takes each payload alone");

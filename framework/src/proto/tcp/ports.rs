@@ -11,8 +11,8 @@ use crate::proto::Flow;
 use crate::time::Instant;
 
 impl<P: Payload> Tcp<P> {
-    /// A port for a connection to `flow.remote`: a free one, or else one whose last connection is over. Tries each of the range once; nearly
-    /// always the first is free.
+    /// A port for a connection to `flow.remote`: a free one, or else one whose last connection is over. Tries each of
+    /// the range once; nearly always the first is free.
     pub(super) fn choose_port(&mut self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Option<Claim> {
         let range = self.shared.config.ports;
         let offset = self.shared.secret.port_offset(flow);

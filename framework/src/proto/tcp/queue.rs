@@ -24,8 +24,8 @@ pub(super) struct Chunk<P> {
     pub(super) sent_at: Instant,
     /// `None` for a FIN that goes alone.
     pub(super) payload: Option<P>,
-    /// Neighbours in the queue; and in the [`Lane`] that it is in. Both that follow stand together, as nothing follows a new chunk. At both ends
-    /// of a run of SACKED chunks, which are in no lane: the last and the first of the run.
+    /// Neighbours in the queue; and in the [`Lane`] that it is in. Both that follow stand together, as nothing follows
+    /// a new chunk. At both ends of a run of SACKED chunks, which are in no lane: the last and the first of the run.
     pub(super) next: u32,
     pub(super) later: u32,
     pub(super) prev: u32,
@@ -357,8 +357,8 @@ impl Lane {
         (chunk.earlier, chunk.later) = (NIL, later);
     }
 
-    /// Enters a chunk where its time belongs, before others of the same time. It is looked for from `near`, a member or `NIL`: who enters many
-    /// one after the other walks over the lane once where they come in the order of their times.
+    /// Enters a chunk where its time belongs, before others of the same time. It is looked for from `near`, a member or
+    /// `NIL`: who enters many one after the other walks over the lane once where they come in the order of their times.
     pub(super) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, near: u32) {
         let (sent_at, first) = (chunks[idx].sent_at, self.head);
         if first == NIL || sent_at <= chunks[first].sent_at {

@@ -130,7 +130,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.connection.clear(flag::PROBE_DUE);
     }
 
-    /// The way out had no room for the probe: it is tried again as soon as the wheel comes by, while the timeout of the oldest has not come.
+    /// The way out had no room for the probe: it is tried again as soon as the wheel comes by, while the timeout of
+    /// the oldest has not come.
     #[cold]
     fn probe_again(&mut self) {
         let connection = &mut *self.connection;
@@ -299,9 +300,9 @@ impl Connection {
         };
     }
 
-    /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to RACK to find a retransmission
-    /// that is lost, by what was sent after it and has arrived; where that is nothing, as with a window of few segments often, nobody would
-    /// know before the timeout.
+    /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to RACK
+    /// to find a retransmission that is lost, by what was sent after it and has arrived; where that is nothing, as
+    /// with a window of few segments often, nobody would know before the timeout.
     #[inline(always)]
     pub(super) fn may_probe(&self) -> bool {
         let is_time = match self.recovery {

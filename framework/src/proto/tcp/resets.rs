@@ -1,5 +1,6 @@
-//! Resets on their way out. Nobody sends one again: what a peer has lost of them it learns by its next segment. One that finds no room here is
-//! kept for the next tick, without its connection, which is gone by then; of a few, so that a flood that fills the ring fills nothing else.
+//! Resets on their way out. Nobody sends one again: what a peer has lost of them it learns by its next segment. One
+//! that finds no room here is kept for the next tick, without its connection, which is gone by then; of a few, so
+//! that a flood that fills the ring fills nothing else.
 
 use super::connection::State;
 use super::machine::{Shared, Tcp};

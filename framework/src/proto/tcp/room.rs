@@ -1,8 +1,9 @@
 //! Who was refused for want of room is told when there is some.
 //!
-//! Room is three things: the connection's send buffer, its share of the store of chunks, and a buffer of the pool. Acknowledgments of its own
-//! data make the first, and most often the others; where something else lacks, it is in the hands of other connections, or of an app that holds
-//! buffers, and nobody who gives it back knows of us. So who waits looks again every now and then, and nobody else spends an instruction.
+//! Room is three things: the connection's send buffer, its share of the store of chunks, and a buffer of the pool.
+//! Acknowledgments of its own data make the first, and most often the others; where something else lacks, it is in
+//! the hands of other connections, or of an app that holds buffers, and nobody who gives it back knows of us. So who
+//! waits looks again every now and then, and nobody else spends an instruction.
 
 use super::connection::{flag, pending};
 use super::event::ConnectionId;

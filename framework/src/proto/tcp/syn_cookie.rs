@@ -7,8 +7,8 @@
 //!  timestamp  31 ────────── our clock ──────────── 6 │ 5 ECN │ 4 SACK │ 3 ── scale ── 0
 //! ```
 //!
-//! Whoever guesses hits with one number in 2^24, and only while cookies are given. The peer's number is added to the hash, as Linux has it, so
-//! that of a segment behind the one that brings the cookie back, which is late or lost, can be told that it may be one.
+//! Whoever guesses hits with one number in 2^24, and only while cookies are given. The peer's number is added to the hash, as Linux
+//! has it, so that of a segment behind the one that brings the cookie back, which is late or lost, can be told that it may be one.
 
 use super::secret::Secret;
 use super::segment::SynOptions;
@@ -45,8 +45,8 @@ pub(super) fn check(secret: &Secret, flow: Flow, peer_isn: Seq, cookie: Seq, now
     (is_young(low, now) && seal(secret, flow, peer_isn, low) == cookie).then(|| MSS[(low & 7) as usize])
 }
 
-/// Whether a peer that was given `cookie` may have got as far as to `seq`: what it sends then is on trial until the segment comes that brings
-/// the cookie back. Of others one in 4,000 looks like that.
+/// Whether a peer that was given `cookie` may have got as far as to `seq`: what it sends then is on trial until the
+/// segment comes that brings the cookie back. Of others one in 4,000 looks like that.
 pub(super) fn may_be_before(secret: &Secret, flow: Flow, seq: Seq, cookie: Seq, now: Instant) -> bool {
     let low = cookie.0 & 0xff;
     let sent = (seal(secret, flow, seq, low).0 >> 8).wrapping_sub(cookie.0 >> 8) & 0x00ff_ffff;

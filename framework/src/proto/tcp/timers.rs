@@ -277,8 +277,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether a silent peer is asked, where keepalive is on: also one that may still send to us when we have sent our last. Who wants no more
-    /// has other deadlines.
+    /// Whether a silent peer is asked, where keepalive is on: also one that may still send to us when we have sent
+    /// our last. Who wants no more has other deadlines.
     pub(super) fn may_ask(&self) -> bool {
         self.state.is_synchronized()
             && !matches!(self.state, State::TimeWait | State::Closed)
@@ -316,8 +316,8 @@ impl Connection {
         Duration::from_micros(us).min(RTO_MAX.max(self.rto.span()))
     }
 
-    /// Whether as much time has passed as the retries take at least (RFC 9293 3.8.3, R2, which is a time). A low floor of the timeout is to find
-    /// a loss soon, not to end a connection while a switch reboots.
+    /// Whether as much time has passed as the retries take at least (RFC 9293 3.8.3, R2, which is a time). A low
+    /// floor of the timeout is to find a loss soon, not to end a connection while a switch reboots.
     #[cold]
     pub(super) fn was_patient(&self, config: &TcpConfig, now: Instant) -> bool {
         now.since(self.unacked_since) >= config.patience()

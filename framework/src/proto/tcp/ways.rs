@@ -112,8 +112,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// There may be a way again. That nothing was answered meanwhile says nothing of the network: the timer that has backed off begins anew,
-    /// but one step behind, as of what left before nobody knows which transmission is answered.
+    /// There may be a way again. That nothing was answered meanwhile says nothing of the network: the timer that has
+    /// backed off begins anew, but one step behind, as of what left before nobody knows which transmission is answered.
     fn try_way_again(&mut self) {
         let connection = &mut *self.connection;
         connection.clear(flag::NO_WAY);

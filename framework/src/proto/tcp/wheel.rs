@@ -38,8 +38,8 @@ pub(super) struct Wheel {
     links: Box<[Link]>,
     /// The tick that is looked at next: what was due before has been taken.
     tick: u64,
-    /// Nobody is set to an earlier one: of a tick that somebody was taken of, those are left that are in it, and no others come. So who sets
-    /// itself again in the past stops nobody.
+    /// Nobody is set to an earlier one: of a tick that somebody was taken of, those are left that are in it, and no
+    /// others come. So who sets itself again in the past stops nobody.
     earliest: u64,
     len: usize,
 }

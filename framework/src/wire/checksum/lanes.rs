@@ -67,8 +67,8 @@ mod avx2 {
         empty(lanes, lines.len())
     }
 
-    /// Each byte is read once: a block is in registers when it is written, and summed from there. Told line by line, the compiler makes a copy of
-    /// it and reads it again, which takes a fifth longer.
+    /// Each byte is read once: a block is in registers when it is written, and summed from there. Told line by line,
+    /// the compiler makes a copy of it and reads it again, which takes a fifth longer.
     #[target_feature(enable = "avx2")]
     #[inline(never)]
     pub(super) fn copy(to: &mut [[u8; LINE_LEN]], from: &[[u8; LINE_LEN]]) -> u64 {

@@ -146,8 +146,8 @@ impl Guardian {
         self.watched.len()
     }
 
-    /// Waits for the process to end, and reports each worker that leaves connections behind; once each that is there without frames being possible
-    /// for it; and, whenever that begins, that new ones cannot be seen.
+    /// Waits for the process to end, and reports each worker that leaves connections behind; once each that is there
+    /// without frames being possible for it; and, whenever that begins, that new ones cannot be seen.
     ///
     /// # Errors
     /// The process cannot be waited for, or it has ended and not all peers could be told.
@@ -312,8 +312,8 @@ fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ende
     }
 }
 
-/// Round for round, until all peers know or the time is over. The last error that sending had is told at the end, where a peer is left: others
-/// may go, and a link that was down at first may be back.
+/// Round for round, until all peers know or the time is over. The last error that sending had is told at the end,
+/// where a peer is left: others may go, and a link that was down at first may be back.
 fn tell_peers(socket: &PacketSocket, resets: &mut Resets) -> io::Result<()> {
     // Heard from now on, so that no answer is missed; deaf it is worth doing too.
     let mut trouble = socket.listen();

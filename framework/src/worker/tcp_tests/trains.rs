@@ -1,5 +1,5 @@
-//! Segments in a row, as they come in a burst or merged by the device: whatever they say, and whatever the app does between two of them, the
-//! same comes of it as of segments that are looked at one by one.
+//! Segments in a row, as they come in a burst or merged by the device: whatever they say, and whatever the app does
+//! between two of them, the same comes of it as of segments that are looked at one by one.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;

@@ -1,7 +1,7 @@
 //! Pages that a client maps from a uverbs descriptor: registers of a UAR, which it writes, and clocks, which it reads.
 //!
-//! Each is mapped twice: once for the client, who unmaps it when it likes, and once for the NIC, at an address that stays. So it is a file in
-//! memory, which maps as often as one likes: what mremap(2) does for shared pages without one, valgrind does not know.
+//! Each is mapped twice: once for the client, who unmaps it when it likes, and once for the NIC, at an address that stays. So it is
+//! a file in memory, which maps as often as one likes: what mremap(2) does for shared pages without one, valgrind does not know.
 //!
 //! Invariants:
 //! 1. A page of ours was mapped shared and writable by us, is never unmapped, and is touched only within its 4 KiB.

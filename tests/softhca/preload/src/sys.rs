@@ -1,8 +1,9 @@
 //! System calls, raw where a library that takes calls over might be in between, and what the library knows of descriptors.
 //!
 //! Invariants:
-//! 1. Arguments of raw calls are as wide as the kernel reads them: those beyond the fifth lie on the stack. Every address that is passed comes from a reference, slice or C string that is borrowed until the call has returned, and
-//!    the length beside it is the one of what it points to.
+//! 1. Arguments of raw calls are as wide as the kernel reads them: those beyond the fifth lie on the
+//!    stack. Every address that is passed comes from a reference, slice or C string that is borrowed
+//!    until the call has returned, and the length beside it is the one of what it points to.
 //! 2. What the kernel writes into is plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner.
 //! 4. A mapping of a file is as long as it says, and goes with its owner.

@@ -1,5 +1,5 @@
-//! Chance: what a hostile NIC does is drawn here, all from one seed. Without [`Hostility`](super::Hostility) each answer is "no", and nothing is
-//! drawn.
+//! Chance: what a hostile NIC does is drawn here, all from one seed. Without [`Hostility`](super::Hostility) each
+//! answer is "no", and nothing is drawn.
 
 use super::Hostility;
 

@@ -11,8 +11,8 @@ use super::port::Cable;
 use super::sys::{self, BATCH, Batch, InterfaceRequest, Received};
 use crate::hca::Link;
 
-/// Bytes that the kernel may keep for us, and it doubles what it is told. A frame of 64 bytes counts as some 800: so half a million of them wait for a model that
-/// does not get its turn, as long as the machine has the memory. Nothing is taken before.
+/// Bytes that the kernel may keep for us, and it doubles what it is told. A frame of 64 bytes counts as some 800: so half a
+/// million of them wait for a model that does not get its turn, as long as the machine has the memory. Nothing is taken before.
 const WAITING_LEN_MAX: libc::c_int = 256 << 20;
 /// How often the state of the link is looked at: a driver hears of it late, as with hardware.
 const LINK_NS: u64 = 10_000_000;

@@ -79,8 +79,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if segment.has(TcpFlags::SYN) || is_empty && !is_probe {
             return self.challenge_ack();
         }
-        // Of two ends that each miss a byte, every answer is the other's probe: so many a second. The limit of all has no part in it, or one
-        // connection's storm would have the keepalive of others unanswered.
+        // Of two ends that each miss a byte, every answer is the other's probe: so many a second. The limit of all
+        // has no part in it, or one connection's storm would have the keepalive of others unanswered.
         if is_empty && !self.connection.take_challenge(self.now) {
             self.shared.tally.challenge_acks_suppressed += 1;
             return;

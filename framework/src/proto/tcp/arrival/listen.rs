@@ -53,8 +53,8 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Whether a SYN to `local` would be more than its listener takes. Who asks before checksums are summed up and connections are looked for
-    /// spends least on a flood; that a peer which calls about a connection of old is not heard meanwhile is the price.
+    /// Whether a SYN to `local` would be more than its listener takes. Who asks before checksums are summed up and connections are
+    /// looked for spends least on a flood; that a peer which calls about a connection of old is not heard meanwhile is the price.
     #[inline]
     pub fn refuses_syn(&mut self, local: SocketAddrV4, now: Instant) -> bool {
         self.listeners.refuses(local, now)
@@ -89,8 +89,8 @@ impl<P: Payload> Tcp<P> {
         Ok(None)
     }
 
-    /// Whether a listener remembers no more SYNs: it has its backlog, or so many handshakes that they leave few places to peers who bring a cookie
-    /// back.
+    /// Whether a listener remembers no more SYNs: it has its backlog, or so many handshakes that they leave few
+    /// places to peers who bring a cookie back.
     fn is_crowded(&self, idx: u32) -> bool {
         let listener = &self.listeners.slots[idx];
         let handshakes = listener.embryonic as usize;
@@ -212,9 +212,9 @@ impl<P: Payload> Tcp<P> {
         Some(Segment { seq: isn, flags, len: 0, sack_count: 0, syn, timestamps, ..*segment })
     }
 
-    /// The SYN of a peer that brings a cookie back while its handshake stands open here. Its SYN came twice: at first there was no room for it,
-    /// and the answer was a cookie; then there was, and the answer had another number. The peer believes the one that it heard first, so the
-    /// handshake that was remembered is none.
+    /// The SYN of a peer that brings a cookie back while its handshake stands open here. Its SYN came twice: at first
+    /// there was no room for it, and the answer was a cookie; then there was, and the answer had another number. The
+    /// peer believes the one that it heard first, so the handshake that was remembered is none.
     pub(super) fn check_late_cookie(&self, slot: u32, arrival: &Arrival, now: Instant) -> Option<(u32, Segment)> {
         let (connection, segment) = (&self.connections[slot], &arrival.segment);
         let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd_nxt;
@@ -225,8 +225,8 @@ impl<P: Payload> Tcp<P> {
         Some((listener, self.check_cookie(arrival, listener, now)?))
     }
 
-    /// An acknowledgment of none of our numbers is answered by a reset; but one that may stand behind the segment that brings a cookie back,
-    /// which is late or lost, by nothing: that would end the connection that the peer has.
+    /// An acknowledgment of none of our numbers is answered by a reset; but one that may stand behind the segment
+    /// that brings a cookie back, which is late or lost, by nothing: that would end the connection that the peer has.
     pub(super) fn refuse_ack<O: Output<P>>(&mut self, arrival: &Arrival, listener: u32, now: Instant, output: &mut O) {
         let (segment, secret) = (&arrival.segment, &self.shared.secret);
         let (seq, cookie) = (segment.seq - 1, segment.ack - 1);

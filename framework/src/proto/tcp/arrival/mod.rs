@@ -210,8 +210,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         (self.connection.backoff, self.connection.unacked_since) = (0, Instant::MAX);
         self.begin_idle_timer();
         if self.connection.deadline() == Instant::MAX {
-            // The handshake is waited for no more. Left in the wheel it would be looked at for nothing, and moved when the first data leaves,
-            // with its neighbours, which are in no cache by then.
+            // The handshake is waited for no more. Left in the wheel it would be looked at for nothing, and moved
+            // when the first data leaves, with its neighbours, which are in no cache by then.
             self.disarm();
         }
         self.shared.tally.established += 1;
@@ -268,8 +268,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
-    /// The end is not as both wanted it: an app that has paused hears of it now, not when it goes on. What has come until now comes before it, as
-    /// it was acknowledged and nobody will send it again.
+    /// The end is not as both wanted it: an app that has paused hears of it now, not when it goes on. What has come
+    /// until now comes before it, as it was acknowledged and nobody will send it again.
     fn end_pause(&mut self) {
         self.clear(flag::PAUSED);
         if !self.in_order.is_empty() {

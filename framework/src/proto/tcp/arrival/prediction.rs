@@ -47,9 +47,9 @@ impl<P: Payload> Tcp<P> {
         Some(told)
     }
 
-    /// Takes a segment that brings the next bytes, and says otherwise just what the one before it said, which was expected, and behind which
-    /// no other of the connection came. So what only a segment can change need not be asked again. False, and nothing has happened, where the
-    /// connection goes on otherwise: whatever the app has done meanwhile, and whenever that was.
+    /// Takes a segment that brings the next bytes, and says otherwise just what the one before it said, which was expected, and
+    /// behind which no other of the connection came. So what only a segment can change need not be asked again. False, and
+    /// nothing has happened, where the connection goes on otherwise: whatever the app has done meanwhile, and whenever that was.
     #[inline(always)]
     pub fn receive_more(&mut self, id: ConnectionId, segment: &Plain, now: Instant) -> bool {
         match named(&mut self.connections, id) {
@@ -96,8 +96,8 @@ impl<P: Payload> Turn<'_, P, Silence> {
 }
 
 impl Connection {
-    /// Whether the app has left it as it was, and the segment is next, brings something, and there is room for all of it. Whether something is
-    /// missing on the way to the peer matters only to a segment that acknowledges.
+    /// Whether the app has left it as it was, and the segment is next, brings something, and there is room for all of
+    /// it. Whether something is missing on the way to the peer matters only to a segment that acknowledges.
     #[inline(always)]
     fn goes_on(&self, segment: &Plain) -> bool {
         self.state == State::Established

@@ -30,8 +30,8 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::NotAcceptable);
         }
         if is_first {
-            // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC 7323 2.2), and is to be taken as those are
-            // that follow.
+            // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC 7323 2.2), and is
+            // to be taken as those are that follow.
             segment = segment.behind_syn();
             segment.wnd >>= turn.connection.snd_wscale;
         }

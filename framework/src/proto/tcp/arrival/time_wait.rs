@@ -24,8 +24,8 @@ pub(super) enum Verdict {
 const ISS_DISTANCE: u32 = 65_537;
 
 impl<P: Payload> Tcp<P> {
-    /// The wait ends with a new connection of the same ends, once all have said yes who are asked. Otherwise one SYN of anybody's would end it,
-    /// which has but to be newer, so that late segments reach the next connection.
+    /// The wait ends with a new connection of the same ends, once all have said yes who are asked. Otherwise one SYN
+    /// of anybody's would end it, which has but to be newer, so that late segments reach the next connection.
     pub(super) fn reopen<O: Output<P>>(
         &mut self,
         slot: u32,

@@ -25,8 +25,8 @@ impl Connection {
     #[inline]
     pub(super) fn grow_window(&mut self, acked: u32, now: Instant) {
         if !self.has(flag::CWND_LIMITED | flag::CWND_WAS_LIMITED) {
-            // RFC 9438 4.2: the time in which the app does not use the window does not count, and what begins anew at the same height of the curve
-            // goes on where it was.
+            // RFC 9438 4.2: the time in which the app does not use the window does not count, and what begins anew at
+            // the same height of the curve goes on where it was.
             self.congestion.in_epoch = false;
             return;
         }
@@ -59,8 +59,8 @@ impl Connection {
         self.ssthresh = ssthresh.max(2 * u32::from(self.snd_mss));
     }
 
-    /// Another algorithm takes over: it begins where the window is, and knows of no loss before. Where there was none the path has borne what
-    /// is on its way, and that is where the window begins.
+    /// Another algorithm takes over: it begins where the window is, and knows of no loss before. Where there was none
+    /// the path has borne what is on its way, and that is where the window begins.
     pub(super) fn change_congestion(&mut self, kind: Congestion) {
         if kind == self.congestion.kind {
             return;
@@ -88,8 +88,8 @@ impl Connection {
         self.congestion.acked = 0;
     }
 
-    /// Whether nothing but the peer's window limits what is on its way. After a timeout there is a limit also without congestion control: who
-    /// sends all at once that was too much at once has it lost again, each time after twice the wait (RFC 5681 3.1).
+    /// Whether nothing but the peer's window limits what is on its way. After a timeout there is a limit also without congestion
+    /// control: who sends all at once that was too much at once has it lost again, each time after twice the wait (RFC 5681 3.1).
     #[inline]
     pub(super) fn is_unlimited(&self) -> bool {
         self.congestion.kind == Congestion::None && !matches!(self.recovery, Recovery::Probing | Recovery::Loss)

@@ -389,7 +389,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     /// Nothing leaves beyond the right edge that the peer has shown, and all leaves in the end, each byte under its number.
     #[test]
-    fn stream_leaves_whole_and_within_the_window(steps in steps(), nodelay in any::<bool>(), device in prop_oneof![Just((0usize, 1usize)), Just((9000, 1)), Just((9000, 4))]) {
+    fn stream_leaves_whole_and_within_the_window(
+        steps in steps(),
+        nodelay in any::<bool>(),
+        device in prop_oneof![Just((0usize, 1usize)), Just((9000, 1)), Just((9000, 4))],
+    ) {
         let mut line = Line::with(&ConnectionOptions { nodelay, ..options() });
         (line.wire.segmentation_len_max, line.wire.pieces_max) = device;
         let (mut edge, mut reached) = (60_000, 0);

@@ -168,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Another window than the last was shown, with the acknowledgment of all that came: most often it stays from now on, as after the first
-    /// answer of a connection, whose SYN could not show all of it.
+    /// Another window than the last was shown, with the acknowledgment of all that came: most often it stays from now
+    /// on, as after the first answer of a connection, whose SYN could not show all of it.
     // Inline, as all that it calls: who sees that nothing in it fails needs not have the payload stand in memory meanwhile.
     #[cold]
     #[inline]
@@ -231,8 +231,8 @@ impl Connection {
 
     /// Whether new data may leave as soon as it is there, as far as that does not depend on how much it is, and in a segment of
     /// the usual form. What is rare goes the usual way, which knows of it: data that waits or is lost, numbers that are somebody else's,
-    /// limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows that are not over. One that
-    /// the app let go of sends nothing more.
+    /// limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows
+    /// that are not over. One that the app let go of sends nothing more.
     fn is_plain_sender(&self) -> bool {
         self.state.may_send()
             && self.next_unsent == NIL

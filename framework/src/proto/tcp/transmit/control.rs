@@ -91,8 +91,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
-    /// The number of a segment that takes none: SND.NXT, but where the peer has taken its window back that is beyond it and would not be looked at
-    /// (Linux: `tcp_acceptable_seq`).
+    /// The number of a segment that takes none: SND.NXT, but where the peer has taken its window back that is beyond
+    /// it and would not be looked at (Linux: `tcp_acceptable_seq`).
     #[inline(always)]
     fn acceptable_seq(&self) -> Seq {
         self.snd_nxt.min(self.snd_una + self.snd_wnd)
@@ -103,8 +103,8 @@ impl Connection {
         let is_answer = self.state == State::SynReceived;
         let has = |option: u8, negotiated: u32| if is_answer { self.has(negotiated) } else { self.is_on(option) };
         let mut flags = if is_answer { TcpFlags::SYN | TcpFlags::ACK } else { TcpFlags::SYN };
-        // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a SYN without an answer goes without them. An answer that
-        // is lost is the same again, as we hold ECN for agreed.
+        // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a SYN without an answer goes
+        // without them. An answer that is lost is the same again, as we hold ECN for agreed.
         if has(switch::ECN, flag::ECN) && (is_answer || self.backoff == 0) {
             flags = flags | if is_answer { TcpFlags::ECE } else { TcpFlags::ECE | TcpFlags::CWR };
         }

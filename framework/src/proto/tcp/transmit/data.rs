@@ -133,8 +133,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.send_chunk(idx)
     }
 
-    /// Cuts a chunk that may not leave whole in two, which takes one more. The last free one is for what stands first, which the peer waits for:
-    /// were anything else to take it, nothing could be acknowledged, and none would be free again. False where there is none.
+    /// Cuts a chunk that may not leave whole in two, which takes one more. The last free one is for what stands first, which the peer
+    /// waits for: were anything else to take it, nothing could be acknowledged, and none would be free again. False where there is none.
     pub(crate) fn cut(&mut self, idx: u32, at: u32) -> bool {
         let is_first = idx == self.connection.send.head;
         (is_first || self.shared.chunks.free_count() > 1) && self.connection.split(&mut self.shared.chunks, idx, at)
@@ -267,8 +267,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         !last.has(FIN) && last.end() - connection.snd_nxt < u32::from(connection.snd_mss)
     }
 
-    /// Bytes of the longest payload that leaves at once: a segment, or several where the device cuts them. Where there is a rate, no more than it
-    /// gives in a millisecond (Linux: `tcp_tso_autosize`).
+    /// Bytes of the longest payload that leaves at once: a segment, or several where the device cuts them. Where
+    /// there is a rate, no more than it gives in a millisecond (Linux: `tcp_tso_autosize`).
     fn longest_segment(&self) -> u32 {
         let mss = u32::from(self.connection.snd_mss);
         let device = self.output.segmentation_len_max() as u32;
@@ -293,8 +293,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.longest_segment().min(room - room % mss).max(mss)
     }
 
-    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open again, or that there is
-    /// a way.
+    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open
+    /// again, or that there is a way.
     pub(crate) fn watch_silence(&mut self) {
         let connection = &mut *self.connection;
         if connection.next_unsent == NIL || connection.flight() != 0 {
@@ -311,8 +311,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.await_override();
     }
 
-    /// The window is open by less than is worth a segment, and perhaps was closed for so long that the next probe is a minute away: what fits
-    /// does not wait for that.
+    /// The window is open by less than is worth a segment, and perhaps was closed for so long that the next probe is
+    /// a minute away: what fits does not wait for that.
     fn await_override(&mut self) {
         let connection = &mut *self.connection;
         if connection.usable_window() > 0 && !connection.has(flag::NO_WAY) {
@@ -320,8 +320,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the list of those that are tried with each tick,
-    /// as the wheel is coarser than the gap between two segments.
+    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the list of those that
+    /// are tried with each tick, as the wheel is coarser than the gap between two segments.
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
         let is_any_left = self.connection.next_unsent != NIL || self.connection.lost_len != 0;

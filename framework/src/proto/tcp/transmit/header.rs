@@ -142,8 +142,8 @@ impl Connection {
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (u32::from(wnd) << self.rcv_wscale));
     }
 
-    /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2). It never moves left, but for what the scale
-    /// rounds off where there is no room: what was shown once is accepted nevertheless (RFC 7323 2.4).
+    /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2). It never moves left, but
+    /// for what the scale rounds off where there is no room: what was shown once is accepted nevertheless (RFC 7323 2.4).
     #[inline]
     fn next_window(&self, room: u32, step: u32) -> u32 {
         let (shown, scale) = (self.shown_window(), self.rcv_wscale);

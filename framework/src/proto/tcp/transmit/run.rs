@@ -1,5 +1,6 @@
 //! Several pieces that leave as one segment, which the device cuts where they meet. Each was handed over, and is kept, as a piece of a
-//! segment's length: so one look at windows, header and timers sends tens of kilobytes, and what is lost of them is sent again piece by piece.
+//! segment's length: so one look at windows, header and timers sends tens of kilobytes, and what is lost of them is
+//! sent again piece by piece.
 
 use super::super::connection::{Recovery, flag};
 use super::super::machine::Turn;
@@ -59,8 +60,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.output.pieces_max(self.slot) > 1
     }
 
-    /// Sends the pieces that wait as one segment, `most` at most; says what became of it and how many they were. None where there are not two
-    /// that may leave together: then each goes alone.
+    /// Sends the pieces that wait as one segment, `most` at most; says what became of it and how many they were. None
+    /// where there are not two that may leave together: then each goes alone.
     pub(super) fn send_run(&mut self, most: u32) -> Option<(Sending, u32)> {
         let pieces_max = self.output.pieces_max(self.slot).min(most as usize) as u32;
         if pieces_max < 2 || !self.is_plain_bulk() {
@@ -80,8 +81,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             && !connection.owes_sacks()
     }
 
-    /// The pieces from the first that was never sent: full ones as far as there is room, and behind them a shorter one where it need not wait for
-    /// company.
+    /// The pieces from the first that was never sent: full ones as far as there is room, and behind them a shorter
+    /// one where it need not wait for company.
     fn find_run(&mut self, pieces_max: u32) -> Option<Gathered> {
         let room = self.connection.usable_window().min(self.cwnd_room()).min(self.output.segmentation_len_max() as u32);
         let (mss, may_be_short) = (u32::from(self.connection.snd_mss), self.connection.is_on(switch::NODELAY));
