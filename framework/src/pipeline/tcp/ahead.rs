@@ -15,12 +15,13 @@ use crate::proto::Flow;
 use crate::proto::tcp::Sought;
 use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 
-/// With fewer connections all of them are in the second cache, and looking ahead costs more than it brings. Each takes 600 bytes there.
-const CROWD: usize = 512;
+/// With fewer connections nothing is looked for. That a connection is known before its segment comes pays from some twenty on, even where the
+/// cache holds all of them; but who has few has most often segments that come in a row, and finds their connection where it was.
+const CROWD: usize = 64;
 
-/// Connections are asked for so many at a time, while as many before them are worked on: the work is what their
-/// misses hide behind. Fewer hide less, more take turns for the few misses that a core can have at once.
-const AT_ONCE: usize = 4;
+/// A connection is asked for while so many before it are worked on. A core can wait for some twenty lines at once, and each connection has
+/// seven: further ahead it stands still in asking.
+const AHEAD: usize = 2;
 
 /// No connection's place.
 const NOWHERE: u32 = u32::MAX;
@@ -28,9 +29,7 @@ const NOWHERE: u32 = u32::MAX;
 /// What was foreseen of a burst, segment by segment.
 #[derive(Default)]
 pub(super) struct Foresight {
-    /// The flows that frames seem to be of which look like segments.
-    sought: ArrayVec<Sought, BURST_MAX>,
-    /// Of the first of them: the connection's place, or [`NOWHERE`].
+    /// Places of the connections of frames that look like segments, or [`NOWHERE`].
     places: ArrayVec<u32, BURST_MAX>,
     /// The segment that comes next. Where a node before ours keeps or drops one, it is one that came already, and what is foreseen from
     /// there to the end of the burst is worth nothing.
@@ -64,26 +63,25 @@ impl TcpSockets {
 impl Inner {
     #[inline(never)]
     fn look_ahead(&mut self, burst: &[Mbuf]) {
-        let Self { machine, foresight: Foresight { sought, places, next }, .. } = self;
-        sought.clear();
-        places.clear();
-        *next = 0;
+        let mut sought = ArrayVec::<Sought, BURST_MAX>::new();
         for mbuf in burst {
-            let Some(flow) = flow_of(mbuf.bytes()).and_then(|flow| machine.seek(flow)) else { continue };
-            prefetch_line(machine.bucket(&flow));
+            let Some(flow) = flow_of(mbuf.bytes()).and_then(|flow| self.machine.seek(flow)) else { continue };
+            prefetch_line(self.machine.bucket(&flow));
             sought.push(flow);
         }
-        self.ask_for_more();
+        self.foresight.next = 0;
+        self.foresight.places.clear();
+        for flow in &sought {
+            self.foresight.places.push(self.machine.foresee(flow).unwrap_or(NOWHERE));
+        }
+        (0..AHEAD).for_each(|idx| self.ask_for(idx));
     }
 
-    /// Tells the machine whose segment comes now, so that it does not look for the connection once more. Those that
-    /// come later are asked for now and then.
+    /// Tells the machine whose segment comes now, so that it does not look for the connection once more, and asks for one that comes later.
     #[inline(always)]
     fn step(&mut self) {
         let next = self.foresight.next;
-        if next.is_multiple_of(AT_ONCE) {
-            self.ask_for_more();
-        }
+        self.ask_for(next + AHEAD);
         match self.foresight.places.get(next) {
             Some(&NOWHERE) | None => (),
             Some(&slot) => self.machine.expect(slot),
@@ -91,20 +89,12 @@ impl Inner {
         self.foresight.next = next + 1;
     }
 
-    /// Asks the CPU for the next connections, and for the ways of their frames.
-    #[inline(never)]
-    fn ask_for_more(&mut self) {
-        let Self { machine, paths, foresight: Foresight { sought, places, .. }, .. } = self;
-        let mut before = places.last().copied().unwrap_or(NOWHERE);
-        for sought in sought.iter().skip(places.len()).take(AT_ONCE) {
-            let slot = machine.foresee(sought).unwrap_or(NOWHERE);
-            // Segments in a row are most often of one connection.
-            if slot != before {
-                machine.lines(slot).into_iter().for_each(prefetch_line);
-                prefetch_line(paths.as_ptr().wrapping_add(slot as usize).cast());
-                before = slot;
-            }
-            places.push(slot);
+    /// Asks the CPU for the connection of a segment, and for the way of its frames.
+    #[inline(always)]
+    fn ask_for(&mut self, idx: usize) {
+        if let Some(&slot) = self.foresight.places.get(idx) {
+            self.machine.lines(slot).into_iter().for_each(prefetch_line);
+            prefetch_line(self.paths.as_ptr().wrapping_add(slot as usize).cast());
         }
     }
 }
