@@ -91,8 +91,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return false;
         }
         let has_grown = wnd > connection.snd_wnd;
-        // It may end earlier than before.
-        connection.room_at_once = 0;
+        if (segment.ack + wnd).is_before(connection.snd_una + connection.snd_wnd) {
+            // It ends earlier than before. Most of those that are smaller are so by what has arrived.
+            connection.room_at_once = 0;
+        }
         connection.snd_wnd = wnd;
         connection.snd_wnd_max = connection.snd_wnd_max.max(wnd);
         if has_grown && connection.next_unsent != NIL {

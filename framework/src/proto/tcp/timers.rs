@@ -37,9 +37,14 @@ impl<P: Payload> Tcp<P> {
     pub(super) fn run_timers<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         let mut steps = STEPS_MAX;
         while let Some(slot) = self.shared.wheel.take_due(now, &mut steps) {
-            let mut turn = self.turn(slot, output, now);
-            turn.connection.wheel_tick = NIL;
-            turn.on_due();
+            let connection = &mut self.connections[slot];
+            connection.wheel_tick = NIL;
+            if connection.is_due(now) {
+                self.turn(slot, output, now).on_due();
+            } else {
+                // The deadline has moved on since, as nearly all do. Nothing happens to the connection: what was found out of it stays true.
+                Turn { connection, slot, shared: &mut self.shared, output, now }.arm();
+            }
         }
     }
 }
@@ -283,6 +288,12 @@ impl Connection {
         self.state.is_synchronized()
             && !matches!(self.state, State::TimeWait | State::Closed)
             && !self.has(flag::RECEIVES_NO_MORE)
+    }
+
+    /// Whether the wheel has come for a reason: a deadline that has passed, or what is looked at without one.
+    #[inline]
+    fn is_due(&self, now: Instant) -> bool {
+        self.deadline() <= now || self.mss_lowered_at_s != 0 || self.has(flag::WANTS_ROOM)
     }
 
     /// When the connection is to be looked at next.

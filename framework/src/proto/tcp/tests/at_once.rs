@@ -113,6 +113,36 @@ fn acknowledgment_that_shows_a_smaller_window_is_believed() {
 }
 
 #[test]
+fn window_that_is_smaller_by_what_has_arrived_leaves_the_room_as_it_was() {
+    let (mut client, _server) = warmed();
+    assert!(fire(&mut client, &[7; 1000]));
+    let Connection { flow, rcv_nxt: seq, snd_nxt: ack, snd_wnd, snd_wscale, ts_recent, .. } = *connection(&client);
+    let before = connection(&client).room_at_once;
+    let timestamps = Some(Timestamps { value: ts_recent, echo_reply: 0 });
+    let wnd = (snd_wnd - 1000).div_ceil(1 << snd_wscale);
+    assert!(wnd << snd_wscale < snd_wnd, "it is smaller");
+    let plain = Plain { seq, ack, wnd: wnd as u16, len: 0, timestamps };
+    assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
+    assert_eq!((connection(&client).snd_wnd, connection(&client).room_at_once), (wnd << snd_wscale, before));
+}
+
+#[test]
+fn timer_that_comes_early_leaves_the_room_as_it_was() {
+    let mut client = settled_and_timed();
+    assert!(fire(&mut client, b"fourth"));
+    let tick = connection(&client).wheel_tick;
+    let slot = client.id.unwrap().slot;
+    // As an acknowledgment does, which leaves the wheel as it is.
+    client.tcp.connections[slot].timer_at += Duration::from_millis(20);
+    let before = connection(&client).room_at_once;
+    assert!(before > 0);
+    client.now += Duration::from_millis(22);
+    client.tcp.tick(client.now, &mut client.sent);
+    assert_ne!(connection(&client).wheel_tick, tick, "the wheel has come, and is set again");
+    assert_eq!(connection(&client).room_at_once, before);
+}
+
+#[test]
 fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
     let (mut client, mut server) = warmed();
     let before = connection(&client).room_at_once;
