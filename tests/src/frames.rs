@@ -109,11 +109,16 @@ impl Frame {
 }
 
 /// The packet of a TCP segment without data, from the first of two hosts to the second. Options are whole words.
-pub fn segment([source, destination]: [Ipv4Addr; 2], fields: &TcpFields, options: &[u8]) -> Vec<u8> {
+pub fn segment(ends: [Ipv4Addr; 2], fields: &TcpFields, options: &[u8]) -> Vec<u8> {
+    data_segment(ends, fields, options, &[])
+}
+
+/// The same with data.
+pub fn data_segment([source, destination]: [Ipv4Addr; 2], fields: &TcpFields, options: &[u8], data: &[u8]) -> Vec<u8> {
     let mut tcp = TcpHeader::new(fields, options).expect("options of whole words");
-    let len = tcp.as_bytes().len() + options.len();
+    let len = tcp.as_bytes().len() + options.len() + data.len();
     let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: len as u16 };
-    tcp.fill_checksum(pseudo.sum().append(options));
+    tcp.fill_checksum(pseudo.sum().append(options).append(data));
     let fields = Ipv4Fields {
         source,
         destination,
@@ -125,7 +130,7 @@ pub fn segment([source, destination]: [Ipv4Addr; 2], fields: &TcpFields, options
         payload_len: len,
     };
     let ipv4 = Ipv4Header::new(&fields).expect("a header fits a packet");
-    [ipv4.as_bytes(), tcp.as_bytes(), options].concat()
+    [ipv4.as_bytes(), tcp.as_bytes(), options, data].concat()
 }
 
 /// Makes the checksums of an IPv4 header and of an ICMP or IGMP message right and takes that of a UDP header away, so that

@@ -2,19 +2,22 @@
 //!
 //! The work must be the same for one connection as for many, or their ratio says nothing of the many. Segments that bring data and are not
 //! answered are other work: of one connection those of a burst are acknowledged together, of many each by itself, 32 times as many segments
-//! to send. So each segment is a request that the app answers, and the answer carries the acknowledgment, of one connection as of many.
-//! What is measured is all that the server does in the turns in which requests arrive, from the device to the app and back onto the wire.
+//! to send. So each segment is a request that the app answers, and the answer carries the acknowledgment, of one connection as of many. What is
+//! measured is all that the server does in the turns in which requests arrive, from the device to the app and back onto the wire.
 //!
-//! The answers' acknowledgments come between batches and are not measured. Again one connection would have fewer of them; and each comes so
-//! soon behind its request that the connection is still in the cache, so that counted as segments they would lower the ratio of the many.
+//! The answers' acknowledgments come between batches and are not measured. Again one connection would have fewer of them; and each comes so soon behind
+//! its request that the connection is still in the cache, so that counted as segments they would lower the ratio of the many. The other end
+//! is no part of it either, and takes next to nothing of the cache: see [`callers`](super::callers).
 
 use std::time;
 
-use wirepath::pipeline::tcp::Congestion;
+use wirepath::device::memory::{MemoryConfig, pair};
+use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, ListenOptions};
+use wirepath::time::{Duration, Instant};
 
-use super::Checksums;
-use super::MESSAGE_LEN;
-use super::pair::{PairConfig, Role, TcpPair};
+use super::callers::Callers;
+use super::pair::{BURST_LEN, End, EndConfig, Role, START, end, listen, options, short_buffers};
+use super::{Checksums, MESSAGE_LEN, wire};
 
 /// Segments that wait on the wire when the server's turn comes.
 pub const BATCH: usize = 256;
@@ -23,7 +26,9 @@ const LISTENERS: u16 = 16;
 
 /// A server with established connections.
 pub struct Crowd {
-    pair: TcpPair,
+    callers: Callers,
+    server: End,
+    now: Instant,
     /// A walk over the connections without a pattern.
     next: usize,
     connections: usize,
@@ -32,13 +37,25 @@ pub struct Crowd {
 impl Crowd {
     /// All connected.
     pub fn new(connections: usize) -> Self {
-        // A batch on one connection is more than a first window.
-        let congestion = Congestion::None;
-        let usual = PairConfig::one(Checksums::On, Role::Echo);
         // The wire is no part of what is measured: it takes as little as can be of the cache.
-        let slots = BATCH as u32;
-        let config = PairConfig { connections, listeners: LISTENERS, congestion, slots, ..usual };
-        Self { pair: TcpPair::new(config), next: 0, connections }
+        let (left, right) = pair("tcp", MemoryConfig { slots: BATCH as u32, ..wire(Checksums::On) });
+        let config = EndConfig { host: 2, role: Role::Echo, connections, burst_len: BURST_LEN };
+        let mut server = end(right, short_buffers(), &config);
+        // A batch on one connection is more than a first window.
+        let connection = ConnectionOptions { congestion: Congestion::None, ..options() };
+        let unlimited = ListenOptions { connection, syns_per_second: None, ..ListenOptions::default() };
+        listen(&mut server, LISTENERS, &unlimited);
+        let callers = Callers::new(left, connections, LISTENERS);
+        let mut crowd = Self { callers, server, now: START, next: 0, connections };
+        for idx in 0..connections {
+            crowd.callers.call(idx);
+            if idx % BURST_LEN == 0 {
+                crowd.take_answers();
+            }
+        }
+        crowd.take_answers();
+        assert_eq!(crowd.server.app().connections.len(), connections, "all are connected");
+        crowd
     }
 
     /// Nanoseconds a segment.
@@ -54,9 +71,9 @@ impl Crowd {
         spent.as_nanos() as f64 / (batches * BATCH) as f64
     }
 
-    /// The client takes the answers, and the server what acknowledges them.
+    /// The clients take what waits for them, and the server what they say to it.
     pub fn take_answers(&mut self) {
-        while self.pair.turn_client() > 0 || self.pair.turn_server() > 0 {}
+        while self.turn() > 0 || self.callers.take_answers() > 0 {}
     }
 
     /// A segment of each of some clients onto the wire.
@@ -64,21 +81,22 @@ impl Crowd {
         for _ in 0..BATCH {
             // A linear congruence with an odd factor visits all of a power of two, and jumps far.
             self.next = self.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let idx = (self.next >> 20) % self.connections;
-            let now = self.pair.now();
-            self.pair.client.with_app(now, |app, cx| {
-                cx.tcp().send(app.connections[idx], &[7; MESSAGE_LEN]).expect("the window is open");
-            });
+            self.callers.ask((self.next >> 20) % self.connections);
         }
     }
 
     /// What is measured.
     #[inline(never)]
     pub fn receive_batch(&mut self) {
-        let before = self.pair.server.app().received;
-        while self.pair.server.app().received - before < BATCH * MESSAGE_LEN {
-            self.pair.turn_server();
+        let before = self.server.app().received;
+        while self.server.app().received - before < BATCH * MESSAGE_LEN {
+            self.turn();
         }
-        self.pair.turn_server();
+        self.turn();
+    }
+
+    fn turn(&mut self) -> usize {
+        self.now += Duration::from_micros(1);
+        self.server.poll_once(self.now)
     }
 }

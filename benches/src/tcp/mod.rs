@@ -1,6 +1,7 @@
 //! TCP in memory: two ends on one core, joined by a memory device. [`pair`] is the product, [`peer`] smoltcp on the same wire;
 //! [`crowd`] asks what a segment costs where there are many connections, [`flood`] what SYNs of strangers take from one that stands.
 
+pub mod callers;
 pub mod crowd;
 pub mod flood;
 pub mod lines;

@@ -9,8 +9,8 @@ use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, p
 use wirepath::device::{Device, Queue};
 use wirepath::mem::{BURST_MAX, Layout, Pool, Region};
 use wirepath::pipeline::tcp::{
-    Congestion, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
-    TcpNodeConfig, TcpSockets, TcpSocketsConfig,
+    ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
+    TcpSockets, TcpSocketsConfig,
 };
 use wirepath::pipeline::{
     App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig, Unhandled,
@@ -32,6 +32,11 @@ pub type End = Worker<MemoryRx, MemoryTx, Stack, Talker>;
 
 /// Where the server listens.
 pub const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
+
+/// When all begins.
+pub(super) const START: Instant = Instant::from_nanos(1_000_000_000);
+/// Frames of a turn where nobody sends in bulk.
+pub(super) const BURST_LEN: usize = 32;
 
 /// What an app does with its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +95,8 @@ pub struct PairConfig {
     pub checksums: Checksums,
     /// What the server's app does.
     pub server: Role,
-    /// Connections that there will be.
-    pub connections: usize,
-    /// Listeners of the server, on ports from 80 on.
-    pub listeners: u16,
-    /// What limits a client beside the server's window.
-    pub congestion: Congestion,
     /// Who cuts what is longer than a segment.
     pub cuts: Cuts,
-    /// Frames that wait on the wire at most, each way.
-    pub slots: u32,
 }
 
 /// Who cuts what is longer than a segment.
@@ -112,17 +109,9 @@ pub enum Cuts {
 }
 
 impl PairConfig {
-    /// One connection.
+    /// A wire on which TCP cuts.
     pub fn one(checksums: Checksums, server: Role) -> Self {
-        Self {
-            checksums,
-            server,
-            connections: 1,
-            listeners: 1,
-            congestion: Congestion::default(),
-            cuts: Cuts::Tcp,
-            slots: 512,
-        }
+        Self { checksums, server, cuts: Cuts::Tcp }
     }
 
     /// Frames of a turn. Who sends in bulk shares a turn and its acknowledgment among as many as there can be; with 32, an order's answer
@@ -130,7 +119,7 @@ impl PairConfig {
     fn burst_len(&self) -> usize {
         match self.cuts {
             Cuts::Device => BURST_MAX,
-            Cuts::Tcp => 32,
+            Cuts::Tcp => BURST_LEN,
         }
     }
 }
@@ -141,41 +130,19 @@ impl TcpPair {
         let segments = config.cuts == Cuts::Device;
         // A NIC that cuts looks at checksums too.
         let offloads = MemoryConfig { segments, verifies_checksums: segments, ..wire(config.checksums) };
-        let (left, right) = pair("tcp", MemoryConfig { slots: config.slots, ..offloads });
-        let client = end(left, 1, Role::Sink, sending_pool(config.cuts), &config);
-        let server = end(right, 2, config.server, short_buffers(), &config);
-        let now = Instant::ZERO + Duration::from_secs(1);
-        let mut pair = Self { client, server, now, chunk: vec![7; CHUNK_LEN] };
-        pair.server.with_app(now, |_, cx| {
-            for port in 0..config.listeners {
-                let local = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + port);
-                let options = ListenOptions {
-                    backlog: 1 << 20,
-                    connection: options(config.congestion),
-                    ..ListenOptions::default()
-                };
-                cx.tcp().listen(local, &options).expect("the port is free");
-            }
+        let (left, right) = pair("tcp", offloads);
+        let usual = EndConfig { host: 1, role: Role::Sink, connections: 1, burst_len: config.burst_len() };
+        let client = end(left, sending_pool(config.cuts), &usual);
+        let server = end(right, short_buffers(), &EndConfig { host: 2, role: config.server, ..usual });
+        let mut pair = Self { client, server, now: START, chunk: vec![7; CHUNK_LEN] };
+        listen(&mut pair.server, 1, &ListenOptions { connection: options(), ..ListenOptions::default() });
+        pair.client.with_app(START, |_, cx| {
+            let local = SocketAddrV4::new(address(1), 1_024);
+            cx.tcp().connect(local, SERVER, &options(), ConsumerId(0)).expect("the port is free")
         });
-        while pair.client.app().connections.len() < config.connections {
-            pair.connect(&config);
-        }
         (0..10).for_each(|_| pair.turn());
+        assert_eq!(pair.client.app().connections.len(), 1, "connected");
         pair
-    }
-
-    /// Begins some of the connections that are still to be, and turns both ends.
-    fn connect(&mut self, config: &PairConfig) {
-        let (begun, listeners) = (self.client.tcp().len(), config.listeners);
-        for idx in begun..config.connections.min(begun + 64) {
-            let local = SocketAddrV4::new(address(1), 1_024 + (idx / usize::from(listeners)) as u16);
-            let remote = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + (idx % usize::from(listeners)) as u16);
-            self.client.with_app(self.now, |_, cx| {
-                cx.tcp().connect(local, remote, &options(config.congestion), ConsumerId(0)).expect("the port is free")
-            });
-        }
-        self.turn();
-        self.turn();
     }
 
     /// Gbit/s from one app to the other.
@@ -241,40 +208,67 @@ impl TcpPair {
     }
 }
 
-const fn address(host: u8) -> Ipv4Addr {
+/// Where a host is.
+pub(super) const fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
 
-fn options(congestion: Congestion) -> ConnectionOptions {
+/// Those of all connections of the benches.
+pub(super) fn options() -> ConnectionOptions {
     let buffer = BUFFER_LEN as u32;
-    ConnectionOptions { send_buffer: buffer, receive_buffer: buffer, congestion, ..ConnectionOptions::default() }
+    ConnectionOptions { send_buffer: buffer, receive_buffer: buffer, ..ConnectionOptions::default() }
 }
 
-fn end(mut port: MemoryDevice, host: u8, role: Role, pool: Pool, config: &PairConfig) -> End {
+/// Has a server listen on so many ports from 80 on.
+pub(super) fn listen(server: &mut End, ports: u16, options: &ListenOptions) {
+    server.with_app(START, |_, cx| {
+        for port in 0..ports {
+            let local = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + port);
+            cx.tcp().listen(local, options).expect("the port is free");
+        }
+    });
+}
+
+/// What an end is made for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndConfig {
+    /// The last number of its address, and of its station.
+    pub host: u8,
+    /// What its app does.
+    pub role: Role,
+    /// Connections at most.
+    pub connections: usize,
+    /// Frames of a turn.
+    pub burst_len: usize,
+}
+
+/// An end with its own address, and the other one as a neighbour.
+pub(super) fn end(mut port: MemoryDevice, pool: Pool, config: &EndConfig) -> End {
+    let &EndConfig { host, role, connections, burst_len } = config;
     let block = Block::heap();
     let scope = block.scope("end");
     let capabilities = port.capabilities();
     let queue = port.take_queue(0).expect("a fresh port has its queue");
     let (rx, tx) = queue.open(&pool, &scope).expect("the default pool holds the port's frames");
     let seed = HashSeed::new(host.into(), 7);
-    let machine = TcpConfig { connections_max: config.connections, ..TcpConfig::default() };
+    let machine = TcpConfig { connections_max: connections, ..TcpConfig::default() };
     let sockets = TcpSocketsConfig { machine, capabilities, seed };
     let parts = Parts {
         rx,
         tx,
         pipeline: stack(host, seed, &scope),
-        app: Talker { role, received: 0, connections: Vec::with_capacity(config.connections) },
+        app: Talker { role, received: 0, connections: Vec::with_capacity(connections) },
         pool,
         host: host_with_peer(host, seed),
         sockets: UdpSockets::new(SocketCapacity::default(), seed),
         egress: EgressConfig::quiet(seed),
-        burst_len: config.burst_len(),
+        burst_len,
     };
     Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).expect("the limits add up"))
 }
 
 /// Buffers for a frame of the MTU each.
-fn short_buffers() -> Pool {
+pub(super) fn short_buffers() -> Pool {
     Pool::heap(4096).expect("4096 buffers are 8 MB")
 }
 
