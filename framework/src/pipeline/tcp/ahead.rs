@@ -15,8 +15,8 @@ use crate::proto::Flow;
 use crate::proto::tcp::Sought;
 use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 
-/// With fewer connections nothing is looked for. That a connection is known before its segment comes pays from some twenty on, even where the
-/// cache holds all of them; but who has few has most often segments that come in a row, and finds their connection where it was.
+/// With fewer connections nothing is looked for. That a connection is known before its segment comes pays from some twenty on, even
+/// where the cache holds all of them; but who has few has most often segments in a row, and finds their connection where it was.
 const CROWD: usize = 64;
 
 /// A connection is asked for while so many before it are worked on. A core can wait for some twenty lines at once, and each connection has

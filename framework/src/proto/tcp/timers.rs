@@ -42,7 +42,7 @@ impl<P: Payload> Tcp<P> {
             if connection.is_due(now) {
                 self.turn(slot, output, now).on_due();
             } else {
-                // The deadline has moved on since, as nearly all do. Nothing happens to the connection: what was found out of it stays true.
+                // The deadline has moved on since, as nearly all do. Nothing happens: what was found out of the connection stays true.
                 Turn { connection, slot, shared: &mut self.shared, output, now }.arm();
             }
         }
