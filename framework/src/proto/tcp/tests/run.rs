@@ -101,3 +101,14 @@ fn timeout_sends_one_segment_of_what_was_cut_by_the_device() {
     let longest = |line: &String| !line.contains("by") && line.contains("+1000");
     assert!(sent.len() >= 2 && sent.iter().all(longest), "{sent:?}");
 }
+
+#[test]
+fn short_end_of_what_the_device_cuts_is_a_small_segment_to_nagle() {
+    let mut line = line_with(1, &ConnectionOptions { nodelay: false, ..options() });
+    line.send(2_500);
+    line.send(100);
+    assert_eq!(line.sent(), ["0+2500 ack 0 PSH by 1000"]);
+    line.ack(2_500);
+    line.tick();
+    assert_eq!(line.sent(), ["2500+100 ack 0 PSH"]);
+}

@@ -175,7 +175,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
         connection.clear(flag::CWR_OWED | flag::NO_WAY);
         connection.snd_nxt = end;
-        if len < u32::from(connection.snd_mss) {
+        let mss = u32::from(connection.snd_mss);
+        // Of what the device cuts the last segment may be small.
+        if len < mss || len > mss && !len.is_multiple_of(mss) {
             connection.snd_small = end;
         }
     }

@@ -5,7 +5,7 @@
 use super::super::connection::{Recovery, flag};
 use super::super::machine::Turn;
 use super::super::payload::{Output, Payload};
-use super::super::queue::{Chunk, Chunks, FIN, PUSH};
+use super::super::queue::{Chunks, FIN, PUSH};
 use super::super::stored::switch;
 use super::data::Sending;
 use crate::proto::slab::NIL;
@@ -135,12 +135,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             idx = self.shared.chunks[idx].next;
         }
         self.connection.next_unsent = idx;
-        let last = &self.shared.chunks[gathered.last];
-        let (last_len, end) = (last.len, Chunk::end(last));
+        let end = self.shared.chunks[gathered.last].end();
         self.pass(gathered.len, end);
-        if last_len < u32::from(self.connection.snd_mss) {
-            self.connection.snd_small = end;
-        }
         self.on_its_way(gathered.len, false);
     }
 }
