@@ -7,7 +7,7 @@ use super::arrival::TcpDrop;
 use super::connection::{Micros, Recovery, State, flag};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
-use super::queue::{Lane, Queue, SENT};
+use super::queue::{Dropped, Lane, Queue, SENT};
 use super::recovery::News;
 use super::segment::{Plain, Segment};
 use super::seq::Seq;
@@ -160,9 +160,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let dropped = connection.send.drop_up_to(&mut self.shared.chunks, lane, end);
         connection.send_len -= dropped.len;
         if self.is_first_cut() {
-            self.aside().cut_first(&mut News::default());
+            return self.aside().free_part(&dropped);
         }
         (dropped.count != 0).then_some((dropped.oldest, dropped.newest))
+    }
+
+    /// The same where SND.UNA is within what the device cut into segments: those before it have arrived as well.
+    #[cold]
+    fn free_part(&mut self, dropped: &Dropped) -> Option<(Instant, Instant)> {
+        self.cut_first(&mut News::default());
+        let newest = self.shared.chunks.get(self.connection.send.head)?.sent_at;
+        Some((if dropped.count == 0 { newest } else { dropped.oldest }, newest))
     }
 
     /// SND.UNA has moved: there may be room for what waits.
@@ -198,7 +206,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn take_troubled_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
         let connection = &mut *self.connection;
         let echo = segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)).map(|times| times.echo_reply);
-        let mut news = News { advanced: acked != 0, echo, ..News::default() };
+        let mut news = News { advanced: acked != 0, acked, echo, ..News::default() };
         if acked != 0 {
             connection.snd_una = segment.ack;
             connection.tally.bytes_acked += u64::from(acked);

@@ -33,8 +33,8 @@ pub(super) struct News {
     pub(super) advanced: bool,
     /// Bytes that arrived, by number or by SACK.
     pub(super) delivered: u32,
-    /// Of them by SACK.
-    pub(super) sacked: u32,
+    /// Bytes acknowledged by number, whether SACK told of them before or not.
+    pub(super) acked: u32,
     /// It says nothing but what was said before, and carries nothing (RFC 5681 2).
     pub(super) is_duplicate: bool,
     /// Bytes found lost.
@@ -204,7 +204,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         match self.connection.recovery {
             Recovery::Fast | Recovery::Reduced => self.reduce_window(news),
             Recovery::Open if news.advanced && was == Recovery::Open => {
-                self.connection.grow_window(news.delivered - news.sacked, self.now);
+                self.connection.grow_window(news.acked, self.now);
             }
             Recovery::Loss => {
                 self.connection.set(flag::CWND_LIMITED);

@@ -143,7 +143,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let chunk = &mut chunks[idx];
         let len = chunk.seq_len();
         news.delivered += len;
-        news.sacked += len;
         if chunk.has(LOST) {
             connection.lost_len -= len;
         }

@@ -162,3 +162,29 @@ fn set_congestion(sender: &mut Sender, congestion: Congestion) {
     let options = ConnectionOptions { congestion, ..ConnectionOptions::default() };
     sender.tcp.set_options(id, &options, sender.now, &mut sender.sent).unwrap();
 }
+
+/// What the device cut is one chunk here, and many segments there: the peer acknowledges them as they come.
+#[test]
+fn acknowledgments_within_what_the_device_cut_grow_the_window_and_measure() {
+    let mut sender = Sender::with_sack();
+    sender.send_len(10 * MSS);
+    sender.wait_ms(20);
+    sender.ack(2, &[]);
+    assert!(sender.connection().srtt > Micros(10_000), "what was sent 20 ms ago has arrived");
+    (2..=5).for_each(|pair| _ = sender.ack(2 * pair, &[]));
+    assert_eq!(sender.connection().cwnd, 20 * MSS);
+}
+
+/// RFC 5681 3.1, RFC 3465: what counts is what is acknowledged, whether SACK told of it before or not.
+#[test]
+fn segments_that_came_before_their_turn_grow_the_window_as_others_do() {
+    let mut sender = Sender::with_sack();
+    sender.send(10);
+    sender.wait_ms(10);
+    for pair in 0..5 {
+        let first = 2 * pair;
+        sender.ack(first, &[(first + 1, first + 2)]);
+        sender.ack(first + 2, &[]);
+    }
+    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 20 * MSS));
+}
