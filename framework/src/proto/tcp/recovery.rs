@@ -405,20 +405,25 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
                 // Step 3a. The two new segments are on their way: with less there would be no room for what is lost.
                 connection.cwnd = 3 * u32::from(connection.snd_mss);
             }
-        } else if news.advanced && self.has_new_data() {
+        } else if news.advanced && self.open_for_new_data() {
             // Step 2b: two new segments, and see.
-            let connection = &mut *self.connection;
-            connection.set(flag::FRTO_ADVANCED);
-            connection.cwnd = connection.pipe() + 2 * u32::from(connection.snd_mss);
+            self.connection.set(flag::FRTO_ADVANCED);
         } else {
             self.connection.recovery = Recovery::Loss;
         }
     }
 
-    fn has_new_data(&self) -> bool {
-        let connection = &*self.connection;
-        let right = connection.snd_una + connection.snd_wnd;
-        connection.next_unsent != NIL && right.is_after(connection.snd_nxt)
+    /// Opens the window by two segments for what was never sent. False, and nothing has changed, where nothing of it could leave: to wait for
+    /// its acknowledgment would be to wait for the next timeout.
+    fn open_for_new_data(&mut self) -> bool {
+        let connection = &mut *self.connection;
+        let cwnd = connection.pipe() + 2 * u32::from(connection.snd_mss);
+        let before = core::mem::replace(&mut connection.cwnd, cwnd);
+        let may_leave = self.may_send_new();
+        if !may_leave {
+            self.connection.cwnd = before;
+        }
+        may_leave
     }
 
     /// The peer echoes a time before the first retransmission: what it acknowledges is the original (RFC 3522 3.2).

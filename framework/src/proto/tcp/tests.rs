@@ -10,6 +10,7 @@ mod calls;
 mod config;
 mod congestion;
 mod delegated;
+mod frto;
 mod icmp;
 mod line;
 mod lossy;

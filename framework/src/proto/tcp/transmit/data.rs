@@ -226,6 +226,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
+    /// Whether something that was never sent may leave now.
+    pub(crate) fn may_send_new(&mut self) -> bool {
+        let (idx, usable) = (self.connection.next_unsent, self.connection.usable_window());
+        idx != NIL && self.part_to_send(idx, usable).is_some()
+    }
+
     /// How much of a chunk may leave now where not simply all of it may. RFC 9293 3.8.6.2.1 has the rules, 3.7.4 Nagle's.
     #[inline(never)]
     fn part_to_send(&mut self, idx: u32, usable: u32) -> Option<u32> {
