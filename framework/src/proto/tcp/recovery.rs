@@ -297,7 +297,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         // RFC 6582 3.2 step 2: those of the recovery before do not begin another.
         let is_new = connection.snd_una != connection.recovery_point;
-        if connection.sacked_count == 3 && connection.recovery == Recovery::Open && is_new {
+        let may_begin = matches!(connection.recovery, Recovery::Open | Recovery::Reduced);
+        if connection.sacked_count == 3 && may_begin && is_new {
             news.lost += self.mark_first_lost();
         }
     }

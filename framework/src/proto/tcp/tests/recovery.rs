@@ -162,6 +162,19 @@ fn duplicates_of_the_recovery_before_do_not_begin_another() {
 }
 
 #[test]
+fn third_duplicate_counts_also_while_the_window_is_reduced() {
+    let options = ConnectionOptions { ecn: true, sack: false, timestamps: false, ..ConnectionOptions::default() };
+    let mut sender = Sender::measured(&options);
+    sender.send(10);
+    let mut segment = sender.segment(FIRST + MSS, &[]);
+    segment.flags = TcpFlags::ACK | TcpFlags::ECE;
+    sender.hear(&segment);
+    assert_eq!(sender.recovery(), Recovery::Reduced);
+    (0..3).for_each(|_| _ = sender.ack(1, &[]));
+    assert_eq!((sender.recovery(), sender.resend()), (Recovery::Fast, vec![1]));
+}
+
+#[test]
 fn data_of_the_peer_is_no_duplicate() {
     let mut sender = Sender::without_sack();
     sender.send(10);
