@@ -366,7 +366,7 @@ pub(super) struct Undo {
     pub(super) ssthresh: u32,
     /// SND.UNA when the recovery began, where `flag::UNDO` is set.
     pub(super) marker: Seq,
-    /// Retransmissions of which no duplicate was reported yet.
+    /// Segments that were sent again and of which no duplicate was reported yet.
     pub(super) resent: u32,
     /// When the first retransmission left, as timestamps have it (Eifel, RFC 3522).
     pub(super) resent_ts: u32,

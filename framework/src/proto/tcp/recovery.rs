@@ -166,7 +166,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let connection = &mut *self.connection;
         connection.prr.out = connection.prr.out.saturating_add(seq_len);
         if is_resent && connection.has(flag::UNDO) && connection.recovery != Recovery::Open {
-            connection.undo.resent += 1;
+            connection.undo.resent += seq_len.div_ceil(u32::from(connection.snd_mss).max(1));
             if connection.undo.resent_ts == 0 {
                 connection.undo.resent_ts = connection.ts_now(self.now);
             }

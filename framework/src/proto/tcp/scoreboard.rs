@@ -57,8 +57,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.rare.dsacks = connection.rare.dsacks.saturating_add(1);
         self.shared.tally.dsacks_in += 1;
         news.dsack = Some(range);
-        if connection.has(flag::UNDO) && range.left.is_at_least(connection.undo.marker) && connection.undo.resent != 0 {
-            connection.undo.resent -= 1;
+        // Of what was sent behind the recovery a probe may have been for nothing, or the network has made a copy.
+        let is_of_recovery =
+            range.left.is_at_least(connection.undo.marker) && range.right.is_at_most(connection.recovery_point);
+        if connection.has(flag::UNDO) && is_of_recovery && connection.undo.resent != 0 {
+            let count = (range.right - range.left).div_ceil(u32::from(connection.snd_mss).max(1));
+            connection.undo.resent = connection.undo.resent.saturating_sub(count);
             news.resends_were_needless = connection.undo.resent == 0;
         }
     }

@@ -322,6 +322,42 @@ fn recovery_is_taken_back_when_all_that_was_resent_was_there_twice() {
     assert_eq!(sender.tcp.tally().undone_recoveries, 1);
 }
 
+/// A probe that was for nothing, or a copy that the network made, says nothing of a recovery that is over.
+#[test]
+fn duplicate_of_what_was_sent_behind_a_recovery_does_not_take_it_back() {
+    let mut sender = Sender::with_sack();
+    sender.send(10);
+    sender.wait_ms(10);
+    sender.ack(0, &[(1, 5)]);
+    assert_eq!(sender.resend(), [0]);
+    sender.wait_ms(10);
+    sender.ack(10, &[]);
+    sender.send(1);
+    sender.wait_ms(10);
+    sender.ack(11, &[]);
+    sender.ack(11, &[(10, 11)]);
+    assert_eq!((sender.connection().cwnd, sender.tcp.tally().undone_recoveries), (5 * MSS, 0));
+}
+
+/// What goes again as one is many segments at the peer, each of which it may have had, or not.
+#[test]
+fn recovery_of_a_chunk_is_taken_back_when_all_its_segments_were_there_twice() {
+    for reports in [&[(0, 1), (1, 2), (2, 3), (3, 4)][..], &[(0, 4)]] {
+        let mut sender = Sender::with_sack();
+        sender.send_len(4 * MSS);
+        sender.send(6);
+        sender.wait_ms(10);
+        sender.ack(0, &[(4, 8)]);
+        assert_eq!(sender.resend(), [0]);
+        sender.wait_ms(1);
+        for &(left, right) in reports {
+            assert_eq!(sender.tcp.tally().undone_recoveries, 0, "before {left} of {reports:?}");
+            sender.ack(right, &[(left, right), (4, 8)]);
+        }
+        assert_eq!(sender.tcp.tally().undone_recoveries, 1, "{reports:?}");
+    }
+}
+
 #[test]
 fn segment_that_was_sent_again_measures_nothing_without_timestamps() {
     let mut sender = Sender::without_sack();
