@@ -252,8 +252,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if let Some(sample) = sample {
             connection.take_rtt(Micros::floor(sample), is_new_round, now);
         } else {
-            // The backed-off timeout is the timeout until there is a sample (RFC 6298 5).
-            connection.rto = Micros::of(connection.backed_off(connection.backoff));
+            connection.keep_timeout(is_new_round);
         }
         connection.backoff = 0;
         is_new_round

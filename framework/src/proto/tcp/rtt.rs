@@ -37,9 +37,25 @@ impl Connection {
 
     #[inline]
     fn set_rto(&mut self) {
+        self.rto = self.measured_rto();
+    }
+
+    #[inline]
+    fn measured_rto(&self) -> Micros {
         let variance = (4 * u64::from(self.rttvar.0)).max(GRANULARITY_US);
         let rto = (u64::from(self.srtt.0) + variance).max(self.options.rto_min_us.into());
-        self.rto = Micros(rto.min(RTO_MAX_US) as u32);
+        Micros(rto.min(RTO_MAX_US) as u32)
+    }
+
+    /// Something has arrived that measures nothing: the backed-off timeout is the timeout until there is a sample (RFC 6298 5). Where a peer
+    /// echoes no times and much is lost, that may be never, and the timeouts of each loss would add to those of the ones before, up to a minute.
+    /// So a round trip in which none ran out halves it: too short, it runs out, and is doubled again.
+    #[cold]
+    pub(super) fn keep_timeout(&mut self, is_new_round: bool) {
+        self.rto = match self.backoff {
+            0 if is_new_round => Micros(self.rto.0 / 2).max(self.measured_rto()),
+            backoff => Micros::of(self.backed_off(backoff)),
+        };
     }
 
     /// The least round trip of late: how long the path takes where nothing waits in it.

@@ -373,6 +373,31 @@ fn segment_that_was_sent_again_measures_nothing_without_timestamps() {
 }
 
 #[test]
+fn timeouts_of_earlier_losses_do_not_add_up_where_nothing_is_measured() {
+    let mut sender = Sender::without_sack();
+    sender.send(1);
+    (0..3).for_each(|_| {
+        sender.wait_ms(5_000);
+        sender.turn(|turn| turn.on_timeout());
+        sender.resend();
+    });
+    sender.ack(1, &[]);
+    let timeouts: Vec<u32> = (0..4u32)
+        .map(|nth| {
+            let first = 1 + nth * 5;
+            sender.send(5);
+            sender.connection_mut().cwnd = 10 * MSS;
+            sender.turn(|turn| turn.mark_lost(turn.connection.send.head));
+            assert_eq!(sender.resend(), [first]);
+            sender.wait_ms(10);
+            sender.ack(first + 5, &[]);
+            sender.connection().rto.0 / 1_000
+        })
+        .collect();
+    assert_eq!(timeouts, [800, 400, 200, 200], "each loss is repaired without one");
+}
+
+#[test]
 fn timeout_follows_the_round_trip_and_stays_above_its_floor() {
     let options = ConnectionOptions { rto_min: Duration::from_millis(5), ..ConnectionOptions::default() };
     let mut sender = Sender::new(&options);
