@@ -264,7 +264,7 @@ impl super::connection::Connection {
     #[inline]
     fn is_calm(&self, segment: &Segment) -> bool {
         self.is_untroubled()
-            && !self.has(flag::PROBE_OUT)
+            && !self.has(flag::PROBE_OUT | flag::MSS_ON_TRIAL)
             && segment.sack_count == 0
             && !(segment.has(TcpFlags::ECE) && self.has(flag::ECN))
     }

@@ -163,6 +163,8 @@ pub(super) mod flag {
     pub(crate) const NO_WAY_TOLD: u32 = 1 << 29;
     /// The numbers from `snd_nxt` on are somebody else's to send.
     pub(crate) const DELEGATED: u32 = 1 << 30;
+    /// Full segments are tried again that timeouts had shortened, and none has arrived yet.
+    pub(crate) const MSS_ON_TRIAL: u32 = 1 << 31;
 
     /// What keeps data in order from being handed over as it comes.
     pub(crate) const HOLDS: u32 = PAUSED | UNTOLD;
@@ -304,9 +306,11 @@ pub(super) struct Connection {
     pub(super) claimed_mss: u16,
     /// `snd_mss` as the SYNs agreed on it.
     pub(super) snd_mss_max: u16,
-    /// When a router had it lowered, in [`coarse_seconds`]; or 0.
-    pub(super) mss_lowered_at_s: u32,
-    /// The number of the segment that the claim is about.
+    /// When it was lowered, in the lower half of [`coarse_seconds`]; or 0.
+    pub(super) mss_lowered_at_s: u16,
+    /// How often timeouts had full segments shortened since one has arrived.
+    pub(super) holes: u8,
+    /// The number of the segment that the claim is about; or that from which on full segments are on trial.
     pub(super) claimed_seq: Seq,
 }
 
@@ -509,6 +513,7 @@ impl Connection {
             claimed_mss: 0,
             snd_mss_max: 536,
             mss_lowered_at_s: 0,
+            holes: 0,
             claimed_seq: Seq(0),
             tally: ConnectionTally::default(),
         }

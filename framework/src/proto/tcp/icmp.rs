@@ -3,7 +3,7 @@
 //! message ends a connection whose handshake is done.
 
 use super::arrival::{HEADERS_LEN, less_options, receive_mss};
-use super::connection::{State, coarse_seconds};
+use super::connection::{Connection, State, coarse_seconds, flag};
 use super::event::{CloseReason, IcmpRefusal};
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
@@ -16,7 +16,7 @@ use crate::time::Instant;
 /// No link has less: a claim of less is taken as this (Linux: `min_pmtu`).
 const MTU_MIN: u16 = 552;
 /// How long a router is believed: ten minutes (RFC 1191 6.3), as by the host.
-const MTU_AGE_S: u32 = ((600 * 1_000_000_000_u64) >> 30) as u32;
+const MTU_AGE_S: u16 = ((600 * 1_000_000_000_u64) >> 30) as u16;
 
 impl<P: Payload> Tcp<P> {
     /// A router says that a segment with the number `seq` was too large, and that `mtu` bytes of packet go through. What is too large and
@@ -116,8 +116,22 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
         connection.snd_mss = connection.snd_mss.min(mss);
-        connection.mss_lowered_at_s = coarse_seconds(self.now).max(1);
+        connection.mss_lowered_at_s = lowered_at_s(self.now);
         connection.claimed_mss = 0;
+        connection.end_trial();
+    }
+
+    /// The same because full segments do not arrive, and nobody says why. It may have been chance, so they are tried again soon, and ever later
+    /// where it was not.
+    pub(super) fn avoid_black_hole(&mut self, mss: u16) {
+        let connection = &mut *self.connection;
+        if connection.mss_lowered_at_s == 0 {
+            connection.holes = connection.holes.saturating_add(1);
+        }
+        connection.snd_mss = mss;
+        connection.mss_lowered_at_s = lowered_at_s(self.now);
+        connection.clear(flag::MSS_ON_TRIAL);
+        connection.cwnd = connection.cwnd.max(mss.into());
     }
 
     /// The same as our own interface wants it. What is on its way has passed it, or is found lost and sent again in shorter segments. That
@@ -145,15 +159,29 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// The path may be another by now: what the SYNs agreed on is tried again, and a router that minds says so.
     #[cold]
     pub(super) fn raise_mss(&mut self) {
-        let now_s = coarse_seconds(self.now);
-        if now_s.wrapping_sub(self.connection.mss_lowered_at_s) < MTU_AGE_S {
+        let now_s = lowered_at_s(self.now);
+        if now_s.wrapping_sub(self.connection.mss_lowered_at_s) < self.connection.mss_age_s() {
             return;
         }
         let mtu = self.output.mtu(*self.connection.flow.remote.ip());
         let connection = &mut *self.connection;
         let mss = less_options(receive_mss(mtu, 0), connection).min(connection.snd_mss_max);
-        connection.mss_lowered_at_s = if mss == connection.snd_mss_max { 0 } else { now_s.max(1) };
+        connection.mss_lowered_at_s = if mss == connection.snd_mss_max { 0 } else { now_s };
         connection.snd_mss = connection.snd_mss.max(mss);
+        if connection.holes != 0 {
+            // From now on each acknowledgment is looked at closely.
+            connection.set(flag::MSS_ON_TRIAL);
+            (connection.claimed_mss, connection.claimed_seq) = (0, connection.snd_nxt);
+        }
+    }
+
+    /// A chunk has arrived while full segments are on trial: if it was one, they pass.
+    #[cold]
+    pub(super) fn judge_trial(&mut self, seq: Seq, len: u32) {
+        let connection = &mut *self.connection;
+        if len >= connection.snd_mss.into() && seq.is_at_least(connection.claimed_seq) {
+            connection.end_trial();
+        }
     }
 
     /// Whether segments with a payload of more than `mss` have arrived for certain: with less in each, those that
@@ -189,5 +217,29 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             }
             idx = next;
         }
+    }
+}
+
+impl Connection {
+    /// How long shorter segments last until full ones are tried again: ten minutes, where they are for a reason that somebody gave.
+    fn mss_age_s(&self) -> u16 {
+        match self.holes {
+            0 => MTU_AGE_S,
+            holes => 1u16.checked_shl(u32::from(holes) - 1).unwrap_or(MTU_AGE_S).min(MTU_AGE_S),
+        }
+    }
+
+    /// Full segments arrive, or it is told why they do not.
+    fn end_trial(&mut self) {
+        self.clear(flag::MSS_ON_TRIAL);
+        self.holes = 0;
+    }
+}
+
+/// The lower half of [`coarse_seconds`], and never 0.
+fn lowered_at_s(now: Instant) -> u16 {
+    match coarse_seconds(now) as u16 {
+        0 => u16::MAX,
+        seconds => seconds,
     }
 }

@@ -373,20 +373,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// Full segments that never arrive, while the path may well carry shorter ones: they become shorter (RFC 4821 7.7). `transmit` cuts
-    /// what was sent before.
+    /// Full segments that never arrive, while the path may well carry shorter ones: they become shorter (RFC 4821 7.7), for a while. `transmit`
+    /// cuts what was sent before.
     fn suspect_black_hole(&mut self) {
-        let connection = &mut *self.connection;
-        let nth = usize::from(connection.backoff.saturating_sub(BLACK_HOLE_TIMEOUTS - 1));
-        let is_full =
-            self.shared.chunks.get(connection.send.head).is_some_and(|chunk| chunk.len >= connection.snd_mss.into());
-        if connection.backoff + 1 < BLACK_HOLE_TIMEOUTS || !is_full {
-            return;
-        }
-        if let Some(&mss) = SAFE_MSS.get(nth).filter(|&&mss| mss < connection.snd_mss) {
-            // No router says why, nor would one when it is tried again.
-            (connection.snd_mss, connection.mss_lowered_at_s) = (mss, 0);
-            connection.cwnd = connection.cwnd.max(mss.into());
+        let connection = &*self.connection;
+        let mss = connection.snd_mss;
+        // Where it was a black hole before, once is enough.
+        let patience = if connection.has(flag::MSS_ON_TRIAL) { 1 } else { BLACK_HOLE_TIMEOUTS };
+        let is_full = self.shared.chunks.get(connection.send.head).is_some_and(|chunk| chunk.len >= mss.into());
+        let Some(nth) = connection.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else { return };
+        if let Some(&shorter) = SAFE_MSS.get(usize::from(nth)).filter(|&&shorter| shorter < mss) {
+            self.avoid_black_hole(shorter);
         }
     }
 

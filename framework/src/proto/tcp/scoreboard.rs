@@ -156,8 +156,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         chunk.flags = chunk.flags & !(LOST | RESENT) | SACKED;
         connection.sacked_len += len;
         connection.sacked_count += 1;
-        let (end, sent_at, resent) = (chunk.end(), chunk.sent_at, chunk.resent);
+        let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
         self.join_runs(idx);
+        if self.connection.has(flag::MSS_ON_TRIAL) {
+            self.judge_trial(seq, len);
+        }
         self.hear_of(end, sent_at, resent, news);
     }
 
@@ -297,7 +300,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let chunk = &chunks[idx];
         let (len, next, flags) = (chunk.seq_len(), chunk.next, chunk.flags);
-        let (end, sent_at, resent) = (chunk.end(), chunk.sent_at, chunk.resent);
+        let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
         if flags & SACKED != 0 {
             connection.sacked_len -= len;
             connection.sacked_count -= 1;
@@ -321,6 +324,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             news.delivered += len;
             news.oldest_sent_at.get_or_insert(sent_at);
             news.resent |= resent != 0;
+            if self.connection.has(flag::MSS_ON_TRIAL) {
+                self.judge_trial(seq, len);
+            }
             self.hear_of(end, sent_at, resent, news);
         }
     }

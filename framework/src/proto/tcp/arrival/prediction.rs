@@ -17,8 +17,8 @@ use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 
 /// What has a connection look at each segment closely: an app that does not take what comes, congestion marks, a FIN that came early, a
-/// probe whose acknowledgment says more than that it arrived.
-const WATCHFUL: u32 = flag::HOLDS | flag::ECN | flag::FIN_SEEN | flag::PROBE_OUT;
+/// probe whose acknowledgment says more than that it arrived, and full segments that may not.
+const WATCHFUL: u32 = flag::HOLDS | flag::ECN | flag::FIN_SEEN | flag::PROBE_OUT | flag::MSS_ON_TRIAL;
 
 impl<P: Payload> Tcp<P> {
     /// Takes a segment that is just what its connection expects; its payload is then next in order and the caller's to hand over, to the
