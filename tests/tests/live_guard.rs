@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use wirepath::worker::guard::{End, Guardian, Occasion, Report, Target};
+use wirepath::worker::guard::{End, GuardError, Guardian, Occasion, Report, Target};
 use wirepath_tests::live::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire};
 use wirepath_tests::packet::PacketSocket;
 
@@ -91,6 +91,11 @@ impl Guarded {
 
     fn kill(&mut self) {
         self.child.kill().unwrap();
+    }
+
+    /// The link of our end, `up` or `down`.
+    fn link(&self, state: &str) {
+        self.wire.near.ip(&["link", "set", NEAR, state]).unwrap();
     }
 
     /// Each of the kernel's ends reads that its connection was reset, and says when.
@@ -212,6 +217,61 @@ fn process_that_leaves_without_closing_is_told_too() {
     guarded.tell("exit");
     guarded.peers_are_reset();
     assert_eq!(told.recv_timeout(PATIENCE).unwrap().connections.len(), 1);
+}
+
+/// A process is killed while its link is down; `back` has it come back. Within the guardian's patience, all peers learn it.
+fn link_is_down_at_the_end(test: &str, case: Case, back: impl FnOnce(&Guarded)) {
+    let Some(mut guarded) = Guarded::start(test, case) else { return };
+    let told = guarded.guard();
+    guarded.link("down");
+    guarded.kill();
+    back(&guarded);
+    guarded.peers_are_reset();
+    let report = told.recv_timeout(PATIENCE).unwrap();
+    assert!(report.connections.iter().all(|ended| ended.end == End::Confirmed), "{report}");
+    assert!(report.connections.len() == usize::from(case.count) && report.error.is_none(), "{report}");
+}
+
+#[test]
+fn peers_behind_a_link_that_comes_back_are_reset() {
+    let test = "peers_behind_a_link_that_comes_back_are_reset";
+    // Two rounds find no link.
+    link_is_down_at_the_end(test, Case { count: 20, ..ONE }, |guarded| {
+        std::thread::sleep(Duration::from_millis(700));
+        guarded.link("up");
+    });
+}
+
+#[test]
+fn peers_behind_a_link_that_comes_and_goes_are_reset() {
+    let test = "peers_behind_a_link_that_comes_and_goes_are_reset";
+    link_is_down_at_the_end(test, Case { count: 20, skew: 20_000, ..ONE }, |guarded| {
+        for _ in 0..8 {
+            for state in ["up", "down"] {
+                std::thread::sleep(Duration::from_millis(70));
+                guarded.link(state);
+            }
+        }
+        guarded.link("up");
+    });
+}
+
+#[test]
+fn link_that_stays_down_leaves_peers_in_their_belief_and_the_report_says_so() {
+    let test = "link_that_stays_down_leaves_peers_in_their_belief_and_the_report_says_so";
+    let Some(mut guarded) = Guarded::start(test, Case { count: 2, ..ONE }) else { return };
+    let guardian = Guardian::new(guarded.directory.path(), &Target::Pid(guarded.child.id())).unwrap();
+    let (tell, told) = mpsc::channel();
+    let watching = std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()));
+    guarded.link("down");
+    guarded.kill();
+    let report = told.recv_timeout(PATIENCE).unwrap();
+    let ends: Vec<_> = report.connections.iter().map(|ended| ended.end).collect();
+    assert_eq!(ends, [End::NotSent; 2], "{report}");
+    assert!(report.error.as_ref().is_some_and(|error| error.kind() == ErrorKind::NetworkDown), "{report}");
+    assert!(matches!(watching.join().unwrap(), Err(GuardError::Untold { workers: 1 })));
+    // Its patience is over.
+    guarded.nothing_is_sent(|guarded| guarded.link("up"));
 }
 
 #[test]

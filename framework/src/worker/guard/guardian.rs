@@ -305,16 +305,27 @@ fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ende
     }
     match socket {
         Ok(socket) => {
-            let error = tell_peers(&socket, &mut resets).err();
-            (resets.ended().collect(), error)
+            let mut was_sent = false;
+            let error = tell_peers(&socket, &mut resets, &mut was_sent).err();
+            let ended = if was_sent { resets.ended().collect() } else { untold(&resets) };
+            (ended, error)
         }
-        Err(error) => (resets.ended().map(|ended| Ended { end: End::NotSent, ..ended }).collect(), Some(error)),
+        Err(error) => (untold(&resets), Some(error)),
     }
+}
+
+/// What became of them where no frame has left.
+fn untold(resets: &Resets) -> Vec<Ended> {
+    let untold = |ended: Ended| match ended.end {
+        End::Sent => Ended { end: End::NotSent, ..ended },
+        _ => ended,
+    };
+    resets.ended().map(untold).collect()
 }
 
 /// Round for round, until all peers know or the time is over. The last error that sending had is told at the end,
 /// where a peer is left: others may go, and a link that was down at first may be back.
-fn tell_peers(socket: &PacketSocket, resets: &mut Resets) -> io::Result<()> {
+fn tell_peers(socket: &PacketSocket, resets: &mut Resets, was_sent: &mut bool) -> io::Result<()> {
     // Heard from now on, so that no answer is missed; deaf it is worth doing too.
     let mut trouble = socket.listen();
     let begin = Instant::now();
@@ -323,7 +334,9 @@ fn tell_peers(socket: &PacketSocket, resets: &mut Resets) -> io::Result<()> {
         let frames: Vec<_> = resets.round().flatten().collect();
         for batch in frames.chunks(BATCH) {
             for frame in batch {
-                note(socket.send(frame), &mut trouble);
+                let sent = socket.send(frame);
+                *was_sent |= sent.is_ok();
+                note(sent, &mut trouble);
             }
             hear(socket, resets, &mut trouble);
         }
