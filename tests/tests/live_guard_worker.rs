@@ -96,6 +96,23 @@ fn data_on_its_way_does_not_hide_the_reset() {
     killed_worker_is_told("data_on_its_way_does_not_hide_the_reset", 3, 200_000);
 }
 
+/// The kernel forgets the MAC address of who was behind a link that is lost, and nobody is left to tell it: a peer that lacks data cannot say where
+/// it is, unless the guardian answers for the dead.
+#[test]
+fn peers_that_lack_data_behind_a_link_that_comes_back_are_reset() {
+    let test = "peers_that_lack_data_behind_a_link_that_comes_back_are_reset";
+    let Some(mut guarded) = Guarded::start(test, 5, 0) else { return };
+    // What is sent now is lost.
+    guarded.wire.far.ip(&["link", "set", FAR, "down"]).unwrap();
+    guarded.tell("send");
+    guarded.says("sent");
+    let begin = Instant::now();
+    guarded.child.kill().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    guarded.wire.far.ip(&["link", "set", FAR, "up"]).unwrap();
+    guarded.peers_are_reset(begin);
+}
+
 #[test]
 fn peers_of_a_worker_that_panics_are_reset() {
     let Some(mut guarded) = Guarded::start("peers_of_a_worker_that_panics_are_reset", 5, 100) else { return };

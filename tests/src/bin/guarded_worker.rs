@@ -108,6 +108,12 @@ fn run(count: usize, bytes: usize, told: &Receiver<String>) {
                 app.open.iter().for_each(|connection| cx.tcp().close(*connection).unwrap());
             }),
             Ok("exit") => std::process::exit(0),
+            Ok("send") => {
+                worker.with_app(clock.now(), |app, cx| {
+                    app.open.iter().for_each(|connection| _ = cx.tcp().send(*connection, &[7; 1_000]).unwrap());
+                });
+                println!("sent");
+            }
             _ => {}
         }
         if worker.app().closed == count {

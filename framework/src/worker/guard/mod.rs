@@ -15,6 +15,7 @@
 //!
 //! [`Guardian`] is the loop, for `wirepath guard` and for [`spawn`], by which an application starts one for itself.
 
+mod addresses;
 mod guardian;
 mod resets;
 #[allow(unsafe_code)]

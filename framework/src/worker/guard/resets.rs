@@ -7,6 +7,8 @@
 //! - a probe, an empty segment from long ago: a peer that still believes in the connection acknowledges what it expects
 //!   (RFC 9293 3.10.7.4, first), one that does not answers with a RST. So we learn both what was missed and what is done.
 //!
+//! A next hop that asks where we are is told ([`addresses`](super::addresses)), or nothing could be heard.
+//!
 //! Any acknowledgment of the peer, whyever it came, is answered with a RST at the very number that it acknowledges.
 
 use core::fmt;
@@ -15,6 +17,7 @@ use std::collections::HashMap;
 use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::addresses::Addresses;
 use crate::pipeline::tcp::roster::{LINK_LEN_MAX, OpenConnection};
 use crate::proto::Flow;
 use crate::wire::checksum::{PseudoHeader, Sum};
@@ -32,6 +35,7 @@ pub(super) type Frame = ArrayVec<u8, { LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HE
 pub(super) struct Resets {
     peers: Vec<Peer>,
     by_flow: HashMap<Flow, usize>,
+    addresses: Addresses,
     /// Peers that may still believe in their connection.
     left: usize,
 }
@@ -67,12 +71,13 @@ pub enum End {
 
 impl Resets {
     pub(super) fn new(connections: Vec<OpenConnection>) -> Self {
+        let addresses = Addresses::new(&connections);
         let end = |connection: &OpenConnection| if connection.link.is_empty() { End::NoWay } else { End::Sent };
         let peers: Vec<_> =
             connections.into_iter().map(|connection| Peer { end: end(&connection), connection }).collect();
         let by_flow = peers.iter().enumerate().map(|(idx, peer)| (peer.connection.flow, idx)).collect();
         let left = peers.iter().filter(|peer| peer.end == End::Sent).count();
-        Self { peers, by_flow, left }
+        Self { peers, by_flow, addresses, left }
     }
 
     /// Whether no peer is left that may still believe in its connection, as far as we can do something about it.
@@ -91,7 +96,11 @@ impl Resets {
 
     /// A frame was heard on the interface, whole or its front. What is to be answered.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<Frame> {
-        let (flow, header) = read(bytes)?;
+        let ethernet = EthernetFrame::parse(bytes).ok()?;
+        if ethernet.ethertype == EtherType::ARP {
+            return self.addresses.hear(ethernet.payload);
+        }
+        let (flow, header) = read(&ethernet)?;
         let peer = &mut self.peers[*self.by_flow.get(&flow)?];
         if peer.end != End::Sent {
             return None;
@@ -169,8 +178,7 @@ fn frame(connection: &OpenConnection, seq: u32, ack: u32, flags: TcpFlags) -> Fr
 
 /// The flow of a frame as its receiver sees it, and the TCP header. Checksums are not looked at: what came over a virtual link has
 /// none yet, and a wrong one does no harm here.
-fn read(bytes: &[u8]) -> Option<(Flow, &TcpHeader)> {
-    let ethernet = EthernetFrame::parse(bytes).ok()?;
+fn read<'a>(ethernet: &EthernetFrame<'a>) -> Option<(Flow, &'a TcpHeader)> {
     if ethernet.ethertype != EtherType::IPV4 {
         return None;
     }

@@ -38,9 +38,9 @@ impl PacketSocket {
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, interface })
     }
 
-    /// From now on the TCP segments that come to the interface are heard.
+    /// From now on the TCP segments and ARP packets that come to the interface are heard.
     pub(super) fn listen(&self) -> io::Result<()> {
-        let mut filter = tcp_only();
+        let mut filter = tcp_and_arp();
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
         // Without CAP_NET_ADMIN as much as everybody may have.
@@ -141,17 +141,21 @@ fn wait_readable(fd: RawFd, span: Duration) -> io::Result<bool> {
     }
 }
 
-/// TCP over IPv4, with or without a tag behind the one that the kernel takes off. All else that comes to the interface, market data
+/// TCP over IPv4, and ARP, with or without a tag behind the one that the kernel takes off. All else that comes to the interface, market data
 /// above all, would fill the buffer.
-fn tcp_only() -> [libc::sock_filter; 10] {
+fn tcp_and_arp() -> [libc::sock_filter; 14] {
     let (load_u16, load_u8) = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, libc::BPF_LD | libc::BPF_B | libc::BPF_ABS);
     let (equals, jump, give) = (libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_JMP | libc::BPF_JA, libc::BPF_RET);
     let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     [
         op(load_u16, 0, 0, 12),
-        op(equals, 4, 0, 0x0800),
+        op(equals, 10, 0, 0x0806),
+        op(equals, 7, 0, 0x0800),
         op(equals, 1, 0, 0x8100),
-        op(equals, 0, 5, 0x88a8),
+        op(equals, 0, 8, 0x88a8),
+        op(load_u16, 0, 0, 14 + 2),
+        op(equals, 5, 0, 0x0806),
+        op(equals, 0, 5, 0x0800),
         op(load_u8, 0, 0, 14 + 4 + 9),
         op(jump, 0, 0, 1),
         op(load_u8, 0, 0, 14 + 9),
