@@ -187,10 +187,17 @@ fn ways(len: u64) -> [Way; 4] {
 
 /// Bulk over a wire that loses, with each congestion control of the kernel's end.
 fn lossy(test: &str, per_mille: u32, ways: &[Way]) {
+    lossy_with(test, per_mille, ConnectionOptions::default().rto_min, ways);
+}
+
+/// The same with a floor of the retransmission timeout, for both ends.
+fn lossy_with(test: &str, per_mille: u32, rto_min: Duration, ways: &[Way]) {
     if !has_program(test, "nft") || !has_program(test, "ethtool") {
         return;
     }
     let Some(Routed { beyond, wire }) = routed(test, "1500") else { return };
+    let floor = format!("{}ms", rto_min.as_nanos() / 1_000_000);
+    beyond.ip(&["route", "change", "default", "via", "10.8.0.2", "rto_min", &floor]).unwrap();
     lose(&beyond, "veth3", per_mille);
     lose(&wire.far, "veth2", per_mille);
     for control in congestion_controls(&beyond) {
@@ -201,6 +208,8 @@ fn lossy(test: &str, per_mille: u32, ways: &[Way]) {
             let plan = Plan::send(ours);
             live.listen(PORT, ListenOptions::default(), plan);
             let (id, socket) = open_with(&live, (&beyond, BEYOND), opens, plan);
+            let options = ConnectionOptions { rto_min, ..ConnectionOptions::default() };
+            live.with(move |_, cx| cx.tcp().set_options(id, &options)).unwrap();
             transfer(&live, id, &socket, ours, theirs);
             live.stop();
         }
@@ -674,35 +683,45 @@ fn iperf3_measures_both_ways() {
 
 /// What the issue asks for; `make soak` has the time for it.
 const GIBIBYTE: u64 = 1 << 30;
+/// Each way, connected by the end that sends nothing, and both ways at once.
+const GIBIBYTES: [Way; 3] = [(Opens::Them, GIBIBYTE, 0), (Opens::Us, 0, GIBIBYTE), (Opens::Us, GIBIBYTE, GIBIBYTE)];
+/// A round trip takes some 100 µs here. With the usual 200 ms both ends would wait nearly all the time where many frames are lost: a gibibyte
+/// took the better part of an hour.
+const RTO_MIN: Duration = Duration::from_millis(5);
 
 #[test]
-#[ignore = "a gibibyte each way takes a minute"]
+#[ignore = "gibibytes take a minute"]
 fn gibibyte_comes_whole_to_the_kernel_to_us_and_both_ways_at_once() {
     let test = "gibibyte_comes_whole_to_the_kernel_to_us_and_both_ways_at_once";
-    for opens in [Opens::Us, Opens::Them] {
-        bulk(test, opens, GIBIBYTE, 0);
-        bulk(test, opens, 0, GIBIBYTE);
-        bulk(test, opens, GIBIBYTE, GIBIBYTE);
+    let Some(wire) = Wire::new(test) else { return };
+    for control in congestion_controls(&wire.far) {
+        set(&wire.far, "tcp_congestion_control", &control);
+        for (opens, ours, theirs) in GIBIBYTES {
+            let live = Live::start(&wire.near, &LiveConfig::own(NEAR).with_tcp(tcp())).unwrap();
+            print!("no frames lost, {control}, connected by {opens:?}: ");
+            let plan = Plan::send(ours);
+            live.listen(PORT, ListenOptions::default(), plan);
+            let (id, socket) = open(&live, &wire, opens, plan);
+            transfer(&live, id, &socket, ours, theirs);
+            live.stop();
+        }
     }
 }
 
 #[test]
-#[ignore = "bulk with losses takes minutes"]
+#[ignore = "gibibytes take minutes where frames are lost"]
 fn gibibyte_comes_whole_where_one_of_100_frames_is_lost() {
-    lossy("gibibyte_comes_whole_where_one_of_100_frames_is_lost", 10, &ways(GIBIBYTE));
+    lossy_with("gibibyte_comes_whole_where_one_of_100_frames_is_lost", 10, RTO_MIN, &GIBIBYTES);
 }
 
-/// Each way alone, connected by the end that sends nothing.
 #[test]
-#[ignore = "bulk with so many losses takes half an hour"]
+#[ignore = "gibibytes take minutes where so many frames are lost"]
 fn gibibyte_comes_whole_where_five_of_100_frames_are_lost() {
-    let ways = [(Opens::Them, GIBIBYTE, 0), (Opens::Us, 0, GIBIBYTE)];
-    lossy("gibibyte_comes_whole_where_five_of_100_frames_are_lost", 50, &ways);
+    lossy_with("gibibyte_comes_whole_where_five_of_100_frames_are_lost", 50, RTO_MIN, &GIBIBYTES);
 }
 
 #[test]
-#[ignore = "bulk with so many losses takes hours"]
+#[ignore = "gibibytes take half an hour where so many frames are lost"]
 fn gibibyte_comes_whole_where_ten_of_100_frames_are_lost() {
-    let ways = [(Opens::Them, GIBIBYTE, 0), (Opens::Us, 0, GIBIBYTE)];
-    lossy("gibibyte_comes_whole_where_ten_of_100_frames_are_lost", 100, &ways);
+    lossy_with("gibibyte_comes_whole_where_ten_of_100_frames_are_lost", 100, RTO_MIN, &GIBIBYTES);
 }
