@@ -56,7 +56,19 @@ impl Crowd {
         }
         crowd.take_answers();
         assert_eq!(crowd.server.app().connections.len(), connections, "all are connected");
+        crowd.begin();
         crowd
+    }
+
+    /// Each asks once. What a connection's first answer finds out, and sets, is there when the many are measured, as it is of the one.
+    fn begin(&mut self) {
+        for idx in 0..self.connections {
+            self.callers.ask(idx);
+            if idx % BURST_LEN == 0 {
+                self.take_answers();
+            }
+        }
+        self.take_answers();
     }
 
     /// Nanoseconds a segment.
