@@ -206,7 +206,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn take_troubled_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
         let connection = &mut *self.connection;
         let echo = segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)).map(|times| times.echo_reply);
-        let mut news = News { advanced: acked != 0, acked, echo, ..News::default() };
+        let mut news = News { advanced: acked != 0, acked, echo, fack: connection.rack.fack, ..News::default() };
         if acked != 0 {
             connection.snd_una = segment.ack;
             connection.tally.bytes_acked += u64::from(acked);

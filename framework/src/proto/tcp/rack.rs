@@ -30,11 +30,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline]
     pub(super) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut News) {
         let connection = &mut *self.connection;
-        if end.is_after(connection.rack.fack) {
-            connection.rack.fack = end;
-        } else if resent == 0 {
+        // Only what was known before: an acknowledgment tells of several in the order of its blocks.
+        if resent == 0 && end.is_at_most(news.fack) {
             connection.set(flag::REORDERING_SEEN);
         }
+        connection.rack.fack = connection.rack.fack.max(end);
         if resent == 0 && end.is_at_most(connection.recovery_point) {
             news.originals = true;
         }

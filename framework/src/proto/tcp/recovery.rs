@@ -16,6 +16,7 @@ use super::machine::Turn;
 use super::payload::{Output, Payload};
 use super::queue::{RESENT, SACKED, SENT};
 use super::segment::{Range, Segment};
+use super::seq::Seq;
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ pub(super) struct News {
     pub(super) resent: bool,
     /// TSecr.
     pub(super) echo: Option<u32>,
+    /// RACK.fack as it was before.
+    pub(super) fack: Seq,
     /// A duplicate that the peer reports.
     pub(super) dsack: Option<Range>,
     /// With it all retransmissions of this recovery were duplicates.

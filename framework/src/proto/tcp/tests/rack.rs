@@ -4,6 +4,18 @@ use super::super::connection::{Recovery, RetransmitTimer, flag};
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
 
+/// Linux acknowledges several segments out of order at once. The option begins with the latest block, which says nothing of the order in
+/// which they came.
+#[test]
+fn blocks_of_one_acknowledgment_are_no_reordering() {
+    let mut sender = Sender::with_sack();
+    sender.send(8);
+    sender.wait_ms(10);
+    sender.ack(0, &[(6, 7), (4, 5), (2, 3)]);
+    assert!(!sender.connection().has(flag::REORDERING_SEEN));
+    assert_eq!((sender.marks().as_str(), sender.recovery()), ("LLSLSLS.", Recovery::Fast));
+}
+
 #[test]
 fn three_segments_behind_it_make_one_lost() {
     let mut sender = Sender::with_sack();
