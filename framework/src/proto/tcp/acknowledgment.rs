@@ -72,9 +72,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return Err(TcpDrop::BadAck);
         }
         if segment.sack_count != 0 && connection.has(flag::SACK) {
-            self.take_troubled_ack(segment, 0, true);
+            self.take_overtaken_ack(segment);
         }
         Ok(())
+    }
+
+    /// An acknowledgment that others have overtaken, with SACK blocks: number and window are old.
+    pub(super) fn take_overtaken_ack(&mut self, segment: &Segment) {
+        self.take_troubled_ack(segment, 0, true);
     }
 
     /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says whether the window is another.

@@ -2,11 +2,12 @@
 //! (RFC 9293 3.10.7.4, RFC 7323 5, RFC 5961 3 and 4).
 
 use super::TcpDrop;
-use crate::proto::tcp::connection::{State, coarse_seconds, flag};
+use crate::proto::tcp::connection::{Connection, State, coarse_seconds, flag};
 use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Turn;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::{Plain, Segment};
+use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
 
 /// RFC 7323 5.5: after 24 days TS.Recent may be from before the peer's clock went around.
@@ -36,7 +37,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if segment.has(TcpFlags::RST) || age > TS_RECENT_AGE_MAX {
             return Ok(());
         }
-        self.answer_unacceptable(segment);
+        if self.connection.is_overtaken_ack(segment) {
+            self.take_overtaken_ack(segment);
+        } else {
+            self.answer_unacceptable(segment);
+        }
         Err(TcpDrop::PawsReject)
     }
 
@@ -128,6 +133,26 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.challenge_ack();
         }
         is_exact
+    }
+}
+
+impl Connection {
+    /// Whether an acknowledgment is but late: others have overtaken it on the way. What it says of segments that have arrived is true, and
+    /// where more are missing than a SACK option has blocks for, perhaps nobody else says it (Linux: `tcp_disordered_ack`, which has the
+    /// same limit for its age).
+    fn is_overtaken_ack(&self, segment: &Segment) -> bool {
+        let is_bare = segment.seq_len() == 0 && segment.has(TcpFlags::ACK);
+        let is_late = segment.timestamps.is_some_and(|timestamps| {
+            let age = self.ts_recent.wrapping_sub(timestamps.value);
+            Duration::from_millis(age.into()) <= self.rto.span()
+        });
+        is_bare
+            && is_late
+            && self.state.is_synchronized()
+            && segment.sack_count != 0
+            && self.has(flag::SACK)
+            && segment.seq == self.rcv_nxt
+            && self.snd_una - segment.ack <= self.snd_wnd_max
     }
 }
 
