@@ -54,14 +54,16 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return Ok(());
         }
         // What there is room for is taken, shown or not.
-        let is_before_right_edge = segment.seq.is_before(connection.rcv_adv)
-            || segment.seq.is_before(connection.rcv_nxt + connection.rcv_wnd());
-        let is_new = if segment.seq_len() == 0 {
-            segment.seq.is_at_least(connection.rcv_nxt)
+        let edge = connection.rcv_adv.max(connection.rcv_nxt + connection.rcv_wnd());
+        let is_in_window = if segment.seq_len() == 0 {
+            // One that takes no number may stand at the edge: a peer that has filled the window, and of whom something before is lost,
+            // has its next number there, and what it acknowledges counts (Linux: `tcp_sequence`). A reset there is outside (RFC 5961 3.2).
+            let is_at_edge = segment.seq == edge && !segment.has(TcpFlags::RST);
+            segment.seq.is_at_least(connection.rcv_nxt) && (segment.seq.is_before(edge) || is_at_edge)
         } else {
-            segment.end().is_after(connection.rcv_nxt)
+            segment.end().is_after(connection.rcv_nxt) && segment.seq.is_before(edge)
         };
-        if is_before_right_edge && is_new {
+        if is_in_window {
             return Ok(());
         }
         self.refuse(segment);
