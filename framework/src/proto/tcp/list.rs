@@ -66,6 +66,12 @@ impl SlotList {
         (head != NIL).then_some(head)
     }
 
+    /// The second list, from its first on.
+    pub(super) fn aside(&self) -> impl Iterator<Item = u32> {
+        let next = |&slot: &u32| Some(self.links[slot as usize].next).filter(|&next| next != NIL);
+        core::iter::successors(self.first_aside(), next)
+    }
+
     #[inline]
     fn push_to(&mut self, list: usize, slot: u32) {
         if self.links[slot as usize].prev != OUT {

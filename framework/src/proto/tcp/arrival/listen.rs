@@ -17,6 +17,8 @@ use crate::wire::tcp::{TcpFlags, Timestamps};
 
 /// A flood's handshakes leave one place free for each so many of them: who is there brings his cookie back and has it.
 const HANDSHAKES_PER_FREE_PLACE: usize = 8;
+/// Connections in TIME-WAIT that are counted as free places: so many are enough, and no SYN walks over more.
+const ASIDE_MAX: usize = 64;
 
 impl<P: Payload> Tcp<P> {
     #[cold]
@@ -95,7 +97,14 @@ impl<P: Payload> Tcp<P> {
         let listener = &self.listeners.slots[idx];
         let handshakes = listener.embryonic as usize;
         let left = handshakes.div_ceil(HANDSHAKES_PER_FREE_PLACE);
-        listener.is_full() || handshakes > 0 && self.connections.free_count() <= left
+        listener.is_full() || handshakes > 0 && self.connections.free_count() <= left && self.lacks_places(left + 1)
+    }
+
+    /// Whether fewer than so many places are free, those counted that only wait in TIME-WAIT.
+    #[cold]
+    fn lacks_places(&self, count: usize) -> bool {
+        let wanted = count.saturating_sub(self.connections.free_count()).min(ASIDE_MAX);
+        self.shared.ready.aside().take(wanted).count() < wanted
     }
 
     /// Whether the listener has the time for one more SYN, and its app wants the peer.
