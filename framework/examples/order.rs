@@ -128,6 +128,11 @@ impl TcpApp for Trader {
                 let missing = cx.tcp().no_way(connection).map_or(String::new(), |missing| missing.to_string());
                 println!("the call to the gateway waits: {missing}");
             }
+            TcpEvent::PeerClosed => {
+                // The gateway ends the session, and reads no order any more. `Closed` follows.
+                self.order = None;
+                let _ = cx.tcp().close(connection);
+            }
             TcpEvent::Closed(reason) => self.gone(&reason, cx),
             _ => (),
         }

@@ -5,7 +5,8 @@ use std::error::Error;
 
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, pair};
-use wirepath::pipeline::tcp::ListenOptions;
+use wirepath::pipeline::tcp::{ConnectionId, ListenOptions, TcpApp, TcpEvent};
+use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
 use wirepath::time::{Duration, Instant};
 
 #[path = "../examples/live.rs"]
@@ -53,19 +54,37 @@ fn interface_that_is_not_there_is_told_where_to_find_those_that_are() {
     check(live::run, &["nosuch", "239.1.1.1", "9000"], sentence);
 }
 
+/// A gateway that knows with whom it has a session.
+#[derive(Default)]
+struct Gateway(Option<ConnectionId>);
+
+impl App for Gateway {}
+
+impl UdpApp for Gateway {
+    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
+}
+
+impl TcpApp for Gateway {
+    fn on_tcp_event(&mut self, session: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
+        if let TcpEvent::Connected { .. } = event {
+            self.0 = Some(session);
+        }
+    }
+}
+
 /// Both ends of the order's wire.
 struct Market {
     trader: order::End<order::Trader>,
-    exchange: order::End<order::Exchange>,
+    exchange: order::End<Gateway>,
     now: Instant,
 }
 
 impl Market {
     fn new() -> Self {
-        use order::{EXCHANGE, Exchange, GATEWAY, TRADER, Trader, worker};
+        use order::{EXCHANGE, GATEWAY, TRADER, Trader, worker};
         let ((near, far), block) = (pair("wire", MemoryConfig::default()), Block::heap());
         let trader = worker(near, TRADER, EXCHANGE, Trader::new(GATEWAY), &block.scope("trader")).unwrap();
-        let exchange = worker(far, EXCHANGE, TRADER, Exchange::default(), &block.scope("exchange")).unwrap();
+        let exchange = worker(far, EXCHANGE, TRADER, Gateway::default(), &block.scope("exchange")).unwrap();
         let mut market = Self { trader, exchange, now: Instant::ZERO + Duration::from_secs(1) };
         market.trader.with_app(market.now, |trader, cx| trader.call(cx)).unwrap();
         market
@@ -95,5 +114,15 @@ fn gateway_that_refuses_or_is_gone_is_called_again() {
     assert!(!market.has_gateway_after(0) && market.has_gateway_after(3), "five seconds after it was refused");
     market.exchange.hang_up(market.now);
     assert!(!market.has_gateway_after(1), "no order is fired at a gateway that is gone");
+    assert!(market.has_gateway_after(5));
+}
+
+#[test]
+fn gateway_that_ends_the_session_is_called_again() {
+    let mut market = Market::new();
+    market.listen();
+    assert!(market.has_gateway_after(1));
+    market.exchange.with_app(market.now, |gateway, cx| cx.tcp().shutdown(gateway.0.unwrap())).unwrap();
+    assert!(!market.has_gateway_after(1), "no order is fired into a session that is over");
     assert!(market.has_gateway_after(5));
 }
