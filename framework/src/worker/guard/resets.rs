@@ -28,6 +28,9 @@ use core::net::SocketAddrV4;
 /// How far back a probe is: out of any window (RFC 7323 2.3: 2^30 at most), and before it.
 const LONG_AGO: u32 = 1 << 30;
 
+/// The most that there is: a peer that takes segments of its own link alone (RFC 5082, `IP_MINTTL`) knows them by it, and no other minds.
+const TTL: u8 = u8::MAX;
+
 /// A whole frame.
 pub(super) type Frame = ArrayVec<u8, { LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HEADER_LEN }>;
 
@@ -145,7 +148,7 @@ fn frame(connection: &OpenConnection, seq: u32, ack: u32, flags: TcpFlags) -> Fr
         source: *local.ip(),
         destination: *remote.ip(),
         protocol: Protocol::TCP,
-        ttl: 64,
+        ttl: TTL,
         tos: 0,
         // RFC 6864 4.1: what is never cut needs no identification.
         identification: 0,
@@ -225,6 +228,16 @@ mod tests {
         let rounds: Vec<_> = resets.round().map(|frames| frames.map(|frame| said(&frame))).collect();
         let probe = (100u32.wrapping_sub(1 << 30), 7, TcpFlags::ACK);
         assert_eq!(rounds, [[(100, 7, TcpFlags::RST | TcpFlags::ACK), probe]]);
+    }
+
+    #[test]
+    fn peer_that_takes_nothing_from_afar_takes_the_reset() {
+        let [reset, probe] = Resets::new(vec![connection()]).round().next().unwrap();
+        let ttls = [reset, probe].map(|frame| {
+            let (ipv4, _) = Ipv4Header::ref_from_prefix(&frame[18..]).unwrap();
+            ipv4.ttl()
+        });
+        assert_eq!(ttls, [255; 2]);
     }
 
     #[test]
