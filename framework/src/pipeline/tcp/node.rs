@@ -94,7 +94,8 @@ impl From<TcpDrop> for TcpNodeDrop {
 
 /// An app that has connections. All methods have a default: not interested.
 pub trait TcpApp {
-    /// A peer wants to connect to a listener. Asked at its SYN, before anything is remembered of it.
+    /// A peer wants to connect to a listener. Asked at its SYN, before anything is remembered of it; and so once more for a SYN that comes
+    /// again, and when a SYN cookie comes back. So decide by the flow, and count connections by `Connected`.
     fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
         let _ = (listener, flow);
         Accept::Yes
