@@ -197,7 +197,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             // The segment was lost, and the probe took its place: nobody else tells the congestion control of it.
             connection.clear(flag::PROBE_OUT);
             if connection.recovery == Recovery::Open && !connection.is_unlimited() {
-                connection.lower_ssthresh();
+                // What was on its way then has arrived, and what is by now was sent since: as Linux does, all that was allowed.
+                connection.lower_ssthresh(connection.cwnd);
                 connection.cwnd = connection.cwnd.min(connection.ssthresh);
             }
         } else if !news.advanced && segment.sack_count == 0 && segment.len == 0 {

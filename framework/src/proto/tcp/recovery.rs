@@ -474,7 +474,7 @@ impl Connection {
             self.undo = Undo { cwnd, ssthresh, marker: self.snd_una, resent: 0, resent_ts: 0 };
         }
         self.prr = Prr { delivered: 0, out: 0, recover_fs: self.flight() };
-        self.lower_ssthresh();
+        self.lower_ssthresh(self.flight());
     }
 
     /// NewReno's window (RFC 6582 3.2): the duplicates that came are segments that left.

@@ -47,10 +47,10 @@ impl Connection {
         self.cwnd = self.cwnd.min(CWND_MAX);
     }
 
-    /// The window was too large: what remains of it is `ssthresh`.
-    pub(super) fn lower_ssthresh(&mut self) {
+    /// The window was too large when `used` was on its way: what remains of it is `ssthresh`.
+    pub(super) fn lower_ssthresh(&mut self, used: u32) {
         // FlightSize counts, not what would have been allowed (RFC 5681 3.1); and what limited transmit added does not.
-        let used = self.flight().min(self.cwnd);
+        let used = used.min(self.cwnd);
         let ssthresh = match self.congestion.kind {
             Congestion::Cubic => self.reduced_cubic(used),
             Congestion::Reno => used / 2,
@@ -77,7 +77,7 @@ impl Connection {
             // What would be given back was never counted.
             self.clear(flag::UNDO);
             if self.recovery != Recovery::Open {
-                self.lower_ssthresh();
+                self.lower_ssthresh(self.flight());
             }
         }
     }
