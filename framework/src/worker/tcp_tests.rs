@@ -8,6 +8,7 @@ mod hang_up;
 mod orders;
 mod silence;
 mod trains;
+mod untiring;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ struct Talker {
     id: Option<ConnectionId>,
     /// What could not be sent back yet.
     owed: Vec<u8>,
+    /// So often, it does not wait for a way: it aborts the call, and calls again.
+    calls_left: usize,
 }
 
 impl Talker {
@@ -70,6 +73,7 @@ impl TcpApp for Talker {
         if self.holds_back && event == TcpEvent::Writable && self.pay(cx) {
             cx.tcp().resume(connection).unwrap();
         }
+        self.call_again(connection, event, cx);
     }
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {

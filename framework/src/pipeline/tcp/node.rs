@@ -468,22 +468,34 @@ fn deliver<A: TcpApp>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &
     }
 }
 
-/// Tells the app what happened, until nothing is left to tell. What the app does meanwhile may make more happen, but each event is told
-/// once, and a call makes one at most.
+/// Events that one call tells. An app that answers each by a call that makes the next would keep the turn for ever: one that calls again
+/// whenever its call is closed does, while the link is down. The rest stays in order for the next frame or tick.
+const EVENTS_MAX: u32 = 256;
+
+/// Tells the app what happened. What it does meanwhile may make more happen.
 #[inline(always)]
 fn tell_events<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
-    while cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.has_events()) {
-        tell_one(app, cx);
+    if cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.has_events()) {
+        tell_some(app, cx);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell_one<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
-    let Some((connection, _, event)) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_event()) else { return };
-    if event != TcpEvent::Readable {
-        return app.on_tcp_event(connection, event, cx);
+fn tell_some<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
+    for _ in 0..EVENTS_MAX {
+        let Some((connection, _, event)) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_event()) else {
+            return;
+        };
+        match event {
+            TcpEvent::Readable => tell_data(connection, app, cx),
+            _ => app.on_tcp_event(connection, event, cx),
+        }
     }
+}
+
+/// All that waits, or until the app pauses: no more than the receive buffer.
+fn tell_data<A: TcpApp>(connection: ConnectionId, app: &mut A, cx: &mut Cx<'_>) {
     while let Some(data) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_data(connection)) {
         deliver(connection, &data, app, cx);
     }
