@@ -21,6 +21,7 @@ pub struct TcpConfig {
     /// Listeners at the same time.
     pub listeners_max: usize,
     /// Pieces of data that wait in all connections together: to be acknowledged, or out of order. Each is a buffer of the pool.
+    /// Two at least, as a payload that is longer than a segment is split when it leaves.
     pub chunks_max: usize,
     /// Pieces out of order that one connection may hold.
     pub reassembly_max: u32,
@@ -98,9 +99,9 @@ impl TcpConfig {
     pub fn check(&self) -> Result<(), TcpConfigError> {
         const LIMIT: usize = 1 << 28;
         let counts = [
-            ("connections_max", self.connections_max, LIMIT),
-            ("listeners_max", self.listeners_max, 1 << 16),
-            ("chunks_max", self.chunks_max, LIMIT),
+            ("connections_max", self.connections_max, 1, LIMIT),
+            ("listeners_max", self.listeners_max, 1, 1 << 16),
+            ("chunks_max", self.chunks_max, 2, LIMIT),
         ];
         let limits = [
             ("challenge_acks_per_second", self.challenge_acks_per_second),
@@ -108,11 +109,11 @@ impl TcpConfig {
             ("reassembly_max", self.reassembly_max),
         ];
         let tries = [("syn_retries", self.syn_retries), ("retries", self.retries)];
-        let limits = limits.map(|(name, value)| (name, value as usize, LIMIT));
-        let tries = tries.map(|(name, value)| (name, value.into(), u8::MAX.into()));
-        for (name, value, max) in counts.into_iter().chain(limits).chain(tries) {
-            if value == 0 || value > max {
-                return Err(TcpConfigError::OutOfRange { name, value, max });
+        let limits = limits.map(|(name, value)| (name, value as usize, 1, LIMIT));
+        let tries = tries.map(|(name, value)| (name, value.into(), 1, u8::MAX.into()));
+        for (name, value, min, max) in counts.into_iter().chain(limits).chain(tries) {
+            if !(min..=max).contains(&value) {
+                return Err(TcpConfigError::OutOfRange { name, value, min, max });
             }
         }
         if self.time_wait < ConnectionOptions::TIMER_MIN || self.time_wait > Self::TIME_WAIT_MAX {
@@ -133,7 +134,9 @@ pub enum TcpConfigError {
         name: &'static str,
         /// What it is.
         value: usize,
-        /// The most that it may be; the least is 1.
+        /// The least that it may be.
+        min: usize,
+        /// The most.
         max: usize,
     },
     /// Too short to be waited for, or longer than the standard wants.
@@ -150,7 +153,12 @@ pub enum TcpConfigError {
 impl fmt::Display for TcpConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfRange { name, value, max } => write!(f, "TcpConfig::{name} is {value}: it must be 1 to {max}"),
+            Self::OutOfRange { name, value, min, .. } if value < min => {
+                write!(f, "TcpConfig::{name} is {value}: raise it to {min} at least")
+            }
+            Self::OutOfRange { name, value, max, .. } => {
+                write!(f, "TcpConfig::{name} is {value}: lower it to {max} at most")
+            }
             Self::TimeWait(span) => write!(f, "TcpConfig::time_wait is {span}: it must be 1 ms to 240 s"),
             Self::PoolTooSmall { buffers, needed } => write!(
                 f,

@@ -444,7 +444,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 /// taken by what waits, none of it could ever go. Where there are fewer buffers than chunks they are what counts: what waits for
 /// acknowledgments must leave some for these.
 fn chunk_reserve(chunks: usize, buffers: usize) -> usize {
-    (chunks / 16).clamp(1, 64).min(chunks - 1).max(chunks.saturating_sub(buffers))
+    (chunks / 16).clamp(1, 64).max(chunks.saturating_sub(buffers))
 }
 
 /// The connection of that name, where it is still there.

@@ -146,10 +146,10 @@ fn limits_that_do_not_add_up_make_no_tcp() {
         seed: HashSeed::new(1, 2),
     };
     let error = TcpSockets::new(&config, &Block::heap().scope("1")).err().unwrap();
-    assert_eq!(error, TcpConfigError::OutOfRange { name: "chunks_max", value: 0, max: 1 << 28 });
-    assert!(error.to_string().contains("it must be 1 to"), "{error}");
+    assert_eq!(error, TcpConfigError::OutOfRange { name: "chunks_max", value: 0, min: 2, max: 1 << 28 });
+    assert!(error.to_string().contains("raise it to 2 at least"), "{error}");
     let unrepeated = TcpConfig { retries: 0, ..TcpConfig::default() };
-    assert_eq!(unrepeated.check(), Err(TcpConfigError::OutOfRange { name: "retries", value: 0, max: 255 }));
+    assert_eq!(unrepeated.check(), Err(TcpConfigError::OutOfRange { name: "retries", value: 0, min: 1, max: 255 }));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Limits that do not add up, and options out of range: refused by name.
 
+use super::line::{Line, MSS, options};
 use super::*;
 
 #[test]
@@ -18,6 +19,24 @@ fn limits_that_do_not_add_up_are_refused() {
         let error = config.check().unwrap_err();
         assert!(error.to_string().contains("TcpConfig::"), "{error}");
     }
+}
+
+/// A payload that is longer than a segment is split when it leaves, which takes a chunk more.
+#[test]
+fn single_chunk_that_nothing_longer_than_a_segment_leaves_by_is_refused_and_two_are_enough() {
+    let error = TcpConfig { chunks_max: 1, ..TcpConfig::default() }.check().unwrap_err();
+    assert_eq!(error, TcpConfigError::OutOfRange { name: "chunks_max", value: 1, min: 2, max: 1 << 28 });
+    assert_eq!(error.to_string(), "TcpConfig::chunks_max is 1: raise it to 2 at least");
+    let error = TcpConfig { retries: 0, listeners_max: 1 << 17, ..TcpConfig::default() }.check().unwrap_err();
+    assert_eq!(error.to_string(), "TcpConfig::listeners_max is 131072: lower it to 65536 at most");
+
+    let mut line = Line::of(TcpConfig { chunks_max: 2, ..TcpConfig::default() }, &options());
+    line.send(2 * MSS);
+    line.tick();
+    line.ack(MSS);
+    line.tick();
+    let lens: Vec<_> = line.wire.sent.iter().map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(lens, [MSS as usize; 2]);
 }
 
 #[test]
