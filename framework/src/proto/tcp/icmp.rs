@@ -168,6 +168,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mss = less_options(receive_mss(mtu, 0), connection).min(connection.snd_mss_max);
         connection.mss_lowered_at_s = if mss == connection.snd_mss_max { 0 } else { now_s };
         connection.snd_mss = connection.snd_mss.max(mss);
+        connection.cwnd = connection.cwnd.max(connection.snd_mss.into());
         if connection.holes != 0 {
             // From now on each acknowledgment is looked at closely.
             connection.set(flag::MSS_ON_TRIAL);

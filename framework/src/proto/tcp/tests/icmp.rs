@@ -1,6 +1,6 @@
 //! What routers say, and how much of it is believed (RFC 5927).
 
-use super::line::Line;
+use super::line::{Line, MSS};
 use super::script::accepted;
 use super::*;
 
@@ -27,6 +27,22 @@ fn claim_makes_segments_smaller_and_not_smaller_than_any_link() {
     script.end.tick();
     let again: Vec<_> = script.end.sent.0.iter().map(|(segment, bytes)| (segment.seq, bytes.len())).collect();
     assert_eq!(again, [(seq, 512), (seq + 512, 488)], "what was too large goes again in parts");
+}
+
+/// Else it would wait until the override timer has it leave in parts.
+#[test]
+fn full_segment_that_is_tried_again_leaves_at_once_whatever_timeouts_left_of_cwnd() {
+    let mut line = Line::with(&ConnectionOptions::default());
+    let connection = line.connection();
+    (connection.snd_mss, connection.snd_mss_max, connection.cwnd) = (512, MSS as u16, 512);
+    connection.mss_lowered_at_s = 1;
+    line.after_s(700);
+    line.turn().raise_mss();
+    assert_eq!((line.connection().snd_mss, line.connection().cwnd), (MSS as u16, MSS));
+    line.send(MSS);
+    line.tick();
+    let lens: Vec<_> = line.wire.sent.iter().map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(lens, [MSS as usize]);
 }
 
 #[test]
