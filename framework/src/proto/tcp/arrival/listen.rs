@@ -4,6 +4,7 @@ use core::net::SocketAddrV4;
 
 use super::negotiation::{asks_for_ecn, receive_mss, window_scale};
 use super::{Arrival, Received, TcpDrop};
+use crate::proto::Flow;
 use crate::proto::tcp::connection::{Connection, State, flag};
 use crate::proto::tcp::event::{ConnectionId, ListenerId};
 use crate::proto::tcp::listener::Accept;
@@ -283,17 +284,31 @@ impl<P: Payload> Tcp<P> {
             return;
         }
         let segment = &arrival.segment;
-        let reset = if segment.has(TcpFlags::ACK) {
+        let mut reset = if segment.has(TcpFlags::ACK) {
             Outgoing::bare(arrival.flow, segment.ack, Seq(0), TcpFlags::RST)
         } else {
             Outgoing::bare(arrival.flow, Seq(0), segment.end(), TcpFlags::RST | TcpFlags::ACK)
         };
+        if let Some((ttl, tos)) = self.ttl_and_tos(arrival.flow) {
+            (reset.ttl, reset.tos) = (ttl, tos);
+        }
         self.shared.post_reset(None, &reset, output);
+    }
+
+    /// Those of the connection that a segment came to, or of the listener: a peer with GTSM (RFC 5082) hears no other.
+    fn ttl_and_tos(&self, flow: Flow) -> Option<(u8, u8)> {
+        if let Some(&slot) = self.flows.get(flow.into()) {
+            let options = &self.connections[slot].options;
+            return Some((options.ttl, options.tos));
+        }
+        let listener = self.listeners.find(flow.local)?;
+        let options = &self.listeners.slots[listener].options.connection;
+        Some((options.ttl, options.tos))
     }
 }
 
 /// Whether a connection can be between these ends (RFC 9293 3.9.2.3, RFC 1122 3.2.1.3).
-pub(in crate::proto::tcp) fn is_host(flow: crate::proto::Flow) -> bool {
+pub(in crate::proto::tcp) fn is_host(flow: Flow) -> bool {
     let remote = flow.remote.ip();
     flow.remote.port() != 0
         && !flow.local.ip().is_multicast()

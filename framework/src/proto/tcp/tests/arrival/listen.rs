@@ -11,6 +11,25 @@ fn acknowledgment_is_answered_by_a_reset() {
     assert_eq!((dropped, answers[0].flags, answers[0].seq), (Some(TcpDrop::BadAck), RST, Seq(9)));
 }
 
+/// A peer with GTSM (RFC 5082) drops what comes with another TTL than 255, resets as well.
+#[test]
+fn reset_leaves_as_the_segments_of_whom_it_is_about() {
+    let connection = ConnectionOptions { ttl: 255, tos: 0x10, ..ConnectionOptions::default() };
+    let mut script = listening(&ListenOptions { connection, ..ListenOptions::default() });
+    let (_, answers) = script.send(ACK, Seq(7), Seq(9), b"");
+    assert_eq!((answers[0].flags, answers[0].ttl, answers[0].tos), (RST, 255, 0x10));
+    script.to.remote.set_port(SERVER.port() + 1);
+    let (_, answers) = script.send(ACK, Seq(7), Seq(9), b"");
+    assert_eq!((answers[0].flags, answers[0].ttl, answers[0].tos), (RST, 64, 0), "nobody listens there");
+
+    let mut end = End::new(2);
+    let (flow, now) = (Flow { local: SERVER, remote: CLIENT }, end.now);
+    end.tcp.connect(flow, &connection, ConsumerId(1), now, &mut end.sent).unwrap();
+    end.sent.0.clear();
+    let (_, answers) = Script::new(end).send(SYN | ACK, Seq(7), Seq(9), b"");
+    assert_eq!((answers[0].flags, answers[0].ttl, answers[0].tos), (RST, 255, 0x10), "an answer to another call");
+}
+
 #[test]
 fn reset_and_bare_segment_and_syn_with_fin_do_nothing() {
     let mut script = listening(&ListenOptions::default());
