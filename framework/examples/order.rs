@@ -123,7 +123,14 @@ impl TcpApp for Trader {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match event {
             // The way is known now, and the form of a segment: the order is prepared once.
-            TcpEvent::Connected { .. } => self.order = cx.tcp().template(connection, ORDER).ok(),
+            TcpEvent::Connected { .. } => match cx.tcp().template(connection, ORDER) {
+                Ok(order) => self.order = Some(order),
+                Err(error) => {
+                    eprintln!("no order can be sent to this gateway: {error}");
+                    // `Closed` follows, and the gateway is called again.
+                    let _ = cx.tcp().abort(connection);
+                }
+            },
             TcpEvent::NoWay => {
                 let missing = cx.tcp().no_way(connection).map_or(String::new(), |missing| missing.to_string());
                 println!("the call to the gateway waits: {missing}");

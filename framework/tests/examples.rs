@@ -5,7 +5,7 @@ use std::error::Error;
 
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, pair};
-use wirepath::pipeline::tcp::{ConnectionId, ListenOptions, TcpApp, TcpEvent};
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, ListenerId, TcpApp, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
 use wirepath::time::{Duration, Instant};
 
@@ -90,9 +90,12 @@ impl Market {
         market
     }
 
-    fn listen(&mut self) {
-        let listen = ListenOptions::default();
-        self.exchange.with_app(self.now, |_, cx| cx.tcp().listen(order::GATEWAY, &listen)).unwrap();
+    fn listen(&mut self) -> ListenerId {
+        self.listen_with(&ListenOptions::default())
+    }
+
+    fn listen_with(&mut self, options: &ListenOptions) -> ListenerId {
+        self.exchange.with_app(self.now, |_, cx| cx.tcp().listen(order::GATEWAY, options)).unwrap()
     }
 
     /// Whether the trader has a gateway after so many seconds.
@@ -125,4 +128,15 @@ fn gateway_that_ends_the_session_is_called_again() {
     market.exchange.with_app(market.now, |gateway, cx| cx.tcp().shutdown(gateway.0.unwrap())).unwrap();
     assert!(!market.has_gateway_after(1), "no order is fired into a session that is over");
     assert!(market.has_gateway_after(5));
+}
+
+#[test]
+fn gateway_that_has_no_room_for_an_order_is_called_again() {
+    let mut market = Market::new();
+    let connection = ConnectionOptions { receive_buffer: 20, ..ConnectionOptions::default() };
+    let small = market.listen_with(&ListenOptions { connection, ..ListenOptions::default() });
+    assert!(!market.has_gateway_after(1), "an order does not fit its window");
+    market.exchange.with_app(market.now, |_, cx| cx.tcp().close_listener(small));
+    market.listen();
+    assert!(market.has_gateway_after(6));
 }
