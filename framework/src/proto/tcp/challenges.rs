@@ -8,7 +8,7 @@ use super::connection::{Connection, coarse_seconds};
 use super::secret::Secret;
 use crate::time::Instant;
 
-/// Of one connection in a second. A peer that restarted needs one.
+/// Of one connection in a second, with answers to a SYN that comes again. A peer that restarted needs one.
 const OF_A_CONNECTION: u16 = 10;
 /// Bits of `RareTally::challenges` that count; the others are the second, as far as twelve bits tell: more than an hour.
 const COUNT: u16 = 0xf;

@@ -61,7 +61,7 @@ pub enum TcpDrop {
     BlindReset,
     /// A SYN within a connection (RFC 5961 4).
     BlindSyn,
-    /// More SYNs than the listener takes in a second.
+    /// More SYNs than the listener takes in a second, or than a handshake answers.
     SynRateExceeded,
     /// As many connections as the configuration allows: the peer calls again.
     TableFull,

@@ -23,7 +23,10 @@ impl<P: Payload> Tcp<P> {
         let is_first = segment.seq == turn.connection.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         if is_first && !segment.has(TcpFlags::ACK) {
             // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it nothing. The timer runs on, so that a
-            // peer who does nothing but call does not keep its place.
+            // peer who does nothing but call does not keep its place. A few in a second, as it may be somebody else who calls in its name.
+            if !turn.connection.take_challenge(now) {
+                return Err(TcpDrop::SynRateExceeded);
+            }
             let (timer, at) = (turn.connection.timer, turn.connection.timer_at);
             turn.send_syn();
             (turn.connection.timer, turn.connection.timer_at) = (timer, at);

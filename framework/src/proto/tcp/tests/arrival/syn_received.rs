@@ -44,6 +44,22 @@ fn syn_that_comes_again_is_answered_again() {
     assert_eq!((answers.len(), answers[0].flags), (1, SYN | ACK));
 }
 
+/// Somebody who calls in another's name has us send him no more than that.
+#[test]
+fn syn_that_comes_again_and_again_is_answered_a_few_times_in_a_second() {
+    let mut script = half_open();
+    let mut answers_in_a_second = || {
+        let answers = (0..1_000).map(|_| script.send(SYN, Seq(ISN), Seq(0), b""));
+        let (answered, dropped): (Vec<_>, Vec<_>) = answers.partition(|(_, answers)| !answers.is_empty());
+        assert!(dropped.iter().all(|(why, _)| *why == Some(TcpDrop::SynRateExceeded)));
+        script.pass(Duration::from_millis(1_100));
+        answered.len()
+    };
+    assert_eq!([answers_in_a_second(), answers_in_a_second()], [10, 10]);
+    let (_, answers) = script.next(ACK, b"");
+    assert_eq!((answers, script.state()), (vec![], Some(State::Established)));
+}
+
 #[test]
 fn peer_that_only_repeats_its_syn_does_not_keep_its_place() {
     let mut script = half_open();
