@@ -257,8 +257,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     /// At the end: resets all TCP connections that stand, so that no peer believes in them for longer, and sees them onto
     /// the wire. Returns how many those were. Who wants them to end in order closes them, and polls on until they have.
     ///
-    /// Walks over all places that there are for connections, and waits for the device, some milliseconds where it
-    /// moves nothing: not for a turn.
+    /// Walks over all places that there are for connections, and waits for the device and for buffers, some milliseconds where nothing
+    /// moves: not for a turn.
     pub fn hang_up(&mut self, now: Instant) -> usize {
         let (mut hung_up, mut next, mut idle_turns) = (0, Some(0), 0);
         while idle_turns < HANG_UP_TURNS && (next.is_some() || self.tools.tx.in_flight() > 0) {

@@ -291,7 +291,8 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.abort(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// [`abort`](Self::abort) of all connections from a place on, `limit` at most: how many, and the place to go on at.
+    /// [`abort`](Self::abort) of all connections from a place on, `limit` at most: how many, and the place to go on at, as long as a
+    /// connection stands or its reset waits for a buffer or the ring.
     pub(crate) fn abort_from(&mut self, first: u32, limit: usize) -> (usize, Option<u32>) {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.abort_from(first, limit, now, output)).unwrap_or((0, None))

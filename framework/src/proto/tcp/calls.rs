@@ -256,8 +256,9 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Aborts those connections of places `first` and behind whose peers may believe in them, `limit` at most. Says
-    /// how many, and where to go on.
+    /// Sends the resets that found no room before, then aborts those connections of places `first` and behind whose peers may believe in
+    /// them, `limit` at most, as long as their resets could wait. Says how many, and where to go on: `None` where no peer is left who is
+    /// to hear of it.
     pub fn abort_from<O: Output<P>>(
         &mut self,
         first: u32,
@@ -265,19 +266,20 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> (usize, Option<u32>) {
-        let mut count = 0;
-        for slot in first..self.connections.capacity() as u32 {
+        self.send_owed_resets(output);
+        let (mut count, end) = (0, self.connections.capacity() as u32);
+        for slot in first..end {
             let is_open = |connection: &Connection| !matches!(connection.state, State::TimeWait | State::Closed);
             if !self.connections.get(slot).is_some_and(is_open) {
                 continue;
             }
-            if count == limit {
+            if count == limit || self.shared.owed_resets.is_full() {
                 return (count, Some(slot));
             }
             self.turn(slot, output, now).abort();
             count += 1;
         }
-        (count, None)
+        (count, (!self.shared.owed_resets.is_empty()).then_some(end))
     }
 
     /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the

@@ -24,6 +24,11 @@ impl OwedResets {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Whether the next that finds no room would be lost.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= OWED_MAX
+    }
 }
 
 impl<P: Payload> Shared<P> {
@@ -35,7 +40,7 @@ impl<P: Payload> Shared<P> {
                 self.tally.resets_out += 1;
                 self.tally.segments_out += 1;
             }
-            Err(Unsent::Busy) if self.owed_resets.0.len() < OWED_MAX => self.owed_resets.0.push_back(*reset),
+            Err(Unsent::Busy) if !self.owed_resets.is_full() => self.owed_resets.0.push_back(*reset),
             Err(Unsent::Busy | Unsent::NoWay) => self.tally.resets_lost += 1,
         }
     }

@@ -38,3 +38,35 @@ fn frames_that_nobody_receives_are_not_waited_for_for_ever() {
     assert_eq!(line.client.hang_up(now), 2);
     assert!(line.client.tx_mut().in_flight() > 0);
 }
+
+/// All buffers of the client's pool that are free.
+fn hoard(line: &Line) -> Vec<crate::mem::Mbuf> {
+    core::iter::from_fn(|| line.client.pool().alloc()).collect()
+}
+
+/// The resets of the first find no buffer; what the last has still to send is dropped with it, and gives one back.
+#[test]
+fn peers_learn_it_where_the_pool_is_empty_for_the_first_rounds() {
+    let mut line = connected(3);
+    let (before, now) = (line.server.app().events.len(), line.now);
+    line.ask(|app, cx| cx.tcp().send(app.id.unwrap(), b"on its way").unwrap());
+    let hoarded = hoard(&line);
+    assert_eq!(line.client.hang_up(now), 3);
+    line.server.poll_once(now);
+    assert_eq!(line.server.app().events[before..], [TcpEvent::Closed(CloseReason::Reset); 3]);
+    hoarded.into_iter().for_each(crate::mem::Mbuf::free);
+}
+
+#[test]
+fn resets_that_find_no_buffer_are_not_waited_for_for_ever_and_leave_when_there_is_one() {
+    let mut line = connected(3);
+    let (before, now) = (line.server.app().events.len(), line.now);
+    let hoarded = hoard(&line);
+    assert_eq!(line.client.hang_up(now), 3);
+    line.server.poll_once(now);
+    assert_eq!(line.server.app().events.len(), before);
+    hoarded.into_iter().for_each(crate::mem::Mbuf::free);
+    assert_eq!(line.client.hang_up(now), 0);
+    line.server.poll_once(now);
+    assert_eq!(line.server.app().events[before..], [TcpEvent::Closed(CloseReason::Reset); 3]);
+}

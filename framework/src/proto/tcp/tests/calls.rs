@@ -1,5 +1,7 @@
 //! Calls of the app: what each does, and what it refuses.
 
+use super::super::connection::State;
+use super::line::{self, Line};
 use super::script::{ACK, FIN, RST, SYN, accepted, calling, closed};
 use super::*;
 
@@ -118,6 +120,31 @@ fn abort_resets_the_peer_and_tells_the_app() {
     let answers = script.answers();
     assert!(answers[0].flags.contains(RST) && answers[0].seq == seq);
     assert_eq!(closed(&script), Some(CloseReason::Aborted));
+}
+
+/// More of them than resets can wait.
+#[test]
+fn resets_of_all_connections_leave_though_they_find_no_room_at_first() {
+    const COUNT: usize = 200;
+    let config = TcpConfig { connections_max: COUNT, chunks_max: 1024, ..TcpConfig::default() };
+    let Line { mut tcp, mut wire, now, .. } = Line::of(config, &line::options());
+    for port in 1..COUNT as u16 {
+        let flow = Flow { local: SocketAddrV4::new(*CLIENT.ip(), 1000 + port), remote: SERVER };
+        let id = tcp.connect(flow, &ConnectionOptions::default(), ConsumerId(1), now, &mut wire).unwrap();
+        tcp.connections[id.slot() as u32].state = State::Established;
+    }
+    (wire.sent, wire.room) = (Vec::new(), 0);
+    let (mut aborted, mut next) = tcp.abort_from(0, usize::MAX, now, &mut wire);
+    assert_eq!(tcp.abort_from(next.unwrap(), usize::MAX, now, &mut wire), (0, next), "who would not be told stands");
+    while let Some(first) = next {
+        let count;
+        wire.room = 10;
+        (count, next) = tcp.abort_from(first, usize::MAX, now, &mut wire);
+        aborted += count;
+    }
+    let told: std::collections::HashSet<_> = wire.sent.iter().map(|(reset, _)| reset.flow.local.port()).collect();
+    assert_eq!((aborted, told.len(), wire.sent.len()), (COUNT, COUNT, COUNT));
+    assert_eq!(tcp.tally().resets_lost, 0);
 }
 
 #[test]
