@@ -121,8 +121,7 @@ pub struct TcpData<'a> {
     pub connection: ConnectionId,
     /// Whose it is, by `connect` or the listener's options.
     pub consumer: ConsumerId,
-    /// When the segment arrived, by the NIC's clock or the capture's; of short ones that waited in one buffer for an app that had paused, the
-    /// first.
+    /// When the segment arrived, by the NIC's clock or the capture's.
     pub timestamp: Option<UnixTime>,
     /// The bytes: in order, each once. A segment that came in fragments is shown in pieces.
     pub payload: &'a [u8],

@@ -25,9 +25,6 @@ use crate::wire::tcp::TcpFlags;
 /// acknowledges sixteen segments so.
 const QUICK_LEN: u64 = 16 * 1460;
 
-/// Data that waits for the app is copied into the buffer of what came before it where it is no longer than this: eight such take one.
-const COPIED_MAX: u32 = 256;
-
 /// Data that was found to be new, and in the window.
 struct Piece<P> {
     seq: Seq,
@@ -166,11 +163,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mut delivered = None;
         if connection.in_order.head == NIL && !connection.has(flag::HOLDS) {
             delivered = Some(piece.payload);
-        } else if !self.keep_in_order(piece) {
+        } else if !self.shared.has_share(connection.in_order.count)
+            || connection
+                .in_order
+                .push_back(&mut self.shared.chunks, Chunk::new(piece.seq, len, Some(piece.payload)))
+                .is_err()
+        {
             // Not acknowledged, so it comes again.
             return Err(TcpDrop::NoRoom);
+        } else {
+            connection.set_in_order_len(connection.in_order_len + len);
         }
-        let connection = &mut *self.connection;
         connection.rcv_nxt = end;
         connection.tally.bytes_received += u64::from(len);
         if fills_gap {
@@ -186,27 +189,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.owe_ack_of_data(len);
         }
         Ok(delivered)
-    }
-
-    /// Has data wait for the app: in the buffer of what came before it where that has room, or small messages would use up chunks and pool
-    /// long before the window, and nobody could tell the peer. False where there is no room.
-    fn keep_in_order(&mut self, piece: Piece<P>) -> bool {
-        let (connection, len) = (&mut *self.connection, piece.len);
-        let last = self.shared.chunks.get_mut(connection.in_order.tail).filter(|_| len <= COPIED_MAX);
-        if let Some((last, payload)) =
-            last.and_then(|last| last.payload.as_mut().map(|payload| (&mut last.len, payload)))
-            && payload.join(&piece.payload)
-        {
-            *last += len;
-        } else {
-            let has_share = self.shared.has_share(connection.in_order.count);
-            let chunk = Chunk::new(piece.seq, len, Some(piece.payload));
-            if !has_share || connection.in_order.push_back(&mut self.shared.chunks, chunk).is_err() {
-                return false;
-            }
-        }
-        connection.set_in_order_len(connection.in_order_len + len);
-        true
     }
 
     /// Moves what is in order now to the data that waits for the app.
