@@ -48,22 +48,17 @@ impl Crowd {
         listen(&mut server, LISTENERS, &unlimited);
         let callers = Callers::new(left, connections, LISTENERS);
         let mut crowd = Self { callers, server, now: START, next: 0, connections };
-        for idx in 0..connections {
-            crowd.callers.call(idx);
-            if idx % BURST_LEN == 0 {
-                crowd.take_answers();
-            }
-        }
-        crowd.take_answers();
+        crowd.all(Callers::call);
         assert_eq!(crowd.server.app().connections.len(), connections, "all are connected");
-        crowd.begin();
+        // What a connection's first answer finds out, and sets, is there when the many are measured, as it is of the one.
+        crowd.all(Callers::ask);
         crowd
     }
 
-    /// Each asks once. What a connection's first answer finds out, and sets, is there when the many are measured, as it is of the one.
-    fn begin(&mut self) {
+    /// Each does it once, and is answered.
+    fn all(&mut self, act: fn(&mut Callers, usize)) {
         for idx in 0..self.connections {
-            self.callers.ask(idx);
+            act(&mut self.callers, idx);
             if idx % BURST_LEN == 0 {
                 self.take_answers();
             }
