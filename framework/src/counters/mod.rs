@@ -25,6 +25,7 @@ mod histogram;
 mod layout;
 #[allow(unsafe_code)]
 mod memory;
+mod printable;
 mod publish;
 mod snapshot;
 mod unit;
@@ -36,6 +37,7 @@ pub use block::{Block, Capacity, Scope, SetupError};
 pub use counter::{Counter, Gauge};
 pub use drops::{DropReason, Drops};
 pub use histogram::{Distribution, Histogram};
+pub use printable::{Printable, printable};
 pub use publish::default_directory;
 pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
 pub use unit::Unit;
