@@ -29,6 +29,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if acked > self.connection.flight() {
             return self.take_strange_ack(segment);
         }
+        self.note_arrival(&segment.plain());
         let is_update = self.update_window(&segment.plain());
         if !self.connection.is_calm(segment) {
             self.take_troubled_ack(segment, acked, is_update);
@@ -65,13 +66,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
                 return self.process_ack(&Segment { ack, ..*segment });
             }
         }
-        let connection = &*self.connection;
-        let age = connection.snd_una.0.wrapping_sub(segment.ack.0);
-        if segment.ack.is_after(connection.snd_una) || age > connection.snd_wnd_max {
+        if !self.connection.believes_ack(segment.ack) {
             self.challenge_ack();
             return Err(TcpDrop::BadAck);
         }
-        if segment.sack_count != 0 && connection.has(flag::SACK) {
+        self.note_arrival(&segment.plain());
+        if segment.sack_count != 0 && self.connection.has(flag::SACK) {
             self.take_overtaken_ack(segment);
         }
         Ok(())
@@ -267,6 +267,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 impl super::connection::Connection {
     /// Whether nothing is missing as far as we know, and the segment does not say otherwise.
     #[inline]
+    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT. Any other is not of this connection, or a guess.
+    pub(super) fn believes_ack(&self, ack: Seq) -> bool {
+        self.snd_nxt - ack <= self.flight() + self.snd_wnd_max
+    }
+
     fn is_calm(&self, segment: &Segment) -> bool {
         self.is_untroubled()
             && !self.has(flag::PROBE_OUT | flag::MSS_ON_TRIAL)

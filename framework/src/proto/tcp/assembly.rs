@@ -101,7 +101,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         // What is from before the first byte is not of this stream.
         let age = connection.rcv_nxt - segment.seq;
         let is_ours = u64::from(age) <= connection.tally.bytes_received;
-        if segment.len != 0 && segment.seq.is_before(right) && is_ours {
+        let is_its = segment.has(TcpFlags::ACK) && connection.believes_ack(segment.ack);
+        if segment.len != 0 && segment.seq.is_before(right) && is_ours && is_its {
             connection.note_duplicate(Range { left: segment.seq, right });
             self.shared.tally.duplicates += 1;
         }

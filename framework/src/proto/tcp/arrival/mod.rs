@@ -174,7 +174,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
             return Err(self.take_reset_or_syn(segment));
         }
-        self.note_arrival(&segment.plain());
         self.process_ack(segment)?;
         self.take_text(segment, payload)
     }
@@ -204,6 +203,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         connection.state = State::Established;
         connection.clear(flag::EMBRYONIC);
         connection.set(flag::UNTOLD);
+        connection.last_received_at = self.now;
         (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
         connection.snd_small = connection.snd_una;
         self.begin_congestion();

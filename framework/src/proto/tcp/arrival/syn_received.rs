@@ -55,7 +55,6 @@ impl<P: Payload> Tcp<P> {
             }
             return Err(TcpDrop::BadAck);
         }
-        turn.note_arrival(&segment.plain());
         let was_embryonic = turn.connection.has(flag::EMBRYONIC);
         turn.process_ack(&segment)?;
         if turn.connection.state == State::SynReceived {
