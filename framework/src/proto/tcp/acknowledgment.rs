@@ -77,9 +77,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         Ok(())
     }
 
-    /// An acknowledgment that others have overtaken, with SACK blocks: number and window are old.
+    /// An acknowledgment that others have overtaken, with SACK blocks: number and window are old, and so is what it says of congestion
+    /// (Linux as well, `tcp_ack`: `old_ack`).
     pub(super) fn take_overtaken_ack(&mut self, segment: &Segment) {
-        self.take_troubled_ack(segment, 0, true);
+        let flags = TcpFlags(segment.flags.0 & !TcpFlags::ECE.0);
+        self.take_troubled_ack(&Segment { flags, ..*segment }, 0, true);
     }
 
     /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says whether the window is another.
@@ -265,13 +267,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl super::connection::Connection {
-    /// Whether nothing is missing as far as we know, and the segment does not say otherwise.
-    #[inline]
     /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT. Any other is not of this connection, or a guess.
     pub(super) fn believes_ack(&self, ack: Seq) -> bool {
         self.snd_nxt - ack <= self.flight() + self.snd_wnd_max
     }
 
+    /// Whether nothing is missing as far as we know, and the segment does not say otherwise.
+    #[inline]
     fn is_calm(&self, segment: &Segment) -> bool {
         self.is_untroubled()
             && !self.has(flag::PROBE_OUT | flag::MSS_ON_TRIAL)
