@@ -89,13 +89,25 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         if is_first_syn && self.is_newer(segment) {
             return Verdict::Reopen(self.connection.next_iss_min());
         }
-        if segment.has(TcpFlags::FIN) && segment.end() == self.connection.rcv_nxt {
+        if !segment.flags.intersects(TcpFlags::ACK | TcpFlags::SYN) {
+            // Fifth: "if the ACK bit is off, drop the segment and return".
+            return Verdict::Drop;
+        }
+        if self.is_last_fin(segment) {
             self.restart_time_wait();
             self.owe_ack(AckOwed::Now);
         } else if segment.seq_len() > 0 || segment.seq != self.connection.rcv_nxt {
             self.challenge_ack();
         }
         Verdict::Drop
+    }
+
+    /// Whether it is the peer's FIN again: "the only thing that can arrive in this state". A guess at it is none (RFC 5961 5.2).
+    fn is_last_fin(&self, segment: &Segment) -> bool {
+        segment.has(TcpFlags::FIN)
+            && !segment.has(TcpFlags::SYN)
+            && segment.end() == self.connection.rcv_nxt
+            && self.connection.believes_ack(segment.ack)
     }
 
     /// RFC 6191 2: by the timestamp, and where that does not tell by the sequence number.
