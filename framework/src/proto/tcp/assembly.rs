@@ -119,17 +119,26 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         let Some(piece) = self.trim(segment, payload) else {
             // RFC 9293 3.10.7.4: what is old or beyond the window is answered.
-            self.send_ack();
+            self.acknowledge_at_once(segment);
             return Err(TcpDrop::NotAcceptable);
         };
         if piece.seq == self.connection.rcv_nxt {
-            return self.take_next(piece);
+            return self.take_next(segment, piece);
         }
         self.shared.tally.out_of_order += 1;
         let kept = self.keep(piece);
-        // RFC 5681 4.2: at once, and each, as they are counted.
-        self.send_ack();
+        self.acknowledge_at_once(segment);
         kept.map(|()| None)
+    }
+
+    /// RFC 5681 4.2: at once, and each, as they are counted; but "MUST NOT generate more than one ACK for every incoming segment": where
+    /// there is a FIN to be looked at, `check_fin` answers for both.
+    fn acknowledge_at_once(&mut self, segment: &Segment) {
+        if segment.has(TcpFlags::FIN) || self.connection.has(flag::FIN_SEEN) {
+            self.owe_ack(AckOwed::Now);
+        } else {
+            self.send_ack();
+        }
     }
 
     /// Cuts off what came before and what is beyond the window.
@@ -158,7 +167,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     }
 
     /// Data that is next in order: to the caller, or behind what waits for the app.
-    fn take_next(&mut self, piece: Piece<P>) -> Result<Option<P>, TcpDrop> {
+    fn take_next(&mut self, segment: &Segment, piece: Piece<P>) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
         let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
         let mut delivered = None;
@@ -184,8 +193,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.tell(pending::READABLE);
         }
         if fills_gap {
-            // RFC 5681 4.2.
-            self.send_ack();
+            self.acknowledge_at_once(segment);
         } else {
             self.owe_ack_of_data(len);
         }

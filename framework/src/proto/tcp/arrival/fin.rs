@@ -68,9 +68,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             }
         }
         if !connection.has(flag::FIN_SEEN) || connection.rcv_nxt != connection.rcv_fin {
-            // Data beyond a hole has been answered already.
             if segment.has(TcpFlags::FIN) && segment.len == 0 {
                 self.owe_ack(AckOwed::Now);
+            } else if connection.ack_owed == AckOwed::Now {
+                // Data beyond a hole, which is answered each time (RFC 5681 4.2).
+                self.send_ack();
             }
             return;
         }
