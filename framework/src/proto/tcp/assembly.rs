@@ -347,10 +347,17 @@ impl Connection {
         }
     }
 
-    /// A range that came twice: the next acknowledgment reports the first such (RFC 2883 4).
+    /// A range that came twice: the next acknowledgment reports the first such, to the end of what is contiguous (RFC 2883 4 (3)). It comes
+    /// in pieces where the chunks out of order have it in pieces.
     fn note_duplicate(&mut self, range: Range) {
-        if self.has(flag::SACK) && self.dsack.is_empty() {
+        if !self.has(flag::SACK) {
+            return;
+        }
+        let held = self.dsack;
+        if held.is_empty() {
             self.dsack = range;
+        } else if range.left.is_at_most(held.right) && held.left.is_at_most(range.right) {
+            self.dsack = Range { left: held.left.min(range.left), right: held.right.max(range.right) };
         }
     }
 
