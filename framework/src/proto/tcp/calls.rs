@@ -354,6 +354,8 @@ impl<P: Payload> Tcp<P> {
         }
         // Nagle's algorithm may be off now.
         turn.flush_later();
+        // The user timeout may be over sooner than the wheel comes by, or be over.
+        turn.arm();
         Ok(())
     }
 }

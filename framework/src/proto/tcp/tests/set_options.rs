@@ -50,6 +50,21 @@ fn app_hears_of_a_send_buffer_that_has_grown() {
     assert_eq!(line.events, [TcpEvent::Writable], "once");
 }
 
+#[test]
+fn user_timeout_that_comes_nearer_moves_the_wheel_at_once() {
+    let mut client = End::new(1);
+    let (flow, now) = (Flow { local: CLIENT, remote: SERVER }, client.now);
+    let id = client.tcp.connect(flow, &options(), ConsumerId(1), now, &mut client.sent).unwrap();
+    client.now += Duration::from_secs(66);
+    client.tick();
+    let now = client.now;
+    for timeout in [120, 90, 5] {
+        let options = ConnectionOptions { user_timeout: Some(Duration::from_secs(timeout)), ..options() };
+        client.tcp.set_options(id, &options, now, &mut client.sent).unwrap();
+        assert_eq!(client.tcp.check_timers(Some(now)), Ok(()), "{timeout} s");
+    }
+}
+
 /// A connection whose options change while its SYN is on its way.
 fn changed_in_syn_sent(before: &ConnectionOptions, after: &ConnectionOptions) -> (End, End) {
     let (mut client, mut server) = (End::new(1), End::new(2));
