@@ -32,7 +32,17 @@ pub struct SmoltcpHost {
     rx_ring_len: usize,
     /// Sessions to begin, the latest first.
     to_begin: Vec<(usize, Session)>,
+    /// What is listened for: one session of each port.
+    listens: Vec<Listens>,
     entries: Vec<Entry>,
+}
+
+/// A port that it listens at.
+struct Listens {
+    /// One of those that call here: whose buffers its sockets have.
+    session: Session,
+    /// Its sockets ask whether their peers are still there.
+    asks: bool,
 }
 
 /// A socket, and what it is for.
@@ -68,22 +78,48 @@ impl SmoltcpHost {
             nic,
             rx_ring_len: plan.nic.rx_ring_len,
             to_begin,
+            listens: Vec::new(),
             entries: Vec::new(),
         };
         for session in script.sessions.iter().filter(|session| session.server == idx) {
-            let mut socket = socket(session);
             // Whose SYN comes first takes the first socket of the port, so one that must ask whether its peer is
             // still there has all of them ask: a reset that is lost is learned of in no other way (seed 9503).
-            let asks = |other: &Session| {
-                (other.server, other.port) == (idx, session.port) && other.options.keepalive.is_some()
-            };
-            if script.sessions.iter().any(asks) {
-                socket.set_keep_alive(Some(KEEP_ALIVE));
+            let asks = script
+                .sessions
+                .iter()
+                .any(|other| (other.server, other.port) == (idx, session.port) && other.options.keepalive.is_some());
+            let listens = Listens { session: session.clone(), asks };
+            host.listen(&listens);
+            if host.listens.iter().all(|known| known.session.port != session.port) {
+                host.listens.push(listens);
             }
-            socket.listen(session.port).expect("the port is not zero");
-            host.add(socket, None);
         }
         host
+    }
+
+    fn listen(&mut self, listens: &Listens) {
+        let mut socket = socket(&listens.session);
+        if listens.asks {
+            socket.set_keep_alive(Some(KEEP_ALIVE));
+        }
+        socket.listen(listens.session.port).expect("the port is not zero");
+        self.add(socket, None);
+    }
+
+    /// A listening socket of smoltcp is the connection that it accepts. A copy of a SYN whose session is over takes
+    /// one as well, so a port at which no socket is left gets another (seed 2335).
+    fn listen_again(&mut self) {
+        let listens = core::mem::take(&mut self.listens);
+        for port in &listens {
+            let is_heard = self.entries.iter().any(|entry| {
+                let socket = self.sockets.get::<Socket<'_>>(entry.handle);
+                socket.state() == State::Listen && socket.listen_endpoint().port == port.session.port
+            });
+            if !is_heard {
+                self.listen(port);
+            }
+        }
+        self.listens = listens;
     }
 
     fn add(&mut self, socket: Socket<'static>, key: Option<EndKey>) {
@@ -97,6 +133,7 @@ impl SmoltcpHost {
         let now = Instant::from_micros((now / 1_000) as i64);
         self.begin_sessions();
         self.interface.poll(now, &mut self.nic, &mut self.sockets);
+        self.listen_again();
         for entry in 0..self.entries.len() {
             self.look(entry);
         }
