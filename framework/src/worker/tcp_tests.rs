@@ -388,11 +388,31 @@ fn segments_that_a_paused_app_has_no_room_for_are_counted_by_name() {
     line.server.with_app(now, |app, cx| cx.tcp().pause(app.id.unwrap()).unwrap());
     for _ in 0..40 {
         // A segment each.
-        let _ = line.ask(|_, cx| cx.tcp().send(id, b"order"));
+        let _ = line.ask(|_, cx| cx.tcp().send(id, &[7; 600]));
         line.turns(5);
     }
     assert!(line.count("2/tcp/drop/no_room") > 0);
     line.server.with_app(line.now, |app, cx| cx.tcp().resume(app.id.unwrap()).unwrap());
     line.turns(50_000);
+    line.close();
+}
+
+/// A window in bytes cannot say that buffers run out: a peer that had sent into it would hear nothing, and send again ever later.
+#[test]
+fn small_segments_that_wait_for_a_paused_app_share_buffers() {
+    let mut line = Line::connected(Wanted { buffers: Some(64), ..Wanted::default() });
+    let (id, now, bytes) = (line.id(), line.now, pattern(100 * 40));
+    line.server.with_app(now, |app, cx| cx.tcp().pause(app.id.unwrap()).unwrap());
+    let before = line.server.pool().available();
+    for message in bytes.chunks(40) {
+        // A segment each.
+        assert_eq!(line.ask(|_, cx| cx.tcp().send(id, message)), Ok(message.len()));
+        line.turns(5);
+    }
+    assert!(before - line.server.pool().available() <= 4, "{before}, {}", line.server.pool().available());
+    line.server.with_app(line.now, |app, cx| cx.tcp().resume(app.id.unwrap()).unwrap());
+    line.turn_until(|line| line.server.app().received.len() == bytes.len());
+    assert!(line.server.app().received == bytes);
+    assert_eq!(line.count("2/tcp/drop/no_room"), 0);
     line.close();
 }

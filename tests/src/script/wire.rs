@@ -6,6 +6,9 @@ use std::collections::VecDeque;
 use wirepath::proto::tcp::{Outgoing, Output, Payload, Unsent};
 use wirepath::time::Instant;
 
+/// Bytes of payload that one buffer has room for.
+const BUFFER_LEN: usize = 2048;
+
 /// The payload of a script's segments.
 #[derive(Debug)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
@@ -34,8 +37,11 @@ impl Payload for Bytes {
     }
 
     fn join(&mut self, next: &Self) -> bool {
-        self.0.extend_from_slice(&next.0);
-        true
+        let has_room = self.len() + next.len() <= BUFFER_LEN;
+        if has_room {
+            self.0.extend_from_slice(&next.0);
+        }
+        has_room
     }
 }
 

@@ -121,7 +121,8 @@ pub struct TcpData<'a> {
     pub connection: ConnectionId,
     /// Whose it is, by `connect` or the listener's options.
     pub consumer: ConsumerId,
-    /// When the segment arrived, by the NIC's clock or the capture's.
+    /// When the segment arrived, by the NIC's clock or the capture's. Of short ones that waited in one buffer for a paused app, that of the
+    /// first.
     pub timestamp: Option<UnixTime>,
     /// The bytes: in order, each once. A segment that came in fragments is shown in pieces.
     pub payload: &'a [u8],

@@ -173,17 +173,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let mut delivered = None;
         if connection.in_order.head == NIL && !connection.has(flag::HOLDS) {
             delivered = Some(piece.payload);
-        } else if !self.shared.has_share(connection.in_order.count)
-            || connection
-                .in_order
-                .push_back(&mut self.shared.chunks, Chunk::new(piece.seq, len, Some(piece.payload)))
-                .is_err()
-        {
+        } else if !self.keep_in_order(piece) {
             // Not acknowledged, so it comes again.
             return Err(TcpDrop::NoRoom);
-        } else {
-            connection.set_in_order_len(connection.in_order_len + len);
         }
+        let connection = &mut *self.connection;
         connection.rcv_nxt = end;
         connection.tally.bytes_received += u64::from(len);
         if fills_gap {
@@ -198,6 +192,23 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.owe_ack_of_data(len);
         }
         Ok(delivered)
+    }
+
+    /// Has data wait for the app. It is copied behind what waits last where that buffer has room for it. So two
+    /// neighbors never fit one buffer, and a connection takes two chunks at most for each buffer's length of its
+    /// window. Otherwise short segments would use up chunks and pool long before the window, which is in bytes and
+    /// cannot be taken back (RFC 9293 3.8.6). False where there is no room.
+    fn keep_in_order(&mut self, piece: Piece<P>) -> bool {
+        let (connection, len) = (&mut *self.connection, piece.len);
+        if !connection.in_order.append_to_last(&mut self.shared.chunks, &piece.payload, len) {
+            let has_share = self.shared.has_share(connection.in_order.count);
+            let chunk = Chunk::new(piece.seq, len, Some(piece.payload));
+            if !has_share || connection.in_order.push_back(&mut self.shared.chunks, chunk).is_err() {
+                return false;
+            }
+        }
+        connection.set_in_order_len(connection.in_order_len + len);
+        true
     }
 
     /// Moves what is in order now to the data that waits for the app.
@@ -244,7 +255,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         let connection = &mut *self.connection;
         let count = connection.out_of_order.count;
-        if count >= self.shared.config.reassembly_max || !self.shared.has_share(count) {
+        // Once the hole is filled these chunks wait for the app with those that are in order already.
+        let kept = count + connection.in_order.count;
+        if count >= self.shared.config.reassembly_max || !self.shared.has_share(kept) {
             return Err(TcpDrop::NoRoom);
         }
         self.cut_back(before, &mut piece);

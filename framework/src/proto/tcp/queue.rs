@@ -289,6 +289,17 @@ impl Queue {
         true
     }
 
+    /// Makes `len` bytes a part of the last chunk, by a copy. False, and nothing has changed, where there is none or it
+    /// has no room.
+    pub(super) fn append_to_last<P: Payload>(&mut self, chunks: &mut Chunks<P>, payload: &P, len: u32) -> bool {
+        let Some(last) = chunks.get_mut(self.tail) else { return false };
+        let is_joined = last.payload.as_mut().is_some_and(|bytes| bytes.join(payload));
+        if is_joined {
+            last.len += len;
+        }
+        is_joined
+    }
+
     /// Takes the first chunk out.
     #[inline]
     pub(super) fn pop_front<P>(&mut self, chunks: &mut Chunks<P>) -> Option<Chunk<P>> {

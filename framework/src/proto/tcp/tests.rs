@@ -35,6 +35,9 @@ use super::*;
 use crate::proto::{ConsumerId, Flow, HashSeed};
 use crate::time::{Duration, Instant};
 
+/// Bytes of payload that one buffer of a test has room for.
+const BUFFER_LEN: usize = 1500;
+
 /// A payload of a test.
 impl Payload for Vec<u8> {
     fn len(&self) -> usize {
@@ -59,8 +62,11 @@ impl Payload for Vec<u8> {
     }
 
     fn join(&mut self, next: &Self) -> bool {
-        self.extend_from_slice(next);
-        true
+        let has_room = self.len() + next.len() <= BUFFER_LEN;
+        if has_room {
+            self.extend_from_slice(next);
+        }
+        has_room
     }
 }
 

@@ -65,8 +65,8 @@ fn app_that_pauses_again_at_its_last_data_is_told_as_well() {
     let mut line = Line::new();
     let id = line.id();
     line.tcp.pause(id).unwrap();
-    line.data(0, 4);
-    line.data(4, 4);
+    line.data(0, 1_000);
+    line.data(1_000, 1_000);
     line.turn().close(CloseReason::Reset);
     assert_eq!(line.tcp.next_event(), Some((id, ConsumerId(1), TcpEvent::Readable)));
     assert!(line.tcp.next_data(id).is_some());
@@ -87,4 +87,18 @@ fn end_that_both_wanted_waits_for_the_app() {
     line.tick();
     assert_eq!(line.events[..], [TcpEvent::PeerClosed, TcpEvent::Closed(CloseReason::Finished)]);
     line.assert_delivered(4);
+}
+
+/// The peer cannot be told that chunks are used up: its window is in bytes.
+#[test]
+fn small_messages_that_wait_take_no_chunk_each() {
+    let mut line = Line::of(TcpConfig { chunks_max: 32, ..TcpConfig::default() }, &options());
+    let id = line.id();
+    line.tcp.pause(id).unwrap();
+    for nth in 0..200 {
+        assert_eq!(line.data(4 * nth, 4), None, "the {nth}th");
+    }
+    line.resume();
+    line.tick();
+    line.assert_delivered(800);
 }
