@@ -131,13 +131,14 @@ impl Headers {
         self.parse_l4(frame);
     }
 
-    /// Takes the end that the IP header names, where the frame reaches so far and the header does.
+    /// Takes the end that the IP header names, or the frame's where that comes first: what steers and hashes looks at ports, and
+    /// not at the length. `false` where the header itself reaches further.
     fn end_at(&mut self, end: usize) -> bool {
-        let is_possible = (self.l4_offset..=self.l3_end).contains(&end);
-        if is_possible {
-            self.l3_end = end;
+        if end < self.l4_offset {
+            return false;
         }
-        is_possible
+        self.l3_end = end.min(self.l3_end);
+        true
     }
 
     fn parse_l4(&mut self, frame: &[u8]) {

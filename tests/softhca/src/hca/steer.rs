@@ -1,15 +1,16 @@
-//! Flow rules: which queues a frame goes to; mlx5.md 1.3.
+//! Flow rules: which queues a frame goes to; mlx5.md 1.3, and what Linux makes of it (`mlx5/fs.c`, `mlx5/core/fs_core.c`).
 //!
-//! A multicast frame is copied to the queues of all rules that match, a unicast one goes to the best rule: the lowest
-//! priority number, then the one that names more bits, then the older. A rule that drops ends the walk; one with `DONT_TRAP`
-//! takes a copy and lets the frame go on. What no rule named is the kernel's, and what the kernel does not want is for the
-//! default rules.
+//! The kernel keeps a table for each priority, and rules that name the same fields with the same values are one entry of it
+//! with several destinations: each of their queues gets a copy, of unicast too. Of a table a frame finds one entry, here the
+//! one that names more bits, then the older. An entry takes the frame or drops it; one of `DONT_TRAP`, which have tables of
+//! their own, takes a copy and lets the frame go on to the next table. Rules for groups share one table behind all others,
+//! whatever their priority. What no rule named is the kernel's, and what the kernel does not want is for the default rules.
 //!
-//! Rules with the same mask share a table that is looked up by the masked fields, so that a frame costs one look-up for each
+//! Rules with the same mask share a map that is looked up by the masked fields, so that a frame costs one look-up for each
 //! kind of rule, not one for each rule.
 
 use super::Hca;
-use super::control::{Errno, FlowAction, FlowKind, FlowRequest};
+use super::control::{Errno, FlowAction, FlowKind, FlowRequest, FlowSpec};
 use super::flow_key::{FlowKey, Match};
 use super::parse::Headers;
 use super::qp::Receiver;
@@ -28,14 +29,14 @@ pub(super) struct Steering {
     defaults: Vec<u32>,
     made: u64,
     /// Rules that match the frame at hand; kept to be filled again.
-    matching: Vec<(Rank, u32)>,
+    matching: Vec<(Entry, u32)>,
 }
 
 struct Rule {
     qp: u32,
     receiver: Receiver,
     kind: FlowKind,
-    rank: Rank,
+    entry: Entry,
     mask: FlowKey,
     value: FlowKey,
     does: Does,
@@ -50,11 +51,12 @@ struct Does {
     lets_go_on: bool,
 }
 
-/// Better rules come first: priority, then how many bits it does not name, then age.
+/// An entry of the kernel's tables, which all rules with its fields and values share. A frame finds the least one of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    priority: u16,
+struct Entry {
+    table: u16,
     bits_not_named: u32,
+    /// Of its first rule.
     age: u64,
 }
 
@@ -86,6 +88,9 @@ pub(super) enum Rest {
 /// `MLX5_IB_FLOW_LAST_PRIO` of Linux.
 const PRIORITY_MAX: u16 = 15;
 
+/// `MLX5_IB_FLOW_MCAST_PRIO` of Linux: behind the two tables of each priority.
+const TABLE_OF_GROUPS: u16 = 2 * (PRIORITY_MAX + 1);
+
 /// 24 bits reach the CQE.
 const TAG_MAX: u32 = (1 << 24) - 1;
 
@@ -105,7 +110,7 @@ impl Steering {
         }
         self.find_matching(headers, frame);
         let is_multicast = frame[0] & 1 != 0;
-        let rest = self.walk(is_multicast, copies);
+        let rest = self.walk(copies);
         if rest != Rest::Kernel || kernel_wants() {
             return rest;
         }
@@ -119,27 +124,31 @@ impl Steering {
         let key = FlowKey::of_frame(headers, frame);
         for shape in shapes {
             for &handle in shape.rules.get(&key.masked(shape.mask)).into_iter().flatten() {
-                matching.extend(rules.get(handle).map(|rule| (rule.rank, handle)));
+                matching.extend(rules.get(handle).map(|rule| (rule.entry, handle)));
             }
         }
         matching.sort_unstable();
     }
 
+    /// From table to table, until an entry keeps the frame.
     #[inline]
-    fn walk(&self, is_multicast: bool, copies: &mut Vec<Delivery>) -> Rest {
+    fn walk(&self, copies: &mut Vec<Delivery>) -> Rest {
+        let mut found: Option<Entry> = None;
         let mut rest = Rest::Kernel;
-        for &(_, handle) in &self.matching {
+        for &(entry, handle) in &self.matching {
             let Some(rule) = self.rules.get(handle) else { continue };
+            if found.is_some_and(|found| found.table == entry.table && found != entry) {
+                continue;
+            }
+            if rest == Rest::Taken && found != Some(entry) {
+                return rest;
+            }
             if rule.does.drops {
                 return Rest::Dropped;
             }
+            found = Some(entry);
             self.copy(handle, copies);
-            if !rule.does.lets_go_on {
-                rest = Rest::Taken;
-                if !is_multicast {
-                    return rest;
-                }
-            }
+            rest = if rule.does.lets_go_on { Rest::Kernel } else { Rest::Taken };
         }
         rest
     }
@@ -151,15 +160,12 @@ impl Steering {
             if is_multicast || rule.kind == FlowKind::AllDefault {
                 self.copy(handle, copies);
                 rest = Rest::Taken;
-                if !is_multicast {
-                    break;
-                }
             }
         }
         rest
     }
 
-    /// One copy for a queue, whatever the number of rules that lead there: with the tag of the best.
+    /// One copy for a queue, whatever the number of rules that lead there: with the tag of the first.
     #[inline]
     fn copy(&self, handle: u32, copies: &mut Vec<Delivery>) {
         if let Some(&Rule { qp, receiver, does: Does { tag, .. }, .. }) = self.rules.get(handle)
@@ -182,6 +188,21 @@ impl Steering {
             FlowKind::Normal => self.shape(mask).rules.entry(value).or_default().push(handle),
         }
         handle
+    }
+
+    /// The entry that a rule like this one is a destination of, with what it does. EEXIST where its rules have another tag than
+    /// this one wants, or where one of both drops (`check_conflicting_ftes`).
+    fn entry(&self, table: u16, wanted: &Match, does: Does, tag: Option<u32>) -> Result<Option<(Entry, Does)>, Errno> {
+        let alike = self.shapes.iter().find(|shape| shape.mask == wanted.mask);
+        let mut alike = alike.and_then(|shape| shape.rules.get(&wanted.value)).into_iter().flatten();
+        let Some(rule) = alike.find_map(|&handle| self.rules.get(handle).filter(|rule| rule.entry.table == table))
+        else {
+            return Ok(None);
+        };
+        if rule.does.drops != does.drops || tag.is_some_and(|tag| tag != rule.does.tag) {
+            return Err(Errno(libc::EEXIST));
+        }
+        Ok(Some((rule.entry, rule.does)))
     }
 
     /// The rules of this mask, to which one is to be added.
@@ -217,19 +238,23 @@ impl Steering {
 impl Hca {
     /// Makes a flow rule, which works from the next frame on. EINVAL for a QP that does not receive or specs that contradict each
     /// other, EOPNOTSUPP for what this NIC cannot choose by, ENOMEM for a priority beyond 15 (as the kernel says it), ENOSPC where
-    /// the table is full.
+    /// the table is full, EEXIST where a rule for the same frames has another tag, or drops what this one takes.
     pub fn create_flow(&mut self, request: &FlowRequest) -> Result<u32, Errno> {
         check_attributes(request)?;
-        let does = Does::of_actions(request)?;
-        let Match { mask, value } = Match::of_specs(&request.specs)?;
+        let (does, tag) = Does::of_actions(request)?;
+        let wanted = Match::of_specs(&request.specs)?;
         if self.steering.rules.iter().count() >= self.config.flows_max {
             return Err(Errno(libc::ENOSPC));
         }
-        let FlowRequest { qp, kind, priority, .. } = *request;
+        let FlowRequest { qp, kind, .. } = *request;
+        let table = table_of(request);
+        let shared = if kind == FlowKind::Normal { self.steering.entry(table, &wanted, does, tag)? } else { None };
         let receiver = self.hold_qp(qp)?;
         self.steering.made += 1;
-        let rank = Rank { priority, bits_not_named: u32::MAX - mask.bits(), age: self.steering.made };
-        Ok(self.steering.insert(Rule { qp, receiver, kind, rank, mask, value, does }))
+        let Match { mask, value } = wanted;
+        let own = Entry { table, bits_not_named: u32::MAX - mask.bits(), age: self.steering.made };
+        let (entry, does) = shared.unwrap_or((own, does));
+        Ok(self.steering.insert(Rule { qp, receiver, kind, entry, mask, value, does }))
     }
 
     /// Takes a flow rule away: it does not work from the next frame on.
@@ -258,19 +283,39 @@ fn check_attributes(request: &FlowRequest) -> Result<(), Errno> {
     }
 }
 
+/// `ib_prio_to_core_prio` and `get_flow_table` of Linux.
+fn table_of(request: &FlowRequest) -> u16 {
+    let lets_go_on = request.flags & FlowRequest::DONT_TRAP != 0;
+    match (is_for_group(&request.specs), lets_go_on) {
+        (true, false) => TABLE_OF_GROUPS,
+        (_, true) => 2 * request.priority,
+        (false, false) => 2 * request.priority + 1,
+    }
+}
+
+/// `flow_is_multicast_only` of Linux: by the first spec alone.
+fn is_for_group(specs: &[FlowSpec]) -> bool {
+    match specs.first() {
+        Some(FlowSpec::Ethernet { value, mask }) => value[0] & mask[0] & 1 != 0,
+        Some(FlowSpec::Ipv4 { value, .. }) => value[4] & 0xf0 == 0xe0,
+        _ => false,
+    }
+}
+
 impl Does {
-    /// A tag belongs to a normal rule, and has 24 bits.
-    fn of_actions(request: &FlowRequest) -> Result<Self, Errno> {
+    /// And the tag, where one is wanted. It belongs to a normal rule, and has 24 bits.
+    fn of_actions(request: &FlowRequest) -> Result<(Self, Option<u32>), Errno> {
         let lets_go_on = request.flags & FlowRequest::DONT_TRAP != 0;
-        let mut does = Self { tag: 0, drops: false, lets_go_on };
+        let (mut does, mut wanted) = (Self { tag: 0, drops: false, lets_go_on }, None);
         for action in &request.actions {
             match *action {
                 FlowAction::Drop => does.drops = true,
-                FlowAction::Tag(tag) if tag <= TAG_MAX && request.kind == FlowKind::Normal => does.tag = tag,
+                FlowAction::Tag(tag) if tag <= TAG_MAX && request.kind == FlowKind::Normal => wanted = Some(tag),
                 FlowAction::Tag(_) => return Err(Errno(libc::EINVAL)),
             }
         }
-        Ok(does)
+        does.tag = wanted.unwrap_or(0);
+        Ok((does, wanted))
     }
 }
 

@@ -33,10 +33,12 @@ impl Verdict {
         let header = sum(&frame[headers.l3_offset..headers.l4_offset]);
         let payload = sum(&frame[headers.l4_offset..headers.l3_end]);
         let mut verdicts = L2_OK;
-        if l3_is_ok(headers, frame, header) {
+        let is_whole = is_whole(headers, frame);
+        // The sum is over the header alone, which ends where the payload begins.
+        if is_whole && (headers.l3 == L3::V6 || fold(header) == 0xffff) {
             verdicts |= L3_OK;
         }
-        if l4_is_ok(headers, frame, payload) {
+        if is_whole && l4_is_ok(headers, frame, payload) {
             verdicts |= L4_OK;
         }
         Self { verdicts, types: types(headers, frame), checksum: fold(header + payload) }
@@ -69,15 +71,12 @@ fn tcp_type(tcp: &[u8]) -> u8 {
     }
 }
 
-/// Where the IP packet is longer than the frame, the walk did not come to an L4 header, and the end is the frame's.
-fn l3_is_ok(headers: &Headers, frame: &[u8], header: u64) -> bool {
+/// Whether there is an IP packet, and all of it is in the frame.
+fn is_whole(headers: &Headers, frame: &[u8]) -> bool {
     let named_end = |field: usize, base: usize| base + usize::from(be16(frame, headers.l3_offset + field));
     match headers.l3 {
         L3::None => false,
-        L3::V4 => {
-            // The sum is over the header alone, which ends where the payload begins.
-            fold(header) == 0xffff && named_end(2, headers.l3_offset) == headers.l3_end
-        }
+        L3::V4 => named_end(2, headers.l3_offset) == headers.l3_end,
         L3::V6 => named_end(4, headers.l3_offset + 40) == headers.l3_end,
     }
 }

@@ -12,12 +12,12 @@ const PACKETS: usize = 20_000;
 /// A debug build on a busy machine takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs a tool at both ends: what the client said, and the server.
-fn run(tool: &str, options: &str) -> [Ended; 2] {
+/// Runs a tool at both ends, which each post so many packets: what the client said, and the server.
+fn run(tool: &str, options: &str, packets: usize) -> [Ended; 2] {
     let [server_mac, client_mac] = MACS;
     let packet = "-J 10.0.0.2 -j 10.0.0.1 -K 6000 -k 5000";
     let command = |side: &str, own: &str, other: &str| {
-        format!("{tool} -d mlx5_0 --{side} -n {PACKETS} -s 256 -B {own} -E {other} {packet}")
+        format!("{tool} -d mlx5_0 --{side} -n {packets} -s 256 -B {own} -E {other} {packet}")
     };
     let mut server =
         Running::start(&format!("{options} --stats --wire veth0"), &command("server", server_mac, client_mac));
@@ -28,7 +28,7 @@ fn run(tool: &str, options: &str) -> [Ended; 2] {
 }
 
 fn check(tool: &str, options: &str, client_counts: &[&str], server_counts: &[&str]) {
-    let [client, server] = run(tool, options);
+    let [client, server] = run(tool, options, PACKETS);
     for (ended, counts) in [(client, client_counts), (server, server_counts)] {
         assert_eq!(ended.code, Some(0), "{tool} with {options} said\n{}", ended.said);
         for count in counts {
@@ -46,6 +46,24 @@ fn all_packets_arrive_one_way() {
         }
         check("raw_ethernet_bw", "--strict", &["tx_frames", "tx_wqes"], &["rx_frames"]);
     }
+}
+
+/// The rules of all queues are the same, and so one entry in the NIC: each packet comes to each queue, and the server counts them all.
+#[test]
+fn each_of_several_queues_with_the_same_rule_gets_the_packets() {
+    let test = "perftest::each_of_several_queues_with_the_same_rule_gets_the_packets";
+    if !is_inside(test, "raw_ethernet_bw", "perftest") {
+        return;
+    }
+    veth();
+    let [client, server] = run("raw_ethernet_bw -q 4", "--strict", PACKETS / 4);
+    let counts = |said: &str, count: &str, more_than: usize| {
+        let number = said.split(&format!("  {count} ")).nth(1).and_then(|rest| rest.split_whitespace().next());
+        assert!(number.is_some_and(|number| number.parse::<usize>().unwrap() >= more_than), "{count} in\n{said}");
+    };
+    assert_eq!((client.code, server.code), (Some(0), Some(0)), "{}\n{}", client.said, server.said);
+    counts(&client.said, "tx_frames", PACKETS);
+    counts(&server.said, "rx_frames", PACKETS / 4);
 }
 
 #[test]

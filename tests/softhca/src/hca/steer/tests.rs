@@ -37,6 +37,13 @@ fn of_kind(kind: FlowKind) -> impl FnOnce(&mut FlowRequest) {
     move |request| request.kind = kind
 }
 
+fn from_ip(address: [u8; 4]) -> FlowSpec {
+    let (mut value, mut mask) = ([0; 12], [0; 12]);
+    value[..4].copy_from_slice(&address);
+    mask[..4].fill(0xff);
+    FlowSpec::Ipv4 { value, mask }
+}
+
 /// Whether a rule with these specs takes the frame.
 #[track_caller]
 fn check(specs: &[FlowSpec], frame: &Frame, expected: bool) {
@@ -70,37 +77,80 @@ fn of_equal_rules_the_one_that_names_more_wins_then_the_older() {
     let mut rig = rig(3);
     tagged(&mut rig, 0, 1, 1, &[to_mac(MAC)]);
     tagged(&mut rig, 1, 1, 2, &[to_mac(MAC), to_ip([10, 0, 0, 2])]);
-    tagged(&mut rig, 2, 1, 3, &[to_mac(MAC), to_ip([10, 0, 0, 2])]);
+    tagged(&mut rig, 2, 1, 3, &[to_mac(MAC), from_ip([10, 0, 0, 1])]);
     rig.arrive(&unicast().bytes());
     assert_eq!(rig.tags(), [vec![], vec![2], vec![]]);
 }
 
 #[test]
-fn multicast_is_copied_to_all_that_match_once_each() {
+fn rules_for_the_same_frames_are_one_entry_and_each_queue_gets_a_copy() {
+    for (specs, frame) in [(&[to_mac(MAC)][..], unicast()), (&[to_mac(GROUP_MAC), to_ip(GROUP)], multicast())] {
+        let mut rig = rig(4);
+        let flows = [0, 1, 2, 2].map(|qp| rig.flow(qp, specs));
+        // In a table behind.
+        rig.flow_with(3, specs, |request| request.priority = 7);
+        rig.arrive(&frame.bytes());
+        let is_multicast = specs.len() == 2;
+        let last = if is_multicast { vec![0] } else { vec![] };
+        assert_eq!(rig.tags(), [vec![0], vec![0], vec![0], last.clone()], "rules for groups have one table");
+        rig.hca.destroy_flow(flows[0]).unwrap();
+        rig.arrive(&frame.bytes());
+        assert_eq!(rig.tags(), [vec![], vec![0], vec![0], last]);
+        assert!(rig.here.kernel.is_empty());
+    }
+}
+
+#[test]
+fn a_rule_for_the_same_frames_takes_their_tag_and_may_want_no_other() {
+    let mut rig = rig(2);
+    tagged(&mut rig, 0, 0, 7, &[to_mac(MAC)]);
+    let mut request = FlowRequest { priority: 0, ..flow_request(rig.queues[1].handle, &[to_mac(MAC)]) };
+    for action in [FlowAction::Tag(8), FlowAction::Drop] {
+        request.actions = vec![action];
+        assert_eq!(rig.hca.create_flow(&request), Err(Errno(libc::EEXIST)));
+    }
+    // Of another priority it is another entry.
+    rig.hca.create_flow(&FlowRequest { priority: 1, ..request.clone() }).unwrap();
+    request.actions.clear();
+    rig.hca.create_flow(&request).unwrap();
+    rig.arrive(&unicast().bytes());
+    assert_eq!(rig.tags(), [vec![7], vec![7]]);
+}
+
+#[test]
+fn of_rules_for_groups_that_differ_one_gets_the_frame_whatever_their_priority() {
     let mut rig = rig(3);
-    tagged(&mut rig, 0, 5, 1, &[to_ip(GROUP)]);
-    tagged(&mut rig, 1, 1, 2, &[to_mac(GROUP_MAC), to_ip(GROUP), to_udp(2000)]);
-    tagged(&mut rig, 1, 2, 3, &[to_mac(GROUP_MAC)]);
+    tagged(&mut rig, 0, 1, 1, &[to_ip(GROUP)]);
+    tagged(&mut rig, 1, 5, 2, &[to_mac(GROUP_MAC), to_ip(GROUP), to_udp(2000)]);
     tagged(&mut rig, 2, 1, 4, &[to_ip(GROUP), to_udp(2001)]);
     rig.arrive(&multicast().bytes());
-    assert_eq!(rig.tags(), [vec![1], vec![2], vec![]], "two rules for one queue: the better one's tag");
+    assert_eq!(rig.tags(), [vec![], vec![2], vec![]]);
     assert!(rig.here.kernel.is_empty());
+}
+
+#[test]
+fn a_rule_that_names_no_group_goes_before_those_that_do() {
+    let mut rig = rig(2);
+    tagged(&mut rig, 0, 0, 1, &[to_mac(GROUP_MAC), to_ip(GROUP), to_udp(2000)]);
+    tagged(&mut rig, 1, 15, 2, &[to_udp(2000)]);
+    rig.arrive(&multicast().bytes());
+    assert_eq!(rig.tags(), [vec![], vec![2]]);
 }
 
 #[test]
 fn a_rule_that_drops_ends_the_walk() {
     let mut rig = rig(2);
-    tagged(&mut rig, 0, 1, 1, &[to_ip(GROUP)]);
-    rig.flow_with(0, &[to_mac(GROUP_MAC)], |request| {
+    tagged(&mut rig, 0, 1, 1, &[to_ip([10, 0, 0, 2])]);
+    rig.flow_with(0, &[to_mac(MAC)], |request| {
         request.priority = 2;
         request.actions = vec![FlowAction::Drop];
     });
-    tagged(&mut rig, 1, 3, 3, &[to_ip(GROUP)]);
-    rig.arrive(&multicast().bytes());
-    assert_eq!(rig.tags(), [vec![1], vec![]]);
-    rig.arrive(&Frame { dst: "239.9.9.9", ..multicast() }.bytes());
+    tagged(&mut rig, 1, 3, 3, &[to_udp(2000)]);
+    rig.arrive(&unicast().bytes());
+    assert_eq!((rig.tags(), rig.hca.counters().rx_dropped), (vec![vec![1], vec![]], 0));
+    rig.arrive(&Frame { dst: "10.9.9.9", ..unicast() }.bytes());
     assert_eq!((rig.tags(), rig.here.kernel.len()), (vec![vec![], vec![]], 0));
-    assert_eq!(rig.hca.counters().rx_dropped, 2);
+    assert_eq!(rig.hca.counters().rx_dropped, 1);
 }
 
 #[test]
@@ -131,6 +181,16 @@ fn a_default_rule_takes_what_is_left() {
     rig.arrive(&multicast().bytes());
     assert_eq!(rig.tags(), [vec![], vec![0], vec![0]]);
     assert!(rig.here.kernel.is_empty());
+}
+
+#[test]
+fn defaults_of_two_queues_are_one_entry() {
+    let mut rig = rig(2);
+    for qp in 0..2 {
+        rig.flow_with(qp, &[], of_kind(FlowKind::AllDefault));
+    }
+    rig.arrive(&unicast().bytes());
+    assert_eq!(rig.tags(), [vec![0], vec![0]]);
 }
 
 #[test]
@@ -276,6 +336,20 @@ fn ports_are_of_their_protocol() {
     let from = |port: u16| FlowSpec::Tcp { value: [0, 0, (port >> 8) as u8, port as u8], mask: [0, 0, 0xff, 0xff] };
     check(&[from(1000)], &Frame { protocol: TCP, ..unicast() }, true);
     check(&[from(1001)], &Frame { protocol: TCP, ..unicast() }, false);
+}
+
+#[test]
+fn ports_are_found_whatever_length_ip_names() {
+    let mut long = unicast().bytes();
+    long[16..18].copy_from_slice(&9000_u16.to_be_bytes());
+    let mut rig = rig(1);
+    rig.flow(0, &[to_udp(2000)]);
+    rig.arrive(&long);
+    assert_eq!((rig.tags(), rig.here.kernel.len()), (vec![vec![0]], 0));
+    let mut long = Frame { src: "2001:db8::1", dst: "2001:db8::2", ..unicast() }.bytes();
+    long[18..20].copy_from_slice(&9000_u16.to_be_bytes());
+    rig.arrive(&long);
+    assert_eq!((rig.tags(), rig.here.kernel.len()), (vec![vec![0]], 0));
 }
 
 #[test]
