@@ -132,6 +132,30 @@ fn what_is_missing_is_said_in_a_sentence() {
 }
 
 #[test]
+fn library_that_the_command_displaces_is_told() {
+    let check = |script: &str, expected: Option<&str>| {
+        let test = "library_that_the_command_displaces_is_told";
+        let Some(output) = run(test, &[], &["sh", "-c", script]) else { return };
+        let (listed, said) = (text(&output.stdout), text(&output.stderr));
+        let ours: Vec<_> = said.lines().filter(|line| line.starts_with("softhca: ")).collect();
+        match expected {
+            None => {
+                assert!(ours.is_empty() && listed.contains("fw_ver:\t\t\t\t16.35.2000"), "{script}: {listed}{said}")
+            }
+            Some(expected) => {
+                assert!(ours.len() == 1 && ours[0].contains(expected), "{script}: {listed}{said}");
+                assert!(!listed.contains("fw_ver"), "a device that is dead was shown: {listed}");
+            }
+        }
+    };
+    check("ibv_devinfo", None);
+    check("LD_PRELOAD=libm.so.6:$LD_PRELOAD ibv_devinfo", None);
+    check("LD_PRELOAD=libm.so.6 ibv_devinfo", Some("ibv_devinfo ("));
+    check("LD_PRELOAD=libm.so.6 ibv_devinfo", Some("set it to libm.so.6:$LD_PRELOAD"));
+    check("unset LD_PRELOAD; ibv_devinfo", Some("LD_PRELOAD was taken out of its environment"));
+}
+
+#[test]
 fn test_runs_inside_of_itself() {
     if testing::is_inside("test_runs_inside_of_itself", &["--netns", "--devices", "2"]) {
         assert!(std::path::Path::new("/sys/class/net/soft1/device/infiniband/mlx5_1").exists());

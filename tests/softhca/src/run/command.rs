@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus};
 
 use softhca::settings::Settings;
 
-use super::{Failure, sys};
+use super::{Failure, displaced, sys};
 
 /// Its exit code: 128 and the signal's number where a signal ended it.
 pub(super) fn run(command: &[OsString], library: &Path, settings: &Settings) -> Result<u8, Failure> {
@@ -23,6 +23,8 @@ pub(super) fn run(command: &[OsString], library: &Path, settings: &Settings) -> 
     // Blocked before there is a child, so that the end of one that ends at once is not missed.
     let signals = sys::Signals::block().map_err(|error| Failure::new(format!("signals: {error}")))?;
     sys::prepare(&mut command, &signals);
+    // Behind the signals: its thread is not to get one.
+    displaced::watch(library);
     let child = command.spawn().map_err(|error| cannot_start(program, &error))?;
     let status = wait(child, &signals).map_err(|error| Failure::new(format!("waiting for the command: {error}")))?;
     Ok(exit_code(status))

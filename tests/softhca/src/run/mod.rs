@@ -3,6 +3,7 @@
 
 mod command;
 mod counters;
+mod displaced;
 mod interfaces;
 mod library;
 mod mounts;

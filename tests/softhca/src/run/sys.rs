@@ -1,13 +1,16 @@
-//! System calls that the standard library lacks: mounts, namespaces, signals that are waited for.
+//! System calls that the standard library lacks: mounts, namespaces, signals that are waited for, files that others open.
 //!
 //! Invariants:
 //! 1. Every address that is passed comes from a C string or reference that is borrowed until the call has returned.
 //! 2. What the kernel or libc writes into is plain data: any bytes are a valid value.
 //! 3. Between fork and exec only async-signal-safe functions are called.
+//! 4. A descriptor that the kernel returns is new and has no other owner.
 
 use std::ffi::CString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::mem::zeroed;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -126,6 +129,67 @@ impl Signals {
             -1 | libc::SIGCHLD => Signal::Child,
             other => Signal::ToPass(other),
         }
+    }
+}
+
+/// A file that nobody opens before we have said so, fanotify(7).
+pub(super) struct Openings(File);
+
+/// Somebody opens it, and waits.
+pub(super) struct Opening {
+    pub(super) process: libc::pid_t,
+    /// The file, as he will have it; closed when he was answered.
+    file: OwnedFd,
+}
+
+/// Bytes of `struct fanotify_event_metadata`: len u32, version, reserved u8, len u16, mask u64, descriptor i32, process i32.
+const EVENT_LEN: usize = 24;
+
+impl Openings {
+    /// Of this file, from now on. EPERM without CAP_SYS_ADMIN of the machine itself.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let (kind, flags) = (libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC, libc::O_RDONLY | libc::O_CLOEXEC);
+        // SAFETY: no address is passed.
+        let descriptor = unsafe { libc::fanotify_init(kind, flags.cast_unsigned()) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: 4.
+        let group = unsafe { File::from_raw_fd(descriptor) };
+        // SAFETY: 1.
+        check(unsafe {
+            libc::fanotify_mark(
+                group.as_raw_fd(),
+                libc::FAN_MARK_ADD,
+                libc::FAN_OPEN_PERM,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+            )
+        })?;
+        Ok(Self(group))
+    }
+
+    /// The next one.
+    pub(super) fn next(&self) -> io::Result<Opening> {
+        // One event fits, and the kernel hands over whole ones.
+        let mut event = [0; EVENT_LEN];
+        (&self.0).read_exact(&mut event)?;
+        let [.., d0, d1, d2, d3, p0, p1, p2, p3] = event;
+        let (descriptor, process) = (c_int::from_ne_bytes([d0, d1, d2, d3]), c_int::from_ne_bytes([p0, p1, p2, p3]));
+        if descriptor < 0 {
+            return Err(io::Error::other("the queue of events ran over"));
+        }
+        // SAFETY: 4.
+        Ok(Opening { process, file: unsafe { OwnedFd::from_raw_fd(descriptor) } })
+    }
+
+    /// Lets him, or refuses it with EPERM.
+    pub(super) fn answer(&self, opening: Opening, is_allowed: bool) {
+        let response = if is_allowed { libc::FAN_ALLOW } else { libc::FAN_DENY };
+        let answer = [opening.file.as_raw_fd().to_ne_bytes(), response.to_ne_bytes()].concat();
+        // Where it does not come through, he is let in when we end.
+        let _ = (&self.0).write_all(&answer);
     }
 }
 
