@@ -132,7 +132,8 @@ impl fmt::Display for DeviceSettings {
             Some((min, max)) => write!(f, "pacing={min}-{max} ")?,
             None => write!(f, "pacing=none ")?,
         }
-        write!(f, "inline={} infiniband={} ", self.config.inline_len_min, self.config.infiniband)?;
+        let Config { inline_len_min, wqe_len_max, infiniband, .. } = &self.config;
+        write!(f, "inline={inline_len_min} wqe={wqe_len_max} infiniband={infiniband} ")?;
         if let Some(netdev) = &self.netdev {
             write!(f, "netdev={netdev} ")?;
         }
@@ -176,6 +177,7 @@ impl DeviceSettings {
                 config.pacing = Some((min.parse().ok()?, max.parse().ok()?));
             }
             "inline" => config.inline_len_min = value.parse().ok()?,
+            "wqe" => config.wqe_len_max = value.parse().ok()?,
             "infiniband" => config.infiniband = value.parse().ok()?,
             "netdev" => self.netdev = Some(value.into()),
             _ => return None,
@@ -325,6 +327,7 @@ mod tests {
             uars_max: 9,
             pacing: None,
             inline_len_min: 18,
+            wqe_len_max: 512,
             infiniband: true,
         };
         DeviceSettings { config, wire: wire.parse().unwrap(), netdev: Some("soft0".into()) }

@@ -32,6 +32,8 @@ pub struct Config {
     pub pacing: Option<(u32, u32)>,
     /// Bytes of header that each WQE must carry inline: 0, or 18 as a ConnectX-4 Lx wants it.
     pub inline_len_min: u8,
+    /// Bytes of the longest send WQE, `max_wqe_sz_sq` of the firmware: a longer one fails.
+    pub wqe_len_max: u16,
     /// Its port is one of InfiniBand. That is said and no more: drivers of Ethernet are to refuse it.
     pub infiniband: bool,
 }
@@ -54,6 +56,7 @@ impl Default for Config {
             uars_max: 8192,
             pacing: Some((1_000, 100_000_000)),
             inline_len_min: 0,
+            wqe_len_max: 1024,
             infiniband: false,
         }
     }

@@ -66,6 +66,8 @@ counters! {
     cqes_compressed,
     /// Receiving rings that were made with several frames a WQE.
     striding_rings,
+    /// Regions that were registered with relaxed ordering.
+    regions_relaxed,
     /// Writes to UAR registers that were seen (strict mode only).
     doorbells,
     /// Of these, writes that carried a whole WQE.

@@ -23,6 +23,8 @@ pub(super) enum Fault {
     Number { found: u32, expected: u32 },
     /// `ds` beyond its six bits, or too small for what must follow.
     Size { ds: u8 },
+    /// Longer than this NIC's firmware takes them.
+    TooLong { len: usize, max: u16 },
     /// The WQE is longer than what the doorbell record has released.
     BeyondRecord { wqebbs: u16, released: u16 },
     /// A signature, on a queue without signatures.
@@ -94,6 +96,7 @@ impl Fault {
             Self::BeyondRecord { .. } => 0x15,
             Self::Signature(_) => 0x16,
             Self::ControlReserved => 0x17,
+            Self::TooLong { .. } => 0x19,
             Self::Immediate(_) => 0x18,
             Self::SoftwareParser => 0x20,
             Self::ChecksumFlags(_) => 0x21,
@@ -131,6 +134,9 @@ impl fmt::Display for Fault {
             Self::Number { found, expected } => write!(f, "qpn is {found:#x}, but the queue is {expected:#x}"),
             Self::Size { ds } => {
                 write!(f, "ds is {ds}, which is reserved or too little for the segments that must follow")
+            }
+            Self::TooLong { len, max } => {
+                write!(f, "the WQE has {len} bytes, and the longest that this NIC takes has {max}")
             }
             Self::BeyondRecord { wqebbs, released } => {
                 write!(f, "the WQE has {wqebbs} WQEBBs, but the doorbell record released only {released}")

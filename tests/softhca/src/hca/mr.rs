@@ -148,6 +148,7 @@ impl Hca {
         let byte = self.memory.registrations & 0xff;
         let region =
             Region { key: 0, pd, iova, len, start_offset: start.wrapping_sub(iova), writable: access.local_write() };
+        self.counters.regions_relaxed += u64::from(access.relaxed_ordering());
         let handle = self.memory.regions.insert(region);
         let key = (handle + INDEX_FIRST) << 8 | byte;
         if let Some(region) = self.memory.regions.get_mut(handle) {
@@ -168,6 +169,11 @@ impl AccessFlags {
     /// `IBV_ACCESS_LOCAL_WRITE`.
     fn local_write(self) -> bool {
         self.0 & 1 != 0
+    }
+
+    /// `IBV_ACCESS_RELAXED_ORDERING`. The model's own writes are in order all the same.
+    fn relaxed_ordering(self) -> bool {
+        self.0 & 1 << 20 != 0
     }
 }
 
@@ -239,6 +245,15 @@ mod tests {
         let next = hca.register_memory(&request).unwrap();
         assert_eq!(next.handle, mr.handle, "the same place in the table");
         assert_eq!(hca.memory.reach(pd, mr.lkey, 0x1000, 1, Purpose::Read), Err(Unreachable::Key));
+    }
+
+    #[test]
+    fn regions_with_relaxed_ordering_are_counted() {
+        let (mut hca, pd, _) = hca();
+        for access in [AccessFlags(1), AccessFlags(1 | 1 << 20)] {
+            hca.register_memory(&MrRequest { pd, start: 0x7000, len: 0x100, iova: 0x1000, access }).unwrap();
+        }
+        assert_eq!(hca.counters().regions_relaxed, 1);
     }
 
     #[test]

@@ -56,6 +56,9 @@ impl Transmitter {
     /// Executes the WQE in the scratch.
     #[inline]
     pub(super) fn execute(&mut self, control: &Control, pd: u32, work: &mut Work<'_, '_>) -> Result<Sent, Fault> {
+        if control.len > work.config.wqe_len_max.into() {
+            return Err(Fault::TooLong { len: control.len, max: work.config.wqe_len_max });
+        }
         match control.opcode {
             opcode::NOP => return Ok(Sent::default()),
             opcode::SEND => {}

@@ -49,6 +49,9 @@ pub(crate) struct Options {
     /// Bytes of header that each WQE must carry inline: 18 as a ConnectX-4 Lx wants it
     #[arg(long, value_name = "BYTES")]
     inline: Option<u8>,
+    /// Bytes of the longest send WQE, a multiple of 64
+    #[arg(long, value_name = "BYTES", value_parser = wqe_len)]
+    wqe: Option<u16>,
     /// Ports of InfiniBand, for who wants to see them refused
     #[arg(long)]
     infiniband: bool,
@@ -93,6 +96,11 @@ enum Feature {
     Tso,
     /// Packet pacing
     Pacing,
+}
+
+fn wqe_len(text: &str) -> Result<u16, String> {
+    let len = text.parse().ok().filter(|len: &u16| (64..=1024).contains(len) && len.is_multiple_of(64));
+    len.ok_or_else(|| "use a multiple of 64 up to 1024".into())
 }
 
 impl Options {
@@ -147,6 +155,7 @@ impl Options {
         config.flows_max = self.flows.unwrap_or(config.flows_max);
         config.uars_max = self.uars.unwrap_or(config.uars_max);
         config.inline_len_min = self.inline.unwrap_or(config.inline_len_min);
+        config.wqe_len_max = self.wqe.unwrap_or(config.wqe_len_max);
         config.infiniband = self.infiniband;
         for feature in &self.without {
             match feature {

@@ -90,7 +90,7 @@ fn response(config: &Config) -> AllocUcontextResp {
         qp_tab_size: 131_072,
         bf_reg_size: 512,
         cache_line_size: 64,
-        max_sq_desc_sz: 1024,
+        max_sq_desc_sz: config.wqe_len_max,
         max_rq_desc_sz: 512,
         max_send_wqebb: 32_768,
         max_recv_wr: 32_768,

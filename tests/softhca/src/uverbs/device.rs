@@ -47,6 +47,11 @@ fn guid(mac: [u8; 6]) -> [u8; 8] {
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
+/// Pieces of a request, as `mlx5_ib_query_device` of Linux has them of the longest send WQE: 30 where that has 512 bytes and more.
+fn sge_max(config: &Config) -> u32 {
+    (u32::from(config.wqe_len_max).min(512) - 32) / 16
+}
+
 /// Limits are those of a ConnectX-5 where nothing smaller follows from this model.
 fn attributes(config: &Config) -> QueryDeviceResp {
     QueryDeviceResp {
@@ -60,7 +65,7 @@ fn attributes(config: &Config) -> QueryDeviceResp {
         max_qp: 131_072,
         max_qp_wr: 32_768,
         device_cap_flags: FLAGS,
-        max_sge: 30,
+        max_sge: sge_max(config),
         max_sge_rd: 30,
         max_cq: 65_536,
         max_cqe: 4_194_303,

@@ -47,8 +47,10 @@ const LOCAL_WRITE: u32 = 1 << 0;
 /// those that may be ignored.
 const KNOWN: u32 = 0xff & !(1 << 6) | OPTIONAL;
 
-/// IBV_ACCESS_OPTIONAL_RANGE: hints such as relaxed ordering.
+/// IBV_ACCESS_OPTIONAL_RANGE: hints, of which one is known.
 const OPTIONAL: u32 = 0x3ff0_0000;
+
+const RELAXED_ORDERING: u32 = 1 << 20;
 
 const PAGE_LEN: u64 = 4096;
 
@@ -71,7 +73,7 @@ pub(super) fn reg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call
         return refuse(libc::ENOMEM);
     }
     is_mapped(kernel.dma, start, length)?;
-    let access = AccessFlags(access_flags & !OPTIONAL);
+    let access = AccessFlags(access_flags & (!OPTIONAL | RELAXED_ORDERING));
     let created = kernel.hca.register_memory(&MrRequest { pd, start, len: length, iova: hca_va, access })?;
     context.locked_len = locked;
     let object = Object { locked_len, ..Object::new(Kind::Mr, created.handle, [request.pd_handle]) };

@@ -295,6 +295,25 @@ fn sixty_two_packets_fit_into_one_wqe() {
 }
 
 #[test]
+fn a_wqe_is_no_longer_than_the_nic_takes_it() {
+    let config = Config { wqe_len_max: 512, ..Config::default() };
+    let packets = |rig: &Rig, count: usize| {
+        let segments = [vec![ethernet(0)], vec![rig.pointer(0, 64); count]].concat();
+        rig.wqe(0x29, &[&segments.concat()])
+    };
+    check(
+        config.clone(),
+        |rig| packets(rig, 31),
+        (OPERATION, 0x19),
+        "528 bytes, and the longest that this NIC takes has 512",
+    );
+    let mut rig = Rig::new(config);
+    let wqe = packets(&rig, 30);
+    rig.submit(&wqe);
+    assert_eq!((wqe.len(), rig.frames().len()), (512, 30));
+}
+
+#[test]
 fn a_multi_packet_wqe_has_no_headers_of_its_own() {
     check(Config::default(), |rig| rig.wqe(0x29, &[&ethernet(0)]), (OPERATION, 0x14), "ds is 2");
     let headers = |rig: &Rig| rig.wqe(0x29, &[&ethernet_inline(0, 0, &frame(18)), &rig.pointer(0, 64)]);
