@@ -107,6 +107,10 @@ impl Rig for VethRig {
     fn tx_segments_max(&self) -> usize {
         17
     }
+
+    fn buffers_lent(&self) -> usize {
+        RING_LEN as usize
+    }
 }
 
 fn conforms(test: &str, mut rig: VethRig) {

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::error::SetupError;
+use super::gate::Gate;
 use super::interface::{Interface, LinkWatch};
 use super::kfuncs::{Absent, Told};
 use super::port::{Mode, Port};
-use super::rx::AfXdpRx;
+use super::rx::{AfXdpRx, RxParts};
 use super::socket::{self, Copying, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
 use super::tx::AfXdpTx;
 use super::umem::is_umem_layout;
@@ -91,7 +92,7 @@ pub struct AfXdpQueue {
 
 impl AfXdpDevice {
     /// Puts a program without rules on the interface. The kernel goes on receiving every frame until a rule names some of them
-    /// and the queue they come on has been polled.
+    /// and the queue they come on has been polled, or has sent something.
     ///
     /// # Errors
     /// One sentence with the next step in it: no such interface, no permission, a program of somebody else on the interface
@@ -274,7 +275,8 @@ impl Queue for AfXdpQueue {
     type Tx = AfXdpTx;
 
     /// Makes the pool's region the umem and binds the socket. The pool must be of [`Layout::umem`](crate::mem::Layout::umem).
-    /// Frames come from the first [`receive`](crate::device::RxQueue::receive) on; until then they go to the kernel.
+    /// Frames come from the first [`receive`](crate::device::RxQueue::receive) on, or from the first frame that leaves, before whose
+    /// answer; until then they go to the kernel.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(AfXdpRx, AfXdpTx), DeviceError> {
         if !is_umem_layout(pool.layout()) {
             return Err(SetupError::NotAUmem { stride: pool.layout().stride() }.into());
@@ -305,8 +307,18 @@ impl Queue for AfXdpQueue {
         };
         let umem = Rc::new(bound.umem);
         let rings = bound.rings;
-        let rx = AfXdpRx::new(self.port, self.idx, Rc::clone(&umem), (rings.rx, rings.fill), ways, self.watch, scope);
-        let tx = AfXdpTx::new(umem, (rings.tx, rings.completion), self.frame_len_max, segments_max, scope);
+        let gate = Rc::new(Gate::new(Arc::clone(&self.port), self.idx, Rc::clone(&umem)));
+        let parts = RxParts {
+            port: self.port,
+            umem: Rc::clone(&umem),
+            gate: Rc::clone(&gate),
+            rx: rings.rx,
+            fill: rings.fill,
+            ways,
+            watch: self.watch,
+        };
+        let rx = AfXdpRx::new(parts, pool, scope);
+        let tx = AfXdpTx::new((umem, gate), (rings.tx, rings.completion), self.frame_len_max, segments_max, scope);
         Ok((rx, tx))
     }
 }

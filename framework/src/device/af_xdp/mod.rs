@@ -48,6 +48,7 @@ mod assembler;
 #[allow(unsafe_code)]
 mod bpf;
 mod btf;
+mod gate;
 mod in_flight;
 mod kfuncs;
 mod metadata;

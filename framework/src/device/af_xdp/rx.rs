@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 use super::device::Ways;
+use super::gate::Gate;
 use super::interface::{LinkState, LinkWatch};
 use super::metadata;
 use super::port::Port;
@@ -49,12 +50,12 @@ const FEW: usize = 4;
 /// Time between two looks at the link, two system calls each: soon enough for a loop that has to leave, and 20 calls a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The receiving half of a queue. A system call is made by the first `receive` (which opens the way for frames), then every
-/// 100 ms of its clock, and in zero-copy mode where the driver asks to be woken.
+/// The receiving half of a queue. A system call is made by the first `receive` (which opens the way for frames, where the first
+/// frame that was sent has not), then every 100 ms of its clock, and in zero-copy mode where the driver asks to be woken.
 pub struct AfXdpRx {
     port: Arc<Port>,
-    queue: u16,
     umem: Rc<Umem>,
+    gate: Rc<Gate>,
     rx: ConsumerRing<Desc>,
     fill: ProducerRing<u64>,
     lent: Lent,
@@ -65,7 +66,6 @@ pub struct AfXdpRx {
     /// Slots of the rx ring were taken that the kernel has not been given back.
     owing: bool,
     zero_copy: bool,
-    connected: bool,
     next_look: Instant,
     link: LinkState,
     watch: LinkWatch,
@@ -89,16 +89,21 @@ struct Counters {
     ring_faults: Counter,
 }
 
+/// What a receiving half is made of.
+pub(super) struct RxParts {
+    pub(super) port: Arc<Port>,
+    pub(super) umem: Rc<Umem>,
+    pub(super) gate: Rc<Gate>,
+    pub(super) rx: ConsumerRing<Desc>,
+    pub(super) fill: ProducerRing<u64>,
+    pub(super) ways: Ways,
+    pub(super) watch: LinkWatch,
+}
+
 impl AfXdpRx {
-    pub(super) fn new(
-        port: Arc<Port>,
-        queue: u16,
-        umem: Rc<Umem>,
-        (rx, fill): (ConsumerRing<Desc>, ProducerRing<u64>),
-        ways: Ways,
-        watch: LinkWatch,
-        scope: &Scope,
-    ) -> Self {
+    /// Takes the rings over, and lends the kernel as many buffers as it takes.
+    pub(super) fn new(parts: RxParts, pool: &Pool, scope: &Scope) -> Self {
+        let RxParts { port, umem, gate, rx, fill, ways, watch } = parts;
         let scope = scope.scope("rx");
         let counters = Counters {
             frames: scope.counter("frames", Unit::Frames),
@@ -109,8 +114,7 @@ impl AfXdpRx {
             kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
             ring_faults: scope.counter("ring_faults", Unit::Events),
         };
-        Self {
-            queue,
+        let mut this = Self {
             rx,
             fill,
             lent: Lent::new(umem.geometry()),
@@ -118,7 +122,6 @@ impl AfXdpRx {
             skipping: false,
             owing: false,
             zero_copy: ways.zero_copy,
-            connected: false,
             next_look: Instant::ZERO,
             link: port.interface.link,
             watch,
@@ -127,7 +130,10 @@ impl AfXdpRx {
             drops: scope.drops(),
             port,
             umem,
-        }
+            gate,
+        };
+        this.fill_up(pool);
+        this
     }
 
     /// Whether frames are received without a copy.
@@ -137,22 +143,18 @@ impl AfXdpRx {
 
     /// What is not done for every burst.
     #[cold]
-    fn look(&mut self, pool: &Pool, now: Instant) {
+    fn look(&mut self, now: Instant) {
         self.next_look = now + LOOK_EVERY;
         self.link = self.watch.look().unwrap_or(self.link);
         if self.link == LinkState::Gone {
             self.umem.set_gone();
         }
-        if !self.connected {
-            self.connect(pool);
-        }
+        self.gate.open();
     }
 
-    /// Fills the fill ring, then lets frames come: the other way round the first ones would find no buffer.
-    fn connect(&mut self, pool: &Pool) {
+    /// Lends the kernel all that it has room for.
+    fn fill_up(&mut self, pool: &Pool) {
         while self.lent.count() < self.fill.len() && self.refill(pool) > 0 {}
-        // A queue whose interface is gone connects to nothing, and says so by its state.
-        self.connected = self.port.connect(self.queue, self.umem.socket()).is_ok();
     }
 
     /// Lends buffers to the kernel; how many.
@@ -264,8 +266,8 @@ fn reason(fault: Fault) -> AfXdpRxDrop {
 impl RxQueue for AfXdpRx {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        if now >= self.next_look || !self.connected {
-            self.look(pool, now);
+        if now >= self.next_look {
+            self.look(now);
         }
         self.settle(pool);
         let (limit, told) = (limit.min(burst.remaining_capacity()), self.port.tells());
@@ -313,8 +315,7 @@ impl RxQueue for AfXdpRx {
 
 impl Drop for AfXdpRx {
     fn drop(&mut self) {
-        // What comes from now on is the kernel's, also while the sending half lives on.
-        self.port.disconnect(self.queue);
+        self.gate.close();
         while let Some(desc) = self.rx.take() {
             if desc.options & MORE == 0 {
                 self.drops.count(AfXdpRxDrop::QueueClosed);

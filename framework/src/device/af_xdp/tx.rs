@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use arrayvec::ArrayVec;
 
+use super::gate::Gate;
 use super::in_flight::{Completed, InFlight};
 use super::ring::{ConsumerRing, Desc, MORE, ProducerRing};
 use super::socket::{SEGMENTS_MAX, Statistics};
@@ -42,9 +43,10 @@ const LAST_KICKS: usize = 64;
 const ETHERNET_LEN: usize = 14;
 
 /// The sending half of a queue. `ring_doorbell` makes a system call where the kernel asks for one: in copy mode once for all that
-/// was posted (once for 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps.
+/// was posted (once for 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps. The first one makes another one, where the queue was not polled before: what is sent must not be answered to the kernel.
 pub struct AfXdpTx {
     umem: Rc<Umem>,
+    gate: Rc<Gate>,
     tx: ProducerRing<Desc>,
     completion: ConsumerRing<u64>,
     in_flight: InFlight,
@@ -74,7 +76,7 @@ struct Counters {
 
 impl AfXdpTx {
     pub(super) fn new(
-        umem: Rc<Umem>,
+        (umem, gate): (Rc<Umem>, Rc<Gate>),
         (tx, completion): (ProducerRing<Desc>, ConsumerRing<u64>),
         frame_len_max: usize,
         segments_max: usize,
@@ -95,6 +97,7 @@ impl AfXdpTx {
         Self {
             in_flight: InFlight::new(umem.geometry(), tx.len()),
             umem,
+            gate,
             tx,
             completion,
             frame_len_max,
@@ -239,6 +242,7 @@ impl TxQueue for AfXdpTx {
     #[inline]
     fn ring_doorbell(&mut self, _now: Instant) {
         if self.unpublished {
+            self.gate.open();
             self.tx.publish();
             self.unpublished = false;
         }

@@ -37,7 +37,7 @@ impl LivePort {
     /// interface with its rules, and the thread that follows the kernel until `stop`. Counters of that are registered in
     /// `scope`.
     ///
-    /// The kernel goes on receiving every frame until a worker has polled its queue for the first time.
+    /// The kernel goes on receiving every frame until a worker has polled its queue for the first time, or has sent something by it.
     ///
     /// # Errors
     /// One sentence with the next step in it; everything is given back.
