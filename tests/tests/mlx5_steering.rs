@@ -277,3 +277,32 @@ fn queues_that_share_get_flows_whole_and_each_its_part() {
     let shares = spread(4, HashBy::Addresses);
     assert!(shares.iter().all(|share| share.is_multiple_of(16)), "{shares:?}");
 }
+
+/// What they ask would be answered to the kernel, which has what the rules name until all queues are open.
+#[test]
+fn queues_that_share_send_nothing_before_their_rules_stand() {
+    if !inside("queues_that_share_send_nothing_before_their_rules_stand") {
+        return;
+    }
+    let spread = Spread::Hash(Hash::default());
+    let mut device = open(&Mlx5Config { queues: 2, spread, ..config("mlx5_1") });
+    device.steer(&Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }, 0).unwrap();
+    let (_peer_device, mut peer) = End::alone(&config("mlx5_0"), &[Rule::ALL]);
+    let question = udp(from(OURS), SocketAddrV4::new(PEER, 9000), 1);
+    let mut first = End::open(&mut device, 0);
+    assert!(!first.post(&question));
+    first.receive();
+    assert_eq!((first.count("tx/refused_unheard"), peer.receive_all(DRY)), (1, vec![]));
+    let mut second = End::open(&mut device, 1);
+    let mut heard = 0;
+    for queue in [&mut first, &mut second] {
+        assert!(queue.post(&question), "from now on it hears the answer, without a turn in between");
+        heard += queue.receive().len();
+        assert_eq!(peer.receive_all(DRY), std::slice::from_ref(&question));
+        peer.send([&udp(from(PEER), SocketAddrV4::new(OURS, 7_000), 2)]);
+    }
+    heard += first.receive_all(DRY).len() + second.receive_all(DRY).len();
+    assert_eq!(heard, 2);
+    [first, second, peer].into_iter().for_each(End::close);
+    assert_eq!(nic::diagnoses(), Vec::<String>::new());
+}

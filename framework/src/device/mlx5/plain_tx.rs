@@ -2,10 +2,11 @@
 //! of the crate's interface.
 
 use core::sync::atomic::Ordering::Acquire;
-use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicBool, fence};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::clock::Stamps;
 use super::parts::{Keeper, SqParts, TxAbilities};
@@ -49,6 +50,8 @@ pub struct PlainTxConfig {
     pub timestamps: bool,
     /// Departures are told, in ticks.
     pub raw_timestamps: bool,
+    /// Its rules stand once [`PlainTxObjects::hearing`] is true.
+    pub shares_rules: bool,
 }
 
 impl Default for PlainTxConfig {
@@ -65,6 +68,7 @@ impl Default for PlainTxConfig {
             segmentation_len_max: 65_536,
             timestamps: true,
             raw_timestamps: false,
+            shares_rules: false,
         }
     }
 }
@@ -104,6 +108,8 @@ pub struct PlainTxObjects {
     pub has_failed: Cell<bool>,
     /// Lost its completion queue.
     pub has_lost_cq: Cell<bool>,
+    /// What is sent would be answered to it.
+    pub hearing: Arc<AtomicBool>,
 }
 
 impl PlainTxObjects {
@@ -179,6 +185,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
         relation: Box::new(|| None),
         fault: Box::new(move || told.take_fault()),
         recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),
+        hearing: config.shares_rules.then(|| Arc::clone(&objects.hearing)),
     };
     Ok((Mlx5Tx::new(parts, pool, scope)?, PlainTxNic { cq: nic_cq, sq, objects, resets_seen: 0 }))
 }

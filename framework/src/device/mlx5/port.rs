@@ -1,5 +1,6 @@
 //! What the queues of a device share: the open port, what was chosen for it, its rules, and the memory that it knows.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -185,6 +186,11 @@ impl Port {
         self.open_target(idx, Aim { port: self.number(), pairs: Pairs::One(qp) })
     }
 
+    /// Whether queue `idx`, which shares rules with others and is being opened, hears what is answered to it: not before the rules stand.
+    pub(super) fn begin_to_hear(&self, idx: u16) -> Arc<AtomicBool> {
+        lock(&self.group).begin_to_hear(idx)
+    }
+
     /// Adds the work queue of queue `idx` to those that share. With the last of them rules take effect.
     pub(super) fn join(&self, idx: u16, wq: WorkQueue, hash: &Hash) -> Result<(), SetupError> {
         let mut group = lock(&self.group);
@@ -198,7 +204,9 @@ impl Port {
         };
         let first = self.pair_for(&members[0])?;
         let pairs = Pairs::Shared { by: hash.by, first, addresses, tcp, udp };
-        self.open_target(idx, Aim { port: self.number(), pairs })
+        self.open_target(idx, Aim { port: self.number(), pairs })?;
+        group.hear();
+        Ok(())
     }
 
     /// Takes the rules of queue `idx` out of the device: their frames go to the kernel. Where queues share, of all.
@@ -259,11 +267,25 @@ fn system(error: VerbsError) -> io::Error {
 /// just now would have them steer to a queue that is about to end, whose frames then nobody receives.
 struct Group<M> {
     members: Vec<Option<M>>,
+    /// Which of them may send: an answer would not be the kernel's.
+    hearing: Vec<Arc<AtomicBool>>,
 }
 
 impl<M: Clone> Group<M> {
     fn new(queues: u16) -> Self {
-        Self { members: (0..queues).map(|_| None).collect() }
+        Self { members: (0..queues).map(|_| None).collect(), hearing: (0..queues).map(|_| Arc::default()).collect() }
+    }
+
+    /// Queue `idx` is opened, maybe again.
+    fn begin_to_hear(&mut self, idx: u16) -> Arc<AtomicBool> {
+        let hearing = &mut self.hearing[usize::from(idx)];
+        *hearing = Arc::default();
+        Arc::clone(hearing)
+    }
+
+    /// The rules stand.
+    fn hear(&self) {
+        self.hearing.iter().for_each(|hearing| hearing.store(true, Ordering::Release));
     }
 
     /// Queue `idx` is ready: all of them, if none is missing any more.
@@ -272,8 +294,10 @@ impl<M: Clone> Group<M> {
         self.members.iter().cloned().collect()
     }
 
-    /// Queue `idx` ends: first nobody finds it here, then `close` takes the rules out, and then it may go.
+    /// Queue `idx` ends: first nobody finds it here, then `close` takes the rules out, and then it may go. If its sending half stays it
+    /// need not wait for answers that it does not want.
     fn leave(&mut self, idx: u16, close: impl FnOnce()) {
+        self.hearing[usize::from(idx)].store(true, Ordering::Release);
         let member = self.members[usize::from(idx)].take();
         close();
         drop(member);
@@ -351,6 +375,24 @@ mod tests {
         assert_eq!(group.join(1, "again"), None, "one is missing");
         group.leave(0, || closed.set(closed.get() + 1));
         assert_eq!(group.join(0, "third"), Some(vec!["third", "again"]));
+    }
+
+    #[test]
+    fn queues_that_share_are_heard_with_the_last_of_them() {
+        let mut group = Group::new(2);
+        let hears = |hearing: &Arc<AtomicBool>| hearing.load(Ordering::Acquire);
+        let first = group.begin_to_hear(0);
+        assert_eq!(group.join(0, ()), None);
+        assert!(!hears(&first), "the kernel gets its answers");
+        let second = group.begin_to_hear(1);
+        assert!(group.join(1, ()).is_some());
+        group.hear();
+        assert!(hears(&first) && hears(&second));
+        group.leave(1, || ());
+        let again = group.begin_to_hear(1);
+        assert!(!hears(&again), "it is opened anew, and the rules are out");
+        group.leave(1, || ());
+        assert!(hears(&again), "who does not receive waits for no answer");
     }
 
     #[test]

@@ -133,6 +133,7 @@ impl Mlx5Queue {
             relation: Box::new(move || clock.relation()),
             fault: Box::new(move || ears.take_fault()),
             recovery: Recovery::new(Box::new(half), &scope.scope("tx")),
+            hearing: facts.config.hash().is_some().then(|| port.begin_to_hear(self.idx)),
         };
         Mlx5Tx::new(parts, pool, scope)
     }

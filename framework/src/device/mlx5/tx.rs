@@ -10,8 +10,10 @@
 //! | chains, tags, segmentation | header inline as far as need be, a pointer for each buffer | with their completion |
 //!
 //! Everything that the NIC writes is checked; what is wrong counts as `completions_invalid` and sends no mbuf home. After an error
-//! the queue gives mbufs back as a full ring does, until [`Recovery`] has brought it up again, a turn or some milliseconds later.
+//! the queue gives mbufs back as a full ring does, until [`Recovery`] has brought it up again, a turn or some milliseconds later. So
+//! does a queue that shares rules with others until the last of them is open: before that the kernel would get the answers.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use super::clock::{Line, Relation, Stamps, real_time};
@@ -87,8 +89,12 @@ pub struct Mlx5Tx {
     has_multi: bool,
     /// Frames that go out as they are.
     plain_lens: Lens,
+    /// Nothing is posted: after an error, until the queue is up again, and before the rules of queues that share stand.
+    refuses: bool,
     /// After an error, until the queue is up again.
     failed: bool,
+    /// Whether what is sent could be answered, of queues that share; `None` from then on.
+    hearing: Option<Arc<AtomicBool>>,
     recovery: Recovery,
     stamps: Stamps,
     relation: Box<dyn FnMut() -> Option<Relation>>,
@@ -104,6 +110,8 @@ struct Counters {
     ring_full: Counter,
     /// Frames given back because the queue was in error.
     refused_in_error: Counter,
+    /// Frames given back because their answers would have come to the kernel: not all queues that share were open.
+    refused_unheard: Counter,
     doorbells: Counter,
     /// Rehearsals: see [`Mlx5Tx::warm`].
     rehearsals: Counter,
@@ -129,6 +137,8 @@ pub(super) struct TxParts {
     /// What no CQE can tell, since this was last asked. Asked now and then.
     pub(super) fault: Box<dyn FnMut() -> Option<Fault>>,
     pub(super) recovery: Recovery,
+    /// True once the rules of the queue stand, where that may be later than now.
+    pub(super) hearing: Option<Arc<AtomicBool>>,
 }
 
 impl Mlx5Tx {
@@ -161,6 +171,7 @@ impl Mlx5Tx {
             bytes: scope.counter("bytes", CounterUnit::Bytes),
             ring_full: events("ring_full"),
             refused_in_error: events("refused_in_error"),
+            refused_unheard: events("refused_unheard"),
             doorbells: events("doorbells"),
             rehearsals: events("rehearsals"),
             completions_invalid: events("completions_invalid"),
@@ -177,7 +188,9 @@ impl Mlx5Tx {
             // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
             has_multi: parts.abilities.multi_packet && parts.sq.inline_len_min == 0,
             plain_lens: Lens::up_to(parts.abilities.frame_len_max),
+            refuses: parts.hearing.is_some(),
             failed: false,
+            hearing: parts.hearing,
             recovery: parts.recovery,
             stamps: parts.stamps,
             relation: parts.relation,
@@ -217,7 +230,7 @@ impl Mlx5Tx {
     /// included, while the queue is in error; an error that `send` meets is recovered from behind the rehearsal. One within another is
     /// a part of it.
     pub fn warm<R>(&mut self, depth: Warmth, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
-        if self.failed {
+        if self.refuses && self.still_refuses() {
             return None;
         }
         if self.sq.is_rehearsing() {
@@ -265,9 +278,8 @@ impl Mlx5Tx {
     /// Every frame that does not go into the open multi-packet WQE.
     #[inline(never)]
     fn post_other(&mut self, mut mbuf: Mbuf, wishes: Wishes) -> Result<(), Mbuf> {
-        if self.failed {
-            self.counters.refused_in_error.inc();
-            return Err(mbuf);
+        if self.refuses && self.still_refuses() {
+            return self.refuse(mbuf);
         }
         let alone = self.sq.is_rung() || wishes.has(Wishes::URGENT);
         if !alone && self.has_multi && self.is_plain(wishes) && self.sq.open_multi(wishes) {
@@ -364,6 +376,12 @@ impl Mlx5Tx {
     #[inline(always)]
     fn stamp(&mut self, wishes: Wishes) -> Option<u64> {
         wishes.has(Wishes::TIMESTAMP).then(|| self.departures.next_sequence())
+    }
+
+    #[cold]
+    fn refuse(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        if self.failed { &self.counters.refused_in_error } else { &self.counters.refused_unheard }.inc();
+        Err(mbuf)
     }
 
     #[cold]
@@ -491,17 +509,26 @@ impl Mlx5Tx {
     #[cold]
     fn stop(&mut self) {
         self.sq.close_multi();
-        self.failed = true;
+        (self.refuses, self.failed) = (true, true);
     }
 
     /// Brings the queue up again, if it is time.
     #[cold]
     #[inline(never)]
     fn recover(&mut self, now: Instant) {
-        if self.recovery.reset(now) {
+        if self.failed && self.recovery.reset(now) {
             self.begin_anew();
             self.failed = !self.recovery.ready();
         }
+        self.still_refuses();
+    }
+
+    /// Looks again whether frames may leave: whether the queue is up, and what they ask would be answered to us.
+    #[cold]
+    fn still_refuses(&mut self) -> bool {
+        self.hearing.take_if(|hearing| hearing.load(Ordering::Acquire));
+        self.refuses = self.failed || self.hearing.is_some();
+        self.refuses
     }
 
     /// The NIC has let go of the queue: what it told before counts, everything else was flushed, and all mbufs come home.
@@ -544,7 +571,7 @@ impl TxQueue for Mlx5Tx {
     #[inline]
     fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
         let (before, wishes) = (burst.len(), Wishes::of(offload));
-        if before > 1 && self.is_plain(wishes) && !self.failed {
+        if before > 1 && self.is_plain(wishes) && !self.refuses {
             if self.has_multi {
                 self.post_multi_burst(burst, wishes);
             } else if self.limits.inline_len_min == 0 {
@@ -559,7 +586,7 @@ impl TxQueue for Mlx5Tx {
 
     #[inline]
     fn ring_doorbell(&mut self, now: Instant) {
-        if self.failed {
+        if self.refuses {
             // In a rehearsal the ring stands ahead of itself: it goes back first.
             if !self.sq.is_rehearsing() {
                 self.recover(now);
@@ -588,7 +615,7 @@ impl TxQueue for Mlx5Tx {
     /// Frames of one buffer without wishes; in a multi-packet WQE four times as many may find room.
     fn room(&mut self) -> usize {
         self.reap();
-        if self.failed {
+        if self.refuses && self.still_refuses() {
             return 0;
         }
         let free = self.sq.free_blocks() - self.sq.open_blocks();

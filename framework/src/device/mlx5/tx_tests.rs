@@ -690,6 +690,35 @@ fn urgent_frame_leaves_without_a_doorbell() {
     rig.close();
 }
 
+#[test]
+fn urgent_frame_waits_for_no_burst_that_is_open() {
+    let mut rig = rig(ring_of(64));
+    // The first is alone, those behind it are in one multi-packet WQE that nobody has closed.
+    rig.post_plain(32);
+    let mbuf = rig.pool.alloc_copy(&frame(100, 7)).unwrap();
+    rig.tx().post_urgent(mbuf).map_err(Mbuf::free).unwrap();
+    let sent: Vec<_> = rig.fetch().iter().flat_map(|wqe| bytes_of(&wqe.sends)).collect();
+    assert_eq!((sent.len(), sent.last()), (33, Some(&frame(100, 7))));
+    assert_eq!(rig.count("doorbells"), 1);
+    rig.close();
+}
+
+#[test]
+fn nothing_leaves_before_its_answers_would_be_ours() {
+    let mut rig = rig(PlainTxConfig { shares_rules: true, ..ring_of(64) });
+    let urgent = Offload { urgent: true, ..PLAIN };
+    assert!(!rig.post(&frame(100, 1), PLAIN) && !rig.post(&frame(100, 1), urgent));
+    rig.ring();
+    assert_eq!((rig.tx().room(), rig.fetch().len()), (0, 0));
+    assert!(rig.tx().warm(Warmth::Ring, |_| ()).is_none());
+    assert_eq!((rig.count("refused_unheard"), rig.count("refused_in_error")), (2, 0));
+    rig.nic.objects.hearing.store(true, std::sync::atomic::Ordering::Release);
+    assert!(rig.post(&frame(100, 1), PLAIN), "at once, without a doorbell before");
+    rig.ring();
+    assert_eq!(bytes_of(&rig.fetch()[0].sends), [frame(100, 1)]);
+    rig.close();
+}
+
 /// The NIC's record is there before its register, as seen by somebody who looks the other way round.
 #[test]
 fn record_is_written_before_the_register() {
