@@ -68,6 +68,7 @@ pub struct Failure {
 }
 
 type Fact = fn(&mut dyn Rig) -> Result<(), String>;
+type Post = fn(&mut dyn TxQueue, Mbuf) -> Result<(), Mbuf>;
 
 /// The facts, in the order in which they are tried.
 const FACTS: &[(&str, Fact)] = &[
@@ -75,6 +76,7 @@ const FACTS: &[(&str, Fact)] = &[
     ("frames arrive in the order of posting", order_is_kept),
     ("a burst never exceeds its limit or its room", limits_are_kept),
     ("a full ring gives the mbuf back untouched, and takes it later", full_ring_gives_the_mbuf_back),
+    ("an urgent frame leaves without a doorbell, behind those before it", urgent_frame_leaves_at_once),
     ("every posted mbuf comes home", posted_mbufs_come_home),
     ("a held mbuf stays with its holder after it was sent", held_mbuf_stays),
     ("a rehearsed frame stays, and those posted around it arrive", rehearsed_frames_stay),
@@ -273,6 +275,26 @@ fn full_ring_gives_the_mbuf_back(rig: &mut dyn Rig) -> Result<(), String> {
         }
         (true, Ok(())) => same(&[frame(len, sent.len())], &link.drain(32)?),
     }
+}
+
+fn urgent_frame_leaves_at_once(rig: &mut dyn Rig) -> Result<(), String> {
+    let len = rig.frame_len_min().max(64);
+    let posts: [Post; 2] =
+        [|tx, mbuf| tx.post(mbuf, Offload { urgent: true, ..Offload::default() }), |tx, mbuf| tx.post_urgent(mbuf)];
+    // With some that wait for a doorbell, and alone.
+    for (before, post) in [3, 0].into_iter().flat_map(|before| posts.map(|post| (before, post))) {
+        let mut link = rig.link(2 * BURST_MAX);
+        let sent = frames(before + 1, len);
+        for frame in &sent[..before] {
+            link.post(frame).map_err(Mbuf::free).map_err(|()| "the ring was full at once")?;
+        }
+        let mbuf = link.tx_pool.alloc_copy(&sent[before]).ok_or("the rig's pool is too small")?;
+        post(&mut *link.tx, mbuf).map_err(Mbuf::free).map_err(|()| "the ring was full at once")?;
+        same(&sent, &link.drain(32)?).map_err(|seen| format!("behind {before} frames: {seen}"))?;
+        (0..DRY_POLLS).for_each(|_| _ = link.tx.reap());
+        link.nothing_leaks(rig.buffers_lent())?;
+    }
+    Ok(())
 }
 
 fn posted_mbufs_come_home(rig: &mut dyn Rig) -> Result<(), String> {

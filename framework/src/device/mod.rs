@@ -99,14 +99,26 @@ pub enum RxState {
 }
 
 /// The sending half of a queue. Post and doorbell are apart so that a burst costs one doorbell.
+///
+/// A frame that cannot wait for it is posted [urgent](Offload::urgent): its device rings before the post returns. What that costs
+/// beyond a post, once for each such frame:
+///
+/// | device | ringing |
+/// |---|---|
+/// | `memory` | a store |
+/// | `mlx5` | two writes: one to memory, one to the NIC's register, which BlueFlame makes the frame itself |
+/// | `af_xdp` with copies | a sendto(2), within which the kernel sends all that the ring holds |
+/// | `af_xdp` without copies | the same call where the driver sleeps and asks for it, else a store |
+/// | `pcap` | the frames are written as with a doorbell |
 pub trait TxQueue {
     /// Takes a frame, linear or a chain of segments, with what it wants of the NIC beside it. A full ring gives the
     /// mbuf back untouched. A frame that this device can never send (too long, too many segments, an offload it has
-    /// not) is taken and counted by name. The frame may leave at once or with the next doorbell.
+    /// not) is taken and counted by name. The frame may leave at once or with the next doorbell; an urgent one leaves at once, behind
+    /// all that was posted before it.
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf>;
 
-    /// Posts a frame that is complete as it stands and more urgent than all else: [`post`](Self::post) with that one wish, for which a
-    /// device may have a shorter way.
+    /// Posts a frame that is complete as it stands, and rings: [`post`](Self::post) with that one wish, for which a device may have a
+    /// shorter way.
     fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         self.post(mbuf, Offload { urgent: true, ..Offload::default() })
     }
@@ -180,7 +192,7 @@ pub struct Offload {
     pub vlan: Option<u16>,
     /// Report when the frame left: [`TxQueue::take_timestamp`].
     pub timestamp: bool,
-    /// Latency before throughput: BlueFlame instead of a doorbell, where the device has it.
+    /// Latency before throughput: the device rings before the post returns, as [`TxQueue`] says at which cost.
     pub urgent: bool,
 }
 

@@ -27,6 +27,15 @@ pub struct Cx<'a> {
     pub tx: &'a mut dyn TxQueue,
 }
 
+impl Cx<'_> {
+    /// Tells the device now of all that was posted, and not at the end of the turn: for what must not wait for the rest of the burst,
+    /// such as some orders at once. Costs what ringing costs ([`TxQueue`]), of AF_XDP a system call.
+    #[inline]
+    pub fn ring_doorbell(&mut self) {
+        self.tx.ring_doorbell(self.now);
+    }
+}
+
 /// Checks one header and hands the packet on. Owns its successors.
 pub trait Node<A> {
     /// Takes a packet whose first byte is this node's header. The mbuf is handed on, kept, or discarded for a named

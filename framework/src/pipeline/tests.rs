@@ -698,6 +698,20 @@ fn offloaded_frame_says_where_its_headers_are() {
     bench.take_frames();
 }
 
+/// Of fragments the last one, which takes the others along.
+#[test]
+fn urgent_flow_rings_once_for_each_datagram() {
+    let mut bench = bench();
+    let mut urgent = |urgent, len: usize| {
+        let mut flow = bench.flow(group(9_000), &UdpOptions { urgent, ..Default::default() });
+        bench.cx(|_, _, cx| flow.send(&vec![7; len], cx)).unwrap();
+        bench.take_frames();
+        bench.outbox.offloads.drain(..).map(|offload| offload.urgent).collect::<Vec<_>>()
+    };
+    assert_eq!((urgent(true, 64), urgent(false, 64)), (vec![true], vec![false]));
+    assert_eq!((urgent(true, 4_000), urgent(false, 4_000)), (vec![false, false, true], vec![false; 3]));
+}
+
 #[test]
 fn frame_in_a_view_is_a_frame_like_another() {
     let mut bench = bench();

@@ -50,12 +50,16 @@ pub struct UdpOptions {
     pub dont_fragment: bool,
     /// Who computes the checksum.
     pub checksum: Checksum,
+    /// Ring with each datagram instead of at the end of the turn, for a flow of orders: it leaves before `send` returns, and what was
+    /// posted before it too. Of AF_XDP that is a system call a datagram ([`TxQueue`](crate::device::TxQueue) says what of which
+    /// device); for several datagrams at once post them and call [`Cx::ring_doorbell`].
+    pub urgent: bool,
 }
 
 impl Default for UdpOptions {
     /// What a fresh socket does; fragments are allowed.
     fn default() -> Self {
-        Self { ttl: None, tos: 0, vlan: None, dont_fragment: false, checksum: Checksum::Compute }
+        Self { ttl: None, tos: 0, vlan: None, dont_fragment: false, checksum: Checksum::Compute, urgent: false }
     }
 }
 
@@ -103,7 +107,8 @@ enum NextHop {
 /// What became of a datagram that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It was posted.
+    /// It was posted, and leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. By a flow that is
+    /// [`urgent`](UdpOptions::urgent) it has left.
     Posted,
     /// It waits until its neighbour answers. What becomes of it then is counted as `egress/neighbours/…`.
     Waiting,
@@ -321,7 +326,7 @@ impl UdpFlow {
         }
         let mut udp = self.udp;
         udp.set_length(udp_len as u16);
-        let mut offload = Offload::default();
+        let mut offload = Offload { urgent: self.options.urgent, ..Offload::default() };
         match self.options.checksum {
             Checksum::Zero => (),
             // What waits is posted by somebody else, who does not know what the NIC was to do.
@@ -372,7 +377,9 @@ impl UdpFlow {
             let frame = self.fragment(piece, ipv4, &udp, payload, cx);
             let frame = frame.ok_or_else(|| cx.egress.refuse(SendError::PoolEmpty))?;
             let frame_len = frame.len() as u64;
-            sent = self.leave(frame, Offload::default(), cx).map_err(|(error, frame)| {
+            // The last one rings for all.
+            let offload = Offload { urgent: self.options.urgent && !piece.more, ..Offload::default() };
+            sent = self.leave(frame, offload, cx).map_err(|(error, frame)| {
                 frame.free();
                 cx.egress.refuse(error)
             })?;

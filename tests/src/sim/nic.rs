@@ -190,6 +190,9 @@ impl TxQueue for SimTx {
         assert!(self.config.checksums || !offload.l4_checksum, "an offload that the device has not");
         assert!(self.config.segments || offload.segment_len.is_none(), "segmentation that the device has not");
         self.ring.push_back((mbuf, offload));
+        if offload.urgent {
+            self.rung = self.ring.len();
+        }
         Ok(())
     }
 

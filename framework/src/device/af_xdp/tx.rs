@@ -42,8 +42,9 @@ const REAP_MAX: usize = 256;
 const LAST_KICKS: usize = 64;
 const ETHERNET_LEN: usize = 14;
 
-/// The sending half of a queue. `ring_doorbell` makes a system call where the kernel asks for one: in copy mode once for all that
-/// was posted (once for 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps. The first one makes another one, where the queue was not polled before: what is sent must not be answered to the kernel.
+/// The sending half of a queue. `ring_doorbell`, and the post of a frame that is urgent, make a system call where the kernel asks for
+/// one: in copy mode once for all that was posted (once for 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps.
+/// The first of them makes another one, where the queue was not polled before: what is sent must not be answered to the kernel.
 pub struct AfXdpTx {
     umem: Rc<Umem>,
     gate: Rc<Gate>,
@@ -64,6 +65,8 @@ struct Counters {
     ring_full: Counter,
     /// System calls that set the kernel to work.
     kicks: Counter,
+    /// Frames that did not wait for the doorbell. In copy mode each is a system call more.
+    urgent: Counter,
     /// Those that it refused: the link is down, or the driver's ring is full. They are made again with the next doorbell.
     kicks_refused: Counter,
     /// Completions of an address that was not in flight.
@@ -88,6 +91,7 @@ impl AfXdpTx {
             bytes: scope.counter("bytes", Unit::Bytes),
             ring_full: scope.counter("ring_full", Unit::Events),
             kicks: scope.counter("kicks", Unit::Events),
+            urgent: scope.counter("urgent", Unit::Frames),
             kicks_refused: scope.counter("kicks_refused", Unit::Events),
             completions_invalid: scope.counter("completions_invalid", Unit::Events),
             kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
@@ -160,6 +164,19 @@ impl AfXdpTx {
         self.counters.bytes.add(len as u64);
     }
 
+    /// Shows the kernel what was posted, and sets it to work.
+    #[inline]
+    fn ring(&mut self) {
+        if self.unpublished {
+            self.gate.open();
+            self.tx.publish();
+            self.unpublished = false;
+        }
+        if self.in_flight.frames() > 0 {
+            self.kick();
+        }
+    }
+
     /// Lets the kernel take what is in the ring, for as long as it asks for it and takes some.
     fn kick(&mut self) {
         let mut left = self.tx.untaken();
@@ -198,11 +215,10 @@ impl AfXdpTx {
         self.in_flight.take_all().into_iter().for_each(Mbuf::free);
         frames
     }
-}
 
-impl TxQueue for AfXdpTx {
+    /// Posts a frame that waits for the doorbell.
     #[inline]
-    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+    fn place(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let len = mbuf.len();
         if len > self.frame_len_max {
             return self.refuse(mbuf, AfXdpTxDrop::TooLong);
@@ -226,6 +242,20 @@ impl TxQueue for AfXdpTx {
         self.posted(mbuf, len, &[addr]);
         Ok(())
     }
+}
+
+impl TxQueue for AfXdpTx {
+    /// One that is urgent has been given to the kernel when this returns; in copy mode the driver has it too. Where the kernel refuses
+    /// (`kicks_refused`: the link is down, the driver's ring is full) it is asked again with each doorbell.
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        self.place(mbuf, offload)?;
+        if offload.urgent {
+            self.counters.urgent.inc();
+            self.ring();
+        }
+        Ok(())
+    }
 
     /// The descriptor is written where the next one goes. The kernel sees nothing, and no system call is made.
     fn rehearse(&mut self, mbuf: Mbuf, _offload: Offload) {
@@ -241,14 +271,7 @@ impl TxQueue for AfXdpTx {
 
     #[inline]
     fn ring_doorbell(&mut self, _now: Instant) {
-        if self.unpublished {
-            self.gate.open();
-            self.tx.publish();
-            self.unpublished = false;
-        }
-        if self.in_flight.frames() > 0 {
-            self.kick();
-        }
+        self.ring();
     }
 
     #[inline]

@@ -138,6 +138,19 @@ impl MemoryTx {
         posted
     }
 
+    /// A frame that is urgent, or that something is to be done to.
+    #[inline(never)]
+    fn post_with_wishes(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        let posted = match offload.vlan.is_some() || self.wants_work(offload) {
+            true => self.post_other(mbuf, offload),
+            false => self.post_complete(mbuf),
+        };
+        if offload.urgent {
+            self.producer.publish();
+        }
+        posted
+    }
+
     #[inline(always)]
     fn wants_work(&self, offload: Offload) -> bool {
         offload.ip_checksum || offload.segment_len.is_some() || (offload.l4_checksum && !self.skips_checksums)
@@ -200,15 +213,25 @@ impl MemoryTx {
 impl TxQueue for MemoryTx {
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        if offload.vlan.is_some() || self.wants_work(offload) {
-            return self.post_other(mbuf, offload);
+        if offload.vlan.is_some() || offload.urgent || self.wants_work(offload) {
+            return self.post_with_wishes(mbuf, offload);
         }
         self.post_complete(mbuf)
     }
 
     #[inline]
     fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
-        self.post_complete(mbuf)
+        let len = mbuf.bytes().len();
+        match self.producer.known_slot() {
+            Some(slot) if mbuf.is_linear() && len <= self.usual_len_max && SHORT_LENS.contains(&(len as u32)) => {
+                let is_posted = slot.post_copy(mbuf.bytes());
+                debug_assert!(is_posted, "a slot has room for a short frame");
+                self.producer.publish();
+                self.end(mbuf, len);
+                Ok(())
+            }
+            _ => self.post_with_wishes(mbuf, Offload { urgent: true, ..Offload::default() }),
+        }
     }
 
     /// The frame is written into the slot that the next one takes, where it would be copied.

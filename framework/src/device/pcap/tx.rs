@@ -22,7 +22,7 @@ crate::drop_reasons! {
     }
 }
 
-/// Frames that wait for a doorbell. One more is written at once, with the time of the doorbell before.
+/// Frames that wait for a doorbell. One more is written at once, with the time of the doorbell before, as are those that are urgent.
 const POSTED_MAX: usize = 256;
 
 /// The sending half of a pcap port. A frame costs a copy, and 256 KiB of frames a write(2) in the doorbell. Its ring
@@ -107,6 +107,9 @@ impl TxQueue for PcapTx {
             self.write_posted();
         }
         self.posted.push((mbuf, offload.vlan));
+        if offload.urgent {
+            self.write_posted();
+        }
         Ok(())
     }
 

@@ -233,10 +233,11 @@ impl TcpCalls<'_, '_> {
         NoWay::to(*flow.remote.ip(), self.0)
     }
 
-    /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when there is room
-    /// for the rest. What the windows allow leaves with this turn, where there is a way to the peer; where there is none, as the link is
-    /// down, no route leads there or the neighbour is not known, it waits, and leaves by itself, once and in order, when there is one.
-    /// Who must know at once uses [`fire`](Self::fire), which says so, or [`fire_at_once`](Self::fire_at_once), which takes nothing then.
+    /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when
+    /// there is room for the rest. What the windows allow leaves with the next doorbell, of this turn or of
+    /// [`Cx::ring_doorbell`], where there is a way to the peer; where there is none, as the link is down, no route leads there
+    /// or the neighbour is not known, it waits, and leaves by itself, once and in order, when there is one. Who must know at
+    /// once uses [`fire`](Self::fire), which says so, or [`fire_at_once`](Self::fire_at_once), which takes nothing then.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
         if self.send_at_once(id, payload) { Ok(payload.len()) } else { self.send_any(id, payload) }

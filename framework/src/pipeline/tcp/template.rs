@@ -20,8 +20,8 @@ use super::path::{NoWay, Path, Way};
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::WayOut;
 use super::{ConnectionId, SendError};
-use crate::device::Offload;
-use crate::mem::Pool;
+use crate::device::{Offload, TxQueue};
+use crate::mem::{Mbuf, Pool};
 use crate::proto::tcp::{Numbers, Outgoing, Prospect, Tcp};
 use crate::time::Instant;
 use crate::wire::checksum::{Patch, Sum};
@@ -46,7 +46,7 @@ pub struct Template {
 /// What became of bytes that the connection has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// They have left.
+    /// They have left: the device has been told of them. By [`post`](TcpCalls::post) they leave with the next doorbell.
     Posted,
     /// They have not left. They wait: for data before them, for the peer's window or the congestion window, for the device. They leave as
     /// soon as may be; [`abort`](TcpCalls::abort) is what takes them back.
@@ -225,11 +225,29 @@ impl TcpCalls<'_, '_> {
     }
 
     /// Sends the template's payload with the connection's numbers of now. Where it may leave at once, it has left
-    /// with the end of this call as far as the device knows of urgency, and with the doorbell of this turn at the
-    /// latest. Otherwise it is sent as by [`send`](TcpCalls::send), whole or not at all.
+    /// with the end of this call, and all that was posted before it; it does not wait for the end of the burst. Otherwise it is sent as
+    /// by [`send`](TcpCalls::send), whole or not at all.
+    ///
+    /// It rings, which of AF_XDP is a system call for each order ([`TxQueue`] says what of which device). Several orders at
+    /// once leave with one doorbell where all but the last go by [`post`](Self::post).
     #[inline]
     pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
-        if self.launch(template) { Ok(Sent::Posted) } else { self.send_template(template) }
+        if self.launch(template, |tx, frame| tx.post_urgent(frame)) {
+            return Ok(Sent::Posted);
+        }
+        let sent = self.send_template(template)?;
+        if sent == Sent::Posted {
+            self.0.ring_doorbell();
+        }
+        Ok(sent)
+    }
+
+    /// [`fire`](Self::fire) without the doorbell: the order leaves with the next one, that of another `fire`, of
+    /// [`Cx::ring_doorbell`], or of the turn's end. Makes no system call.
+    #[inline]
+    pub fn post(&mut self, template: &mut Template) -> Result<Sent, SendError> {
+        let is_posted = self.launch(template, |tx, frame| tx.post(frame, Offload::default()));
+        if is_posted { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
     /// [`fire`](Self::fire) where the order may leave at once, and otherwise nothing: what comes too late is worth
@@ -237,7 +255,7 @@ impl TcpCalls<'_, '_> {
     /// than the usual: of data that is missing, of congestion.
     #[inline]
     pub fn fire_at_once(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        if self.launch(template) { Ok(true) } else { self.cannot(template) }
+        if self.launch(template, |tx, frame| tx.post_urgent(frame)) { Ok(true) } else { self.cannot(template) }
     }
 
     /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions through the same memory, and nothing leaves:
@@ -255,16 +273,20 @@ impl TcpCalls<'_, '_> {
         Ok(true)
     }
 
-    /// Posts a copy of the frame where it may leave at once; false, and nothing has happened, where not.
-    #[inline]
-    fn launch(&mut self, template: &mut Template) -> bool {
+    /// Posts a copy of the frame by `post` where it may leave at once; false, and nothing has happened, where not.
+    #[inline(always)]
+    fn launch(
+        &mut self,
+        template: &mut Template,
+        post: impl FnOnce(&mut dyn TxQueue, Mbuf) -> Result<(), Mbuf>,
+    ) -> bool {
         if !self.is_current(template) {
             return false;
         }
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, counters, roster, .. } = &mut **inner;
         let Some(shot) = template.load(machine, pool, *now) else { return false };
-        shot.leave(|frame| tx.post_urgent(frame), &Books { counters, roster })
+        shot.leave(|frame| post(&mut **tx, frame), &Books { counters, roster })
     }
 
     /// Whether the headers are those of now: prepared anew where they can be.

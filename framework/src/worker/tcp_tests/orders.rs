@@ -1,7 +1,7 @@
 //! Prepared orders, warm sends, delegated headers.
 
 use super::*;
-use crate::device::Offload;
+use crate::device::{Offload, RxQueue};
 
 /// An order of 62 bytes: with headers it is a frame of 128.
 const ORDER: &[u8; 62] = b"8=FIX.4.2|9=42|35=D|49=US|56=THEM|34=00000000|38=100|44=12.50|";
@@ -100,6 +100,85 @@ fn fired_between_sends_stays_in_order() {
     line.turns(3);
     assert_eq!(line.server.app().received, b"sent sent fired fired ");
     line.close();
+}
+
+/// Whether the server hears of what the client posts before the client's turn is over.
+fn leaves_before_the_turn_ends(line: &mut Line, act: impl FnOnce(&mut Cx<'_>) -> Result<Sent, SendError>) -> bool {
+    let Line { client, server, now, .. } = line;
+    let before = server.app().received.len();
+    let arrived = client.with_app(*now, |_, cx| {
+        assert_eq!(act(cx), Ok(Sent::Posted));
+        server.poll_once(*now);
+        server.app().received.len() > before
+    });
+    line.turns(3);
+    assert!(line.server.app().received.len() > before, "it leaves with the turn at the latest");
+    arrived
+}
+
+#[test]
+fn fired_order_does_not_wait_for_the_end_of_the_turn() {
+    let mut line = Line::connected(Wanted::default());
+    let (mut order, id) = (template(&mut line, b"fired "), line.id());
+    assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().fire(&mut order)));
+    assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().fire_at_once(&mut order).map(|_| Sent::Posted)));
+    assert!(!leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().post(&mut order)));
+    assert!(!leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().send(id, b"sent ").map(|_| Sent::Posted)));
+    assert!(leaves_before_the_turn_ends(&mut line, |cx| {
+        let posted = cx.tcp().post(&mut order);
+        cx.ring_doorbell();
+        posted
+    }));
+    assert_eq!(line.server.app().received, b"fired fired fired sent fired ");
+    line.close();
+}
+
+/// Orders that were posted before leave with the one that is fired, in the order of the calls.
+#[test]
+fn fired_order_takes_those_along_that_were_posted_before_it() {
+    let mut line = Line::connected(Wanted::default());
+    let mut orders: Vec<_> = [b"one ", b"two ", b"six "].map(|text| template(&mut line, text)).into();
+    let Line { client, server, now, .. } = &mut line;
+    client.with_app(*now, |_, cx| {
+        let (last, first) = orders.split_last_mut().unwrap();
+        for order in first {
+            assert_eq!(cx.tcp().post(order), Ok(Sent::Posted));
+        }
+        server.poll_once(*now);
+        assert!(server.app().received.is_empty());
+        assert_eq!(cx.tcp().fire(last), Ok(Sent::Posted));
+        server.poll_once(*now);
+        assert_eq!(server.app().received, b"one two six ");
+    });
+    line.close();
+}
+
+/// An order that goes the way of `send`, as its segment has to say more than the usual, rings all the same.
+#[test]
+fn fired_order_that_goes_the_long_way_does_not_wait_either() {
+    let mut line = Line::connected(Wanted::default());
+    let (mut order, id) = (template(&mut line, ORDER), line.id());
+    // What the server sends first is lost, and the next one leaves a hole, of which the order's segment tells.
+    let now = line.now;
+    line.server.with_app(now, |app, cx| cx.tcp().send(app.id.unwrap(), b"lost").unwrap());
+    discard_what_comes(&mut line.client, now);
+    line.server.with_app(now, |app, cx| cx.tcp().send(app.id.unwrap(), b"kept").unwrap());
+    line.client.poll_once(now);
+    let fast = line.ask(|_, cx| {
+        let mut probe = cx.tcp().template(id, b"x").unwrap();
+        cx.tcp().fire_at_once(&mut probe)
+    });
+    assert_eq!(fast, Ok(false), "the fast way is not open");
+    assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().fire(&mut order)));
+    assert_eq!(line.server.app().received, ORDER);
+    line.close();
+}
+
+/// Frames that came are lost on the way to the pipeline.
+fn discard_what_comes(end: &mut End, now: Instant) {
+    let (mut burst, pool) = (crate::mem::Burst::new(), Pool::heap(32).unwrap());
+    assert!(end.rx_mut().receive(&mut burst, 32, &pool, now) > 0);
+    burst.drain(..).for_each(crate::mem::Mbuf::free);
 }
 
 #[test]
