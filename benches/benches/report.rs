@@ -37,9 +37,9 @@ fn main() {
         // The first core takes most of a machine's interrupts.
         cores::pin(second);
     }
-    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- live-tcp` of it TCP only, `… -- connectx` the
-    // mlx5 device on software NICs only, `… -- tcp` TCP in memory only.
-    let parts = ["live", "live-tcp", "connectx", "tcp"];
+    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- live-tcp` of it TCP only, `… -- live-orders` of that orders behind
+    // a burst, `… -- connectx` the mlx5 device on software NICs only, `… -- tcp` TCP in memory only.
+    let parts = ["live", "live-tcp", "live-orders", "connectx", "tcp"];
     let only = env::args().skip(1).find(|argument| parts.contains(&argument.as_str()));
     let is_wanted = |part| only.as_deref().is_none_or(|only| only == part);
     if is_wanted("memory") {
@@ -55,6 +55,8 @@ fn main() {
         report.live(|live| live.measure());
     } else if is_wanted("live-tcp") {
         report.live(|live| live.tcp());
+    } else if is_wanted("live-orders") {
+        report.live(|live| live.orders());
     }
     let distances = if is_wanted("memory") { report.two_cores() } else { Vec::new() };
     report.finish(&distances);

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::goodput::{Sender, Sent, goodput};
 use super::multicast::{self, Habit, Reception};
+use super::order::{self, Order, Verb};
 use super::reflector::Lockstep;
 use super::round_trip::{self, Kind};
 use super::tcp_round_trip::{Exchange, Server, exchange};
@@ -40,7 +41,27 @@ impl Live<'_> {
     /// The lines of TCP.
     pub fn tcp(&mut self) {
         self.exchanges();
+        self.orders();
         self.goodputs();
+    }
+
+    /// Of those, what an order waits for behind a burst.
+    pub fn orders(&mut self) {
+        let count = if is_quick() { 300 } else { 2_000 };
+        let found = self.cores().and_then(|_| {
+            take_turns(|| order::behind_a_burst(Verb::Fire, count), || order::behind_a_burst(Verb::Post, count))
+        });
+        let (fired, posted, ratio) = apart(&found, |order: &Order| order.tick_to_wire);
+        self.add(Line::new(
+            "order on the first of 32 datagrams of 2 us work each, fired: tick to wire, p50",
+            "ns",
+            fired,
+        ));
+        self.add(Line::new("  posted, and rung for at the turn's end, in the same run", "ns", posted));
+        self.add(Line::new("  fired over posted", "x", ratio).at_most(0.25).hoping(0.1));
+        let (fired, posted, _) = apart(&found, |order: &Order| order.call);
+        self.add(Line::new("  within the call of fire, its system call included, p50", "ns", fired));
+        self.add(Line::new("  within the call of post, p50", "ns", posted));
     }
 
     fn forwarding(&mut self) {

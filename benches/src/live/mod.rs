@@ -10,6 +10,7 @@ pub mod flood;
 pub mod forwarding;
 pub mod goodput;
 pub mod multicast;
+pub mod order;
 pub mod pair;
 pub mod port;
 pub mod reflector;

@@ -183,8 +183,29 @@ pub fn open_tcp<A: TcpApp + UdpApp + App>(
     local: u16,
     app: A,
 ) -> Result<Port<AfXdpTx, TcpStack, A>, String> {
+    open_tcp_with(place, &Rule::tcp(place.ours.address, local), |tx| tx, app)
+}
+
+/// The same, where all that is sent to our address is taken. `wrap` may put something around the sending half.
+///
+/// # Errors
+/// As [`Port::open`].
+pub fn open_all<Tx: TxQueue, A: TcpApp + UdpApp + App>(
+    place: Place,
+    wrap: impl FnOnce(AfXdpTx) -> Tx,
+    app: A,
+) -> Result<Port<Tx, TcpStack, A>, String> {
+    let rule = Rule { destination: Some(place.ours.address), ..Rule::ALL };
+    open_tcp_with(place, &rule, wrap, app)
+}
+
+fn open_tcp_with<Tx: TxQueue, A: TcpApp + UdpApp + App>(
+    place: Place,
+    rule: &Rule,
+    wrap: impl FnOnce(AfXdpTx) -> Tx,
+    app: A,
+) -> Result<Port<Tx, TcpStack, A>, String> {
     let machine = TcpConfig { connections_max: 16, chunks_max: CHUNKS, ..TcpConfig::default() };
-    let rule = Rule::tcp(place.ours.address, local);
     // As for UDP above.
     let checksum = ChecksumPolicy::AcceptPartial;
     let stack = |scope: &Scope| {
@@ -197,7 +218,7 @@ pub fn open_tcp<A: TcpApp + UdpApp + App>(
         let ipv4 = Ipv4::new(Ipv4Config::new(SEED), next, scope);
         Ethernet::new(Some(place.ours.mac), Vlans::Any, ipv4, Unhandled::new("arp", scope), scope)
     };
-    Port::open_with(place, Some(machine), &rule, |tx| tx, stack, app)
+    Port::open_with(place, Some(machine), rule, wrap, stack, app)
 }
 
 /// The interface's own address and its one neighbour.

@@ -1,0 +1,234 @@
+//! From a tick to the wire: an order that the first of 32 datagrams brings about, while the app still has 31 to look at.
+//!
+//! ```text
+//!  near: a kernel's socket ── 32 datagrams ──▶ far: one turn of our worker ── the first ─▶ an order over TCP
+//!        a kernel's listener ◀── the order ──────────────────────────────┘   the others ─▶ 2 µs of work each
+//! ```
+//!
+//! One thread does everything, one after the other, so that the burst is whole when the turn begins. What is sent by a veth has arrived when the
+//! system call that sends it returns; the clock is read there, on the sending side of the queue.
+
+use core::cell::Cell;
+use core::net::SocketAddrV4;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use wirepath::device::af_xdp::{AfXdpTx, Mode};
+use wirepath::device::{Offload, TxQueue, TxTimestamp};
+use wirepath::mem::Mbuf;
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpApp, TcpEvent, Template};
+use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+use wirepath::proto::{ConsumerId, Sharing};
+use wirepath::time;
+
+use super::pair::{FAR, NEAR, Pair};
+use super::port::{self, Place, Port, RING_LEN, TcpStack};
+use super::round_trip::until;
+use super::sys::Batch;
+
+const TICKS: u16 = 7_000;
+const ORDERS: u16 = 7_001;
+/// Our end of the connection.
+const SESSION: u16 = 7_002;
+/// Datagrams of a turn: as many as it takes.
+const BURST: usize = 32;
+/// Bytes of an order.
+const ORDER_LEN: usize = 62;
+/// What the app does with a datagram that is no reason to trade: a book that follows it, some caches that miss.
+const WORK: Duration = Duration::from_micros(2);
+/// Turns that may find the burst in pieces.
+const PIECES_MAX: usize = 200;
+
+/// How the order leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// By `fire`: it rings.
+    Fire,
+    /// By `post`, with the doorbell at the turn's end.
+    Post,
+}
+
+/// Medians, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// From the start of the turn until the order is on the wire.
+    pub tick_to_wire: f64,
+    /// Within the verb.
+    pub call: f64,
+}
+
+/// What `count` orders took, each behind a burst of its own.
+///
+/// # Errors
+/// Why it could not be measured.
+pub fn behind_a_burst(verb: Verb, count: usize) -> Result<Order, String> {
+    let pair = Pair::new()?;
+    let (ticks, gateway) = pair.near.run(|| {
+        let open = || {
+            let ticks = UdpSocket::bind(SocketAddrV4::new(NEAR.address, 0))?;
+            ticks.connect(SocketAddrV4::new(FAR.address, TICKS))?;
+            let gateway = TcpListener::bind(SocketAddrV4::new(NEAR.address, ORDERS))?;
+            gateway.set_nonblocking(true)?;
+            std::io::Result::Ok((ticks, gateway))
+        };
+        open().map_err(|error| format!("no sockets at {}: {error}", NEAR.address))
+    })?;
+    pair.far.run(|| {
+        let rung = Rc::new(Cell::new(None));
+        let place = Place { ours: FAR, peer: NEAR, mode: Mode::Generic, ring_len: RING_LEN };
+        let app = Trader { verb, session: None, order: None, is_waiting: false, call: Duration::ZERO };
+        let mut port = port::open_all(place, |tx| Clocked { tx, rung: Rc::clone(&rung) }, app)?;
+        let mut stream = call(&mut port, &gateway)?;
+        let mut batch = Batch::new(vec![vec![7; 64]; BURST]);
+        let (mut wires, mut calls, mut pieces) = (Vec::with_capacity(count), Vec::with_capacity(count), 0);
+        while wires.len() < count {
+            batch.send(&ticks).map_err(|error| format!("sending ticks: {error}"))?;
+            port.with_app(|trader, _| trader.is_waiting = true);
+            rung.set(None);
+            let start = Instant::now();
+            let received = port.turn();
+            let left = rung.get();
+            finish(&mut port, &mut stream)?;
+            match left {
+                Some(left) if received == BURST => {
+                    wires.push(left - start);
+                    calls.push(port.app().call);
+                }
+                _ if pieces == PIECES_MAX => return Err("the bursts come in pieces".to_owned()),
+                _ => pieces += 1,
+            }
+        }
+        Ok(Order { tick_to_wire: median(&mut wires), call: median(&mut calls) })
+    })
+}
+
+/// Opens the session, and prepares the order.
+fn call(port: &mut Port<Clocked, TcpStack, Trader>, gateway: &TcpListener) -> Result<TcpStream, String> {
+    port.with_app(|_, cx| {
+        let bound = cx.sockets.bind(ConsumerId(0), SocketAddrV4::new(FAR.address, TICKS), Sharing::Exclusive);
+        bound.map_err(|error| error.to_string())?;
+        let (local, remote) = (SocketAddrV4::new(FAR.address, SESSION), SocketAddrV4::new(NEAR.address, ORDERS));
+        let session = cx.tcp().connect(local, remote, &ConnectionOptions::default(), ConsumerId(0));
+        session.map(drop).map_err(|error| error.to_string())
+    })?;
+    let mut stream = None;
+    let is_open = until(|| {
+        port.turn();
+        stream = stream.take().or_else(|| gateway.accept().ok());
+        stream.is_some() && port.app().session.is_some()
+    });
+    let (stream, _) = stream.filter(|_| is_open).ok_or("the gateway does not answer")?;
+    stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).map_err(|error| error.to_string())?;
+    port.with_app(|trader, cx| {
+        let order = trader.session.map(|session| cx.tcp().template(session, &[b'8'; ORDER_LEN]));
+        trader.order = order.and_then(Result::ok);
+        trader.order.is_some().then_some(stream).ok_or_else(|| "the order cannot be prepared".to_owned())
+    })
+}
+
+/// The gateway takes the order and confirms it; what is left of the burst is received.
+fn finish(port: &mut Port<Clocked, TcpStack, Trader>, stream: &mut TcpStream) -> Result<(), String> {
+    let (mut bytes, mut len) = ([0; ORDER_LEN], 0);
+    let has_come = until(|| {
+        port.turn();
+        len += stream.read(&mut bytes[len..]).unwrap_or(0);
+        len == ORDER_LEN
+    });
+    let is_confirmed = has_come && stream.write_all(b"K").is_ok();
+    let is_quiet = until(|| port.turn() == 0);
+    (is_confirmed && is_quiet).then_some(()).ok_or_else(|| "an order did not arrive".to_owned())
+}
+
+fn median(times: &mut [Duration]) -> f64 {
+    let half = times.len() / 2;
+    times.select_nth_unstable(half).1.as_nanos() as f64
+}
+
+/// Fires at the first datagram that comes when it is told to wait for one.
+struct Trader {
+    verb: Verb,
+    session: Option<ConnectionId>,
+    order: Option<Template>,
+    is_waiting: bool,
+    /// What the verb took last.
+    call: Duration,
+}
+
+impl App for Trader {}
+
+impl UdpApp for Trader {
+    fn on_datagram(&mut self, _: &Datagram<'_>, cx: &mut Cx<'_>) {
+        let start = Instant::now();
+        match &mut self.order {
+            Some(order) if self.is_waiting => {
+                self.is_waiting = false;
+                // One that is not taken is missed by who waits for it.
+                let _ = match self.verb {
+                    Verb::Fire => cx.tcp().fire(order),
+                    Verb::Post => cx.tcp().post(order),
+                };
+                self.call = start.elapsed();
+            }
+            _ => while start.elapsed() < WORK {},
+        }
+    }
+}
+
+impl TcpApp for Trader {
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
+        if matches!(event, TcpEvent::Connected { .. }) {
+            self.session = Some(connection);
+        }
+    }
+}
+
+/// Notes when the device was rung first.
+struct Clocked {
+    tx: AfXdpTx,
+    rung: Rc<Cell<Option<Instant>>>,
+}
+
+impl Clocked {
+    fn note(&self) {
+        if self.rung.get().is_none() {
+            self.rung.set(Some(Instant::now()));
+        }
+    }
+}
+
+impl TxQueue for Clocked {
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        let posted = self.tx.post(mbuf, offload);
+        if offload.urgent {
+            self.note();
+        }
+        posted
+    }
+
+    fn ring_doorbell(&mut self, now: time::Instant) {
+        self.tx.ring_doorbell(now);
+        self.note();
+    }
+
+    fn reap(&mut self) -> usize {
+        self.tx.reap()
+    }
+
+    fn room(&mut self) -> usize {
+        self.tx.room()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.tx.in_flight()
+    }
+
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        self.tx.take_timestamp()
+    }
+
+    fn refresh_counters(&mut self) {
+        self.tx.refresh_counters();
+    }
+}
