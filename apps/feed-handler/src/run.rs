@@ -50,6 +50,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     tell(Event::Machine(crew.report().clone()));
     worker::watch(&heard, &block, (plan.duration, stop), &mut tell);
     let done = worker::together(crew.join().map_err(Error::failed)?)?;
+    let why_ended = port.why_ended();
     drop(port);
 
     // Whoever publishes writes the truth when the day is over.
@@ -73,7 +74,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     let mut summary = Summary::new(&plan.feed, truth.as_ref(), run, &done.tally, &block.snapshot());
     summary.failures.extend(missing);
     if done.ended == Ended::DeviceEnded {
-        summary.failures.push(gone(&interface));
+        summary.failures.push(why_ended.unwrap_or_else(|| gone(&interface)));
     }
     silence(plan, &summary).into_iter().for_each(|sentence| tell(Event::Notice(sentence)));
     Ok(summary)

@@ -261,9 +261,17 @@ impl Link {
         unsafe { bpf(LINK_UPDATE, &attribute) }.map(drop)
     }
 
-    /// Whether the interface is gone, and the program with it.
-    pub(super) fn is_gone(&self) -> bool {
+    /// Whether the program is off its interface: somebody detached the link, or the interface is gone. A system call.
+    pub(super) fn is_detached(&self) -> bool {
         info_of(&self.fd).is_ok_and(|info| info.ifindex == 0)
+    }
+
+    /// Takes the program off, as `bpftool link detach` does. The link stays, and does nothing.
+    #[cfg(test)]
+    pub(super) fn detach(&self) -> io::Result<()> {
+        const LINK_DETACH: c_long = 34;
+        // SAFETY: no address in the attribute.
+        unsafe { bpf(LINK_DETACH, &(self.fd.as_raw_fd() as u32)) }.map(drop)
     }
 }
 
@@ -291,7 +299,7 @@ struct RawLinkInfo {
     id: u32,
     program: u32,
     padding: u32,
-    /// 0 once the interface is gone.
+    /// 0 once the link is detached, or the interface gone.
     ifindex: u32,
     rest: [u32; 11],
 }

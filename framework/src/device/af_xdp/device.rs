@@ -116,6 +116,12 @@ impl AfXdpDevice {
         self.port.mode
     }
 
+    /// Why no frame will come again though the interface is there: somebody has taken our program off it, and it cannot be put
+    /// back. The queues then have [ended](crate::device::RxState::Ended).
+    pub fn why_ended(&self) -> Option<String> {
+        self.port.lost().map(|lost| lost.to_string())
+    }
+
     /// Whether the interface is a link that the kernel makes up (veth, tun). Frames on it may come from a stack of this very
     /// machine, which leaves checksums to be finished by a NIC that is not there.
     pub fn is_virtual(&self) -> bool {
@@ -190,6 +196,11 @@ impl AfXdpDevice {
             (true, true) => (driver.zero_copy_segments_max.max(1) as usize).min(SEGMENTS_MAX),
             (true, false) => SEGMENTS_MAX,
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn port(&self) -> &Port {
+        &self.port
     }
 
     fn check_queue(&self, idx: u16) -> bool {

@@ -34,6 +34,11 @@ pub(super) enum SetupError {
         interface: String,
         holder: String,
     },
+    /// Our program was taken off the interface while it ran.
+    TakenOff {
+        interface: String,
+        why: String,
+    },
     NoNativeXdp {
         interface: String,
         error: io::Error,
@@ -136,6 +141,9 @@ impl fmt::Display for SetupError {
                 "{interface} already has an XDP program, {holder}: one program receives an interface's frames, so stop the other \
                  or take another interface"
             ),
+            Self::TakenOff { interface, why } => {
+                write!(f, "the XDP program was taken off {interface} while it ran, and cannot be put back: {why}")
+            }
             Self::NoNativeXdp { interface, error } => write!(
                 f,
                 "the driver of {interface} does not run XDP programs ({error}): use Mode::Generic, which any driver can, or \
@@ -243,6 +251,10 @@ mod tests {
             SetupError::KernelWithoutXdpSockets,
             SetupError::KernelWithoutBpf,
             SetupError::Attached { interface: interface.clone(), holder: holder.clone() },
+            SetupError::TakenOff {
+                interface: interface.clone(),
+                why: SetupError::Attached { interface: interface.clone(), holder: holder.clone() }.to_string(),
+            },
             SetupError::NoNativeXdp { interface: interface.clone(), error: error() },
             SetupError::QueueBusy { interface: interface.clone(), queue: 0, holder },
             SetupError::NoZeroCopy { interface, error: error() },

@@ -63,6 +63,8 @@ mod tx;
 mod umem;
 
 #[cfg(test)]
+mod detach_tests;
+#[cfg(test)]
 mod metadata_tests;
 #[cfg(test)]
 mod program_tests;

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
@@ -60,6 +60,10 @@ pub(super) struct Port {
     installed: Mutex<Installed>,
     /// Whether frames may have something told before them. Once they may, they may forever: some could still be in a ring.
     tells: AtomicBool,
+    /// Times that the program was found off the interface, and put back.
+    put_back: AtomicU64,
+    /// Why it is off for good: the system's number.
+    lost: OnceLock<i32>,
 }
 
 /// What programs share with us and with the ones after them.
@@ -130,6 +134,8 @@ impl Port {
             namespace: namespace(),
             abilities: attached.abilities,
             rules_max: config.rules_max,
+            put_back: AtomicU64::new(0),
+            lost: OnceLock::new(),
             maps,
             filter,
             installed: Mutex::new(Installed {
@@ -233,11 +239,57 @@ impl Port {
         match self.exchange(installed, &wanted) {
             Ok(()) => {}
             // The interface is gone and took the program along; the queues say so.
-            Err(_) if installed.link.is_gone() => {}
+            Err(error) if is_without_interface(&error) && installed.link.is_detached() => {}
             Err(error) => return Err(refused(&error)),
         }
         installed.contents = wanted;
         Ok(())
+    }
+
+    /// Puts the program back where somebody has taken it off (`bpftool link detach`): until then the kernel gets every frame, and
+    /// nobody is told. A system call; each queue makes it now and then. Where it cannot be put back, as another program has taken
+    /// the interface, the queues have [ended](Self::lost).
+    pub(super) fn look_after(&self) {
+        // Who changes rules meanwhile has the lock, and finds out as well.
+        let Ok(mut installed) = self.installed.try_lock() else { return };
+        if self.lost.get().is_some() || !installed.link.is_detached() {
+            return;
+        }
+        match self.put_back(&mut installed) {
+            Ok(()) => {}
+            // The queues say so.
+            Err(error) if is_without_interface(&error) => {}
+            Err(error) => _ = self.lost.set(error.raw_os_error().unwrap_or(0)),
+        }
+    }
+
+    /// Puts the program on the interface again.
+    fn put_back(&self, installed: &mut Installed) -> io::Result<()> {
+        // The number of an interface names another one in another namespace.
+        if namespace() != self.namespace {
+            return Err(io::Error::from_raw_os_error(libc::EXDEV));
+        }
+        let flags = if self.mode == Mode::Generic { FLAG_GENERIC } else { FLAG_NATIVE };
+        installed.link = Link::create(installed.current(), self.interface.index, flags)?;
+        self.put_back.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Times that somebody took the program off the interface, and it was put back.
+    pub(super) fn times_put_back(&self) -> u64 {
+        self.put_back.load(Ordering::Relaxed)
+    }
+
+    /// Why the program is off the interface for good, where it is.
+    pub(super) fn lost(&self) -> Option<SetupError> {
+        let error = io::Error::from_raw_os_error(*self.lost.get()?);
+        let interface = self.interface.name.clone();
+        Some(SetupError::TakenOff { interface, why: not_attached(&self.interface, error).to_string() })
+    }
+
+    /// The same without the reason.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
     }
 
     /// Puts a program for what is wanted in the place of the one that is there. One that compares must be loaded for each change;
@@ -253,6 +305,9 @@ impl Port {
             [] => None,
             constants => self.load(&Source { rules: Rules::Constants(constants), ..source }).ok(),
         };
+        if installed.link.is_detached() {
+            self.put_back(installed)?;
+        }
         let next = compares.as_ref().or(lookups.as_ref()).unwrap_or(&installed.lookups);
         installed.link.replace(installed.current(), next)?;
         installed.compares = compares;
@@ -323,6 +378,11 @@ impl Installed {
 
 fn refused(error: &io::Error) -> SteerError {
     SteerError::Refused { errno: error.raw_os_error().unwrap_or(0) }
+}
+
+/// What the kernel says of an interface that it does not have (`bpf_xdp_link_attach` in net/core/dev.c: EINVAL).
+fn is_without_interface(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL | libc::ENOLINK))
 }
 
 /// Whether a kernel of this version has what takes the program away with the process. One that does not say is tried.
@@ -485,6 +545,14 @@ fn not_attached(interface: &Interface, error: io::Error) -> SetupError {
 
 fn copy_of(error: &io::Error) -> io::Error {
     io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0))
+}
+
+#[cfg(test)]
+impl Port {
+    /// Takes the program off, as another process may.
+    pub(super) fn detach(&self) -> io::Result<()> {
+        self.installed().link.detach()
+    }
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ const REFILL_MAX: usize = 256;
 /// it gets them at once, as it may be short of them, and the wait is shared by all.
 const FEW: usize = 4;
 
-/// Time between two looks at the link, two system calls each: soon enough for a loop that has to leave, and 20 calls a second.
+/// Time between two looks at the link and at the program, three system calls each: soon enough for a loop that has to leave, and 30
+/// calls a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The receiving half of a queue. A system call is made by the first `receive` (which opens the way for frames, where the first
@@ -79,6 +80,8 @@ struct Counters {
     bytes: Counter,
     /// System calls that woke the driver.
     wakeups: Counter,
+    /// Times that somebody took the program off the interface, and it was put back. Of a port: each of its queues counts them.
+    program_put_back: Counter,
     /// Refills that found the pool empty while the kernel wanted buffers.
     fill_starved: Counter,
     /// Times that the kernel found the fill ring empty.
@@ -109,6 +112,7 @@ impl AfXdpRx {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
             wakeups: scope.counter("wakeups", Unit::Events),
+            program_put_back: scope.counter("program_put_back", Unit::Events),
             fill_starved: scope.counter("fill_starved", Unit::Events),
             kernel_fill_empty: scope.counter("kernel_fill_empty", Unit::Events),
             kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
@@ -149,6 +153,8 @@ impl AfXdpRx {
         if self.link == LinkState::Gone {
             self.umem.set_gone();
         }
+        self.port.look_after();
+        self.counters.program_put_back.add(self.port.times_put_back() - self.counters.program_put_back.get());
         self.gate.open();
     }
 
@@ -293,8 +299,11 @@ impl RxQueue for AfXdpRx {
         received
     }
 
+    /// Ended where the interface is gone, and where the program was taken off it for good
+    /// ([`why_ended`](super::AfXdpDevice::why_ended)).
     fn state(&self) -> RxState {
         match self.link {
+            _ if self.port.is_lost() => RxState::Ended,
             LinkState::Up => RxState::Open,
             LinkState::Down => RxState::LinkDown,
             LinkState::Gone => RxState::Ended,

@@ -89,6 +89,14 @@ pub(super) fn describe(device: &LiveDevice) -> String {
     }
 }
 
+/// Why no frame will come again though the interface is there.
+pub(super) fn why_ended(device: &LiveDevice) -> Option<String> {
+    match device {
+        Either::Left(device) => device.why_ended(),
+        Either::Right(_) => None,
+    }
+}
+
 /// Whether frames may come from a stack of this very machine, which leaves checksums to be finished by a NIC that is not there.
 pub(super) fn is_virtual(device: &LiveDevice) -> bool {
     match device {

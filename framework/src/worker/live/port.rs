@@ -1,7 +1,7 @@
 //! A live port: an interface with our rules on it, on the main thread. Workers get its queues.
 
 use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
-use super::device::{LiveDevice, describe, is_virtual};
+use super::device::{LiveDevice, describe, is_virtual, why_ended};
 use super::error::LiveError;
 use super::host::LiveHost;
 use super::membership::Memberships;
@@ -164,6 +164,11 @@ impl LivePort {
             IgmpBy::Nobody => "no IGMP",
         };
         format!("{}; {owner}, {igmp}", describe(self.device.inner()))
+    }
+
+    /// Why no frame will come again though the interface is there, where that is so: somebody has taken our program off it.
+    pub fn why_ended(&self) -> Option<String> {
+        why_ended(self.device.inner())
     }
 
     /// The rules in place, each as an operator would say it.

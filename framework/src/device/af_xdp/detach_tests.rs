@@ -1,0 +1,142 @@
+//! A program that somebody takes off the interface while its queues run, on the loopback of a namespace of the test's own.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::io;
+use std::process::Command;
+use std::sync::Arc;
+
+use super::interface::Interface;
+use super::port::Port;
+use super::rx::AfXdpRx;
+use super::tx::AfXdpTx;
+use super::{AfXdpConfig, AfXdpDevice, Mode, sys};
+use crate::counters::Block;
+use crate::device::steering::Rule;
+use crate::device::{Device, Offload, Queue, RxQueue, RxState, TxQueue};
+use crate::mem::{Burst, Layout, Mbuf, Pool, Region};
+use crate::time::{Duration, Instant};
+use crate::wire::EtherType;
+
+const EXPERIMENT: Rule = Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL };
+
+/// A port on `lo` whose queue runs.
+struct Looped {
+    device: AfXdpDevice,
+    rx: AfXdpRx,
+    tx: AfXdpTx,
+    pool: Pool,
+    block: Block,
+    now: Instant,
+}
+
+impl Looped {
+    fn open() -> Self {
+        // Frames of 64 KiB, as they are on a loopback, take more chunks than there may be.
+        for arguments in [["link", "set", "lo", "mtu", "1500"], ["link", "set", "dev", "lo", "up"]] {
+            assert!(Command::new("ip").args(arguments).status().unwrap().success());
+        }
+        let layout = Layout::umem(2048);
+        let pool = Pool::new(Arc::new(Region::heap(layout.region_len(256)).unwrap()), layout).unwrap();
+        let mut device = AfXdpDevice::open(&config()).unwrap();
+        device.steer(&EXPERIMENT, 0).unwrap();
+        let block = Block::heap();
+        let (rx, tx) = device.take_queue(0).unwrap().open(&pool, &block.scope("q")).unwrap();
+        let mut looped = Self { device, rx, tx, pool, block, now: Instant::from_nanos(1) };
+        looped.receive();
+        looped
+    }
+
+    fn port(&self) -> &Port {
+        self.device.port()
+    }
+
+    /// Receives what is there, a second later: so the link and the program are looked at.
+    fn receive(&mut self) -> usize {
+        self.now += Duration::from_secs(1);
+        let mut burst = Burst::new();
+        self.tx.reap();
+        let count = self.rx.receive(&mut burst, 32, &self.pool, self.now);
+        burst.drain(..).for_each(Mbuf::free);
+        count
+    }
+
+    /// Whether a frame that is sent comes back to us: it has before the call that sends it returns.
+    fn hears_itself(&mut self) -> bool {
+        let frame = [&[0xff; 12][..], &[0x88, 0xb5], &[7; 50]].concat();
+        let mbuf = self.pool.alloc_copy(&frame).unwrap();
+        self.tx.post(mbuf, Offload { urgent: true, ..Offload::default() }).map_err(Mbuf::free).unwrap();
+        (0..100).any(|_| self.receive() == 1)
+    }
+
+    fn times_put_back(&self) -> u64 {
+        self.block.snapshot().count("q/rx/program_put_back").unwrap()
+    }
+}
+
+fn config() -> AfXdpConfig {
+    AfXdpConfig { rx_ring_len: 64, tx_ring_len: 64, mode: Mode::Generic, ..AfXdpConfig::new("lo") }
+}
+
+fn program() -> Option<u32> {
+    Interface::find("lo").unwrap().program
+}
+
+/// Runs `check` in a namespace of its own; says why where there is none.
+fn alone(test: &str, check: fn()) {
+    let tried = std::thread::spawn(move || {
+        sys::leave_namespace()?;
+        check();
+        io::Result::Ok(())
+    });
+    if let Err(error) = tried.join().unwrap() {
+        println!("SKIPPED {test}: {error}; run as root");
+    }
+}
+
+#[test]
+fn program_that_is_taken_off_is_put_back_with_its_rules() {
+    alone("program_that_is_taken_off_is_put_back_with_its_rules", || {
+        let mut looped = Looped::open();
+        assert!(looped.hears_itself());
+        looped.port().detach().unwrap();
+        assert_eq!(program(), None, "the kernel gets every frame, and says nothing");
+        looped.receive();
+        assert!(program().is_some());
+        assert_eq!((looped.times_put_back(), looped.rx.state()), (1, RxState::Open));
+        assert!(looped.hears_itself());
+        assert_eq!(looped.device.why_ended(), None);
+    });
+}
+
+#[test]
+fn rule_that_comes_while_the_program_is_off_puts_it_back() {
+    alone("rule_that_comes_while_the_program_is_off_puts_it_back", || {
+        let mut looped = Looped::open();
+        looped.port().detach().unwrap();
+        looped.device.steer(&Rule::igmp(), 0).unwrap();
+        assert!(program().is_some());
+        looped.receive();
+        assert_eq!(looped.times_put_back(), 1);
+        assert!(looped.hears_itself());
+    });
+}
+
+#[test]
+fn queue_has_ended_where_another_program_took_the_interface() {
+    alone("queue_has_ended_where_another_program_took_the_interface", || {
+        let mut looped = Looped::open();
+        looped.port().detach().unwrap();
+        let other = AfXdpDevice::open(&config()).unwrap();
+        looped.receive();
+        assert_eq!((looped.times_put_back(), looped.rx.state()), (0, RxState::Ended));
+        let said = looped.device.why_ended().unwrap();
+        assert!(
+            said.starts_with("the XDP program was taken off lo while it ran, and cannot be put back: lo already has"),
+            "{said}"
+        );
+        assert!(said.contains("kept by this process"), "{said}");
+        drop(other);
+        looped.receive();
+        assert_eq!(looped.rx.state(), RxState::Ended, "for good: whoever runs it has been told");
+    });
+}
