@@ -441,6 +441,10 @@ fn lack_of_rights_is_told_with_what_grants_them() {
     check(told(&wire.far, "setpriv", &[&without("net_raw")]), "no permission for opening an AF_XDP socket");
     check(told(&wire.far, "setpriv", &[&without("bpf,-sys_admin")]), "no permission for making a BPF map");
     check(told(&wire.far, "setpriv", &[&without("net_admin,-sys_admin")]), "no permission for making a BPF map");
+    // A program without rules computes nothing: the first rule is what the verifier refuses.
+    let without_perfmon = told(&wire.far, "setpriv", &[&without("perfmon,-sys_admin")]);
+    check(without_perfmon.clone(), "no permission for this rule: run as root");
+    check(without_perfmon, &format!("setcap {CAPABILITIES}+ep"));
     check(told(&wire.far, "prlimit", &["--memlock=65536", "setpriv", &without("ipc_lock")]), "ulimit -l unlimited");
     assert!(!has_program(&wire.far));
 }

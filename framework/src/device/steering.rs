@@ -294,6 +294,11 @@ pub enum SteerError {
         /// The rule asked for.
         id: RuleId,
     },
+    /// The system lets only a process with more rights steer so.
+    NoPermission {
+        /// What the device needs that is not root, for setcap(8).
+        capabilities: &'static str,
+    },
     /// What carries the rules out, the kernel or the NIC, did not take this one.
     Refused {
         /// The system's error number.
@@ -326,6 +331,10 @@ impl fmt::Display for SteerError {
             ),
             Self::NoQueue { idx } => write!(f, "there is no queue {idx} to steer to"),
             Self::NoRule { id } => write!(f, "rule {} is not in place", id.0),
+            Self::NoPermission { capabilities } => write!(
+                f,
+                "no permission for this rule: run as root, or give the program all that it needs with `setcap {capabilities}+ep PROGRAM`"
+            ),
             Self::Refused { errno } => {
                 let error = std::io::Error::from_raw_os_error(*errno);
                 write!(

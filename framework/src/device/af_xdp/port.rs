@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 use super::bpf::{Abilities, Link, LoadError, Map, MapKind, Program};
 use super::device::AfXdpConfig;
-use super::error::SetupError;
+use super::error::{CAPABILITIES, SetupError};
 use super::filter::{NicFilter, Wanted};
 use super::holder;
 use super::interface::Interface;
@@ -377,7 +377,11 @@ impl Installed {
 }
 
 fn refused(error: &io::Error) -> SteerError {
-    SteerError::Refused { errno: error.raw_os_error().unwrap_or(0) }
+    match error.raw_os_error() {
+        // A program with rules computes where headers end, which the verifier lets only those do who have cap_perfmon.
+        Some(libc::EPERM | libc::EACCES) => SteerError::NoPermission { capabilities: CAPABILITIES },
+        errno => SteerError::Refused { errno: errno.unwrap_or(0) },
+    }
 }
 
 /// What the kernel says of an interface that it does not have (`bpf_xdp_link_attach` in net/core/dev.c: EINVAL).

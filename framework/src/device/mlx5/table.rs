@@ -8,6 +8,7 @@
 //! The same rule given twice for a target stands once, until both are taken back. Rules that the NIC cannot both serve are refused
 //! when the second is given, whether their queues are open or not: a feed must not fall silent on the day when they are.
 
+use super::error::CAPABILITIES;
 use super::steering::{exclude, priority};
 use crate::device::steering::{Rule, RuleId, SteerError};
 
@@ -126,6 +127,7 @@ fn refused(errno: i32, rule: &Rule, standing: usize) -> SteerError {
     match errno {
         libc::ENOSPC | libc::ENOMEM => SteerError::TableFull { rules_max: standing },
         libc::EOPNOTSUPP | libc::ENOSYS | libc::EPROTONOSUPPORT => SteerError::Unsupported { fields: rule.fields() },
+        libc::EPERM | libc::EACCES => SteerError::NoPermission { capabilities: CAPABILITIES },
         errno => SteerError::Refused { errno },
     }
 }
