@@ -75,15 +75,25 @@ impl fmt::Display for LiveError {
                  `ip address del {address} dev {interface}`"
             ),
             Self::Membership { interface, group, error } => write_membership(f, interface, *group, error),
-            Self::Ear { interface, error } => write!(
-                f,
-                "no raw socket hears the ICMP errors that come to the kernel on {interface} ({error}): run as root, or give the \
-                 program cap_net_raw"
-            ),
+            Self::Ear { interface, error } => write_ear(f, interface, error),
             Self::Tcp(error) => error.fmt(f),
             Self::Roster(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
         }
+    }
+}
+
+fn write_ear(f: &mut fmt::Formatter<'_>, interface: &str, error: &io::Error) -> fmt::Result {
+    write!(f, "the ICMP errors that come to the kernel on {interface} cannot be heard ({error}): ")?;
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => f.write_str("run as root, or give the program cap_net_raw"),
+        // pthread_create(3): a limit on threads, of the user or of the cgroup.
+        Some(libc::EAGAIN) => f.write_str(
+            "the thread that would hear them does not start: raise the limit on threads (`ulimit -u`, TasksMax= in a systemd unit)",
+        ),
+        Some(libc::EMFILE) => f.write_str("raise the limit on open files with `ulimit -n 4096`"),
+        Some(libc::ENOMEM | libc::ENOBUFS) => f.write_str("there is no memory for it: free some (`free -m`)"),
+        _ => write!(f, "see whether `ip link show dev {interface}` shows it"),
     }
 }
 
@@ -122,5 +132,23 @@ impl From<HostError> for LiveError {
 impl From<PostError> for LiveError {
     fn from(error: PostError) -> Self {
         Self::Pool(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ear_that_cannot_be_had_is_told_with_what_is_missing() {
+        let said = |errno| {
+            let error = io::Error::from_raw_os_error(errno);
+            LiveError::Ear { interface: "eth1".into(), error }.to_string()
+        };
+        assert!(said(libc::EPERM).contains("give the program cap_net_raw"), "{}", said(libc::EPERM));
+        for errno in [libc::EAGAIN, libc::EMFILE, libc::ENOMEM, libc::ENODEV] {
+            assert!(!said(errno).contains("cap_net_raw"), "rights are not what is missing: {}", said(errno));
+        }
+        assert!(said(libc::EAGAIN).contains("raise the limit on threads (`ulimit -u`"), "{}", said(libc::EAGAIN));
     }
 }
