@@ -263,6 +263,15 @@ mod tests {
         assert!(matches!(Crew::start(vec![station], &StopFlag::new()), Err(CrewError::Machine(_))));
     }
 
+    /// As in another network namespace's /sys, or without one.
+    #[test]
+    fn station_starts_though_sys_does_not_show_its_interface() {
+        let station = Station::new("worker0", |_: &Post| 7).on_core(0).polling("elsewhere0");
+        let crew = Crew::start(vec![station], &StopFlag::new()).unwrap();
+        assert!(crew.report().to_string().contains("\"elsewhere0\""), "{}", crew.report());
+        assert_eq!(crew.join().unwrap(), [7]);
+    }
+
     #[test]
     fn worker_that_panics_stops_the_others_and_is_named() {
         let good = Station::new("good", |post: &Post| {
