@@ -251,11 +251,25 @@ impl Config {
                 }
             }
         }
-        if groups.len() > GROUPS_MAX
-            && let Some(channel) = self.channels.last()
-        {
-            let what = format!("{} groups are more than the {GROUPS_MAX} of one worker", groups.len());
-            return Err(Fault::new(channel.span(), what));
+        self.check_groups()
+    }
+
+    /// A worker receives the groups of the channels of its queue. Without a port there is one worker.
+    fn check_groups(&self) -> Result<(), Fault> {
+        let mut groups: HashMap<Option<u16>, usize> = HashMap::new();
+        let first = self.port.as_ref().and_then(|port| port.queues().first().copied());
+        for channel in &self.channels {
+            let section = channel.get_ref();
+            let queue = first.map(|first| section.queue.as_ref().map_or(first, |queue| *queue.get_ref()));
+            let count = groups.entry(queue).or_default();
+            *count += section.lines.get_ref().len();
+            if *count > GROUPS_MAX {
+                let what = format!(
+                    "with this channel a worker has {count} groups, and one receives {GROUPS_MAX} at most: give some channels \
+                     another queue"
+                );
+                return Err(Fault::new(channel.span(), what));
+            }
         }
         Ok(())
     }
@@ -450,6 +464,31 @@ mod tests {
         refused(&channel("{ group = \"239.1.1.1\", port = 1, vlan = 4095 }"), 5, 41, "4094");
         refused(&channel("{ group = \"239.1.1.1\", port = 1, sources = [\"239.1.1.2\"] }"), 5, 44, "cannot send");
         refused(&channel("{ group = \"239.1.1.1\" }"), 5, 1, "port");
+    }
+
+    /// Channels of two lines each on queue 0 and 1 in turn.
+    fn two_queues(channels: usize) -> String {
+        let section = |idx: usize| {
+            let (high, low, queue) = (idx / 256, idx % 256, idx % 2);
+            let lines = format!(
+                "{{ group = \"239.1.{high}.{low}\", port = 1 }}, {{ group = \"239.2.{high}.{low}\", port = 1 }}"
+            );
+            format!("[[channels]]\nname = \"{idx}\"\nformat = \"iex-tops\"\nqueue = {queue}\nlines = [{lines}]\n")
+        };
+        let port = "[port]\ninterface = \"eth1\"\nigmp = \"kernel\"\nqueues = [0, 1]\n";
+        port.to_owned() + &(0..channels).map(section).collect::<String>()
+    }
+
+    #[test]
+    fn limit_of_groups_is_that_of_each_worker() {
+        let most = two_queues(GROUPS_MAX);
+        assert!(Config::parse(&most).is_ok(), "2,048 groups, half of them for each of two workers");
+        let over = two_queues(GROUPS_MAX + 1);
+        let fault = Config::parse(&over).expect_err("one channel too many for queue 0");
+        assert!(fault.what.contains("a worker has 1026 groups, and one receives 1024 at most"), "{}", fault.what);
+        assert!(over[fault.at.start..].contains("name = \"1024\""), "it is told where it stands");
+        let one_worker = two_queues(GROUPS_MAX / 2 + 1).replace("queue = 1\n", "queue = 0\n");
+        assert!(Config::parse(&one_worker).is_err(), "1,026 groups for one worker");
     }
 
     #[test]
