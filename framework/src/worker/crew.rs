@@ -199,7 +199,7 @@ pub enum CrewError {
         /// Why.
         source: PinError,
     },
-    /// A worker broke a promise of ours.
+    /// A worker panicked: the app's code or ours, which the panic's own lines on standard error tell.
     Panicked {
         /// The worker.
         name: String,
@@ -229,7 +229,10 @@ impl fmt::Display for CrewError {
             }
             Self::Pin { name, source } => write!(f, "{name}: {source}"),
             Self::Panicked { name, said } => {
-                write!(f, "{name} stopped because a promise of the program was broken: {said}; please report it")
+                write!(
+                    f,
+                    "{name} panicked: {said}; standard error says at which line (RUST_BACKTRACE=1 for its callers)"
+                )
             }
         }
     }
@@ -284,6 +287,15 @@ mod tests {
         assert!(
             matches!(&failure, CrewError::Panicked { name, said } if name == "bad" && said.contains("past its depth"))
         );
+    }
+
+    #[test]
+    fn panic_is_reported_without_a_guess_whose_it_was() {
+        let app = Station::new("quotes", |_: &Post| panic!("no such symbol"));
+        let failure = Crew::start(vec![app], &StopFlag::new()).unwrap().join().map(|_: Vec<()>| ()).unwrap_err();
+        let sentence = failure.to_string();
+        assert!(sentence.starts_with("quotes panicked: no such symbol; "), "{sentence}");
+        assert!(!sentence.contains("promise") && !sentence.contains("report it"), "{sentence}");
     }
 
     #[test]
