@@ -20,7 +20,7 @@ mod text;
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use wirepath::worker::topology::{CpuList, Finding, Severity};
@@ -91,8 +91,11 @@ struct Diagnosis {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// The interface is not there, or at least one finding is a fault: that is exit code 1.
+/// The interface is not there, the other root is no machine's, or at least one finding is a fault: that is exit code 1.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    if let Some(directory) = &options.root {
+        check_root(directory)?;
+    }
     let root = Root::new(options.root.as_deref());
     let mut patient = Patient::new(root, options.cores.as_ref());
     if let Some(name) = &options.interface {
@@ -111,6 +114,20 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             Err(format!("{faults} faults: a worker cannot start, or gets no frames, until they are mended").into())
         }
     }
+}
+
+/// A directory that holds neither /sys nor /proc has nothing to look at, and no fault found there would look like health.
+fn check_root(directory: &Path) -> Result<(), String> {
+    let shown = directory.display();
+    if let Err(error) = directory.read_dir() {
+        return Err(format!(
+            "--root {shown} cannot be read: {error}; name a directory that has a machine's sys and proc"
+        ));
+    }
+    if !["sys", "proc"].iter().any(|name| directory.join(name).is_dir()) {
+        return Err(format!("--root {shown} has neither sys nor proc in it: copy those of the machine there"));
+    }
+    Ok(())
 }
 
 fn examine(patient: &Patient) -> Vec<Diagnosis> {

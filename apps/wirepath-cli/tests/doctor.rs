@@ -55,6 +55,22 @@ fn fault_is_exit_1_after_the_report() {
 }
 
 #[test]
+fn root_without_a_machine_is_exit_1_and_no_report() {
+    let (empty, file) = (machine(&[]), machine(&[("proc", "no folder")]));
+    let a_file = file.path().join("proc");
+    for (root, why) in [
+        ("/nonexistent", "--root /nonexistent cannot be read: No such file"),
+        (a_file.to_str().unwrap(), "cannot be read: Not a directory"),
+        (empty.path().to_str().unwrap(), "has neither sys nor proc in it"),
+        (file.path().to_str().unwrap(), "has neither sys nor proc in it"),
+    ] {
+        let output = doctor(&["--root", root]);
+        assert_eq!((output.status.code(), &*out(&output)), (Some(1), ""), "{root}");
+        assert!(err(&output).contains(why), "{root}: {}", err(&output));
+    }
+}
+
+#[test]
 fn warnings_are_exit_0_and_say_what_mends_them() {
     let root = machine(&[
         ("sys/class/net/eth1/address", "02:00:00:00:00:01"),
