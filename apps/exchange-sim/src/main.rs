@@ -46,9 +46,9 @@ enum Command {
 /// The flags that only a live day has.
 #[derive(Args)]
 struct Live {
-    /// Send from this interface, by its name or one of its addresses.
-    #[arg(long, value_name = "NAME|ADDRESS", default_value_t = Interface::LOOPBACK)]
-    interface: Interface,
+    /// Send from this interface, by its name or one of its addresses (lo: to this host alone). Nothing is sent without it.
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Option<Interface>,
     /// Receivers on this host do not hear it (on the loopback interface they always do).
     #[arg(long)]
     no_loopback: bool,
@@ -210,12 +210,13 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
         settings.messages = settings.messages_of(seconds);
     }
     settings.check()?;
+    let interface = live.interface.unwrap_or_else(|| ask_for_interface(&settings));
     let truth_file = live.truth.as_deref().map(TruthFile::create).transpose()?;
     let stop = StopFlag::on_signals().map_err(|error| Error::System(error.to_string()))?;
     let seconds = settings.messages as f64 / settings.rate as f64;
-    print(&format!("publishing from {}: {seconds:.1} s of open market and some ten more\n", live.interface));
+    print(&format!("publishing from {}: {seconds:.1} s of open market and some ten more\n", interface));
     let rerequest = live.rerequest.map(|address| RerequestSettings { address, messages: live.rerequest_keep });
-    let outlet = Outlet { interface: live.interface, loopback: !live.no_loopback };
+    let outlet = Outlet { interface, loopback: !live.no_loopback };
     let publication = Publication { outlet, start_after: live.start_after, rerequest };
     let published = exchange_sim::publish(&settings, &publication, &stop)?;
     if let Some(file) = truth_file {
@@ -223,6 +224,16 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
     }
     print(&(pace(&published) + &account(&published.truth)));
     Ok(())
+}
+
+/// Ends as clap does where a flag is missing, with what would be sent where.
+fn ask_for_interface(settings: &Settings) -> ! {
+    let [a, b] = settings.lines.each_ref().map(|line| format!("{}:{}", line.group, settings.port));
+    let sentence = format!(
+        "nothing was sent: line A would go to {a} and line B to {b}; say from which interface, for example --interface lo \
+         for receivers on this host alone"
+    );
+    Cli::command().error(ErrorKind::MissingRequiredArgument, sentence).exit()
 }
 
 /// How it went, in a few lines.

@@ -74,9 +74,6 @@ fn open(settings: &Settings, outlet: &Outlet, source: Ipv4Addr, line_idx: usize)
 }
 
 impl Interface {
-    /// The host itself: nothing leaves it.
-    pub const LOOPBACK: Self = Self::Address(Ipv4Addr::LOCALHOST);
-
     /// The address to send from.
     fn address(&self) -> Result<Ipv4Addr, Error> {
         let name = match self {
@@ -134,7 +131,7 @@ mod tests {
         for text in ["0.0.0.0", "239.1.1.1", "255.255.255.255", "10.0.0.300", "::1", "", "a name", "sixteen-letters-"] {
             assert!(text.parse::<Interface>().is_err(), "{text}");
         }
-        assert_eq!("127.0.0.1".parse(), Ok(Interface::LOOPBACK));
+        assert_eq!("127.0.0.1".parse(), Ok(Interface::Address(Ipv4Addr::LOCALHOST)));
         assert_eq!("eth0".parse(), Ok(Interface::Name("eth0".into())));
     }
 

@@ -59,6 +59,21 @@ fn no_command_and_no_output_are_usage_errors() {
 }
 
 #[test]
+fn publish_without_an_interface_sends_nothing_and_says_where_it_would() {
+    let directory = tempdir().unwrap();
+    let truth = directory.path().join("truth.json");
+    for flags in [&[][..], &["--group-a", "239.1.2.3", "--truth", truth.to_str().unwrap()]] {
+        let output = run(&[&["publish"], flags].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]), "{error}");
+        let group = if flags.is_empty() { "233.252.0.1:26477" } else { "239.1.2.3:26477" };
+        assert!(error.contains("nothing was sent") && error.contains(group), "{error}");
+        assert!(error.contains("--interface lo"), "{error}");
+    }
+    assert!(!truth.exists());
+}
+
+#[test]
 fn missing_directory_is_a_failure_that_names_it() {
     let output = run(&["generate", "--messages", "2000", "--out", "/nowhere/at/all/day.pcap"]);
     let error = String::from_utf8(output.stderr).unwrap();
@@ -155,7 +170,8 @@ fn published_day_arrives_on_loopback() {
     let receivers = sockets.map(|socket| std::thread::spawn(move || receive(&socket)));
     let [group_a, group_b] = groups.map(|group| group.to_string());
     let flags = ["--messages", "1000", "--symbols", "10", "--rate", "5k", "--loss-b", "20%", "--port", "26478"];
-    let lines = ["--group-a", &group_a, "--group-b", &group_b, "--truth", truth_path.to_str().unwrap()];
+    let lines =
+        ["--interface", "lo", "--group-a", &group_a, "--group-b", &group_b, "--truth", truth_path.to_str().unwrap()];
     let output = run(&[&["publish"], &flags[..], &lines[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let truth = Truth::read(&truth_path).unwrap();
