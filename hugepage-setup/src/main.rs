@@ -17,7 +17,7 @@ use hugepages::{
 
 /// Hugepages: what is, what should be, and the step between. Never takes pages from somebody who uses them.
 #[derive(Parser)]
-#[command(name = "hugepage-setup", version)]
+#[command(name = "hugepage-setup", version = env!("VERSION_AND_COMMIT"))]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,

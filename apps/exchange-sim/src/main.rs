@@ -18,7 +18,7 @@ use wirepath::worker::StopFlag;
 
 /// A believable ITCH 5.0 day from a seed, as MoldUDP64 on an A and a B line.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version = env!("VERSION_AND_COMMIT"), arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -18,7 +18,7 @@ use crate::plan::{FeedPlan, Placement, ReplayPlan, RunPlan, parse_group, parse_p
 
 /// Market data through a poll-mode pipeline: each packet validated, arbitrated, decoded, and accounted for.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version = env!("VERSION_AND_COMMIT"), arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

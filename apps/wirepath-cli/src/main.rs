@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 
 /// Looks at the machine and at running wirepath processes.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "wirepath", version = env!("VERSION_AND_COMMIT"))]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 /// A ConnectX made of software, under unmodified rdma-core.
 #[derive(Parser)]
-#[command(version)]
+#[command(version = env!("VERSION_AND_COMMIT"))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
