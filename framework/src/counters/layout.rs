@@ -1,4 +1,4 @@
-//! The format of the shared file, version 1, in words of 64 bits of the machine's own byte order.
+//! The format of the shared file, version 2, in words of 64 bits of the machine's own byte order.
 //!
 //! ```text
 //! word 0      header     64 words    magic, version, sizes, who wrote it, how much is published
@@ -17,7 +17,7 @@ use super::unit::Unit;
 /// "wirepath" as the first eight bytes of the file.
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"wirepath");
 /// Raised with any change that an old reader would misread.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// Words of the header: room for fields to come.
 pub(super) const HEADER_WORDS: usize = 64;
@@ -32,7 +32,7 @@ pub(super) const TEXT_MAX: usize = 256;
 /// Most entries and value words that a reader believes: 16 times the default, so that a hostile header cannot make
 /// it ask for much memory.
 pub(super) const ENTRIES_MAX: u64 = 1 << 16;
-pub(super) const VALUES_MAX: u64 = 1 << 20;
+pub(super) const VALUES_MAX: u64 = 1 << 22;
 
 /// Header words.
 pub(super) mod header {

@@ -265,7 +265,7 @@ impl Entry {
         let reading = match self.kind {
             Kind::Counter => Reading::Counter(*words.first()?),
             Kind::Gauge => Reading::Gauge(*words.first()?),
-            Kind::Histogram => Reading::Histogram(Box::new(Distribution::new(*words.first_chunk()?))),
+            Kind::Histogram => Reading::Histogram(Box::new(Distribution::new(words.first_chunk()?))),
             Kind::Text => {
                 let text = read_text(words, self.text_len, layout::TEXT_MAX)?;
                 // A control character could do things to the operator's terminal.

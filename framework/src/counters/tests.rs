@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::layout::{ENTRY_WORDS, HEADER_WORDS, header};
 use super::*;
 
-const CAPACITY: Capacity = Capacity { entries: 8, values: 512 };
+const CAPACITY: Capacity = Capacity { entries: 8, values: 4096 };
 
 fn directory() -> TempDir {
     tempfile::tempdir().unwrap()
@@ -62,8 +62,8 @@ fn garbage_is_not_ours() {
 
 #[test]
 fn other_format_version_names_both() {
-    let sentence = refused(|words| words[header::VERSION] = 2);
-    assert!(sentence.starts_with("FILE has format version 2, this tool reads 1"), "{sentence}");
+    let sentence = refused(|words| words[header::VERSION] = 1);
+    assert!(sentence.starts_with("FILE has format version 1, this tool reads 2"), "{sentence}");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn torn_directory_names_the_entry() {
 
 #[test]
 fn value_outside_the_file_names_the_entry() {
-    for value in [512, 511 - 254, u64::MAX] {
+    for value in [4096, 4095 - 2254, u64::MAX] {
         let sentence = refused(|words| words[HEADER_WORDS + 2 * ENTRY_WORDS + 1] = value);
         assert!(sentence.contains("entry 2"), "{sentence}");
     }

@@ -273,7 +273,7 @@ pub(super) fn plans() -> Vec<Vec<u8>> {
 /// A shared file with one value of each kind.
 pub(super) fn counters() -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().expect("the temporary directory takes a folder");
-    let block = Block::create_in(folder.path(), "seed", Capacity { entries: 4, values: 300 }).expect("a fit name");
+    let block = Block::create_in(folder.path(), "seed", Capacity { entries: 4, values: 2400 }).expect("a fit name");
     let scope = block.scope("worker0");
     scope.counter("frames", Unit::Frames).add(5);
     scope.gauge("in_use", Unit::Mbufs).set(7);

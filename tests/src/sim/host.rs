@@ -48,7 +48,7 @@ impl SimHost {
     /// The host `idx` of a script.
     pub fn new(script: &Script, idx: usize, ledger: &Rc<RefCell<Ledger>>) -> Self {
         let plan = &script.hosts[idx];
-        let block = Block::heap_of(counters::Capacity { entries: 512, values: 1_024 });
+        let block = Block::heap_of(counters::Capacity { entries: 512, values: 4_096 });
         let scope = block.scope("worker");
         let seed = HashSeed::new(mix(script.seed, 1_000 + idx as u64), mix(script.seed, 2_000 + idx as u64));
         let host = host(plan, idx, script.hosts.len(), seed);
