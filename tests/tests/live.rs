@@ -211,6 +211,49 @@ fn group_that_is_wanted_later_is_joined_and_steered() {
 }
 
 #[test]
+fn group_that_is_wanted_no_more_goes_back_to_the_kernel() {
+    let Some(Wire { near, far }) = wire("group_that_is_wanted_no_more_goes_back_to_the_kernel") else { return };
+    near.ip(&["address", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
+    let sender = socket(&far);
+    near.run(|| {
+        let mut live = Live::open(shared()).unwrap();
+        let is_member = || std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap().contains("030201EF");
+        let (first, second) = (Want::udp(GROUP, PORT), Want::udp(GROUP, PORT + 1));
+        live.port.want(second.clone()).unwrap();
+        live.worker
+            .with_app(live.clock.now(), |_, cx| cx.sockets.join(ConsumerId(0), Group::new(GROUP, PORT + 1)))
+            .unwrap();
+        sender.send_to(b"both", (GROUP, PORT)).unwrap();
+        assert!(live.has_received(1));
+
+        // What the other want needs stays.
+        live.port.unwant(&first).unwrap();
+        assert!(is_member());
+        assert_eq!(live.port.rules().filter(|rule| rule.contains("239.1.2.3")).count(), 1);
+        let kernel = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap();
+        kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+        sender.send_to(b"the kernel's again", (GROUP, PORT)).unwrap();
+        sender.send_to(b"still ours", (GROUP, PORT + 1)).unwrap();
+        let mut bytes = [0; 64];
+        assert_eq!(kernel.recv(&mut bytes).unwrap(), 18);
+        assert!(live.has_received(2));
+        assert_eq!(live.worker.app().received, [b"both".as_slice(), b"still ours"]);
+
+        live.port.unwant(&second).unwrap();
+        assert!(!is_member());
+        let again = live.port.unwant(&second).unwrap_err().to_string();
+        assert!(again.contains("UDP to 239.1.2.3:9001 is not wanted"), "{again}");
+        assert_eq!(live.port.rules().count(), 1, "that of our address");
+
+        // And back.
+        live.port.want(first).unwrap();
+        assert!(is_member());
+        sender.send_to(b"back", (GROUP, PORT)).unwrap();
+        assert!(live.has_received(3));
+    });
+}
+
+#[test]
 fn error_about_our_flow_that_comes_to_the_kernel_reaches_it() {
     let Some(Wire { near, far: _far }) = wire("error_about_our_flow_that_comes_to_the_kernel_reaches_it") else {
         return;

@@ -1,5 +1,6 @@
 //! What to run on an interface, and how.
 
+use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::device::PortConfig;
@@ -279,6 +280,20 @@ impl Want {
     /// Whether queue `idx` is asked for it.
     pub(super) fn is_on(&self, idx: u16) -> bool {
         self.queue.is_none_or(|queue| queue == idx)
+    }
+}
+
+/// As an operator would say it: `UDP to 239.1.1.1:9000 from 10.0.0.1`.
+impl fmt::Display for Want {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.protocol, self.destination)?;
+        for (idx, source) in self.sources.iter().enumerate() {
+            write!(f, "{}{source}", if idx == 0 { " from " } else { " or " })?;
+        }
+        let part = |name: &str, value: Option<u16>| value.map_or(String::new(), |value| format!(" {name} {value}"));
+        f.write_str(&part("source port", self.source_port))?;
+        f.write_str(&part("VLAN", self.vlan))?;
+        f.write_str(&part("queue", self.queue))
     }
 }
 

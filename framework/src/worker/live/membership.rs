@@ -11,35 +11,47 @@ use super::config::Want;
 use super::error::LiveError;
 use super::sys;
 
+/// A group, and the only sender where it is not whoever sends.
+type Pair = (Ipv4Addr, Option<Ipv4Addr>);
+
 /// Memberships, for as long as this lives.
 #[derive(Debug, Default)]
 pub(super) struct Memberships {
-    sockets: Vec<UdpSocket>,
+    sockets: Vec<(Pair, UdpSocket)>,
 }
 
 impl Memberships {
-    /// Joins every group that is wanted, on interface number `idx` in the calling thread's network namespace.
-    pub(super) fn join(wants: &[Want], interface: &str, idx: u32) -> Result<Self, LiveError> {
-        let mut sockets = Vec::new();
-        for (group, source) in pairs(wants) {
+    /// Joins every group that is wanted and not joined yet, on interface number `idx` in the calling thread's network
+    /// namespace. On an error those that it had joined are left again.
+    pub(super) fn join(&mut self, wants: &[Want], interface: &str, idx: u32) -> Result<(), LiveError> {
+        let before = self.sockets.len();
+        for pair in pairs(wants) {
+            if self.sockets.iter().any(|(joined, _)| *joined == pair) {
+                continue;
+            }
+            let (group, source) = pair;
             let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
                 .and_then(|socket| sys::join(&socket, idx, group, source).map(|()| socket));
             match joined {
-                Ok(socket) => sockets.push(socket),
-                Err(error) => return Err(LiveError::Membership { interface: interface.into(), group, error }),
+                Ok(socket) => self.sockets.push((pair, socket)),
+                Err(error) => {
+                    self.sockets.truncate(before);
+                    return Err(LiveError::Membership { interface: interface.into(), group, error });
+                }
             }
         }
-        Ok(Self { sockets })
+        Ok(())
     }
 
-    /// Takes more memberships along.
-    pub(super) fn extend(&mut self, more: Self) {
-        self.sockets.extend(more.sockets);
+    /// Leaves every group that is wanted no more.
+    pub(super) fn leave_all_but(&mut self, wants: &[Want]) {
+        let wanted = pairs(wants);
+        self.sockets.retain(|(pair, _)| wanted.contains(pair));
     }
 }
 
 /// Groups with their sources, each pair once.
-fn pairs(wants: &[Want]) -> Vec<(Ipv4Addr, Option<Ipv4Addr>)> {
+fn pairs(wants: &[Want]) -> Vec<Pair> {
     let groups = wants.iter().filter(|want| want.is_group());
     let mut pairs: Vec<_> = groups
         .flat_map(|want| {
@@ -75,16 +87,21 @@ mod tests {
             text.to_uppercase().contains(&format!("{:08X}", GROUP.to_bits().swap_bytes()))
         };
         // Loopback is interface 1 in every namespace, and takes multicast memberships.
-        let memberships =
-            Memberships::join(&[Want::udp(GROUP, 1), Want::udp(GROUP, 1).from(&[SENDER])], "lo", 1).unwrap();
+        let wants = [Want::udp(GROUP, 1), Want::udp(GROUP, 1).from(&[SENDER])];
+        let mut memberships = Memberships::default();
+        memberships.join(&wants, "lo", 1).unwrap();
         assert!(is_member());
-        drop(memberships);
+        memberships.leave_all_but(&wants[1..]);
+        assert!(is_member());
+        memberships.leave_all_but(&[]);
         assert!(!is_member());
     }
 
     #[test]
     fn interface_that_is_not_there_is_a_sentence() {
-        let refused = Memberships::join(&[Want::udp(GROUP, 1)], "eth9", 99_999).unwrap_err().to_string();
+        let mut memberships = Memberships::default();
+        let refused = memberships.join(&[Want::udp(GROUP, 1)], "eth9", 99_999).unwrap_err().to_string();
         assert!(refused.contains("does not join 239.77.1.1 on eth9"), "{refused}");
+        assert!(memberships.sockets.is_empty());
     }
 }

@@ -6,12 +6,13 @@ use super::error::LiveError;
 use super::host::LiveHost;
 use super::membership::Memberships;
 use super::queue::LiveQueue;
-use super::rules::{more, rules};
+use super::rules::rules;
 use super::sys;
 use crate::counters::Scope;
 use crate::device::Device;
 use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
+use crate::proto::Ipv4Prefix;
 use crate::worker::StopFlag;
 use crate::worker::kernel::{EarThread, Link, Mirror, MirrorThread};
 
@@ -21,7 +22,10 @@ pub struct LivePort {
     config: LiveConfig,
     /// For the queues that are not taken yet, in the order of the configuration.
     hosts: Vec<(u16, LiveHost)>,
-    rules: Vec<Rule>,
+    /// What stands for the wants.
+    steered: Vec<Steered>,
+    /// The interface's addresses at the start: those of a want that names none.
+    addresses: Vec<Ipv4Prefix>,
     /// The queues that the interface has.
     queues: u16,
     // Dropped last: workers follow the kernel, and the network sends to us, to the end.
@@ -30,6 +34,13 @@ pub struct LivePort {
     memberships: Memberships,
     /// The number of the interface.
     idx: u32,
+}
+
+/// A rule that stands.
+struct Steered {
+    rule: Rule,
+    queue: u16,
+    id: RuleId,
 }
 
 impl LivePort {
@@ -57,25 +68,18 @@ impl LivePort {
             );
             return Err(LiveError::Config(what));
         }
-        let memberships = match config.igmp {
-            IgmpBy::Kernel => Memberships::join(&config.wants, interface, link.idx)?,
-            IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
-        };
+        let mut memberships = Memberships::default();
+        if config.igmp == IgmpBy::Kernel {
+            memberships.join(&config.wants, interface, link.idx)?;
+        }
         let mut device = TapDevice::new(config.port.open()?, TapConfig::new(&*config.app));
         let mut hosts = Vec::new();
-        let mut steered = Vec::new();
         for &idx in &config.queues {
-            let live = LiveHost::new(config, &link, is_virtual(device.inner()), &mut mirror)?;
-            for rule in rules(config, &live.host, idx) {
-                if steered.contains(&rule) && !config.port.steers_each_queue() {
-                    continue;
-                }
-                device.steer(&rule, idx).map_err(|error| LiveError::Steering { rule, error })?;
-                steered.push(rule);
-            }
-            hosts.push((idx, live));
+            hosts.push((idx, LiveHost::new(config, &link, is_virtual(device.inner()), &mut mirror)?));
         }
-        steered.dedup();
+        let addresses = hosts.first().map_or(Vec::new(), |(_, live)| live.host.addresses().to_vec());
+        let mut steered = Vec::new();
+        steer_missing(&mut device, config, &targets(config, &addresses), &mut steered)?;
         let ear = match config.owner {
             Owner::Shared => Some(listen(interface, &mut hosts)?),
             Owner::Own(_) => None,
@@ -86,7 +90,8 @@ impl LivePort {
             device,
             config: config.clone(),
             hosts,
-            rules: steered,
+            steered,
+            addresses,
             queues,
             _mirror: mirror,
             _ear: ear,
@@ -112,39 +117,73 @@ impl LivePort {
         if want.destination.ip().is_unspecified() {
             return Err(LiveError::Config("name the address that is wanted: only at start all are known".into()));
         }
-        let interface = self.config.port.interface();
-        let memberships = match self.config.igmp {
-            IgmpBy::Kernel => Memberships::join(core::slice::from_ref(&want), interface, self.idx)?,
-            IgmpBy::Own | IgmpBy::Nobody => Memberships::default(),
-        };
-        let mut steered = Vec::new();
-        for rule in more(&self.config, &want) {
-            let queues = self.config.queues.iter().filter(|idx| want.is_on(**idx));
-            for &idx in queues.take(self.config.port.queues_a_rule()) {
-                match self.device.steer(&rule, idx) {
-                    Ok(id) => steered.push(id),
-                    Err(error) => {
-                        // They were taken a moment ago.
-                        for id in steered {
-                            let _ = self.device.unsteer(id);
-                        }
-                        return Err(LiveError::Steering { rule, error });
-                    }
-                }
-            }
+        let mut config = self.config.clone();
+        config.wants.push(want);
+        config.check()?;
+        if config.igmp == IgmpBy::Kernel {
+            self.memberships.join(&config.wants, config.port.interface(), self.idx)?;
         }
-        self.memberships.extend(memberships);
-        self.config.wants.push(want);
+        let steered = steer_missing(&mut self.device, &config, &targets(&config, &self.addresses), &mut self.steered);
+        if steered.is_err() {
+            self.memberships.leave_all_but(&self.config.wants);
+            return steered;
+        }
+        self.config = config;
         Ok(())
     }
 
-    /// Asks for any more frames while it runs: all taken queues of the interface get them, of a ConnectX the first.
-    pub fn steer(&mut self, rule: Rule) -> Result<Vec<RuleId>, LiveError> {
-        let steer = |idx: &u16| self.device.steer(&rule, *idx).map_err(|error| LiveError::Steering { rule, error });
-        self.config.queues.iter().take(self.config.port.queues_a_rule()).map(steer).collect()
+    /// Takes a want back while it runs, one of the configuration or one of [`want`](Self::want): its rules leave the program
+    /// or the NIC, a membership that the kernel keeps for it is left, and the kernel gets the frames again from the next one
+    /// on. What another want needs as well stays, and a want that was given twice is taken back twice. Frames that are in the
+    /// ring already still come; the application leaves or closes the same end at its sockets. Call it in the network
+    /// namespace of [`open`](Self::open).
+    ///
+    /// # Errors
+    /// It is not wanted: nothing has changed. On a ConnectX, where a rule stands for one queue, the NIC may refuse it for
+    /// another queue that wants the same: those frames then go to the kernel.
+    pub fn unwant(&mut self, want: &Want) -> Result<(), LiveError> {
+        let Some(place) = self.config.wants.iter().position(|wanted| wanted == want) else {
+            return Err(LiveError::Config(format!("{want} is not wanted, so it cannot be taken back")));
+        };
+        self.config.wants.remove(place);
+        let targets = targets(&self.config, &self.addresses);
+        self.steered.retain(|steered| {
+            let stays =
+                targets.iter().any(|target| target.rule == steered.rule && target.queues.contains(&steered.queue));
+            if !stays {
+                // It stands, or the device is gone and its rules with it.
+                let _ = self.device.unsteer(steered.id);
+            }
+            stays
+        });
+        self.memberships.leave_all_but(&self.config.wants);
+        steer_missing(&mut self.device, &self.config, &targets, &mut self.steered)
     }
 
-    /// The device: to take rules back, or to ask what it can do.
+    /// Asks for any more frames while it runs: all taken queues of the interface get them, of a ConnectX the first. On an
+    /// error nothing has changed.
+    pub fn steer(&mut self, rule: Rule) -> Result<Vec<RuleId>, LiveError> {
+        let mut ids = Vec::new();
+        for &idx in self.config.queues.iter().take(self.config.port.queues_a_rule()) {
+            match self.device.steer(&rule, idx) {
+                Ok(id) => ids.push(id),
+                Err(error) => {
+                    self.unsteer(&ids);
+                    return Err(LiveError::Steering { rule, error });
+                }
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Takes back what [`steer`](Self::steer) asked for. A rule that is gone already is none to be taken back.
+    pub fn unsteer(&mut self, ids: &[RuleId]) {
+        for &id in ids {
+            let _ = self.device.unsteer(id);
+        }
+    }
+
+    /// The device: to ask what it can do.
     pub fn device(&mut self) -> &mut LiveDevice {
         self.device.inner_mut()
     }
@@ -173,7 +212,9 @@ impl LivePort {
 
     /// The rules in place, each as an operator would say it.
     pub fn rules(&self) -> impl Iterator<Item = String> + '_ {
-        self.rules.iter().map(ToString::to_string)
+        let first_of_its_kind =
+            |(idx, steered): &(usize, &Steered)| self.steered[..*idx].iter().all(|other| other.rule != steered.rule);
+        self.steered.iter().enumerate().filter(first_of_its_kind).map(|(_, steered)| steered.rule.to_string())
     }
 
     /// What is not wrong and will surprise: sentences for the operator, once the queues are taken.
@@ -206,6 +247,59 @@ impl LivePort {
         }
         notices
     }
+}
+
+/// A rule, and the queues that want it.
+struct Target {
+    rule: Rule,
+    queues: Vec<u16>,
+}
+
+/// The rules of a configuration, each once.
+fn targets(config: &LiveConfig, addresses: &[Ipv4Prefix]) -> Vec<Target> {
+    let mut targets: Vec<Target> = Vec::new();
+    for &idx in &config.queues {
+        for rule in rules(config, addresses, idx) {
+            match targets.iter_mut().find(|target| target.rule == rule) {
+                Some(target) => target.queues.push(idx),
+                None => targets.push(Target { rule, queues: vec![idx] }),
+            }
+        }
+    }
+    targets
+}
+
+/// Puts in place what of `targets` is not: for each queue that wants it, or for one where the device steers a rule once.
+/// On an error what it had put in place is taken back.
+fn steer_missing(
+    device: &mut TapDevice<LiveDevice>,
+    config: &LiveConfig,
+    targets: &[Target],
+    steered: &mut Vec<Steered>,
+) -> Result<(), LiveError> {
+    let before = steered.len();
+    for Target { rule, queues } in targets {
+        let stands = |steered: &[Steered], queue| steered.iter().any(|one| one.rule == *rule && one.queue == queue);
+        if !config.port.steers_each_queue() && queues.iter().any(|queue| stands(steered, *queue)) {
+            continue;
+        }
+        for &queue in queues.iter().take(config.port.queues_a_rule()) {
+            if stands(steered, queue) {
+                continue;
+            }
+            match device.steer(rule, queue) {
+                Ok(id) => steered.push(Steered { rule: *rule, queue, id }),
+                Err(error) => {
+                    for undone in steered.drain(before..) {
+                        // It was taken a moment ago.
+                        let _ = device.unsteer(undone.id);
+                    }
+                    return Err(LiveError::Steering { rule: *rule, error });
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Lets the hosts hear of errors about their flows that come to the kernel.

@@ -4,16 +4,16 @@ use core::net::Ipv4Addr;
 
 use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
 use crate::device::steering::Rule;
-use crate::proto::Host;
+use crate::proto::Ipv4Prefix;
 use crate::wire::{EtherType, Protocol};
 
-/// The rules of queue `idx`, each once. `host` has the addresses.
-pub(super) fn rules(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
+/// The rules of queue `idx` of an interface with `addresses`, each once.
+pub(super) fn rules(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let mut rules = match &config.owner {
-        Owner::Shared => wanted(config, host, idx),
+        Owner::Shared => wanted(config, addresses, idx),
         Owner::Own(own) => match own.takes {
             Takes::Everything => vec![Rule::ALL],
-            Takes::Needed => needed(config, host, idx),
+            Takes::Needed => needed(config, addresses, idx),
         },
     };
     if config.igmp == IgmpBy::Own && !rules.contains(&Rule::ALL) {
@@ -29,17 +29,6 @@ pub(super) fn rules(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
     unique
 }
 
-/// The rules of one more want, whose destination is an address.
-pub(super) fn more(config: &LiveConfig, want: &Want) -> Vec<Rule> {
-    let mut rules = match &config.owner {
-        Owner::Shared => exact(want, *want.destination.ip()),
-        Owner::Own(own) if own.takes == Takes::Needed && want.is_group() => vec![whole_group(want)],
-        Owner::Own(_) => Vec::new(),
-    };
-    on_vlan(config, &mut rules);
-    rules
-}
-
 fn on_vlan(config: &LiveConfig, rules: &mut [Rule]) {
     if let Some(tag) = config.vlan.outer() {
         // A rule names the outer tag, the Ethernet node then the inner one.
@@ -49,9 +38,9 @@ fn on_vlan(config: &LiveConfig, rules: &mut [Rule]) {
 
 /// Group and port, or address and port, each sender by itself: the kernel gets everything else, also other ports of the
 /// same group and other senders.
-fn wanted(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
+fn wanted(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let here = config.wants.iter().filter(|want| want.is_on(idx));
-    let each = |want| destinations(want, host).into_iter().flat_map(move |destination| exact(want, destination));
+    let each = |want| destinations(want, addresses).into_iter().flat_map(move |destination| exact(want, destination));
     here.flat_map(each).collect()
 }
 
@@ -70,9 +59,9 @@ fn exact(want: &Want, destination: Ipv4Addr) -> Vec<Rule> {
 }
 
 /// ARP, all IPv4 to our addresses and to the groups. Without ports, so that later fragments come too.
-fn needed(config: &LiveConfig, host: &Host, idx: u16) -> Vec<Rule> {
+fn needed(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let mut rules = vec![Rule::arp()];
-    rules.extend(host.addresses().iter().map(|own| all_to(own.address())));
+    rules.extend(addresses.iter().map(|own| all_to(own.address())));
     rules.extend(config.wants.iter().filter(|want| want.is_group() && want.is_on(idx)).map(whole_group));
     rules
 }
@@ -85,9 +74,9 @@ fn all_to(destination: Ipv4Addr) -> Rule {
     Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(destination)
 }
 
-fn destinations(want: &Want, host: &Host) -> Vec<Ipv4Addr> {
+fn destinations(want: &Want, addresses: &[Ipv4Prefix]) -> Vec<Ipv4Addr> {
     match *want.destination.ip() {
-        Ipv4Addr::UNSPECIFIED => host.addresses().iter().map(|own| own.address()).collect(),
+        Ipv4Addr::UNSPECIFIED => addresses.iter().map(|own| own.address()).collect(),
         destination => vec![destination],
     }
 }
@@ -95,29 +84,14 @@ fn destinations(want: &Want, host: &Host) -> Vec<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::{HashSeed, HostConfig, HostEvent, InterfaceId};
-    use crate::wire::{MacAddr, VlanTag, VlanTags};
+    use crate::wire::{VlanTag, VlanTags};
     use crate::worker::live::OwnHost;
 
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
     const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
     fn check(config: &LiveConfig, idx: u16, expected: &[&str]) {
-        let mut host = Host::new(
-            HostConfig {
-                interface: InterfaceId(1),
-                mac: MacAddr([2, 0, 0, 0, 0, 1]),
-                vlan: VlanTags::NONE,
-                mtu: 1500,
-                addresses_max: 2,
-                routes_max: 2,
-                neighbours_max: 1,
-            },
-            HashSeed::new(1, 2),
-        )
-        .unwrap();
-        host.apply(HostEvent::AddressAdded("10.0.0.2/24".parse().unwrap())).unwrap();
-        let rules = rules(config, &host, idx);
+        let rules = rules(config, &["10.0.0.2/24".parse().unwrap()], idx);
         assert!(rules.iter().all(|rule| rule.check().is_ok()), "{rules:?}");
         assert_eq!(rules.iter().map(|rule| rule.to_string().to_lowercase()).collect::<Vec<_>>(), expected);
     }

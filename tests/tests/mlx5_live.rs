@@ -1,0 +1,163 @@
+//! A live port on a ConnectX made of software, at one end of a veth, whose wants change while it runs. Each test is two
+//! processes: it starts itself anew under `softhca run` at our end, and is the sender at the other.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use wirepath::counters::Block;
+use wirepath::pipeline::tcp::TcpApp;
+use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
+use wirepath::proto::{ConsumerId, Group, Sharing};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, PortConfig, Want};
+use wirepath::worker::{Post, StopFlag};
+use wirepath_tests::connectx::config;
+use wirepath_tests::netns::Namespace;
+use wirepath_tests::nic;
+
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+const PORT: u16 = 9_000;
+/// Frames of one step of the model.
+const STEP: usize = 64;
+/// Nothing here takes longer, on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Set for the process at our end.
+const INSIDE: &str = "WIREPATH_TEST_INSIDE";
+
+/// A test that failed leaves nothing that polls behind.
+struct Process(Child);
+
+impl Process {
+    fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends to the group and to our address from the far end of a veth, over and over, while the same test, started anew, runs
+/// at ours.
+fn beside_a_sender(test: &str) {
+    let namespaces = softhca::testing::missing().map_or_else(|| Ok((Namespace::new()?, Namespace::new()?)), Err);
+    let (near, far) = match namespaces {
+        Ok(namespaces) => namespaces,
+        Err(why) => return println!("SKIPPED {test}: {why}"),
+    };
+    near.veth("veth0", &far, "veth1").unwrap();
+    near.ip(&["address", "add", "10.78.0.2/24", "dev", "veth0"]).unwrap();
+    far.ip(&["address", "add", "10.78.0.1/24", "dev", "veth1"]).unwrap();
+    let sender = far.run(|| UdpSocket::bind((Ipv4Addr::new(10, 78, 0, 1), 0)).unwrap());
+    let mut command = softhca::testing::command(&["--strict", "--manual", "--wire", "veth0"]).unwrap();
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(INSIDE, test);
+    let mut ours = Process(near.run(|| command.spawn()).unwrap());
+    let status = loop {
+        // Where nobody has our address yet the kernel says so at the next send.
+        let _ = sender.send_to(b"group", (GROUP, PORT));
+        let _ = sender.send_to(b"host", (OURS, PORT));
+        match ours.has_ended() {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    assert!(status.success(), "our end, see above");
+}
+
+/// Counts what came to the group, and to us.
+#[derive(Default)]
+struct Counts {
+    group: usize,
+    host: usize,
+}
+
+impl App for Counts {}
+impl TcpApp for Counts {}
+impl IcmpApp for Counts {}
+
+impl UdpApp for Counts {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
+        match datagram.payload {
+            b"group" => self.group += 1,
+            _ => self.host += 1,
+        }
+    }
+}
+
+struct Ours {
+    worker: LiveWorker<Counts>,
+    port: LivePort,
+    clock: MonotonicClock,
+}
+
+impl Ours {
+    fn start(config: LiveConfig) -> Self {
+        let (block, stop) = (Block::heap(), StopFlag::new());
+        let mut port = LivePort::open(&config, &block.scope("port"), &stop).unwrap();
+        let post = Post { name: "worker0".into(), core: None, node: None, stop };
+        let queue = port.take_queue().unwrap().unwrap();
+        let mut worker = queue.worker(Counts::default(), 0, &post, &block.scope("worker0")).unwrap();
+        let mut clock = MonotonicClock::start();
+        worker.with_app(clock.now(), |_, cx| {
+            cx.sockets.join(ConsumerId(0), Group::new(GROUP, PORT)).unwrap();
+            cx.sockets.bind(ConsumerId(1), SocketAddrV4::new(OURS, PORT), Sharing::Exclusive).unwrap();
+        });
+        Self { worker, port, clock }
+    }
+
+    /// Turns until it is so. The model moves with each turn.
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&Counts) -> bool) {
+        let begin = Instant::now();
+        while !is_so(self.worker.app()) {
+            assert!(begin.elapsed() < PATIENCE, "{what}");
+            nic::step(STEP);
+            self.worker.poll_once(self.clock.now());
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn is_member() -> bool {
+    std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap().contains("030201EF")
+}
+
+fn to_kernel() -> u64 {
+    nic::counter("rx_to_kernel").unwrap()
+}
+
+#[test]
+fn group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel() {
+    let test = "group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel";
+    if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
+        return beside_a_sender(test);
+    }
+    let group = Want::udp(GROUP, PORT);
+    let live = LiveConfig::new("veth0").want(group.clone()).want(Want::udp(OURS, PORT));
+    let mut ours = Ours::start(live.on(PortConfig::Mlx5(config("veth0"))));
+    ours.until("the group comes", |counts| counts.group > 0 && counts.host > 0);
+    assert!(is_member());
+
+    ours.port.unwant(&group).unwrap();
+    assert!(!is_member());
+    // What is in the ring still comes: a datagram to us that was sent later has overtaken none of it.
+    for _ in 0..4 {
+        let before = ours.worker.app().host;
+        ours.until("our own come", |counts| counts.host > before);
+    }
+    let (came, kernel) = (ours.worker.app().group, to_kernel());
+    let before = ours.worker.app().host;
+    ours.until("our own still come", |counts| counts.host > before + 4);
+    assert_eq!(ours.worker.app().group, came);
+    assert!(to_kernel() > kernel, "the group's frames go to the kernel");
+
+    ours.port.want(group).unwrap();
+    assert!(is_member());
+    ours.until("the group comes again", |counts| counts.group > came);
+    assert_eq!(nic::diagnoses(), Vec::<String>::new());
+}
