@@ -116,6 +116,10 @@ impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
         either!(self, tx => tx.in_flight())
     }
 
+    fn has_timestamps(&self) -> bool {
+        either!(self, tx => tx.has_timestamps())
+    }
+
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         either!(self, tx => tx.take_timestamp())
     }

@@ -17,6 +17,7 @@ pub mod af_xdp;
 pub mod bond;
 pub mod capture;
 pub mod conformance;
+mod departures;
 pub mod either;
 pub mod fault;
 pub mod memory;
@@ -151,6 +152,11 @@ pub trait TxQueue {
     /// Frames posted and not yet reaped.
     fn in_flight(&self) -> usize;
 
+    /// Whether frames that ask for it are stamped, so that [`take_timestamp`](Self::take_timestamp) says when they left.
+    fn has_timestamps(&self) -> bool {
+        false
+    }
+
     /// When a frame that asked for it left the port: oldest first, each once. Devices without transmit timestamps
     /// never have one.
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
@@ -199,7 +205,8 @@ pub struct Offload {
 /// When a frame left the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxTimestamp {
-    /// Which frame: the count of frames with [`Offload::timestamp`] before it on this queue.
+    /// Which frame: the count of frames with [`Offload::timestamp`] that this queue took before it, those that it dropped
+    /// included.
     pub sequence: u64,
     /// When, by the device's clock.
     pub at: UnixTime,

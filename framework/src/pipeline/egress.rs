@@ -8,6 +8,7 @@ use core::net::Ipv4Addr;
 use super::icmp_error::IcmpErrors;
 use super::node::Cx;
 use super::resolver::{self, Resolver};
+use super::timestamps::Asked;
 use super::udp_flow::SendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::proto::{
@@ -76,6 +77,10 @@ pub struct Egress {
     pub(super) errors: Option<IcmpErrors>,
     path_mtus: PathMtus,
     path_changes: u64,
+    /// Frames that were marked to be stamped, once somebody wants that.
+    pub(super) asked: Option<Box<Asked>>,
+    /// Those that were marked and whose time will never come.
+    pub(super) timestamps_lost: Counter,
 }
 
 impl Egress {
@@ -93,6 +98,8 @@ impl Egress {
             errors: config.errors.map(|limit| IcmpErrors::new(limit, &scope)),
             path_mtus: PathMtus::new(config.path_mtus, config.seed),
             path_changes: 0,
+            asked: None,
+            timestamps_lost: scope.counter("timestamps_lost", Unit::Events),
         }
     }
 

@@ -734,3 +734,10 @@ fn held_chain_that_was_sent_is_whole() {
     bench.take_frames();
     assert_eq!(held.segments().flatten().count(), 300);
 }
+
+#[test]
+fn device_without_transmit_timestamps_is_refused_at_set_up() {
+    let mut bench = bench();
+    let refused = bench.cx(|_, _, cx| cx.enable_timestamps()).unwrap_err();
+    assert!(refused.to_string().contains("does not say when frames leave"), "{refused}");
+}

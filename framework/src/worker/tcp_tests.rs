@@ -7,6 +7,7 @@ mod frames;
 mod hang_up;
 mod orders;
 mod silence;
+mod timestamps;
 mod trains;
 mod untiring;
 

@@ -111,6 +111,10 @@ impl TxQueue for AnyTx {
         self.0.in_flight()
     }
 
+    fn has_timestamps(&self) -> bool {
+        self.0.has_timestamps()
+    }
+
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         self.0.take_timestamp()
     }

@@ -217,6 +217,10 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         self.inner.in_flight() + self.held_back.len()
     }
 
+    fn has_timestamps(&self) -> bool {
+        self.inner.has_timestamps()
+    }
+
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         while let Some(TxTimestamp { sequence, at }) = self.inner.take_timestamp() {
             if let Some(sequence) = self.stamps.translate(sequence) {

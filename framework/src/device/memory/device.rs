@@ -116,7 +116,7 @@ impl Device for MemoryDevice {
                 l4_checksum: self.config.segments || self.config.skips_checksums,
                 segmentation_len_max: self.config.segmentation_len_max(),
                 vlan: true,
-                ..TxOffloads::default()
+                timestamp: true,
             },
             steering: Fields::ALL,
             rules_max: RULES_MAX,

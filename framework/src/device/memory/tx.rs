@@ -8,9 +8,10 @@ use super::device::MemoryConfig;
 use super::ring::{COPIED_LEN_MAX, Lender, Producer};
 use super::segmentation::{Headers, TAG_OFFSET, finish, tag};
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::device::{Offload, TxQueue};
+use crate::device::departures::Departures;
+use crate::device::{Offload, TxQueue, TxTimestamp};
 use crate::mem::{Mbuf, SHORT_MIN};
-use crate::time::Instant;
+use crate::time::{Instant, UnixTime};
 use crate::wire::vlan::TAG_LEN;
 
 crate::drop_reasons! {
@@ -39,6 +40,10 @@ pub struct MemoryTx {
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
+    /// Frames that ask when they leave: their numbers, until the doorbell that they leave with, and then the times.
+    asking: Vec<u64>,
+    departures: Departures,
+    timestamps_lost: Counter,
     drops: Drops<MemoryTxDrop>,
 }
 
@@ -56,6 +61,9 @@ impl MemoryTx {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
             ring_full: scope.counter("ring_full", Unit::Events),
+            asking: Vec::with_capacity(config.ring_len() as usize),
+            departures: Departures::new(),
+            timestamps_lost: scope.counter("timestamps_lost", Unit::Events),
             drops: scope.drops(),
         }
     }
@@ -77,6 +85,9 @@ impl MemoryTx {
     /// Every frame that is not as usual: tagged, over several buffers, with wishes, too long, or for a full ring.
     #[inline(never)]
     fn post_other(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if offload.timestamp {
+            return self.post_asking(mbuf, offload);
+        }
         if let Some(segment_len) = offload.segment_len.filter(|_| self.segments) {
             return self.post_segments(mbuf, offload, segment_len);
         }
@@ -105,6 +116,34 @@ impl MemoryTx {
         slot.post(len);
         self.end(mbuf, len);
         Ok(())
+    }
+
+    /// A frame that asks when it leaves. One that is dropped has a number too.
+    #[cold]
+    #[inline(never)]
+    fn post_asking(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        let before = self.frames.get();
+        self.post_other(mbuf, Offload { timestamp: false, ..offload })?;
+        let number = self.departures.next_sequence();
+        if self.frames.get() == before {
+            return Ok(());
+        }
+        if self.asking.len() < self.asking.capacity() {
+            self.asking.push(number);
+        } else {
+            self.timestamps_lost.inc();
+        }
+        Ok(())
+    }
+
+    /// What asked has left now.
+    #[cold]
+    fn note_departures(&mut self, now: Instant) {
+        for number in self.asking.drain(..) {
+            if !self.departures.push((number, now.as_nanos())) {
+                self.timestamps_lost.inc();
+            }
+        }
     }
 
     /// A frame that leaves as several.
@@ -153,7 +192,10 @@ impl MemoryTx {
 
     #[inline(always)]
     fn wants_work(&self, offload: Offload) -> bool {
-        offload.ip_checksum || offload.segment_len.is_some() || (offload.l4_checksum && !self.skips_checksums)
+        offload.ip_checksum
+            || offload.timestamp
+            || offload.segment_len.is_some()
+            || (offload.l4_checksum && !self.skips_checksums)
     }
 
     /// A frame without wishes. A short one in one buffer goes straight on its way, without a call, so that nothing is to be saved for it.
@@ -246,8 +288,11 @@ impl TxQueue for MemoryTx {
     }
 
     #[inline]
-    fn ring_doorbell(&mut self, _now: Instant) {
+    fn ring_doorbell(&mut self, now: Instant) {
         self.producer.publish();
+        if !self.asking.is_empty() {
+            self.note_departures(now);
+        }
     }
 
     #[inline]
@@ -261,6 +306,16 @@ impl TxQueue for MemoryTx {
 
     fn in_flight(&self) -> usize {
         self.producer.lent_count()
+    }
+
+    fn has_timestamps(&self) -> bool {
+        true
+    }
+
+    /// The time of the doorbell that the frame left with, as if the worker's clock began at the epoch.
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        let (sequence, ns) = self.departures.pop()?;
+        Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
     }
 
     fn refresh_counters(&mut self) {}

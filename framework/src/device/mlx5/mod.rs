@@ -32,7 +32,6 @@ mod config;
 mod cq;
 mod cqe;
 mod cyclic;
-mod departures;
 mod device;
 #[allow(unsafe_code)]
 mod doorbell;

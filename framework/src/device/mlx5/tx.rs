@@ -19,7 +19,6 @@ use std::sync::Arc;
 use super::clock::{Line, Relation, Stamps, real_time};
 use super::cq::Cq;
 use super::cqe::{Format, Opcode as CqeOpcode, Syndrome};
-use super::departures::Departures;
 use super::parts::{CqParts, SqParts, TxAbilities};
 use super::recover::Recovery;
 use super::shape::{self, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
@@ -28,6 +27,7 @@ use super::watch::Fault;
 use super::wishes::Wishes;
 use super::wqe::{self, BLOCK_LEN, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
+use crate::device::departures::Departures;
 use crate::device::{DeviceError, Offload, TxQueue, TxTimestamp, post_one_by_one};
 use crate::mem::{Burst, Mbuf, Pool, Region};
 use crate::time::{Instant, UnixTime};
@@ -627,6 +627,10 @@ impl TxQueue for Mlx5Tx {
     /// Frames whose mbufs are out: those that went inline are not among them.
     fn in_flight(&self) -> usize {
         self.sq.in_flight() as usize
+    }
+
+    fn has_timestamps(&self) -> bool {
+        matches!(self.stamps, Stamps::Wall(_) | Stamps::RealTime)
     }
 
     /// With [`Mlx5Config::raw_timestamps`](super::Mlx5Config::raw_timestamps) nobody knows the time: see [`take_ticks`](Self::take_ticks).

@@ -83,6 +83,10 @@ impl<T: TxQueue> TxQueue for TapTx<T> {
         self.inner.in_flight()
     }
 
+    fn has_timestamps(&self) -> bool {
+        self.inner.has_timestamps()
+    }
+
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         self.inner.take_timestamp()
     }

@@ -14,12 +14,12 @@ fn numbered(number: u32) -> Vec<u8> {
     order
 }
 
-fn template(line: &mut Line, payload: &[u8]) -> Template {
+pub(super) fn template(line: &mut Line, payload: &[u8]) -> Template {
     let id = line.id();
     line.ask(|_, cx| cx.tcp().template(id, payload).unwrap())
 }
 
-fn fire(line: &mut Line, template: &mut Template) -> Result<Sent, SendError> {
+pub(super) fn fire(line: &mut Line, template: &mut Template) -> Result<Sent, SendError> {
     line.ask(|_, cx| cx.tcp().fire(template))
 }
 

@@ -2,43 +2,43 @@
 
 use std::collections::VecDeque;
 
-/// The number of a frame, and the timestamp of its completion as the NIC wrote it.
-pub(super) type Departure = (u64, u64);
+/// The number of a frame, and when it left, as its device writes it.
+pub(in crate::device) type Departure = (u64, u64);
 
 /// Departures that wait to be taken. Who asks for times takes them every turn, and a turn completes fewer; who never takes them
 /// costs no more than this.
 const WAITING_MAX: usize = 256;
 
 /// Departures that wait, and the number of the next frame that asks.
-pub(super) struct Departures {
+pub(in crate::device) struct Departures {
     sequence: u64,
     waiting: VecDeque<Departure>,
 }
 
 impl Departures {
-    pub(super) fn new() -> Self {
+    pub(in crate::device) fn new() -> Self {
         Self { sequence: 0, waiting: VecDeque::with_capacity(WAITING_MAX) }
     }
 
     /// Frames that asked so far.
-    pub(super) fn sequence(&self) -> u64 {
+    pub(in crate::device) fn sequence(&self) -> u64 {
         self.sequence
     }
 
     /// Back to an earlier number: those since then were not meant.
-    pub(super) fn set_sequence(&mut self, sequence: u64) {
+    pub(in crate::device) fn set_sequence(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 
     /// The number of a frame that asks.
-    pub(super) fn next_sequence(&mut self) -> u64 {
+    pub(in crate::device) fn next_sequence(&mut self) -> u64 {
         let sequence = self.sequence;
         self.sequence += 1;
         sequence
     }
 
     /// Notes that a frame left; `false`, and it is forgotten, where too many wait.
-    pub(super) fn push(&mut self, departure: Departure) -> bool {
+    pub(in crate::device) fn push(&mut self, departure: Departure) -> bool {
         if self.waiting.len() == WAITING_MAX {
             return false;
         }
@@ -47,7 +47,7 @@ impl Departures {
     }
 
     /// The oldest.
-    pub(super) fn pop(&mut self) -> Option<Departure> {
+    pub(in crate::device) fn pop(&mut self) -> Option<Departure> {
         self.waiting.pop_front()
     }
 }

@@ -1,0 +1,208 @@
+//! When frames left the port: whoever sends asks for it with a token of its own, and reads the answers when it likes.
+//!
+//! ```text
+//!  app ── cx.timestamped(token, |cx| send or fire) ──▶ frames marked ──▶ device: numbers them, stamps them
+//!   └──── cx.take_timestamp() ◀── token and time ◀── numbers back to tokens ◀───────┘
+//! ```
+//!
+//! A send that does not ask pays nothing: the mark is set by a sending queue that stands before the device for the length of
+//! the call. What a call does not post, as it waits for a neighbour or for a window, is not stamped when it leaves later.
+
+use std::collections::VecDeque;
+
+use core::fmt;
+
+use super::node::Cx;
+use crate::device::{Offload, TxQueue};
+use crate::mem::Mbuf;
+use crate::time::{Instant, UnixTime};
+
+/// Frames that were marked and whose time is not taken yet, 16 bytes each. More than a device keeps times for; beyond it the
+/// oldest is given up, as one that is in error may never give it.
+const ASKED_MAX: usize = 1_024;
+
+/// When a frame left, for whoever asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxTime {
+    /// What [`Cx::timestamped`] was given. A call that posted several frames has as many answers, in their order.
+    pub token: u64,
+    /// When, by the clock of the device.
+    pub at: UnixTime,
+}
+
+/// The device does not say when frames leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoTxTimestamps;
+
+impl fmt::Display for NoTxTimestamps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "this device does not say when frames leave: `wirepath devices` names those that do; on a ConnectX set \
+             Mlx5Config::timestamps, without raw_timestamps",
+        )
+    }
+}
+
+impl core::error::Error for NoTxTimestamps {}
+
+/// The frames that were marked.
+pub(super) struct Asked {
+    /// The device's number of the next one.
+    next: u64,
+    /// Numbers and tokens, oldest first.
+    waiting: VecDeque<(u64, u64)>,
+    /// Times that will never come, and that are not counted yet.
+    lost: u64,
+}
+
+impl Asked {
+    fn push(&mut self, token: u64) {
+        if self.waiting.len() == ASKED_MAX {
+            self.waiting.pop_front();
+            self.lost += 1;
+        }
+        self.waiting.push_back((self.next, token));
+        self.next += 1;
+    }
+
+    /// The token of frame `number`. Those before it have no time any more: a device tells them in order.
+    fn token(&mut self, number: u64) -> Option<u64> {
+        while let Some(&(oldest, token)) = self.waiting.front() {
+            if oldest > number {
+                return None;
+            }
+            self.waiting.pop_front();
+            if oldest == number {
+                return Some(token);
+            }
+            self.lost += 1;
+        }
+        None
+    }
+}
+
+/// The device, and the mark on all that is posted.
+struct Marking<'a> {
+    tx: &'a mut dyn TxQueue,
+    asked: &'a mut Asked,
+    token: u64,
+    frames: usize,
+}
+
+impl TxQueue for Marking<'_> {
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        self.tx.post(mbuf, Offload { timestamp: true, ..offload })?;
+        self.asked.push(self.token);
+        self.frames += 1;
+        Ok(())
+    }
+
+    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.tx.rehearse(mbuf, Offload { timestamp: true, ..offload });
+    }
+
+    fn ring_doorbell(&mut self, now: Instant) {
+        self.tx.ring_doorbell(now);
+    }
+
+    fn reap(&mut self) -> usize {
+        self.tx.reap()
+    }
+
+    fn room(&mut self) -> usize {
+        self.tx.room()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.tx.in_flight()
+    }
+
+    fn has_timestamps(&self) -> bool {
+        self.tx.has_timestamps()
+    }
+
+    fn refresh_counters(&mut self) {
+        self.tx.refresh_counters();
+    }
+}
+
+/// Transmit timestamps.
+impl Cx<'_> {
+    /// At set-up: says whether there are transmit timestamps, and takes the memory for them, 16 KiB. From then on nobody else may
+    /// mark frames on this queue, as the device numbers the marks.
+    ///
+    /// # Errors
+    /// The device has none.
+    pub fn enable_timestamps(&mut self) -> Result<(), NoTxTimestamps> {
+        if !self.tx.has_timestamps() {
+            return Err(NoTxTimestamps);
+        }
+        if self.egress.asked.is_none() {
+            let waiting = VecDeque::with_capacity(ASKED_MAX);
+            self.egress.asked = Some(Box::new(Asked { next: 0, waiting, lost: 0 }));
+        }
+        Ok(())
+    }
+
+    /// Runs `send`, and has the device stamp each frame that it posts: by a [`UdpFlow`](super::UdpFlow), by any call of
+    /// [`Cx::tcp`], [`fire`](super::tcp::TcpCalls::fire) included. Returns what `send` returned, and of how many frames there
+    /// will be a [`TxTime`] with `token`: none where nothing left within the call, or timestamps are not
+    /// [enabled](Self::enable_timestamps). Some 20 ns above the send; a frame that is stamped goes by a WQE of its own.
+    pub fn timestamped<T>(&mut self, token: u64, send: impl FnOnce(&mut Cx<'_>) -> T) -> (T, usize) {
+        let Some(mut asked) = self.egress.asked.take() else { return (send(self), 0) };
+        let mut marking = Marking { tx: &mut *self.tx, asked: &mut asked, token, frames: 0 };
+        let result = send(&mut Cx {
+            now: self.now,
+            pool: self.pool,
+            host: self.host,
+            sockets: self.sockets,
+            tcp: self.tcp,
+            egress: self.egress,
+            tx: &mut marking,
+        });
+        let frames = marking.frames;
+        self.egress.timestamps_lost.add(core::mem::take(&mut asked.lost));
+        self.egress.asked = Some(asked);
+        (result, frames)
+    }
+
+    /// The oldest answer that has come. Read it every turn: a device keeps a few hundred, and counts what it had no room for. A
+    /// frame that failed has none; `egress/timestamps_lost` counts those that later ones have overtaken.
+    pub fn take_timestamp(&mut self) -> Option<TxTime> {
+        let asked = self.egress.asked.as_mut()?;
+        loop {
+            let stamp = self.tx.take_timestamp()?;
+            let token = asked.token(stamp.sequence);
+            self.egress.timestamps_lost.add(core::mem::take(&mut asked.lost));
+            if let Some(token) = token {
+                return Some(TxTime { token, at: stamp.at });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> Asked {
+        Asked { next: 0, waiting: VecDeque::new(), lost: 0 }
+    }
+
+    #[test]
+    fn number_that_was_passed_over_is_lost() {
+        let mut asked = asked();
+        (100..105).for_each(|token| asked.push(token));
+        assert_eq!([0, 2, 1, 4, 9].map(|number| asked.token(number)), [Some(100), Some(102), None, Some(104), None]);
+        assert_eq!(asked.lost, 2);
+    }
+
+    #[test]
+    fn device_that_never_answers_costs_no_more_than_the_table() {
+        let mut asked = asked();
+        (0..5_000).for_each(|token| asked.push(token));
+        assert_eq!((asked.waiting.len(), asked.lost), (ASKED_MAX, 5_000 - ASKED_MAX as u64));
+        assert_eq!(asked.token(4_999), Some(4_999));
+    }
+}

@@ -1,0 +1,102 @@
+//! When orders, segments and datagrams left: told to whoever asked, by its token.
+
+use super::orders::{fire, template};
+use super::*;
+use crate::pipeline::tcp::Sent;
+use crate::pipeline::{TxTime, UdpFlow, UdpOptions};
+
+/// Everything that has been told by now.
+fn told(line: &mut Line) -> Vec<(u64, u64)> {
+    line.ask(|_, cx| {
+        let next = || cx.take_timestamp().map(|TxTime { token, at }| (token, at.as_nanos()));
+        core::iter::from_fn(next).collect()
+    })
+}
+
+fn stamping(wanted: Wanted) -> Line {
+    let mut line = Line::connected(wanted);
+    line.ask(|_, cx| cx.enable_timestamps()).unwrap();
+    line
+}
+
+#[test]
+fn order_that_asks_is_told_when_it_left() {
+    let mut line = stamping(Wanted::default());
+    let mut order = template(&mut line, b"an order");
+    let (fired, frames) = line.ask(|_, cx| cx.timestamped(7, |cx| cx.tcp().fire(&mut order)));
+    assert_eq!((fired, frames), (Ok(Sent::Posted), 1));
+    let left = line.now.as_nanos();
+    line.turns(3);
+    assert_eq!(told(&mut line), [(7, left)]);
+
+    // What does not ask is not told of, and takes no number from those that do.
+    fire(&mut line, &mut order).unwrap();
+    let id = line.id();
+    let (sent, frames) = line.ask(|_, cx| cx.timestamped(8, |cx| cx.tcp().send(id, b"by send")));
+    assert_eq!((sent, frames), (Ok(7), 1));
+    assert_eq!(told(&mut line), [(8, line.now.as_nanos())]);
+    line.turns(3);
+    assert_eq!(line.server.app().received, b"an orderan orderby send");
+    line.close();
+}
+
+#[test]
+fn send_of_several_segments_is_told_of_each() {
+    let mut line = stamping(Wanted::default());
+    let id = line.id();
+    let (sent, frames) = line.ask(|_, cx| cx.timestamped(9, |cx| cx.tcp().send(id, &pattern(3_000))));
+    assert_eq!((sent, frames), (Ok(3_000), 3));
+    assert_eq!(told(&mut line).iter().map(|(token, _)| *token).collect::<Vec<_>>(), [9, 9, 9]);
+    line.turn_until(|line| line.server.app().received.len() == 3_000);
+    line.close();
+}
+
+#[test]
+fn datagram_and_its_fragments_are_told_of() {
+    let mut line = stamping(Wanted::default());
+    let (local, remote) = (SocketAddrV4::new(address(1), 5_000), SocketAddrV4::new(address(2), 5_000));
+    let mut flow = line.ask(|_, cx| UdpFlow::connect(local, remote, &UdpOptions::default(), cx)).unwrap();
+    for (payload_len, expected) in [(64, 1), (2_000, 2)] {
+        let (sent, frames) = line.ask(|_, cx| cx.timestamped(1, |cx| flow.send(&pattern(payload_len), cx)));
+        assert_eq!((sent, frames), (Ok(crate::pipeline::Sent::Posted), expected));
+        assert_eq!(told(&mut line), vec![(1, line.now.as_nanos()); expected]);
+    }
+}
+
+#[test]
+fn what_waits_is_not_stamped_when_it_leaves() {
+    let mut line = stamping(Wanted { asks: true, ..Wanted::default() });
+    let stranger = SocketAddrV4::new(address(77), 5_000);
+    let local = SocketAddrV4::new(address(1), 5_000);
+    let mut flow = line.ask(|_, cx| UdpFlow::connect(local, stranger, &UdpOptions::default(), cx)).unwrap();
+    let (sent, frames) = line.ask(|_, cx| cx.timestamped(1, |cx| flow.send(b"hello", cx)));
+    assert_eq!((sent, frames), (Ok(crate::pipeline::Sent::Waiting), 0));
+    assert_eq!(told(&mut line), []);
+}
+
+#[test]
+fn frames_that_the_wire_loses_leave_the_others_their_tokens() {
+    let faults = Faults { loss: 0.3, ..Faults::NONE };
+    let mut line = stamping(Wanted { faults, seed: 3, ..Wanted::default() });
+    let (local, remote) = (SocketAddrV4::new(address(1), 5_000), SocketAddrV4::new(address(2), 5_000));
+    let mut flow = line.ask(|_, cx| UdpFlow::connect(local, remote, &UdpOptions::default(), cx)).unwrap();
+    let mut all = Vec::new();
+    for token in 0..200 {
+        line.now += Duration::from_micros(1);
+        line.ask(|_, cx| cx.timestamped(token, |cx| flow.send(b"tick", cx))).0.unwrap();
+        all.extend(told(&mut line).into_iter().map(|(told, at)| (told, at, token, line.now.as_nanos())));
+    }
+    assert!((100..200).contains(&all.len()), "{} of 200 left", all.len());
+    assert!(all.iter().all(|(told, at, token, now)| (told, at) == (token, now)), "{all:?}");
+    assert_eq!(line.count("1/egress/timestamps_lost"), all.last().unwrap().0 + 1 - all.len() as u64);
+}
+
+#[test]
+fn without_timestamps_a_send_is_a_send() {
+    let mut line = Line::connected(Wanted::default());
+    let id = line.id();
+    let sent = line.ask(|_, cx| cx.timestamped(1, |cx| cx.tcp().send(id, b"hello")));
+    assert_eq!(sent, (Ok(5), 0));
+    assert_eq!(told(&mut line), []);
+    line.close();
+}
