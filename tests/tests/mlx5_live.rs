@@ -7,11 +7,13 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use wirepath::counters::Block;
+use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::pipeline::tcp::TcpApp;
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
+use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, Sent, UdpApp, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, PortConfig, Want};
+use wirepath::worker::timeline::{NicClock, TimelineConfig, TimelineThread};
 use wirepath::worker::{Post, StopFlag};
 use wirepath_tests::connectx::config;
 use wirepath_tests::netns::Namespace;
@@ -159,5 +161,54 @@ fn group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel() {
     ours.port.want(group).unwrap();
     assert!(is_member());
     ours.until("the group comes again", |counts| counts.group > came);
+    assert_eq!(nic::diagnoses(), Vec::<String>::new());
+}
+
+/// What the NIC's stamp says by the worker's clock lies between the turn before the send and the one that found it.
+#[test]
+fn datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock() {
+    let test = "datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock";
+    if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
+        return beside_a_sender(test);
+    }
+    let stamping = Mlx5Config { timestamps: Feature::Demanded, ..config("veth0") };
+    let mut ours = Ours::start(LiveConfig::new("veth0").on(PortConfig::Mlx5(stamping)));
+    let mut nic = ours.port.nic_clock().unwrap();
+    // The model shows its clock at each step, and a NIC at all times.
+    let stepped: NicClock = Box::new(move || {
+        nic::step(1);
+        nic()
+    });
+    let timeline = TimelineConfig { nic: Some(stepped), ..TimelineConfig::default() };
+    let (_thread, mut readers) = TimelineThread::start(ours.clock, timeline, 1, &Block::heap().scope("app")).unwrap();
+
+    let (local, remote) = (SocketAddrV4::new(OURS, PORT), SocketAddrV4::new(GROUP, PORT));
+    let before = ours.clock.now();
+    let (mut flow, sent) = ours.worker.with_app(before, |_, cx| {
+        cx.enable_timestamps().unwrap();
+        let mut flow = UdpFlow::connect(local, remote, &UdpOptions::default(), cx).unwrap();
+        let sent = cx.timestamped(42, |cx| flow.send(b"stamped", cx));
+        (flow, sent)
+    });
+    assert_eq!(sent, (Ok(Sent::Posted), 1));
+    let mut told = None;
+    let begin = Instant::now();
+    while told.is_none() {
+        assert!(begin.elapsed() < PATIENCE, "the NIC never says when it left");
+        nic::step(STEP);
+        ours.worker.poll_once(ours.clock.now());
+        told = ours.worker.with_app(ours.clock.now(), |_, cx| cx.take_timestamp());
+    }
+    let (told, after) = (told.unwrap(), ours.clock.now());
+    assert_eq!(told.token, 42);
+    let timeline = readers[0].latest();
+    let left = timeline.instant_of_nic(told.at).unwrap();
+    assert!(
+        before <= left.at + left.error && left.at <= after + left.error,
+        "{left:?} is not in {before:?}..={after:?}"
+    );
+    assert!(timeline.wall_of_nic(told.at).unwrap().error >= left.error);
+    // What does not ask is not told of.
+    ours.worker.with_app(after, |_, cx| flow.send(b"plain", cx)).unwrap();
     assert_eq!(nic::diagnoses(), Vec::<String>::new());
 }

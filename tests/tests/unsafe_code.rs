@@ -50,6 +50,7 @@ const FILES: &[&str] = &[
     "framework/src/worker/guard/socket.rs",
     "framework/src/worker/live/sys.rs",
     "framework/src/worker/spsc/lossless.rs",
+    "framework/src/worker/timeline/sys.rs",
     "hugepage-setup/src/mapping.rs",
     "tests/softhca/preload/src/entry.rs",
     "tests/softhca/preload/src/memory.rs",

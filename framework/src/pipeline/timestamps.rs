@@ -26,7 +26,7 @@ const ASKED_MAX: usize = 1_024;
 pub struct TxTime {
     /// What [`Cx::timestamped`] was given. A call that posted several frames has as many answers, in their order.
     pub token: u64,
-    /// When, by the clock of the device.
+    /// When, by the clock of the device; [`Timeline`](crate::time::Timeline) says what that is on others.
     pub at: UnixTime,
 }
 

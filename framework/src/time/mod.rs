@@ -4,9 +4,13 @@
 //! the worker reads a clock: nodes, machines and devices take `now` as an argument, which is what lets the
 //! simulator and a replay run the same code in virtual time.
 
+mod cross;
+mod timeline;
 #[allow(unsafe_code)]
 mod tsc;
 
+pub use cross::{ClockLine, ClockTracker, CrossTimestamp, Estimate, WANDER_PPB};
+pub use timeline::Timeline;
 pub use tsc::TscClock;
 
 use core::fmt;

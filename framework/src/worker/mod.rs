@@ -13,6 +13,7 @@ mod poll;
 mod seed;
 pub mod spsc;
 pub mod stop;
+pub mod timeline;
 pub mod topology;
 
 pub use crew::{Crew, CrewError, Post, PostError, Station};

@@ -20,6 +20,7 @@ use super::queue::Mlx5Queue;
 use super::tx::Mlx5Tx;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, RxOffloads, RxState, TxOffloads};
+use crate::time::UnixTime;
 use crate::wire::MacAddr;
 
 /// Ethernet's header and one VLAN tag.
@@ -85,6 +86,14 @@ impl Mlx5Device {
     /// The network interface of the same port, where there is one.
     pub fn interface(&self) -> Option<&str> {
         self.port.facts().interface.as_ref().map(|interface| interface.name.as_str())
+    }
+
+    /// Reads the clock that stamps frames, now, in the time that stamps are told in: a read over PCIe, about a microsecond, without
+    /// a system call; for [`TimelineConfig`](../../worker/timeline/struct.TimelineConfig.html). It says nothing once the device is
+    /// gone, and nothing where stamps are the time of day already: the interface's PTP hardware clock has the same.
+    pub fn nic_clock(&self) -> impl FnMut() -> Option<UnixTime> + Send + use<> {
+        let port = Arc::downgrade(&self.port);
+        move || port.upgrade()?.nic_time()
     }
 
     /// Whether the port has a link, asked now: commands to the firmware, so not for a worker. A thread of the port looks ten times a second

@@ -11,8 +11,8 @@ use rdma_core_sys::verbs::{
     PortsMatch, ProtectionDomain, QueuePair, VerbsError, WorkQueue,
 };
 
-use super::capabilities::{Abilities, Chosen, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS};
-use super::clock::Relation;
+use super::capabilities::{Abilities, Chosen, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS, Stamping};
+use super::clock::{Line, Relation};
 use super::config::{Hash, HashBy, Mlx5Config};
 use super::error::SetupError;
 use super::filter::Filter;
@@ -25,6 +25,7 @@ use super::watch::{Kernel, Watch};
 use crate::device::af_xdp::filter::NicFilter;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
+use crate::time::UnixTime;
 use crate::wire::MacAddr;
 
 /// An open port.
@@ -226,6 +227,16 @@ impl Port {
             shift: raw.shift,
             mask: raw.mask,
         })
+    }
+
+    /// What the device's clock shows now, in the time of the stamps that it puts on frames.
+    pub(super) fn nic_time(&self) -> Option<UnixTime> {
+        if self.chosen().stamps == Some(Stamping::RealTime) {
+            return None;
+        }
+        let line = Line::through(&self.relation()?);
+        let ticks = self.context().device_clock().ok()?;
+        Some(UnixTime::from_nanos(line.at(ticks)))
     }
 
     /// A queue pair for one work queue.

@@ -1,5 +1,7 @@
 //! A live port: an interface with our rules on it, on the main thread. Workers get its queues.
 
+use std::io;
+
 use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
 use super::device::{LiveDevice, describe, is_virtual, why_ended};
 use super::error::LiveError;
@@ -10,11 +12,13 @@ use super::rules::rules;
 use super::sys;
 use crate::counters::Scope;
 use crate::device::Device;
+use crate::device::either::Either;
 use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
 use crate::proto::Ipv4Prefix;
 use crate::worker::StopFlag;
 use crate::worker::kernel::{EarThread, Link, Mirror, MirrorThread};
+use crate::worker::timeline::{NicClock, Phc};
 
 /// An interface that is live for as long as this or one of its queues exists. Keep it on the main thread.
 pub struct LivePort {
@@ -181,6 +185,23 @@ impl LivePort {
         for &id in ids {
             let _ = self.device.unsteer(id);
         }
+    }
+
+    /// What reads the clock that stamps frames, for
+    /// [`TimelineConfig::nic`](crate::worker::timeline::TimelineConfig::nic): that of a ConnectX itself, else the
+    /// interface's PTP hardware clock.
+    ///
+    /// # Errors
+    /// The interface has none, or it may not be read: one sentence.
+    pub fn nic_clock(&self) -> io::Result<NicClock> {
+        if let Either::Right(device) = self.device.inner() {
+            let mut clock = device.nic_clock();
+            if clock().is_some() {
+                return Ok(Box::new(clock));
+            }
+        }
+        let phc = Phc::of_interface(self.config.port.interface())?;
+        Ok(Box::new(move || phc.now()))
     }
 
     /// The device: to ask what it can do.
