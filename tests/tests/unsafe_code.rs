@@ -26,6 +26,7 @@ const FILES: &[&str] = &[
     "framework/rdma-core-sys/src/verbs/queue_pair.rs",
     "framework/rdma-core-sys/src/verbs/work_queue.rs",
     "framework/src/counters/memory.rs",
+    "framework/src/counters/sys.rs",
     "framework/src/device/af_xdp/bpf.rs",
     "framework/src/device/af_xdp/ring.rs",
     "framework/src/device/af_xdp/sys.rs",

@@ -208,3 +208,27 @@ fn watch_goes_on_until_the_process_ends() {
     kill(child);
     assert_eq!(watch.wait().unwrap().code(), Some(1));
 }
+
+/// Whoever starts a program whose file gives it rights chooses its environment, and must not choose where it reads and writes.
+#[test]
+fn program_whose_file_gives_it_rights_does_not_ask_the_environment() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let directory = tempfile::tempdir().unwrap();
+    if fs::metadata(directory.path()).unwrap().uid() != 0 {
+        return println!("SKIPPED: only root can make a file that makes root");
+    }
+    let _block = Block::create_in(directory.path(), "chosen-by-somebody", Capacity::default()).unwrap();
+    let program = directory.path().join("wirepath");
+    fs::copy(env!("CARGO_BIN_EXE_wirepath"), &program).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let shows = |mode| {
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(&program);
+        let output =
+            command.args(["stats", "--json"]).env("WIREPATH_SHM", directory.path()).uid(NOBODY).gid(NOBODY).output();
+        String::from_utf8(output.unwrap().stdout).unwrap().contains("chosen-by-somebody")
+    };
+    assert_eq!([0o755, 0o4755, 0o755].map(shows), [true, false, true]);
+}

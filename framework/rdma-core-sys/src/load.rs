@@ -6,11 +6,12 @@
 //!
 //! Invariants:
 //! 1. The libraries are rdma-core's: they carry its names, or stand in the folder that the operator named in `RDMA_CORE_LIB_DIR`. So their
-//!    initialisers are harmless, and a symbol has the signature that the headers say.
+//!    initialisers are harmless, and a symbol has the signature that the headers say. Where the program's file gives it rights, whoever
+//!    starts it may be no operator, and is not asked.
 //! 2. A library that was opened is never closed: function pointers stay valid, also those that the library gave to others.
 
 use core::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -20,6 +21,14 @@ use crate::verbs::{Device, DeviceList, VerbsError};
 
 /// A folder to take libibverbs.so.1 and libmlx5.so.1 from, instead of the linker's search path: for an rdma-core that was built by hand.
 pub const FOLDER_VARIABLE: &str = "RDMA_CORE_LIB_DIR";
+
+/// The folder that the operator has named. Code is run from there, so not where the program has rights that whoever set the variable
+/// need not have (getauxval(3), AT_SECURE): the linker does not look at `LD_LIBRARY_PATH` then, either.
+fn folder() -> Option<PathBuf> {
+    // SAFETY: a number out of the vector that the kernel gave to the process; no address is passed.
+    let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
+    std::env::var_os(FOLDER_VARIABLE).filter(|_| !is_privileged).map(PathBuf::from)
+}
 
 /// Writes the table of a library: a function pointer for each symbol, with the signature that the headers give it.
 macro_rules! symbols {
@@ -34,7 +43,7 @@ macro_rules! symbols {
             /// # Errors
             /// The library is missing, or is too old to have all symbols.
             pub fn load() -> Result<Self, LoadError> {
-                Self::load_from(std::env::var_os(FOLDER_VARIABLE).as_ref().map(Path::new))
+                Self::load_from(folder().as_deref())
             }
 
             fn load_from(folder: Option<&Path>) -> Result<Self, LoadError> {

@@ -21,6 +21,7 @@
 mod block;
 mod counter;
 mod drops;
+mod environment;
 mod histogram;
 mod layout;
 #[allow(unsafe_code)]
@@ -28,6 +29,8 @@ mod memory;
 mod printable;
 mod publish;
 mod snapshot;
+#[allow(unsafe_code)]
+mod sys;
 mod unit;
 
 #[cfg(test)]
@@ -36,6 +39,7 @@ mod tests;
 pub use block::{Block, Capacity, Scope, SetupError};
 pub use counter::{Counter, Gauge};
 pub use drops::{DropReason, Drops};
+pub use environment::{environment, is_privileged};
 pub use histogram::{Distribution, Histogram};
 pub use printable::{Printable, printable};
 pub use publish::default_directory;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::block::SetupError;
+use super::environment::environment;
 
 /// Where the counters of all processes of this machine are: memory, gone with the next boot.
 const DIRECTORY: &str = "/dev/shm/wirepath";
@@ -19,12 +20,10 @@ const HIDDEN_SUFFIX: &str = ".new";
 /// Files of one application and pid. More are a mistake.
 const NAMES_MAX: usize = 64;
 
-/// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`.
+/// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`. A program with rights that whoever started
+/// it need not have (setuid, capabilities of its file) does not ask the environment.
 pub fn default_directory() -> PathBuf {
-    match std::env::var_os("WIREPATH_SHM") {
-        Some(directory) if !directory.is_empty() => directory.into(),
-        _ => DIRECTORY.into(),
-    }
+    environment("WIREPATH_SHM").map_or_else(|| DIRECTORY.into(), PathBuf::from)
 }
 
 /// What a shared file holds, which decides about the end of its name (it begins with `application.pid`) and its readers.

@@ -26,6 +26,7 @@ use crate::wire::MacAddr;
 /// Ethernet's header and one VLAN tag.
 const LINK_HEADER_LEN: usize = 14 + 4;
 /// The variable of libmlx5 that has it ring plain doorbells only: for slots and hypervisors that do not combine writes (mlx5.md 4).
+/// Asked in a program with rights of its own too, as libmlx5 does: the two must agree, and it costs speed at worst.
 const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
 /// Of a kernel without the count.
 const UNCOUNTED: &str =

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::error::SetupError;
+use crate::counters::environment;
 use crate::wire::MacAddr;
 
 /// What /sys tells of a verbs device, as far as it does.
@@ -26,7 +27,7 @@ pub(super) struct Listed {
 
 /// Where libibverbs looks too: `SYSFS_PATH` (mlx5.md 3.1), else /sys.
 pub(super) fn sysfs_root() -> PathBuf {
-    std::env::var_os("SYSFS_PATH").filter(|path| !path.is_empty()).map_or_else(|| "/sys".into(), PathBuf::from)
+    environment("SYSFS_PATH").map_or_else(|| "/sys".into(), PathBuf::from)
 }
 
 /// What /sys at `root` tells of the devices called `names`.
