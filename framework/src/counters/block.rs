@@ -17,6 +17,7 @@ use super::drops::{DropReason, Drops};
 use super::histogram::{self, Histogram};
 use super::layout::{self, Entry, Kind, header};
 use super::memory::Held;
+use super::printable::printable;
 use super::publish::{self, Content, Publication};
 use super::snapshot::Snapshot;
 use super::unit::Unit;
@@ -350,6 +351,13 @@ pub enum SetupError {
         /// How many words there are.
         capacity: usize,
     },
+    /// More connections than a roster has places for.
+    RosterTooLarge {
+        /// Places that were asked for.
+        capacity: usize,
+        /// The most.
+        capacity_max: usize,
+    },
 }
 
 impl SetupError {
@@ -365,31 +373,35 @@ impl fmt::Display for SetupError {
         match self {
             Self::App { app } => write!(
                 f,
-                "\"{app}\" cannot name a counter file: use 1 to {} printable ASCII characters without spaces or '/', \
+                "\"{}\" cannot name a counter file: use 1 to {} printable ASCII characters without spaces or '/', \
                  not beginning with '.'",
+                printable(app),
                 layout::APP_MAX
             ),
             Self::File { path, error } => write!(
                 f,
                 "cannot share counters in {}: {error}; make it writable and give it room, or set WIREPATH_SHM to a \
                  directory on another tmpfs",
-                path.display()
+                printable(path.display())
             ),
             Self::NameTooLong { path } => write!(
                 f,
-                "counter name {path} has {} bytes, {} fit: shorten the name of a scope",
+                "counter name {} has {} bytes, {} fit: shorten the name of a scope",
+                printable(path),
                 path.len(),
                 layout::NAME_MAX
             ),
             Self::Name { path } => {
+                let path = printable(path);
                 write!(f, "counter name \"{path}\" has an empty part, a space or a character outside printable ASCII")
             }
             Self::NameTwice { path } => {
-                write!(f, "counter name {path} is used twice: give one of the two a scope of its own")
+                write!(f, "counter name {} is used twice: give one of the two a scope of its own", printable(path))
             }
             Self::Text { path } => write!(
                 f,
-                "the text of {path} has more than {} bytes or control characters: shorten it",
+                "the text of {} has more than {} bytes or control characters: shorten it",
+                printable(path),
                 layout::TEXT_MAX
             ),
             Self::EntriesFull { path, capacity } => {
@@ -397,6 +409,9 @@ impl fmt::Display for SetupError {
             }
             Self::ValuesFull { path, capacity } => {
                 write!(f, "no room for counter {path}: all {capacity} value words are taken; raise Capacity::values")
+            }
+            Self::RosterTooLarge { capacity, capacity_max } => {
+                write!(f, "no guardian reads a roster of {capacity} connections: {capacity_max} at most")
             }
         }
     }

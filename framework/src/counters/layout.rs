@@ -12,10 +12,11 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use super::publish::Content;
 use super::unit::Unit;
 
-/// "wirepath" as the first eight bytes of the file.
-pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"wirepath");
+/// The first eight bytes of the file.
+pub(super) const MAGIC: u64 = Content::Counters.magic();
 /// Raised with any change that an old reader would misread.
 pub(super) const VERSION: u64 = 2;
 

@@ -20,6 +20,7 @@
 
 mod block;
 mod counter;
+mod directory;
 mod drops;
 mod environment;
 mod histogram;
@@ -42,16 +43,18 @@ pub use drops::{DropReason, Drops};
 pub use environment::{environment, is_privileged};
 pub use histogram::{Distribution, Histogram};
 pub use printable::{Printable, printable};
-pub use publish::default_directory;
+pub use publish::{default_directory, user_of_process};
 pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
 pub use unit::Unit;
 
 // What else of ours lies in shared files: the frames that a tapped queue shows, and open connections.
 pub(crate) use block::check_app;
+pub(crate) use directory::Access;
 pub(crate) use layout::store_text;
 pub(crate) use memory::Held;
 pub(crate) use publish::{
-    Content, Publication, is_stale, open_foreign, open_foreign_writable, shared_files, since_epoch_ns,
+    Content, Publication, Shared, is_stale, is_trusted, open_foreign, remove_foreign, shared_files, shared_files_of,
+    since_epoch_ns,
 };
 pub(crate) use snapshot::read_text;
 

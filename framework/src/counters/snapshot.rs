@@ -10,22 +10,30 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU64, fence};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::directory::Access;
 use super::histogram::{self, Distribution};
 use super::layout::{self, Kind, header};
-use super::publish;
+use super::printable::printable;
+use super::publish::{self, Content, Shared};
 use super::unit::Unit;
+
+/// Values of other users' processes that a listing holds: some 60 MB, whoever asks for how many.
+const SAMPLES_OF_OTHERS_MAX: usize = 1 << 18;
 
 /// The values of one process as they were read.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The application's name.
     pub app: String,
-    /// The process that counts.
+    /// The process that counts, as it says: by the number that it has for itself.
     pub pid: u32,
+    /// The user whose file it is, where that is neither root nor the one who reads it: all else in here is that user's
+    /// claim. `None` also for a block of one's own.
+    pub user: Option<u32>,
     /// When it made its counters.
     pub started: SystemTime,
     /// When they were read.
@@ -84,8 +92,13 @@ impl Snapshot {
     /// # Errors
     /// The file cannot be read, or is not what a wirepath process of this version writes.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let read = || Self::decode(&publish::open_foreign(path).map_err(Fault::Io)?);
-        read().map_err(|fault| ReadError { path: path.to_owned(), fault })
+        let read = || {
+            let file = publish::open_foreign(path)?;
+            let user = Some(file.metadata()?.uid()).filter(|user| !publish::is_trusted(*user));
+            Ok((file, user))
+        };
+        let decoded = read().map_err(Fault::Io).and_then(|(file, user)| Ok(Self { user, ..Self::decode(&file)? }));
+        decoded.map_err(|fault| ReadError { path: path.to_owned(), fault })
     }
 
     /// Reads the files of all processes that count in `directory`.
@@ -94,17 +107,23 @@ impl Snapshot {
     /// The directory cannot be listed. One that is not there holds nothing.
     pub fn list(directory: &Path) -> Result<Listing, ReadError> {
         let fault = |path: &Path, error| ReadError { path: path.to_owned(), fault: Fault::Io(error) };
+        let files = publish::shared_files(directory, Content::Counters, Access::Read);
         let mut listing = Listing::default();
-        for path in
-            publish::shared_files(directory, publish::Content::Counters).map_err(|error| fault(directory, error))?
-        {
-            match publish::open_foreign(&path) {
-                // Ended while we looked.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        let mut samples_of_others = 0;
+        for Shared { path, user, file } in files.map_err(|error| fault(directory, error))? {
+            match file {
                 Err(error) => listing.unreadable.push(fault(&path, error)),
                 Ok(file) if publish::is_stale(&file) => listing.stale.push(path),
+                Ok(_) if samples_of_others > SAMPLES_OF_OTHERS_MAX => {
+                    let why = "files of other users hold too many values: this one is left out";
+                    listing.unreadable.push(fault(&path, io::Error::other(why)));
+                }
                 Ok(file) => match Self::decode(&file) {
-                    Ok(snapshot) => listing.running.push(snapshot),
+                    Ok(snapshot) => {
+                        let user = (!publish::is_trusted(user)).then_some(user);
+                        samples_of_others += user.map_or(0, |_| snapshot.samples.len());
+                        listing.running.push(Self { user, ..snapshot });
+                    }
                     Err(fault) => listing.unreadable.push(ReadError { path, fault }),
                 },
             }
@@ -119,6 +138,12 @@ impl Snapshot {
     pub fn clean(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
         publish::remove_stale(directory)
             .map_err(|error| ReadError { path: directory.to_owned(), fault: Fault::Io(error) })
+    }
+
+    /// Whether the process may be the one that it says: the file is root's or one's own, or of the user who runs that process.
+    /// Another user can put any number into his files.
+    pub fn is_credible(&self) -> bool {
+        self.user.is_none_or(|user| publish::user_of_process(self.pid) == Some(user))
     }
 
     /// The sample of that name.
@@ -179,7 +204,7 @@ impl Snapshot {
             samples.push(entry.sample(&values).ok_or(Fault::Entry(idx))?);
         }
         sort_as_tree(&mut samples);
-        Ok(Self { app: head.app, pid: head.pid, started: head.started, taken, samples })
+        Ok(Self { app: head.app, pid: head.pid, user: None, started: head.started, taken, samples })
     }
 }
 
@@ -372,7 +397,7 @@ impl core::error::Error for ReadError {}
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        let path = printable(self.path.display());
         match &self.fault {
             Fault::Io(error) => write!(f, "cannot read {path}: {error}"),
             Fault::NotOurs => write!(f, "{path} is not a wirepath counter file: remove it"),

@@ -1,11 +1,56 @@
-//! System calls that the standard library has no call for: what the kernel said of the program as it started (getauxval(3)).
+//! System calls that the standard library has no call for: files below an open directory (openat(2), linkat(2), unlinkat(2)), who we
+//! are (geteuid(2)), and what the kernel said of the program as it started (getauxval(3)).
 //!
 //! Invariants:
-//! 1. No address is passed.
+//! 1. A name is a C string that is borrowed for the call, and so is each descriptor, from its owner.
+//! 2. A descriptor that the kernel returns is new and has no other owner.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// Opens `name` in `directory`; `mode` is for a file that is made.
+pub(super) fn open_at(directory: &File, name: &OsStr, flags: i32, mode: u32) -> io::Result<File> {
+    let name = c_string(name)?;
+    // SAFETY: a string and a descriptor that are borrowed for the call (1).
+    let fd = check(unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags | libc::O_CLOEXEC, mode) })?;
+    // SAFETY: new (2).
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Gives the file `from` of `directory` the name `to` there as well; one that has that name stays.
+pub(super) fn link_at(directory: &File, from: &OsStr, to: &OsStr) -> io::Result<()> {
+    let (from, to, fd) = (c_string(from)?, c_string(to)?, directory.as_raw_fd());
+    // SAFETY: two strings and a descriptor that are borrowed for the call (1).
+    check(unsafe { libc::linkat(fd, from.as_ptr(), fd, to.as_ptr(), 0) }).map(drop)
+}
+
+/// Takes the name of a file out of `directory`.
+pub(super) fn unlink_at(directory: &File, name: &OsStr) -> io::Result<()> {
+    let name = c_string(name)?;
+    // SAFETY: a string and a descriptor that are borrowed for the call (1).
+    check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
+}
+
+/// The user whose rights this process has.
+pub(super) fn effective_user() -> u32 {
+    // SAFETY: no address is passed, and it cannot fail.
+    unsafe { libc::geteuid() }
+}
 
 /// Whether the program has rights that whoever started it need not have: setuid, setgid or capabilities of its file
 /// (getauxval(3), AT_SECURE). The linker then ignores `LD_PRELOAD` and the like.
 pub(super) fn is_privileged() -> bool {
-    // SAFETY: a number out of the vector that the kernel gave to the process; no address is passed (1).
+    // SAFETY: a number out of the vector that the kernel gave to the process; no address is passed.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+fn c_string(name: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(name.as_bytes())?)
+}
+
+fn check(value: i32) -> io::Result<i32> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }

@@ -2,6 +2,7 @@
 #![cfg(not(miri))]
 
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -178,6 +179,142 @@ fn clean_removes_stale_files_and_no_live_one() {
     fs::write(&unfinished, "").unwrap();
     assert_eq!(Snapshot::clean(directory.path()).unwrap(), [unfinished, stale]);
     assert!(live.path().unwrap().exists());
+}
+
+/// An operator who names the wrong directory, or another user who plants files, has nothing removed that is not ours.
+#[test]
+fn clean_removes_nothing_that_is_not_ours() {
+    let directory = directory();
+    let making = format!(".app.1.{}.new", since_epoch_ns());
+    let foreign = [
+        ("notes.counters", "not even a number in its name"),
+        ("oms.4711.counters", "somebody's letters"),
+        ("oms.4711.tap", "wirepath"),
+        ("oms.4711.connections", ""),
+        ("oms.4711-x.counters", "wirepath"),
+        (".vimrc.new", ""),
+        (".app.1.2.new", "somebody's letters"),
+        (".app.1.two.new", ""),
+        // Somebody is about to take the lock.
+        (&making, ""),
+    ];
+    for (name, text) in foreign {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let (_elsewhere, theirs) = damaged(|_| {});
+    std::os::unix::fs::symlink(&theirs, directory.path().join("oms.1.counters")).unwrap();
+    assert_eq!(Snapshot::clean(directory.path()).unwrap(), [""; 0].map(PathBuf::from));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), foreign.len() + 1);
+    assert!(theirs.exists());
+    // Nor does a process that starts.
+    let _block = Block::create_in(directory.path(), "oms", CAPACITY).unwrap();
+    assert!(foreign.iter().all(|(name, _)| directory.path().join(name).exists()));
+}
+
+/// A second name of a file, which others may give it where the kernel lets them (`fs.protected_hardlinks`), takes the name
+/// and never the file.
+#[test]
+fn hard_link_costs_the_file_nothing() {
+    let (directory, stale) = damaged(|_| {});
+    let other = directory.path().join("other.1.counters");
+    fs::hard_link(&stale, &other).unwrap();
+    let elsewhere = tempfile::tempdir_in(directory.path()).unwrap();
+    let kept = elsewhere.path().join("kept");
+    fs::hard_link(&stale, &kept).unwrap();
+    assert_eq!(Snapshot::clean(directory.path()).unwrap(), [stale, other]);
+    assert_eq!(Snapshot::read(&kept).unwrap().count("worker1/rx_frames"), Some(7));
+}
+
+/// Pids are guessed easily, so somebody could take all the names that a process would give its files.
+#[test]
+fn names_that_are_all_taken_do_not_keep_a_process_from_starting() {
+    let directory = directory();
+    let pid = std::process::id();
+    fs::write(directory.path().join(format!("app.{pid}.counters")), "").unwrap();
+    for number in 2..=64 {
+        fs::write(directory.path().join(format!("app.{pid}-{number}.counters")), "").unwrap();
+    }
+    let block = block_in(directory.path());
+    assert_eq!(Snapshot::read(block.path().unwrap()).unwrap().app, "app");
+    assert_eq!(Snapshot::list(directory.path()).unwrap().running.len(), 1);
+}
+
+/// Who opens the file before it is locked could lock it himself and have the start wait for ever.
+#[test]
+fn file_that_is_being_made_is_for_nobody_else_to_open() {
+    let directory = directory();
+    let made = Publication::create(directory.path(), "app", Content::Counters, |file| {
+        assert_eq!(file.metadata()?.permissions().mode() & 0o777, 0o600);
+        Ok(file.try_clone()?.try_lock_shared().is_ok())
+    });
+    let (publication, _) = made.unwrap();
+    let mode = fs::metadata(publication.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o722, 0o600, "for everybody to read, as far as the umask lets them");
+}
+
+/// What a file says of its length is compared with the length that it has before anything is read.
+#[test]
+fn sparse_file_of_a_terabyte_is_refused_unread() {
+    let (_directory, path) = damaged(|_| {});
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    let said = Snapshot::read(&path).unwrap_err().to_string();
+    assert!(said.contains("header's length cannot be right"), "{said}");
+}
+
+/// Files are read and not mapped: one that shrinks while it is read is an error and no SIGBUS.
+#[test]
+fn file_that_shrinks_while_it_is_read_is_an_error_at_worst() {
+    let (_directory, path) = damaged(|_| {});
+    let whole = fs::read(&path).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let shrinking = std::thread::spawn(move || {
+        for _ in 0..2_000 {
+            file.set_len(600).unwrap();
+            file.write_all_at(&whole, 0).unwrap();
+        }
+    });
+    let (mut read, mut refused) = (0, 0);
+    while !shrinking.is_finished() {
+        match Snapshot::read(&path) {
+            Ok(_) => read += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    shrinking.join().unwrap();
+    assert!(read + refused > 0);
+}
+
+/// Another user can neither hide our processes behind his files nor have us read without end.
+#[test]
+fn files_of_one_other_user_are_looked_at_up_to_a_limit() {
+    use std::os::unix::fs::chown;
+    const SOMEBODY: u32 = 4_711;
+    let directory = directory();
+    if fs::metadata(directory.path()).unwrap().uid() != 0 {
+        return println!("SKIPPED: only root can give files to others");
+    }
+    for number in 0..300 {
+        let path = directory.path().join(format!("a{number:03}.1.counters"));
+        fs::write(&path, "").unwrap();
+        chown(&path, Some(SOMEBODY), None).unwrap();
+    }
+    let block = block_in(directory.path());
+    let listing = Snapshot::list(directory.path()).unwrap();
+    assert_eq!((listing.running.len(), listing.stale.len(), listing.unreadable.len()), (1, 256, 1));
+    let said = listing.unreadable[0].to_string();
+    assert!(said.contains("user 4711 has more than 256 files there"), "{said}");
+    // And whose a file is says the kernel.
+    assert_eq!(listing.running[0].user, None);
+    chown(block.path().unwrap(), Some(SOMEBODY + 1), None).unwrap();
+    assert_eq!(Snapshot::list(directory.path()).unwrap().running[0].user, Some(SOMEBODY + 1));
+}
+
+#[test]
+fn file_name_with_escapes_is_told_without_them() {
+    let directory = directory();
+    fs::create_dir(directory.path().join("\x1b[2J.1.counters")).unwrap();
+    let said = Snapshot::list(directory.path()).unwrap().unreadable[0].to_string();
+    assert!(said.contains(r"\x1b[2J.1.counters") && !said.contains('\x1b'), "{said}");
 }
 
 #[test]

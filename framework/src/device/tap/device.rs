@@ -9,7 +9,9 @@ use super::recorder::{Recorder, Shared};
 use super::ring::CAPACITY_MIN;
 use super::rx::TapRx;
 use super::tx::TapTx;
-use crate::counters::{Content, Held, Publication, Scope, SetupError, check_app, default_directory, since_epoch_ns};
+use crate::counters::{
+    Content, Held, Publication, Scope, SetupError, check_app, default_directory, printable, since_epoch_ns,
+};
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue};
 use crate::mem::Pool;
@@ -162,7 +164,7 @@ impl fmt::Display for TapProblem {
                 f,
                 "no shared file in {}: {error}; make it writable and give it room, or set WIREPATH_SHM to a directory on \
                  another tmpfs",
-                path.display()
+                printable(path.display())
             ),
             reason => reason.fmt(f),
         }

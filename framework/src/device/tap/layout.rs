@@ -10,12 +10,12 @@
 //!
 //! What two sides write stands two cache lines apart: x86 fetches lines in pairs.
 
-use crate::counters::{read_text, store_text};
+use crate::counters::{Content, read_text, store_text};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// "wire-tap" as the first eight bytes of the file.
-const MAGIC: u64 = u64::from_ne_bytes(*b"wire-tap");
+/// The first eight bytes of the file.
+const MAGIC: u64 = Content::Frames.magic();
 /// Raised with any change that an old listener would misread.
 const VERSION: u64 = 1;
 

@@ -12,15 +12,17 @@ use zerocopy::IntoBytes;
 use super::layout::{Identity, RING};
 use super::listener::Listener;
 use super::ring::{Copies, Trouble};
-use crate::counters::{Content, is_stale, open_foreign_writable, shared_files};
+use crate::counters::{Access, Content, Shared, is_stale, is_trusted, printable, shared_files, user_of_process};
 
 /// A queue of a running process that can be listened to.
 #[derive(Debug)]
 pub struct Tapped {
     /// The application.
     pub app: String,
-    /// Its process.
+    /// Its process, by the number that it has for itself.
     pub pid: u32,
+    /// The user whose file it is, where that is neither root nor the one who reads it: all else is that user's claim.
+    pub user: Option<u32>,
     /// When the tap was made.
     pub started: SystemTime,
     /// The device as its user knows it.
@@ -48,9 +50,9 @@ impl Tapped {
     /// The directory cannot be listed. One that is not there holds nothing.
     pub fn list(directory: &Path) -> Result<Taps, TapError> {
         let mut taps = Taps::default();
-        let paths = shared_files(directory, Content::Frames);
-        for path in paths.map_err(|error| TapError::new(directory, Trouble::Io(error)))? {
-            match Self::open(&path) {
+        let files = shared_files(directory, Content::Frames, Access::Write);
+        for shared in files.map_err(|error| TapError::new(directory, Trouble::Io(error)))? {
+            match Self::open(shared) {
                 Ok(Some(tapped)) => taps.running.push(tapped),
                 Ok(None) => {}
                 Err(error) => taps.closed.push(error),
@@ -58,6 +60,12 @@ impl Tapped {
         }
         taps.running.sort_by(|a, b| a.order().cmp(&b.order()));
         Ok(taps)
+    }
+
+    /// Whether the process may be the one that it says: the file is root's or one's own, or of the user who runs that process.
+    /// Another user can give his files any name.
+    pub fn is_credible(&self) -> bool {
+        self.user.is_none_or(|user| user_of_process(self.pid) == Some(user))
     }
 
     /// Begins to listen: to the first `snap_len` bytes of each frame, and to more where another listener wants more.
@@ -74,12 +82,10 @@ impl Tapped {
     }
 
     /// None where the process has ended.
-    fn open(path: &Path) -> Result<Option<Self>, TapError> {
-        let fault = |fault| TapError { path: path.to_owned(), fault };
-        let file = match open_foreign_writable(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|error| fault(Fault::Io(error)))?,
-        };
+    fn open(shared: Shared) -> Result<Option<Self>, TapError> {
+        let Shared { path, user, file } = shared;
+        let fault = |fault| TapError { path: path.clone(), fault };
+        let file = file.map_err(|error| fault(Fault::Io(error)))?;
         if is_stale(&file) {
             return Ok(None);
         }
@@ -89,7 +95,8 @@ impl Tapped {
         let identity = Identity::read(&words, file_len / 8).map_err(|what| fault(Fault::NotOurs(what)))?;
         let started = UNIX_EPOCH.checked_add(Duration::from_nanos(identity.started_ns)).unwrap_or(UNIX_EPOCH);
         let Identity { app, pid, device, queue, ring_words: capacity, .. } = identity;
-        Ok(Some(Self { app, pid, started, device, queue, file, path: path.to_owned(), capacity }))
+        let user = (!is_trusted(user)).then_some(user);
+        Ok(Some(Self { app, pid, user, started, device, queue, file, path, capacity }))
     }
 
     fn order(&self) -> (&str, u32, &str, u16) {
@@ -135,7 +142,7 @@ impl TapError {
 
 impl fmt::Display for TapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        let path = printable(self.path.display());
         match &self.fault {
             Fault::Io(_) if self.is_permission() => {
                 write!(f, "no permission to listen at {path}: be the user who runs the process, or root (sudo)")

@@ -14,10 +14,11 @@ use std::fs;
 
 use arrayvec::ArrayVec;
 
+use crate::counters::Content;
 use crate::proto::Flow;
 
-/// "wireopen" as the first eight bytes of the file.
-pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"wireopen");
+/// The first eight bytes of the file.
+pub(super) const MAGIC: u64 = Content::Connections.magic();
 /// Raised with any change that an old guardian would misread.
 pub(super) const VERSION: u64 = 1;
 
@@ -35,8 +36,8 @@ pub(super) const HEADER_WORDS: usize = 64;
 
 /// Bytes of an application's name.
 pub(super) const APP_LEN_MAX: usize = 64;
-/// Most places that a reader believes: 16 times a million.
-pub(super) const CAPACITY_MAX: u64 = 1 << 24;
+/// Most places of a roster: 72 MB of file.
+pub(super) const CAPACITY_MAX: u64 = 1 << 20;
 
 /// Words of a place: one cache line.
 pub(super) const PLACE_WORDS: usize = 8;

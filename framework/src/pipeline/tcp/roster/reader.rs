@@ -1,15 +1,18 @@
 //! The other side: rosters of processes of this machine, found and read.
 //!
 //! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that shrinks would kill the reader),
-//! and everything in it is checked.
+//! and everything in it is checked. Who can have written it the kernel says: [`Rostered::user`].
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::layout::{self, HEADER_WORDS, OpenConnection, PLACE_WORDS};
-use crate::counters::{Content, is_stale, open_foreign, read_text, shared_files};
+use crate::counters::{
+    Access, Content, Shared, is_stale, is_trusted, open_foreign, printable, read_text, remove_foreign, shared_files,
+    shared_files_of,
+};
 
 /// Places that are read at once.
 const BATCH: usize = 1024;
@@ -19,6 +22,8 @@ const BATCH: usize = 1024;
 pub struct Rostered {
     /// The application.
     pub app: String,
+    /// The user whose file it is. All else is what that user says.
+    pub user: u32,
     /// Its process, by the number that it had for itself.
     pub pid: u32,
     /// When that process started, as [`process_started`](layout::process_started) says.
@@ -33,23 +38,23 @@ pub struct Rostered {
 }
 
 impl Rostered {
-    /// The rosters in `directory` that can be read, by name.
+    /// The rosters in `directory` that can be read, by name, whosesoever they are.
     ///
     /// # Errors
-    /// The directory cannot be listed, or there are rosters in it and none is for us to read. A directory that is not there holds
-    /// none.
+    /// The directory cannot be listed, or there are rosters of root or of ours in it and none is for us to read. A directory that
+    /// is not there holds none.
     pub fn list(directory: &Path) -> io::Result<Vec<Self>> {
-        let (mut rosters, mut refused) = (Vec::new(), Ok(()));
-        for path in shared_files(directory, Content::Connections)? {
-            match Self::open(&path) {
-                Ok(roster) => rosters.extend(roster),
-                // Gone while we looked.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => refused = Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
-            }
-        }
-        // Those of other users are not ours to guard.
-        if rosters.is_empty() { refused.map(|()| rosters) } else { Ok(rosters) }
+        open_all(shared_files(directory, Content::Connections, Access::Read)?, is_trusted)
+    }
+
+    /// The rosters in `directory` that a process has written whose number is `pid`, as far as `is_believed` believes the user
+    /// whose they are: others can give their files any name, and are passed over.
+    ///
+    /// # Errors
+    /// The directory cannot be listed, or there are such rosters and none is for us to read.
+    pub fn list_of(directory: &Path, pid: u32, is_believed: impl Fn(u32) -> bool) -> io::Result<Vec<Self>> {
+        let rosters = open_all(shared_files_of(directory, Content::Connections, Access::Read, pid)?, &is_believed)?;
+        Ok(rosters.into_iter().filter(|roster| roster.pid == pid && is_believed(roster.user)).collect())
     }
 
     /// Opens one; `None` where the file is not a roster that this version understands.
@@ -58,7 +63,12 @@ impl Rostered {
     /// The file cannot be opened or read.
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = open_foreign(path)?;
-        if file.metadata()?.len() < (HEADER_WORDS * 8) as u64 {
+        Self::read(file, path.to_owned())
+    }
+
+    fn read(file: File, path: PathBuf) -> io::Result<Option<Self>> {
+        let facts = file.metadata()?;
+        if facts.len() < (HEADER_WORDS * 8) as u64 {
             return Ok(None);
         }
         let words = read_words(&file, 0, HEADER_WORDS)?;
@@ -77,13 +87,14 @@ impl Rostered {
         }
         Ok(Some(Self {
             app,
+            user: facts.uid(),
             pid,
             process_started: words[layout::PROCESS_STARTED],
             interface,
             namespace: words[layout::NAMESPACE],
             capacity: capacity as usize,
             file,
-            path: path.to_owned(),
+            path,
         }))
     }
 
@@ -121,9 +132,22 @@ impl Rostered {
 
     /// Removes the file.
     pub fn remove(&self) {
-        // Gone already is as good as removed.
-        let _ = fs::remove_file(&self.path);
+        remove_foreign(&self.path, &self.file);
     }
+}
+
+/// Those that can be opened. Where there is none, but one of a user that counts, why that one cannot.
+fn open_all(files: impl Iterator<Item = Shared>, counts: impl Fn(u32) -> bool) -> io::Result<Vec<Rostered>> {
+    let (mut rosters, mut refused) = (Vec::new(), Ok(()));
+    for Shared { path, user, file } in files {
+        let shown = printable(path.display()).to_string();
+        match file.and_then(|file| Rostered::read(file, path)) {
+            Ok(roster) => rosters.extend(roster),
+            Err(error) if counts(user) => refused = Err(io::Error::new(error.kind(), format!("{shown}: {error}"))),
+            Err(_) => {}
+        }
+    }
+    if rosters.is_empty() { refused.map(|()| rosters) } else { Ok(rosters) }
 }
 
 fn read_words(file: &File, first: usize, count: usize) -> io::Result<Vec<u64>> {
@@ -136,6 +160,7 @@ fn read_words(file: &File, first: usize, count: usize) -> io::Result<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use core::slice;
+    use std::fs;
 
     use arrayvec::ArrayVec;
 

@@ -30,7 +30,7 @@ impl Roster {
     /// directory that `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Takes 72 bytes of memory for each.
     ///
     /// # Errors
-    /// The application's name is unfit for a file, or the file cannot be made.
+    /// The application's name is unfit for a file, the file cannot be made, or a guardian would not read so large a one.
     pub fn create(app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, SetupError> {
         Self::create_in(&default_directory(), app, interface, capacity)
     }
@@ -41,6 +41,9 @@ impl Roster {
     /// As [`create`](Self::create).
     pub fn create_in(directory: &Path, app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, SetupError> {
         check_app(app)?;
+        if capacity as u64 > layout::CAPACITY_MAX {
+            return Err(SetupError::RosterTooLarge { capacity, capacity_max: layout::CAPACITY_MAX as usize });
+        }
         let (places, numbers) = (capacity * PLACE_WORDS, capacity.max(1));
         let places = layout::HEADER_WORDS..layout::HEADER_WORDS + places;
         let (publication, words) = Publication::create(directory, app, Content::Connections, |file| {
