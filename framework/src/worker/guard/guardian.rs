@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::resets::{End, Ended, Resets};
-use super::socket::{self, PacketSocket, Pidfd};
+use super::socket::{self, ANY_INTERFACE, PacketSocket, Pidfd};
+use crate::counters::{is_trusted, printable, user_of_process};
 use crate::pipeline::tcp::roster::{OpenConnection, Rostered, process_started};
 
 /// How often to look for new rosters, and for a worker that has ended while its process has not. The end of the process is heard
@@ -33,8 +34,8 @@ const ROUNDS: [Duration; 5] = [
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Frames that are sent before those that came meanwhile are looked at.
 const BATCH: usize = 64;
-/// No interface in particular: enough to know whether there may be sockets.
-const ANY_INTERFACE: u32 = 0;
+/// Who may anything anyway.
+const ROOT: u32 = 0;
 /// What a guardian must be allowed.
 const RIGHTS: &str =
     "the guardian needs CAP_NET_RAW, and CAP_SYS_ADMIN where the interface is in another network namespace";
@@ -46,9 +47,9 @@ const LINES_MAX: usize = 20;
 pub enum Target {
     /// The process with this number. Its rosters may come later.
     Pid(u32),
-    /// The one process of this application that has a roster.
+    /// The one process of this application that has a roster, and is root's or of our own user: anybody can name his process so.
     App(String),
-    /// The one process that has a roster.
+    /// The one process that has a roster, and is root's or of our own user.
     Only,
 }
 
@@ -61,6 +62,8 @@ pub struct Guardian {
     directory: PathBuf,
     /// The network namespace of the process when we came, for rosters of threads that are gone.
     namespace: Option<File>,
+    /// The user whose rights the process has or had last, as far as we may know. It can give them up as it goes.
+    user: Option<u32>,
     watched: Vec<Watched>,
     /// The files of rosters that were taken up, also of those that are done with.
     known: Vec<(u64, u64)>,
@@ -121,10 +124,16 @@ impl Guardian {
         let (Some(process_started), false) = (started, pidfd.wait(Duration::ZERO).map_err(no_process)?) else {
             return Err(no_process(io::ErrorKind::NotFound.into()));
         };
-        let namespace = File::open(format!("/proc/{pid}/ns/net")).ok();
-        let directory = directory.to_owned();
-        let mut guardian =
-            Self { pid, process_started, pidfd, directory, namespace, watched: Vec::new(), known: Vec::new() };
+        let mut guardian = Self {
+            pid,
+            process_started,
+            pidfd,
+            directory: directory.to_owned(),
+            namespace: File::open(format!("/proc/{pid}/ns/net")).ok(),
+            user: None,
+            watched: Vec::new(),
+            known: Vec::new(),
+        };
         guardian.may_send().map_err(GuardError::Packets)?;
         guardian.look().map_err(GuardError::Rosters)?;
         for Watched { roster, socket, .. } in &mut guardian.watched {
@@ -201,7 +210,7 @@ impl Guardian {
     /// What is said when new rosters cannot be seen.
     fn blindness(&self, error: &io::Error) -> Report {
         let app = self.watched.first().map_or_else(String::new, |watched| watched.roster.app.clone());
-        let error = io::Error::new(error.kind(), format!("{}: {error}", self.directory.display()));
+        let error = io::Error::new(error.kind(), format!("{}: {error}", printable(self.directory.display())));
         Report { app, pid: self.pid, occasion: Occasion::Blind, connections: Vec::new(), error: Some(error) }
     }
 
@@ -212,8 +221,7 @@ impl Guardian {
     /// Whether we may send frames at all, where the process is. Asked before there is a worker: who may not is of no use, and nobody would
     /// notice.
     fn may_send(&self) -> io::Result<()> {
-        let theirs = self.namespace.as_ref().and_then(|file| file.metadata().ok()).map(|namespace| namespace.ino());
-        match theirs {
+        match self.namespace.as_ref().and_then(number_of) {
             Some(theirs) => self.socket(theirs, ANY_INTERFACE),
             None => PacketSocket::open(ANY_INTERFACE),
         }
@@ -227,9 +235,11 @@ impl Guardian {
             *socket = self.socket(roster.namespace, roster.interface);
         }
         self.watched = watched;
-        for roster in Rostered::list(&self.directory)? {
+        self.user = user_of_process(self.pid).or(self.user);
+        for roster in Rostered::list_of(&self.directory, self.pid, |user| self.is_believed(user))? {
             let id = roster.id()?;
-            if self.known.contains(&id) || !self.is_ours(&roster) {
+            // Not another process that had this number before.
+            if self.known.contains(&id) || roster.process_started != self.process_started {
                 continue;
             }
             let socket = self.socket(roster.namespace, roster.interface);
@@ -239,24 +249,29 @@ impl Guardian {
         Ok(())
     }
 
-    /// Whether the process that we guard wrote it: not another that had its number before.
-    fn is_ours(&self, roster: &Rostered) -> bool {
-        roster.pid == self.pid && roster.process_started == self.process_started
+    /// Whether a roster of this user may be what the process has written: of its own user, or from before it gave up root. Frames are
+    /// sent in its name, so what another user has written there would be that user's frames, sent with our rights.
+    fn is_believed(&self, user: u32) -> bool {
+        user == ROOT || Some(user) == self.user
     }
 
-    /// A socket for an interface in that network namespace, by a thread that goes there.
+    /// A socket for an interface in that network namespace, by a thread that goes there. The process must be in it: a roster that names
+    /// another namespace, ours above all, would have us send frames where its writer cannot. Only where we may not see where the process
+    /// is, one of our own user whose file gives it rights, our own namespace is taken for its.
     fn socket(&self, namespace: u64, interface: u32) -> io::Result<PacketSocket> {
-        if namespace_of(Path::new("/proc/thread-self/ns/net")) == Some(namespace) {
+        let is_here = namespace_of(Path::new("/proc/thread-self/ns/net")) == Some(namespace);
+        let Some(first) = &self.namespace else {
+            return if is_here { PacketSocket::open(interface) } else { Err(io::ErrorKind::PermissionDenied.into()) };
+        };
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        let theirs = tasks.filter_map(|task| File::open(task.path().join("ns/net")).ok());
+        let found = [first.try_clone()?].into_iter().chain(theirs).find(|file| number_of(file) == Some(namespace));
+        let found = found.ok_or_else(|| io::Error::other("the process is in no such network namespace"))?;
+        if is_here {
             return PacketSocket::open(interface);
         }
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
-        let mut namespaces = tasks.map(|task| task.path().join("ns/net"));
-        let theirs = match namespaces.find(|path| namespace_of(path) == Some(namespace)) {
-            Some(path) => &File::open(path)?,
-            None => self.namespace.as_ref().ok_or(io::ErrorKind::NotFound)?,
-        };
         std::thread::scope(|scope| {
-            let opened = scope.spawn(|| socket::enter(theirs).and_then(|()| PacketSocket::open(interface)));
+            let opened = scope.spawn(|| socket::enter(&found).and_then(|()| PacketSocket::open(interface)));
             opened.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
@@ -379,29 +394,44 @@ fn note(result: io::Result<()>, trouble: &mut io::Result<()>) {
     }
 }
 
-/// The process of the one roster that is meant and has a writer.
+/// The process of the one roster that is meant and has a writer. Those of other users name themselves as they like, and are
+/// guarded only where somebody has named them by their pid.
 fn only(directory: &Path, is_meant: impl Fn(&Rostered) -> bool) -> Result<u32, GuardError> {
     let rosters = Rostered::list(directory).map_err(GuardError::Rosters)?;
-    let mut living: Vec<_> = rosters
-        .iter()
-        .filter(|roster| is_meant(roster) && roster.has_writer())
-        .map(|roster| (&roster.app, roster.pid))
-        .collect();
-    living.dedup();
-    match living[..] {
-        [(_, pid)] => Ok(pid),
-        [] => Err(GuardError::NoRoster(directory.to_owned())),
-        _ => Err(GuardError::Several(living.iter().map(|(app, pid)| format!("{app} (pid {pid})")).collect())),
+    let living = rosters.iter().filter(|roster| is_meant(roster) && roster.has_writer());
+    let (ours, others): (Vec<_>, Vec<_>) = living.partition(|roster| is_trusted(roster.user));
+    let names = |rosters: &[&Rostered]| {
+        let mut names: Vec<_> = rosters.iter().map(|roster| name_of(roster)).collect();
+        names.dedup();
+        names
+    };
+    let mut pids: Vec<_> = ours.iter().map(|roster| roster.pid).collect();
+    pids.dedup();
+    match pids[..] {
+        [pid] => Ok(pid),
+        [] if others.is_empty() => Err(GuardError::NoRoster(directory.to_owned())),
+        [] => Err(GuardError::OfOthers(names(&others))),
+        _ => Err(GuardError::Several(names(&ours))),
     }
+}
+
+fn name_of(roster: &Rostered) -> String {
+    let Rostered { app, pid, user, .. } = roster;
+    let whose = if is_trusted(*user) { String::new() } else { format!(" of user {user}") };
+    format!("{} (pid {pid}{whose})", printable(app))
 }
 
 fn namespace_of(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|namespace| namespace.ino())
 }
 
+fn number_of(namespace: &File) -> Option<u64> {
+    namespace.metadata().ok().map(|namespace| namespace.ino())
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { app, pid, .. } = self;
+        let (app, pid) = (printable(&self.app), self.pid);
         let who = match self.occasion {
             Occasion::Unguarded => {
                 write!(f, "{app} (pid {pid}) has a worker that is not guarded")?;
@@ -457,6 +487,8 @@ pub enum GuardError {
     NoRoster(PathBuf),
     /// More than one has: which.
     Several(Vec<String>),
+    /// Only processes of other users say so: which.
+    OfOthers(Vec<String>),
     /// The rosters cannot be read.
     Rosters(io::Error),
     /// No frames can be sent, on whatever interface.
@@ -488,11 +520,17 @@ impl fmt::Display for GuardError {
                 f,
                 "no running process has open connections to be guarded in {}: name one by its pid, or another directory with --dir or \
                  WIREPATH_SHM",
-                directory.display()
+                printable(directory.display())
             ),
             Self::Several(processes) => {
                 write!(f, "several processes could be meant: name one by its pid, of {}", processes.join(", "))
             }
+            Self::OfOthers(processes) => write!(
+                f,
+                "only processes of other users say that they are meant: name one by its pid, if that user may have connections reset \
+                 from here, of {}",
+                processes.join(", ")
+            ),
             Self::Rosters(error) => {
                 write!(f, "open connections cannot be read: {error}; be the user who runs the process, or root (sudo)")
             }
@@ -512,7 +550,8 @@ impl fmt::Display for GuardError {
 mod tests {
     #![allow(clippy::unwrap_used)] // a panic here is the report
 
-    use std::os::unix::fs::FileExt;
+    use std::os::unix::fs::{FileExt, chown};
+    use std::os::unix::process::CommandExt;
     use std::process::Command;
 
     use super::*;
@@ -529,7 +568,7 @@ mod tests {
         assert_eq!(guardian.rosters(), 1, "it is its own");
         let path = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
         let started = process_started(std::process::id()).unwrap();
-        sign(&path, std::process::id(), started - 1);
+        let _ = sign(&path, std::process::id(), started - 1);
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(std::process::id())).unwrap().rosters(), 0);
     }
 
@@ -544,8 +583,8 @@ mod tests {
         }
     }
 
-    /// Has a roster say that another process writes it.
-    fn sign(path: &Path, pid: u32, started: u64) {
+    /// Has a roster say that another process writes it. Returns where it is now.
+    fn sign(path: &Path, pid: u32, started: u64) -> PathBuf {
         let ours = [u64::from(std::process::id()), process_started(std::process::id()).unwrap()];
         let mut bytes = fs::read(path).unwrap();
         let at = bytes.chunks(8).zip(bytes.chunks(8).skip(1));
@@ -553,6 +592,160 @@ mod tests {
         bytes.truncate(8 * at);
         bytes.extend([u64::from(pid), started].map(u64::to_ne_bytes).concat());
         fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&bytes, 0).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let signed = path.with_file_name(name.replacen(&std::process::id().to_string(), &pid.to_string(), 1));
+        fs::rename(path, &signed).unwrap();
+        signed
+    }
+
+    /// A process that does nothing, until it is dropped.
+    struct Sleeper(std::process::Child);
+
+    impl Sleeper {
+        fn new(command: &mut Command) -> Self {
+            Self(command.spawn().unwrap())
+        }
+
+        /// A roster with one connection, in its name.
+        fn roster(&self, directory: &Path) -> (Roster, PathBuf) {
+            let mut roster = Roster::create_in(directory, "test", InterfaceId(1), 16).unwrap();
+            roster.open(3, &connection());
+            let path = sign(roster.path(), self.0.id(), process_started(self.0.id()).unwrap());
+            (roster, path)
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn sleep() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("30");
+        command
+    }
+
+    fn connection() -> OpenConnection {
+        let remote = "10.9.0.2:80".parse().unwrap();
+        let flow = Flow { local: "10.9.0.1:80".parse().unwrap(), remote };
+        OpenConnection { flow, link: [7; 14].into_iter().collect(), snd_nxt: 5, rcv_nxt: 6 }
+    }
+
+    fn is_root() -> bool {
+        let is_root = fs::metadata("/proc/self").unwrap().uid() == ROOT;
+        if !is_root {
+            println!("SKIPPED: only root can give files to others");
+        }
+        is_root
+    }
+
+    /// Anybody can write a file that names a process and connections: it is believed where the process's own user, or root, has.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn roster_that_another_user_has_written_is_not_taken_up() {
+        const SOMEBODY: u32 = 4_711;
+        if !is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let check = |user_of_process: u32, user_of_roster: u32, expected: usize| {
+            let sleeper = Sleeper::new(sleep().uid(user_of_process));
+            let (_roster, path) = sleeper.roster(directory.path());
+            chown(&path, Some(user_of_roster), None).unwrap();
+            let guardian = Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap();
+            assert_eq!(guardian.rosters(), expected, "user {user_of_roster} says it of user {user_of_process}");
+        };
+        check(ROOT, SOMEBODY, 0);
+        check(SOMEBODY, SOMEBODY + 1, 0);
+        check(SOMEBODY, SOMEBODY, 1);
+        // It has given up root since.
+        check(SOMEBODY, ROOT, 1);
+        check(ROOT, ROOT, 1);
+    }
+
+    /// What another user has put there under the number of the process, and nobody can open, hides no true roster.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn what_another_user_puts_beside_a_roster_is_passed_over() {
+        if !is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let sleeper = Sleeper::new(&mut sleep());
+        let plant = |app: &str| directory.path().join(format!("{app}.{}.connections", sleeper.0.id()));
+        std::os::unix::fs::symlink("/proc/self/mem", plant("link")).unwrap();
+        fs::create_dir(plant("folder")).unwrap();
+        fs::write(plant("empty"), "").unwrap();
+        assert!(Command::new("mkfifo").arg(plant("pipe")).status().unwrap().success());
+        for app in ["link", "folder", "empty", "pipe"] {
+            std::os::unix::fs::lchown(plant(app), Some(4_711), None).unwrap();
+        }
+        assert_eq!(Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap().rosters(), 0);
+        let (_roster, _) = sleeper.roster(directory.path());
+        assert_eq!(Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap().rosters(), 1);
+    }
+
+    /// The process of another network namespace, a container say, cannot have frames sent in ours, nor in a third.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn roster_of_a_namespace_that_its_process_is_not_in_is_not_served() {
+        if !is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let inside = Sleeper::new(Command::new("unshare").args(["--net", "sleep", "30"]));
+        let outside = Sleeper::new(&mut sleep());
+        let net = |sleeper: &Sleeper| namespace_of(Path::new(&format!("/proc/{}/ns/net", sleeper.0.id()))).unwrap();
+        let begin = Instant::now();
+        while net(&inside) == net(&outside) {
+            assert!(begin.elapsed() < PATIENCE, "unshare does not come to its namespace");
+            std::thread::yield_now();
+        }
+        let check = |sleeper: &Sleeper, namespace: u64, is_served: bool| {
+            let (_roster, path) = sleeper.roster(directory.path());
+            // Word 6 of its header.
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&namespace.to_ne_bytes(), 6 * 8).unwrap();
+            let guardian = Guardian::new(directory.path(), &Target::Pid(sleeper.0.id()));
+            fs::remove_file(path).unwrap();
+            match guardian {
+                Ok(guardian) => assert!(is_served && guardian.rosters() == 1),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(!is_served && said.contains("the process is in no such network namespace"), "{said}");
+                }
+            }
+        };
+        check(&inside, net(&inside), true);
+        check(&outside, net(&outside), true);
+        check(&inside, net(&outside), false);
+        check(&outside, net(&inside), false);
+        check(&outside, 1, false);
+    }
+
+    /// A name is anybody's to take, so a name alone has nobody guard another user's process.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn process_of_another_user_is_guarded_only_by_its_number() {
+        if !is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let theirs = Sleeper::new(sleep().uid(4_711));
+        let (_roster, path) = theirs.roster(directory.path());
+        chown(&path, Some(4_711), None).unwrap();
+        for target in [Target::Only, Target::App("test".into())] {
+            let refused = Guardian::new(directory.path(), &target).unwrap_err().to_string();
+            assert!(refused.contains(&format!("test (pid {} of user 4711)", theirs.0.id())), "{refused}");
+        }
+        assert_eq!(Guardian::new(directory.path(), &Target::Pid(theirs.0.id())).unwrap().rosters(), 1);
+        // Nor does it stand in the way of one of ours.
+        let ours = Sleeper::new(&mut sleep());
+        let (_ours, _) = ours.roster(directory.path());
+        assert_eq!(Guardian::new(directory.path(), &Target::App("test".into())).unwrap().pid(), ours.0.id());
     }
 
     #[test]
@@ -598,11 +791,8 @@ mod tests {
             let interface = InterfaceId(if app == "bad" { u32::MAX } else { 1 });
             Roster::create_in(directory.path(), app, interface, 16).unwrap()
         });
-        let remote = "10.9.0.2:80".parse().unwrap();
-        let flow = Flow { local: "10.9.0.1:80".parse().unwrap(), remote };
-        let connection = OpenConnection { flow, link: [7; 14].into_iter().collect(), snd_nxt: 5, rcv_nxt: 6 };
-        rosters[1].open(3, &connection);
-        rosters.iter().for_each(|roster| sign(roster.path(), pid, started));
+        rosters[1].open(3, &connection());
+        rosters.iter().for_each(|roster| drop(sign(roster.path(), pid, started)));
         let report = told.recv_timeout(PATIENCE).unwrap();
         assert_eq!((&*report.app, report.occasion), ("bad", Occasion::Unguarded), "{report}");
         assert!(report.to_string().contains("number 4294967295") && report.to_string().contains(RIGHTS), "{report}");
@@ -612,7 +802,7 @@ mod tests {
         let report = told.recv_timeout(PATIENCE).unwrap();
         assert_eq!((&*report.app, report.occasion), ("bad", Occasion::ProcessEnded), "{report}");
         let ended: Vec<_> = report.connections.iter().map(|ended| (ended.flow, ended.end)).collect();
-        assert_eq!(ended, [(flow, End::NotSent)], "{report}");
+        assert_eq!(ended, [(connection().flow, End::NotSent)], "{report}");
         assert!(matches!(watching.join().unwrap(), Err(GuardError::Untold { workers: 1 })));
         assert!(told.try_recv().is_err() && Rostered::list(directory.path()).unwrap().is_empty());
     }

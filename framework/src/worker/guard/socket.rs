@@ -20,6 +20,9 @@ const RECEIVE_BUFFER_LEN: libc::c_int = 16 << 20;
 const SEND_SPAN: Duration = Duration::from_millis(5);
 const SEND_TRIES: u32 = 100;
 
+/// No interface in particular: enough to know whether there may be sockets.
+pub(super) const ANY_INTERFACE: u32 = 0;
+
 /// A packet socket. It hears nothing before it is told to listen, so it costs nothing to have one ready.
 #[derive(Debug)]
 pub(super) struct PacketSocket {
