@@ -2,8 +2,11 @@
 //! shared memory. The process opens its connections by hand (`guarded`), so that what the roster says of them can be off.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -36,9 +39,13 @@ struct Case {
     vlan: u16,
     skew: i64,
     spawns: bool,
+    /// Who starts it is nobody; its file makes it root.
+    is_setuid: bool,
 }
 
-const ONE: Case = Case { count: 1, vlan: 0, skew: 0, spawns: false };
+const ONE: Case = Case { count: 1, vlan: 0, skew: 0, spawns: false, is_setuid: false };
+/// A user without rights.
+const NOBODY: u32 = 65_534;
 
 impl Guarded {
     fn start(test: &str, case: Case) -> Option<Self> {
@@ -55,7 +62,9 @@ impl Guarded {
             .unwrap();
         let listener = wire.far.run(|| TcpListener::bind((THEIRS, 5000)).unwrap());
         let directory = tempfile::tempdir().unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_guarded"))
+        let mut command =
+            if case.is_setuid { setuid(directory.path()) } else { Command::new(env!("CARGO_BIN_EXE_guarded")) };
+        let mut child = command
             .args([wire.near.name(), &case.count.to_string(), &case.vlan.to_string(), &case.skew.to_string()])
             .arg(if case.spawns { "spawn" } else { "-" })
             .env("WIREPATH_SHM", directory.path())
@@ -139,6 +148,17 @@ impl Drop for Guarded {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The program, on a file that makes it root, started by nobody.
+fn setuid(directory: &Path) -> Command {
+    let program = directory.join("setuid");
+    std::fs::copy(env!("CARGO_BIN_EXE_guarded"), &program).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(program);
+    command.uid(NOBODY).gid(NOBODY);
+    command
 }
 
 /// A guardian on a thread; its reports come here, and the end of them when it goes.
@@ -322,6 +342,41 @@ fn process_guards_itself() {
     assert_eq!(guarded.line(), "true");
     guarded.kill();
     guarded.peers_are_reset();
+}
+
+/// Neither the environment nor the name of the program says whom it guards, as whoever starts it chooses both.
+#[test]
+fn process_whose_file_gives_it_rights_guards_itself() {
+    let case = Case { count: 2, spawns: true, is_setuid: true, ..ONE };
+    let Some(mut guarded) = Guarded::start("process_whose_file_gives_it_rights_guards_itself", case) else { return };
+    let named = std::fs::read_dir(guarded.directory.path()).unwrap().count();
+    assert_eq!(named, 1, "nothing but the program: the directory that the environment names is not its");
+    guarded.tell("guardian?");
+    assert_eq!(guarded.line(), "true");
+    guarded.kill();
+    guarded.peers_are_reset();
+}
+
+#[test]
+fn program_whose_file_gives_it_rights_guards_nobody_at_the_word_of_a_stranger() {
+    let directory = tempfile::tempdir().unwrap();
+    if std::fs::metadata(directory.path()).unwrap().uid() != 0 {
+        return println!("SKIPPED: only root can make a file that makes root");
+    }
+    let said = |command: &mut Command, pid: u32| {
+        let command = command.arg0(format!("wirepath-guardian {pid}")).stdin(Stdio::null());
+        let output = command.env("WIREPATH_SHM", directory.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let own = std::process::id();
+    let refused = said(&mut setuid(directory.path()), own);
+    assert!(refused.contains("who has started this guardian may not send frames"), "{refused}");
+    // Nor for another process than the one that has started it, whoever that is.
+    for mut command in [setuid(directory.path()), Command::new(env!("CARGO_BIN_EXE_guarded"))] {
+        let refused = said(&mut command, 1);
+        assert!(refused.contains("is not the one that started this guardian"), "{refused}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@
 use core::time::Duration;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Bytes of a frame that are looked at: all headers there can be.
 const SNAP_LEN: u32 = 256;
@@ -22,6 +22,8 @@ const SEND_TRIES: u32 = 100;
 
 /// No interface in particular: enough to know whether there may be sockets.
 pub(super) const ANY_INTERFACE: u32 = 0;
+/// The number of the option that tells which network namespace a socket is in (Linux 5.14), as libc does not have it.
+const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// A packet socket. It hears nothing before it is told to listen, so it costs nothing to have one ready.
 #[derive(Debug)]
@@ -39,6 +41,11 @@ impl PacketSocket {
         let interface = i32::try_from(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         // SAFETY: new (3).
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, interface })
+    }
+
+    /// The descriptor, for a process that is started.
+    pub(super) fn into_fd(self) -> OwnedFd {
+        self.fd
     }
 
     /// From now on the TCP segments and ARP packets that come to the interface are heard.
@@ -107,6 +114,21 @@ impl PacketSocket {
         check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const *value).cast(), len) })
             .map(drop)
     }
+}
+
+/// Whether a descriptor is a packet socket of this thread's network namespace. Only who may send any frame here can have made it.
+pub(super) fn is_right_to_send(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let own = PacketSocket::open(ANY_INTERFACE)?;
+    let is_packet_socket = option::<libc::c_int>(fd, libc::SO_DOMAIN).is_ok_and(|domain| domain == libc::AF_PACKET);
+    Ok(is_packet_socket && option::<u64>(fd, SO_NETNS_COOKIE)? == option::<u64>(own.fd.as_fd(), SO_NETNS_COOKIE)?)
+}
+
+/// An option of a socket: a number.
+fn option<T: Default + zerocopy::FromBytes>(fd: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
+    let (mut value, mut len) = (T::default(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the value is borrowed mutably for the call, with its own length, and any bytes are one (1, 2).
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
 }
 
 /// A process that we want to hear the end of.

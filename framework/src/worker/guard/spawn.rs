@@ -14,7 +14,8 @@
 use core::time::Duration;
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
@@ -22,10 +23,11 @@ use std::sync::{Arc, mpsc};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::guardian::{Guardian, Target};
-use crate::counters::default_directory;
+use super::socket::{self, ANY_INTERFACE, PacketSocket};
+use crate::counters::{default_directory, is_privileged};
 
-/// Tells the started process whom it guards.
-const VARIABLE: &str = "WIREPATH_GUARD_OF";
+/// What the started process is called, before the number of the process that it guards.
+const NAME: &str = "wirepath-guardian";
 /// What it says when it is there.
 const READY: &str = "wirepath guard: ready";
 /// Longer takes no process to start; one that says nothing is not what we meant to start.
@@ -54,17 +56,19 @@ impl Guard {
 /// that ask a process to end, as those are for us; it goes when we have gone.
 ///
 /// # Errors
-/// It cannot be started, or [`serve_if_spawned`] is not the first thing that the program does.
+/// It cannot be started, this process may not send frames, or [`serve_if_spawned`] is not the first thing that the program does.
 pub fn spawn() -> io::Result<Guard> {
-    if env::var_os(VARIABLE).is_some() {
-        return Err(io::Error::other(format!(
-            "a guardian guards nobody else ({VARIABLE} is set): call guard::serve_if_spawned first of all"
-        )));
+    if whom().is_some() {
+        return Err(io::Error::other("a guardian guards nobody else: call guard::serve_if_spawned first of all"));
     }
+    // Both that it may send, which it needs, and that we may: see `may_ask`.
+    let right = PacketSocket::open(ANY_INTERFACE).map_err(|error| {
+        io::Error::new(error.kind(), format!("no guardian could send frames: {error}; it needs CAP_NET_RAW"))
+    })?;
     let mut child = Command::new("/proc/self/exe")
-        .env(VARIABLE, std::process::id().to_string())
+        .arg0(format!("{NAME} {}", std::process::id()))
         .process_group(0)
-        .stdin(Stdio::null())
+        .stdin(right.into_fd())
         .stdout(Stdio::piped())
         .spawn()?;
     match has_come(&mut child) {
@@ -93,7 +97,7 @@ fn has_come(child: &mut Child) -> bool {
 
 /// In a process that [`spawn`] has started, guards and ends the process; in any other, does nothing.
 pub fn serve_if_spawned() {
-    let Some(pid) = env::var_os(VARIABLE).and_then(|pid| pid.to_str()?.parse().ok()) else { return };
+    let Some(pid) = whom() else { return };
     let code = match serve(pid) {
         Ok(()) => 0,
         Err(error) => {
@@ -104,12 +108,32 @@ pub fn serve_if_spawned() {
     std::process::exit(code);
 }
 
+/// The process that this one was started to guard.
+fn whom() -> Option<u32> {
+    let name = env::args_os().next()?;
+    name.to_str()?.strip_prefix(NAME)?.strip_prefix(' ')?.parse().ok()
+}
+
 fn serve(pid: u32) -> Result<(), Box<dyn core::error::Error>> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
+    may_ask(pid)?;
     let guardian = Guardian::new(&default_directory(), &Target::Pid(pid))?;
     writeln!(io::stdout(), "{READY}")?;
     guardian.watch(|report| eprintln!("wirepath guard: {report}"))?;
+    Ok(())
+}
+
+/// Whether whoever started us may have us guard that process: it is the process itself, and where the program's file gives rights
+/// (setuid, capabilities), it had the right to send any frame before. Anybody can start such a program under any name; it has got a
+/// packet socket from who has that right, and from nobody else.
+fn may_ask(pid: u32) -> io::Result<()> {
+    if parent_id() != pid {
+        return Err(io::Error::other(format!("process {pid} has ended, or is not the one that started this guardian")));
+    }
+    if is_privileged() && !socket::is_right_to_send(io::stdin().as_fd())? {
+        return Err(io::Error::other("who has started this guardian may not send frames: guard::spawn starts it"));
+    }
     Ok(())
 }
