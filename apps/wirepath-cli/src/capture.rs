@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use wirepath::counters::default_directory;
+use wirepath::counters::{default_directory, printable};
 use wirepath::device::tap::{Direction, Tapped};
 use wirepath::worker::StopFlag;
 
@@ -82,7 +82,7 @@ pub(crate) struct Options {
 /// Runs the subcommand.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let taps = options.select()?;
-    let process = format!("{} (pid {})", taps[0].app, taps[0].pid);
+    let process = name(&taps[0]);
     let stop = StopFlag::on_signals()?;
     let mut capture = Capture {
         options,
@@ -227,9 +227,13 @@ impl Options {
         let directory = self.dir.clone().unwrap_or_else(default_directory);
         let taps = Tapped::list(&directory)?;
         let (mut selected, others): (Vec<_>, Vec<_>) = taps.running.into_iter().partition(|tap| self.selects(tap));
+        // Another user's tap may have the name and the number of a process that it is not.
+        if selected.iter().any(Tapped::is_credible) {
+            selected.retain(Tapped::is_credible);
+        }
         if let Some(first) = selected.first() {
-            let (app, pid) = (first.app.clone(), first.pid);
-            if selected.iter().any(|tap| (&tap.app, tap.pid) != (&app, pid)) {
+            let (app, pid, user) = (first.app.clone(), first.pid, first.user);
+            if selected.iter().any(|tap| (&tap.app, tap.pid, tap.user) != (&app, pid, user)) {
                 return Err(format!("several processes can be listened to: name one of {}", list(&selected)).into());
             }
             selected.retain(|tap| tap.pid == pid);
@@ -242,7 +246,7 @@ impl Options {
         if let Some(closed) = taps.closed.into_iter().next() {
             return Err(closed.into());
         }
-        let directory = directory.display();
+        let directory = printable(directory.display());
         Err(format!(
             "no process can be listened to in {directory}: start one whose port has a tap, or name another directory with \
              --dir or WIREPATH_SHM"
@@ -279,8 +283,14 @@ impl Options {
     }
 }
 
+/// The process of a tap, with the user where that is neither root nor we.
+fn name(tap: &Tapped) -> String {
+    let whose = tap.user.map_or(String::new(), |user| format!(" of user {user}"));
+    format!("{} (pid {}{whose})", printable(&tap.app), tap.pid)
+}
+
 fn list(taps: &[Tapped]) -> String {
-    let names = taps.iter().map(|tap| format!("{} (pid {}) {} queue {}", tap.app, tap.pid, tap.device, tap.queue));
+    let names = taps.iter().map(|tap| format!("{} {} queue {}", name(tap), printable(&tap.device), tap.queue));
     names.collect::<Vec<_>>().join(", ")
 }
 

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clap::Args;
-use wirepath::counters::{Listing, Snapshot, default_directory};
+use wirepath::counters::{Listing, Snapshot, default_directory, printable};
 
 /// Between the two snapshots of a single report: long enough for a rate, short enough not to wait for.
 const RATE_SPAN: Duration = Duration::from_millis(250);
@@ -92,10 +92,10 @@ impl Options {
         let removed = Snapshot::clean(&self.directory())?;
         let mut out = io::stdout().lock();
         for path in &removed {
-            writeln!(out, "removed {}", path.display())?;
+            writeln!(out, "removed {}", printable(path.display()))?;
         }
         if removed.is_empty() {
-            writeln!(out, "no files of dead processes in {}", self.directory().display())?;
+            writeln!(out, "no files of dead processes in {}", printable(self.directory().display()))?;
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Options {
             let directory = self.directory();
             return Err(format!(
                 "no process counts in {}: start one, or name another directory with --dir or WIREPATH_SHM",
-                directory.display()
+                printable(directory.display())
             )
             .into());
         }
@@ -153,7 +153,9 @@ fn warn_of(listing: &Listing) {
 /// Each process beside its earlier snapshot. One that has just appeared stands beside itself: no rate yet.
 fn pair(now: Vec<Snapshot>, before: &[Snapshot]) -> Vec<Process> {
     let pair = |now: Snapshot| {
-        let same = |other: &&Snapshot| other.pid == now.pid && other.app == now.app && other.started == now.started;
+        let same = |other: &&Snapshot| {
+            (other.pid, other.user, other.started) == (now.pid, now.user, now.started) && other.app == now.app
+        };
         let before = before.iter().find(same).unwrap_or(&now).clone();
         Process { now, before }
     };

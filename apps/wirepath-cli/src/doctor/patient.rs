@@ -108,6 +108,7 @@ impl Nic {
 fn one_of_ours(support: &Support) -> Option<String> {
     let holder = &support.program.as_ref()?.holder;
     let running = Snapshot::list(&default_directory()).ok()?.running;
-    let ours = running.into_iter().find(|process| holder.contains(&format!("process {} (", process.pid)))?;
+    let mut running = running.into_iter().filter(Snapshot::is_credible);
+    let ours = running.find(|process| holder.contains(&format!("process {} (", process.pid)))?;
     Some(format!("{} (process {})", ours.app, ours.pid))
 }

@@ -17,7 +17,7 @@ fn process(process: &Process) -> Value {
     let Process { now, .. } = process;
     let started = now.started.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     let values: Vec<Value> = now.samples.iter().map(|sample| value(sample, process)).collect();
-    json!({ "app": now.app, "pid": now.pid, "started_unix_seconds": started, "values": values })
+    json!({ "app": now.app, "pid": now.pid, "user": now.user, "started_unix_seconds": started, "values": values })
 }
 
 fn value(sample: &Sample, process: &Process) -> Value {

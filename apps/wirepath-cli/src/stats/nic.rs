@@ -30,13 +30,16 @@ const LOSSES: [&str; 12] = [
     "fail",
     "full",
 ];
+/// Interfaces that are asked about, however many a file names.
+const INTERFACES_MAX: usize = 64;
 /// A link with all its attributes (the kernel's netlink_dump packs up to 32 KiB).
 const MESSAGE_LEN_MAX: usize = 64 << 10;
 
 /// Adds what is counted of the interfaces that the process of `snapshot` polls; says why where that cannot be asked.
 pub(super) fn add(snapshot: &mut Snapshot) {
     let indices = indices(snapshot);
-    if indices.is_empty() {
+    // Who may not enter the namespace of a process may write a file that names it.
+    if indices.is_empty() || !snapshot.is_credible() {
         return;
     }
     let (pid, asked) = (snapshot.pid, indices.clone());
@@ -59,6 +62,7 @@ fn indices(snapshot: &Snapshot) -> Vec<u32> {
     let mut indices: Vec<u32> = snapshot.samples.iter().filter_map(index).filter(|&index| index != 0).collect();
     indices.sort_unstable();
     indices.dedup();
+    indices.truncate(INTERFACES_MAX);
     indices
 }
 

@@ -12,7 +12,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use wirepath::counters::{Distribution, Reading, Sample, Unit};
+use wirepath::counters::{Distribution, Reading, Sample, Unit, printable};
 use wirepath::time;
 
 use super::Process;
@@ -44,7 +44,8 @@ enum Cells {
 fn render_process(process: &Process, all: bool) -> String {
     let now = &process.now;
     let up = SystemTime::now().duration_since(now.started).unwrap_or_default();
-    let mut text = format!("{}  pid {}  up {}\n", now.app, now.pid, uptime(up));
+    let whose = now.user.map_or(String::new(), |user| format!("  of user {user}"));
+    let mut text = format!("{}  pid {}  up {}{whose}\n", now.app, now.pid, uptime(up));
     let rows = rows(process, all);
     if rows.is_empty() {
         text.push_str("nothing counted yet; --all shows the zeros\n");
@@ -89,7 +90,7 @@ fn rows(process: &Process, all: bool) -> Vec<Row> {
 
 fn cells(sample: &Sample, process: &Process) -> Cells {
     match &sample.reading {
-        Reading::Text(text) => Cells::Wide(text.clone()),
+        Reading::Text(text) => Cells::Wide(printable(text).to_string()),
         Reading::Histogram(distribution) => Cells::Wide(histogram(distribution, sample.unit)),
         Reading::Gauge(value) if sample.unit == Unit::ClockNanoseconds => {
             let moved = process.before.count(&sample.name) != Some(*value);
