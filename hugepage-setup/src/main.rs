@@ -194,6 +194,8 @@ fn discover(roots: &Roots) -> Result<Machine, String> {
 
 /// A reader that has gone (`| head`) is no reason to fail; a full disk is.
 fn print(text: &str) -> Result<(), String> {
+    // Names of mounts and control groups are others' to choose, and a terminal obeys what it does not show.
+    let text = text.replace(|letter: char| letter.is_control() && letter != '\n', "?");
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(format!("cannot write to standard output: {error}; give it a place with room"))

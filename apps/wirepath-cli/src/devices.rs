@@ -12,6 +12,7 @@ use std::error::Error;
 use std::io::{self, Write};
 
 use clap::Args;
+use wirepath::counters::printable_lines;
 use wirepath::device::af_xdp::Support;
 use wirepath::device::mlx5::Mlx5Support;
 
@@ -45,7 +46,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let (Some(name), Ok(verbs)) = (&options.interface, &mut verbs) {
         verbs.retain(|device| device.interfaces.contains(name));
     }
-    let text = if options.json { json::render(&devices, &verbs) } else { table::render(&devices, &verbs) };
+    let text =
+        if options.json { json::render(&devices, &verbs) } else { printable_lines(&table::render(&devices, &verbs)) };
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 

@@ -23,6 +23,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use wirepath::counters::printable_lines;
 use wirepath::worker::topology::{CpuList, Finding, Severity};
 
 use crate::devices::no_such_interface;
@@ -105,7 +106,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         patient = patient.ask_driver();
     }
     let diagnoses = examine(&patient);
-    let report = if options.json { json::render(&patient, &diagnoses) } else { text::render(&patient, &diagnoses) };
+    let report = match options.json {
+        true => json::render(&patient, &diagnoses),
+        false => printable_lines(&text::render(&patient, &diagnoses)),
+    };
     io::stdout().lock().write_all(report.as_bytes())?;
     match count(&diagnoses, Severity::Fault) {
         0 => Ok(()),

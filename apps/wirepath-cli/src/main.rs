@@ -17,6 +17,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use wirepath::counters::printable;
 
 /// Looks at the machine and at running wirepath processes.
 #[derive(Parser)]
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
         // `wirepath stats | head` has seen enough.
         Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("wirepath: {failure}");
+            eprintln!("wirepath: {}", printable(failure));
             ExitCode::FAILURE
         }
     }

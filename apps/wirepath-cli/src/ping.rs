@@ -23,6 +23,7 @@ use std::net::Ipv4Addr;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory};
+use wirepath::counters::printable;
 use wirepath::proto::Ipv4Prefix;
 use wirepath::time::Duration;
 use wirepath::worker::{StopFlag, affinity};
@@ -201,8 +202,8 @@ impl Options {
         let mut out = io::stdout().lock();
         writeln!(out, "{}, {} bytes, timed by {}", text::what(target), self.size, clock.name())?;
         for lane in lanes {
-            writeln!(out, "by {}", lane.path.describe())?;
-            lane.path.notices().iter().for_each(|notice| eprintln!("wirepath: {notice}"));
+            writeln!(out, "by {}", printable(lane.path.describe()))?;
+            lane.path.notices().iter().for_each(|notice| eprintln!("wirepath: {}", printable(notice)));
         }
         Ok(())
     }

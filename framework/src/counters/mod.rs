@@ -42,7 +42,7 @@ pub use counter::{Counter, Gauge};
 pub use drops::{DropReason, Drops};
 pub use environment::{environment, is_privileged};
 pub use histogram::{Distribution, Histogram};
-pub use printable::{Printable, printable};
+pub use printable::{Printable, printable, printable_lines};
 pub use publish::{default_directory, user_of_process};
 pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
 pub use unit::Unit;

@@ -10,6 +10,11 @@ pub fn printable<T: Display>(text: T) -> Printable<T> {
     Printable(text)
 }
 
+/// A report of several lines, each as [`printable`] has it.
+pub fn printable_lines(report: &str) -> String {
+    report.split('\n').map(|line| printable(line).to_string()).collect::<Vec<_>>().join("\n")
+}
+
 /// What [`printable`] returns: something to be formatted.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<T>(T);
@@ -66,6 +71,14 @@ mod tests {
         for text in ["", "AAPL", "Käse µs → ▶ 株", r"C:\path", "a'b\"c"] {
             assert_eq!(printable(text).to_string(), text);
         }
+    }
+
+    #[test]
+    fn lines_of_a_report_stay_lines() {
+        for report in ["", "\n", "one", "one\n\ntwo\n"] {
+            assert_eq!(printable_lines(report), report);
+        }
+        assert_eq!(printable_lines("one\r\x1b[2J\ntwo\n"), "one\\r\\x1b[2J\ntwo\n");
     }
 
     #[test]

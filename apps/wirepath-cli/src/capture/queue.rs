@@ -1,6 +1,7 @@
 //! A queue that is listened to, and the frame of it that is to be written next: frames of several queues are brought
 //! into the order of their times.
 
+use wirepath::counters::printable;
 use wirepath::device::tap::{Direction, Listener, Numbers, State, TapError, Tapped};
 
 pub(super) struct Queue {
@@ -29,7 +30,7 @@ pub(super) struct Taken<'a> {
 
 impl Queue {
     pub(super) fn listen(tap: Tapped, snap_len: usize) -> Result<Self, TapError> {
-        let name = format!("{}.{}", tap.device, tap.queue);
+        let name = format!("{}.{}", printable(&tap.device), tap.queue);
         let listener = tap.listen(snap_len)?;
         Ok(Self { name, listener, state: State::Waiting, pending: None, bytes: Vec::new() })
     }

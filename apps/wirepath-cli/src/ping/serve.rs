@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
+use wirepath::counters::printable;
 use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, Sharing};
@@ -71,8 +72,8 @@ pub(super) fn by_queue(
     let bound = open.worker.with_app(clock.now(), |_, cx| cx.sockets.bind(ConsumerId(0), local, Sharing::Exclusive));
     bound.map_err(|error| error.to_string())?;
     open.turn(clock.now());
-    eprintln!("wirepath: sending back what comes to UDP port {port}, by {}", open.port.describe());
-    open.port.notices().iter().for_each(|notice| eprintln!("wirepath: {notice}"));
+    eprintln!("wirepath: sending back what comes to UDP port {port}, by {}", printable(open.port.describe()));
+    open.port.notices().iter().for_each(|notice| eprintln!("wirepath: {}", printable(notice)));
     while !stop.is_stopping() {
         if !open.turn(clock.now()) && !spins {
             std::thread::yield_now();

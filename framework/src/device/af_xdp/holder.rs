@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{bpf, sys};
+use crate::counters::printable;
 
 /// Said of a program that nobody seems to keep.
 pub(super) const NOBODY: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
@@ -65,7 +66,8 @@ fn describe(pid: u32, process: &Path) -> String {
         return format!("this process ({pid})");
     }
     let command = fs::read_to_string(process.join("comm")).unwrap_or_default();
-    format!("process {pid} ({})", command.trim())
+    // Another user may have named it.
+    format!("process {pid} ({})", printable(command.trim()))
 }
 
 fn holds_one_of(process: &Path, links: &[u32]) -> bool {

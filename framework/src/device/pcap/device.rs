@@ -8,7 +8,7 @@ use super::rx::PcapRx;
 use super::source::{Arena, Source};
 use super::tx::PcapTx;
 use super::{End, Error, Reader, Writer};
-use crate::counters::Scope;
+use crate::counters::{Scope, printable};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
 use crate::mem::Pool;
@@ -96,7 +96,7 @@ impl PcapDevice {
         let writer = config.record.as_deref().map(Writer::create).transpose().map_err(sentence)?;
         let (replayed, recorded) = (Outcome::new(), Outcome::new());
         let path = config.replay.as_ref().or(config.record.as_ref());
-        let name = path.map_or_else(|| "pcap".to_string(), |path| path.display().to_string());
+        let name = path.map_or_else(|| "pcap".to_string(), |path| printable(path.display()).to_string());
         let queue = PcapQueue {
             name: name.clone(),
             frame_len_max: config.frame_len_max,

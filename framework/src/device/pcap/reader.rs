@@ -14,6 +14,7 @@ use super::classic::Classic;
 use super::input::Input;
 use super::pcapng::{PcapNg, SECTION_HEADER};
 use super::{Cut, End, Error, Problem, Truncation};
+use crate::counters::printable;
 
 /// LINKTYPE_ETHERNET in the registry at tcpdump.org.
 pub(super) const ETHERNET: u32 = 1;
@@ -92,8 +93,8 @@ impl Reader {
     /// Opens a capture file; gzip (several members too) is recognised by its first bytes, not by its name.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let name = path.display().to_string();
-        let fail = |problem| Error { name: path.display().to_string(), offset: 0, problem };
+        let name = printable(path.display()).to_string();
+        let fail = |problem| Error { name: printable(path.display()).to_string(), offset: 0, problem };
         let mut file = File::open(path).map_err(|error| fail(Problem::Open(error)))?;
         let mut magic = Vec::with_capacity(2);
         file.by_ref().take(2).read_to_end(&mut magic).map_err(|error| fail(Problem::Read(error)))?;

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{Error, Problem, RECORD_LEN_MAX};
+use crate::counters::printable;
 
 /// A write per this many bytes. Larger saves nothing measurable; smaller costs system calls.
 const BUFFER_LEN: usize = 262_144;
@@ -41,7 +42,7 @@ pub struct Writer<W: Write = File> {
 impl Writer {
     /// Creates the file, or empties the one that is there.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let name = path.as_ref().display().to_string();
+        let name = printable(path.as_ref().display()).to_string();
         match File::create(path) {
             Ok(file) => Ok(Self::named(name, file)),
             Err(error) => Err(Error { name, offset: 0, problem: Problem::Create(error) }),
