@@ -521,6 +521,8 @@ mod tests {
         let both = "device = \"mlx5\"\ntimestamps = \"demanded\"\ncompression = \"demanded\"";
         refused(&port(both), 5, 15, "share their time stamps");
         refused(&port("igmp = \"v3\""), 3, 8, "kernel");
+        refused(&port("igmp = \"own\"\nigmp_version_min = 4"), 4, 20, "versions 1, 2 and 3");
+        refused(&port("igmp_version_min = 3"), 3, 20, "force_igmp_version");
         refused(&port("queues = [1, 1]"), 3, 10, "each queue once");
         refused(&port("igmp = \"own\"\nqueues = [0, 1]"), 4, 10, "igmp = \"kernel\"");
         refused(&port("vlan = 20"), 3, 8, "name it at the lines");

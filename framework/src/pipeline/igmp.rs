@@ -107,6 +107,8 @@ pub struct Igmp {
     host_changes: u64,
     messages: Counter,
     queries: Counter,
+    /// Queries from outside of our networks: answered, and not believed otherwise.
+    foreign_queries: Counter,
     reports_sent: Counter,
     leaves_sent: Counter,
     /// Messages that the device would not take or that no buffer of the pool is long enough for.
@@ -164,6 +166,7 @@ impl Igmp {
             host_changes: host.changes().wrapping_sub(1),
             messages: scope.counter("messages", Unit::Packets),
             queries: scope.counter("queries", Unit::Packets),
+            foreign_queries: scope.counter("foreign_queries", Unit::Packets),
             reports_sent: scope.counter("reports_sent", Unit::Packets),
             leaves_sent: scope.counter("leaves_sent", Unit::Packets),
             not_sent: scope.counter("not_sent", Unit::Packets),
@@ -199,7 +202,7 @@ impl Igmp {
             IgmpMessage::Query(query) => {
                 self.check_query(&query, &envelope)?;
                 self.queries.inc();
-                self.reporter.query(&query, cx.now);
+                self.hear_query(&query, envelope.source, cx);
             }
             IgmpMessage::ReportV1(group) => self.hear(group, &envelope, cx)?,
             IgmpMessage::ReportV2(group) => {
@@ -210,6 +213,19 @@ impl Igmp {
             IgmpMessage::ReportV3(_) | IgmpMessage::Leave(_) => {}
         }
         Ok(())
+    }
+
+    /// A query of a router of this link sets the version and the times; any is answered. Switches without an address ask from
+    /// 0.0.0.0 (RFC 4541 2.1.1), and a host without an address cannot tell who is of its link.
+    fn hear_query(&mut self, query: &IgmpQuery<'_>, source: Ipv4Addr, cx: &Cx<'_>) {
+        let addresses = cx.host.addresses();
+        let is_of_link = source.is_unspecified() || addresses.iter().any(|own| own.contains(source));
+        if (is_of_link && !cx.host.is_own(source)) || addresses.is_empty() {
+            self.reporter.query(query, cx.now);
+        } else {
+            self.foreign_queries.inc();
+            self.reporter.answer(query, cx.now);
+        }
     }
 
     fn check_query(&self, query: &IgmpQuery<'_>, envelope: &Envelope) -> Result<(), IgmpDrop> {

@@ -19,6 +19,7 @@ mod walk;
 
 use core::fmt;
 use core::net::Ipv4Addr;
+use core::ops::RangeInclusive;
 
 use self::groups::{Asked, Groups};
 use self::report::Report;
@@ -35,6 +36,16 @@ pub use self::report::{Announcement, Record, Records};
 const ROBUSTNESS: u8 = 2;
 /// How often a querier asks where it has not told (RFC 3376 8.2).
 const QUERY_INTERVAL: Duration = Duration::from_secs(125);
+/// Bounds on what a querier tells of itself. Whoever reaches the link can send a query, and two of them once had us speak version 2
+/// for 2.57 days (7 times 31,744 s and 3,174 s): long enough to receive from every source all week. Within these bounds are the
+/// queriers that there are, by far; one that is outside hears from us sooner and oftener than it asked.
+const ROBUSTNESS_RANGE: RangeInclusive<u8> = ROBUSTNESS..=4;
+const QUERY_INTERVAL_MAX: Duration = Duration::from_secs(600);
+/// All that version 2 can say, and two and a half times what queriers ask for by default.
+const RESPONSE_MAX: Duration = Duration::from_millis(25_500);
+/// How long an older querier is believed to be there after its last query, whatever a newer one has told of intervals. The RFC's own
+/// numbers give 260 s; a true one that asks more seldom than this is believed anew each time.
+const OLDER_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// Between two answers to the same question. A querier counts response times in these units, so none that means it asks
 /// faster; a flood of queries gets ten answers a second and no more.
 const ANSWER_GAP: Duration = Duration::from_millis(100);
@@ -51,12 +62,16 @@ pub struct ReporterConfig {
     pub report_len_max: usize,
     /// The newest version to speak. Below 3 for switches that get version 3 wrong; sources are then never told.
     pub version: IgmpVersion,
+    /// The oldest version to speak, whoever asks in an older one: such a query is answered in this version. Version 3 where all
+    /// routers and switches of the link speak it: then nobody can have us ask for all sources by asking in version 2.
+    pub version_min: IgmpVersion,
 }
 
 impl Default for ReporterConfig {
     /// What the sockets hold by default, on Ethernet. About 1.5 MiB.
     fn default() -> Self {
-        Self { groups: 2_048, sources: 20_480, report_len_max: 1_500 - 24, version: IgmpVersion::V3 }
+        let (version, version_min) = (IgmpVersion::V3, IgmpVersion::V1);
+        Self { groups: 2_048, sources: 20_480, report_len_max: 1_500 - 24, version, version_min }
     }
 }
 
@@ -172,11 +187,17 @@ impl Reporter {
         if fits { Ok(()) } else { Err(ReporterError::SourcesFull) }
     }
 
-    /// A router asks (RFC 3376 5.2, RFC 2236 3). The answer is due after a delay drawn within the response time.
+    /// A router asks (RFC 3376 5.2, RFC 2236 3). The answer is due after a delay drawn within the response time, and what the query
+    /// says of its sender holds from now on, within bounds: its version, how often it asks and how often to tell it.
     /// Costs a probe for each source in the query, of which a frame holds 366.
     pub fn query(&mut self, query: &IgmpQuery<'_>, now: Instant) {
-        let response = Duration::from_millis(u64::from(query.max_response_tenths) * 100);
-        self.learn(query, response, now);
+        self.learn(query, response_of(query), now);
+        self.answer(query, now);
+    }
+
+    /// Somebody asks who may not be a router of this link: the answer does no harm, and nothing is learnt of the query's sender.
+    pub fn answer(&mut self, query: &IgmpQuery<'_>, now: Instant) {
+        let response = response_of(query);
         self.settle_version(now);
         if self.is_down {
             return;
@@ -335,7 +356,7 @@ impl Reporter {
 
     /// What a query says of its sender (RFC 3376 4.1.6, 4.1.7 and 7.2.1).
     fn learn(&mut self, query: &IgmpQuery<'_>, response: Duration, now: Instant) {
-        let older_until = now + self.older_timeout() + response;
+        let older_until = now + self.older_timeout(response);
         match query.version {
             IgmpVersion::V1 => {
                 self.v1_until = older_until;
@@ -347,8 +368,8 @@ impl Reporter {
             }
             IgmpVersion::V2 => {}
             IgmpVersion::V3 => {
-                self.robustness = if query.robustness == 0 { ROBUSTNESS } else { query.robustness };
-                let told = Duration::from_secs(u64::from(query.interval_s));
+                self.robustness = query.robustness.clamp(*ROBUSTNESS_RANGE.start(), *ROBUSTNESS_RANGE.end());
+                let told = Duration::from_secs(u64::from(query.interval_s)).min(QUERY_INTERVAL_MAX);
                 self.query_interval = if query.interval_s == 0 { QUERY_INTERVAL } else { told };
             }
         }
@@ -404,7 +425,7 @@ impl Reporter {
         } else {
             IgmpVersion::V3
         };
-        let version = heard.min(self.config.version);
+        let version = heard.max(self.config.version_min).min(self.config.version);
         if version != self.version {
             self.version = version;
             self.cancel();
@@ -412,9 +433,10 @@ impl Reporter {
         }
     }
 
-    /// How long an older querier is believed to be there, beside the response time (RFC 3376 8.12).
-    fn older_timeout(&self) -> Duration {
-        Duration::from_nanos(self.query_interval.as_nanos() * u64::from(self.robustness))
+    /// How long an older querier is believed to be there (RFC 3376 8.12).
+    fn older_timeout(&self, response: Duration) -> Duration {
+        let asked = Duration::from_nanos(self.query_interval.as_nanos() * u64::from(self.robustness));
+        (asked + response).min(OLDER_TIMEOUT_MAX)
     }
 
     /// When an older querier will be believed gone.
@@ -463,6 +485,11 @@ impl Reporter {
             ns => Duration::from_nanos(1 + self.seed.sip(&[self.draws]) % ns),
         }
     }
+}
+
+/// Within which time the answer is wanted. Sooner is always right.
+fn response_of(query: &IgmpQuery<'_>) -> Duration {
+    Duration::from_millis(u64::from(query.max_response_tenths) * 100).min(RESPONSE_MAX)
 }
 
 #[cfg(test)]

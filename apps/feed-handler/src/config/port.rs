@@ -7,7 +7,7 @@ use toml::Spanned;
 use wirepath::device::af_xdp::{AfXdpConfig, Copying, Mode};
 use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::proto::Ipv4Prefix;
-use wirepath::wire::{EtherType, MacAddr, VlanTag, VlanTags};
+use wirepath::wire::{EtherType, IgmpVersion, MacAddr, VlanTag, VlanTags};
 use wirepath::worker::live::{IgmpBy, LiveConfig, OwnHost, Owner, PortConfig, StaticRoute, Takes};
 
 use super::{Fault, parse_sender, within};
@@ -32,6 +32,8 @@ pub(super) struct PortSection {
     #[serde(default)]
     owner: OwnerWord,
     igmp: Option<Spanned<IgmpWord>>,
+    /// 3 where everybody on the link speaks it.
+    igmp_version_min: Option<Spanned<IgmpVersionWord>>,
     /// Of an interface of our own: `20`, or `"100.5"` for VLAN 5 in a provider's VLAN 100.
     vlan: Option<Spanned<Tags>>,
 }
@@ -133,6 +135,24 @@ enum IgmpWord {
     Off,
 }
 
+/// 1, 2 or 3.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u8")]
+struct IgmpVersionWord(IgmpVersion);
+
+impl TryFrom<u8> for IgmpVersionWord {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, Self::Error> {
+        match number {
+            1 => Ok(Self(IgmpVersion::V1)),
+            2 => Ok(Self(IgmpVersion::V2)),
+            3 => Ok(Self(IgmpVersion::V3)),
+            _ => Err("there are versions 1, 2 and 3 of IGMP"),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum TakesWord {
@@ -212,6 +232,10 @@ impl PortSection {
                     return Err(Fault::new(vlan.span(), what));
                 }
             }
+        }
+        if let Some(version) = self.igmp_version_min.as_ref().filter(|_| self.igmp_by() != IgmpBy::Own) {
+            let what = "of igmp = \"own\": the kernel has sysctl net.ipv4.conf.INTERFACE.force_igmp_version";
+            return Err(Fault::new(version.span(), what));
         }
         let Some(queues) = &self.queues else { return Ok(()) };
         let named: Vec<u16> = queues.get_ref().iter().map(|queue| queue.0).collect();
@@ -298,6 +322,7 @@ impl PortSection {
             queues: self.queues(),
             owner: host.map_or(Owner::Shared, |host| Owner::Own(host.own())),
             igmp: self.igmp_by(),
+            igmp_version_min: self.igmp_version_min.as_ref().map_or(IgmpVersion::V1, |version| version.get_ref().0),
             vlan: self.vlan.as_ref().map_or(VlanTags::NONE, |vlan| vlan.get_ref().0),
             ..live
         }

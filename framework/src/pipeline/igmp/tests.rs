@@ -276,6 +276,26 @@ fn query_without_router_alert_is_taken_in_version_1_and_where_it_may_be() {
 }
 
 #[test]
+fn query_from_another_network_is_answered_and_not_believed() {
+    let ask = |source| frame_from(source, ALL_SYSTEMS, true, &query(IgmpVersion::V2, Ipv4Addr::UNSPECIFIED));
+    let mut bench = bench();
+    bench.join(GROUP);
+    bench.sent_within(Duration::from_secs(10));
+    for (source, version, foreign) in [(FOREIGN, 3, 1), (OURS, 3, 2), (PEER, 2, 2)] {
+        bench.push(&ask(source));
+        assert_eq!(bench.sent_within(Duration::from_secs(11)).len(), 1, "{source}");
+        assert_eq!((bench.count("igmp/version"), bench.count("igmp/foreign_queries")), (version, foreign), "{source}");
+    }
+    // A switch that has no address of its own.
+    let mut bench = self::bench();
+    bench.join(GROUP);
+    bench.push(&ask(Ipv4Addr::UNSPECIFIED));
+    bench.sent_within(Duration::from_secs(11));
+    assert_eq!((bench.count("igmp/version"), bench.count("igmp/foreign_queries")), (2, 0));
+    bench.assert_conserved();
+}
+
+#[test]
 fn link_that_comes_back_hears_everything_again() {
     let host = host();
     let block = Block::heap();

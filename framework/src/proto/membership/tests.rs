@@ -427,6 +427,73 @@ fn version_is_never_newer_than_configured() {
     assert_eq!(script.reporter.version(), IgmpVersion::V1);
 }
 
+/// The greatest numbers that a query of version 3 can tell.
+fn greatest() -> IgmpQuery<'static> {
+    IgmpQuery { robustness: 7, interval_s: 31_744, max_response_tenths: 31_744, ..general(IgmpVersion::V3) }
+}
+
+/// It, then a query of an older version.
+fn forge(script: &mut Script, version: IgmpVersion) {
+    script.query(&greatest());
+    script.query(&IgmpQuery { max_response_tenths: 255, ..general(version) });
+}
+
+#[test]
+fn two_forged_queries_silence_source_reports_for_ten_minutes_at_most() {
+    for version in [IgmpVersion::V1, IgmpVersion::V2] {
+        let mut script = told(Include, &[1]);
+        forge(&mut script, version);
+        assert_eq!(script.reporter.version(), version);
+        script.within(Duration::from_secs(599));
+        assert_eq!(script.reporter.version(), version);
+        script.within(Duration::from_secs(2));
+        assert_eq!(script.reporter.version(), IgmpVersion::V3);
+        script.query(&general(IgmpVersion::V3));
+        assert_eq!(script.within(Duration::from_secs(10)), ["G IS_IN{1}"]);
+    }
+}
+
+#[test]
+fn version_is_never_older_than_configured_and_older_queries_are_answered() {
+    let config = ReporterConfig { version_min: IgmpVersion::V3, ..ReporterConfig::default() };
+    for version in [IgmpVersion::V1, IgmpVersion::V2] {
+        let mut script = script_with(config);
+        script.set(Include, &[1]);
+        let mut script = script.quiet();
+        forge(&mut script, version);
+        assert_eq!(script.reporter.version(), IgmpVersion::V3);
+        assert_eq!(script.within(Duration::from_secs(26)), ["G IS_IN{1}"]);
+    }
+    let mut script = script_with(ReporterConfig { version_min: IgmpVersion::V2, ..config });
+    script.query(&general(IgmpVersion::V1));
+    assert_eq!(script.reporter.version(), IgmpVersion::V2);
+}
+
+#[test]
+fn what_a_querier_tells_of_itself_is_believed_within_bounds() {
+    let mut script = told(Exclude, &[]);
+    script.query(&greatest());
+    assert_eq!(script.reporter.robustness(), 4);
+    assert_eq!(
+        script.within(Duration::from_millis(25_500)).len(),
+        1,
+        "an answer within 25.5 s and not within 53 minutes"
+    );
+    // One that has changes told once would have each lost report cost a group.
+    script.query(&IgmpQuery { robustness: 1, ..general(IgmpVersion::V3) });
+    assert_eq!(script.reporter.robustness(), 2);
+}
+
+#[test]
+fn query_of_a_stranger_is_answered_and_teaches_nothing() {
+    let mut script = told(Include, &[1]);
+    script.reporter.answer(&general(IgmpVersion::V2), script.now);
+    let numbers = IgmpQuery { robustness: 4, interval_s: 600, ..general(IgmpVersion::V3) };
+    script.reporter.answer(&numbers, script.now);
+    assert_eq!((script.reporter.version(), script.reporter.robustness()), (IgmpVersion::V3, ROBUSTNESS));
+    assert_eq!(script.within(Duration::from_secs(10)), ["G IS_IN{1}"]);
+}
+
 #[test]
 fn link_that_comes_back_is_told_everything() {
     let mut script = told(Include, &[1, 2]);
@@ -505,7 +572,7 @@ fn thousand_groups_are_repeated_and_answered_together() {
 
 #[test]
 fn long_lists_are_cut_where_they_include_and_clipped_where_they_exclude() {
-    let config = ReporterConfig { groups: 4, sources: 32, report_len_max: 44, version: IgmpVersion::V3 };
+    let config = ReporterConfig { groups: 4, sources: 32, report_len_max: 44, ..ReporterConfig::default() };
     let all: Vec<u8> = (1..=16).collect();
     let mut script = script_with(config);
     script.set(Include, &all);
@@ -520,7 +587,7 @@ fn long_lists_are_cut_where_they_include_and_clipped_where_they_exclude() {
 
 #[test]
 fn list_that_changes_while_it_is_told_is_told_from_its_beginning() {
-    let config = ReporterConfig { groups: 4, sources: 32, report_len_max: 44, version: IgmpVersion::V3 };
+    let config = ReporterConfig { groups: 4, sources: 32, report_len_max: 44, ..ReporterConfig::default() };
     let mut script = script_with(config);
     script.set(Include, &(1..=16).collect::<Vec<_>>());
     assert!(script.reporter.next(script.now).is_some());

@@ -9,7 +9,7 @@ use crate::device::af_xdp::AfXdpConfig;
 use crate::pipeline::ChecksumPolicy;
 use crate::pipeline::tcp::TcpConfig;
 use crate::proto::Ipv4Prefix;
-use crate::wire::{MacAddr, Protocol, VlanTags};
+use crate::wire::{IgmpVersion, MacAddr, Protocol, VlanTags};
 
 /// Which interface, whose it is, and what is wanted of it.
 #[derive(Clone, Debug)]
@@ -25,6 +25,9 @@ pub struct LiveConfig {
     pub owner: Owner,
     /// Who keeps the network sending us the groups.
     pub igmp: IgmpBy,
+    /// The oldest version of IGMP that we speak, where we speak it: version 3 where all routers and switches of the link do, so that
+    /// nobody can have all sources sent to us by asking in version 2.
+    pub igmp_version_min: IgmpVersion,
     /// What shall come to us. The applications join and bind the same ends at their sockets.
     pub wants: Vec<Want>,
     /// The tags of a host of our own: it takes what has them, and all that it sends has them. Two for a VLAN in a provider's
@@ -120,6 +123,7 @@ impl LiveConfig {
             queues: vec![0],
             owner: Owner::Shared,
             igmp: IgmpBy::Kernel,
+            igmp_version_min: IgmpVersion::V1,
             wants: Vec::new(),
             vlan: VlanTags::NONE,
             tcp: None,

@@ -9,6 +9,7 @@ use crate::pipeline::{ArpConfig, EgressConfig, HostStackConfig, IgmpConfig, Ipv4
 use crate::proto::{
     ErrorLimit, HashSeed, Host, HostConfig, HostEvent, InterfaceId, LearnFrom, NeighbourConfig, ReporterConfig, Route,
 };
+use crate::wire::IgmpVersion;
 use crate::worker::kernel::{Follower, Link, Mirror};
 use crate::worker::random_seed;
 
@@ -74,7 +75,7 @@ impl LiveHost {
             udp: UdpConfig { checksum: config.checksum_on(is_virtual) },
             tcp: config.tcp.map(|_| TcpNodeConfig { checksum: config.checksum_on(is_virtual) }),
             arp: ArpConfig { announces: is_own, ..ArpConfig::new(seed) },
-            igmp: (config.igmp == IgmpBy::Own).then(|| igmp(seed, link.mtu)),
+            igmp: (config.igmp == IgmpBy::Own).then(|| igmp(seed, link.mtu, config.igmp_version_min)),
             ..HostStackConfig::new(seed)
         };
         Ok(Self {
@@ -138,8 +139,9 @@ fn settle(host: &mut Host, own: &OwnHost, interface: &str) -> Result<(), LiveErr
     Ok(())
 }
 
-fn igmp(seed: HashSeed, mtu: usize) -> IgmpConfig {
-    let reporter = ReporterConfig { report_len_max: mtu.saturating_sub(IGMP_HEADER_LEN), ..ReporterConfig::default() };
+fn igmp(seed: HashSeed, mtu: usize, version_min: IgmpVersion) -> IgmpConfig {
+    let report_len_max = mtu.saturating_sub(IGMP_HEADER_LEN);
+    let reporter = ReporterConfig { report_len_max, version_min, ..ReporterConfig::default() };
     IgmpConfig { reporter, ..IgmpConfig::new(seed) }
 }
 
