@@ -485,9 +485,9 @@ fn flow_fragments_to_the_mtu_of_its_path_until_that_is_forgotten() {
     rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
     rig.sockets.bind(ANNE, SocketAddrV4::new(OURS, 5_000), Sharing::Exclusive).unwrap();
     let mut rigid = flow(&mut rig, &UdpOptions { dont_fragment: true, ..UdpOptions::default() });
-    let quoted = ipv4_packet(OURS, PEER, Protocol::UDP, &datagram_bytes(&[0; 1_472]));
-    let code = Unreachable::FragmentationNeeded { mtu: 1_400 };
-    rig.push(&icmp_frame(&Icmpv4Message::DestinationUnreachable { code, quoted: &quoted[..548] }));
+    rig.cx(|_, _, cx| rigid.send(&[0; 1_472], cx)).unwrap();
+    let quoted = rig.sent()[14..].to_vec();
+    rig.push(&too_large(1_400, &quoted));
     assert_eq!(rig.cx(|_, _, cx| rigid.send(&[0; 1_400], cx)), Err(SendError::DontFragment { mtu: 1_400 }));
     let mut soft = flow(&mut rig, &UdpOptions::default());
     rig.cx(|_, _, cx| soft.send(&[0; 1_400], cx)).unwrap();
@@ -761,18 +761,76 @@ fn error_reaches_each_consumer_of_the_flow() {
     rig.assert_conserved();
 }
 
+/// What a flow that forbids fragments sends, from the IPv4 header on, whose `fragmentation needed` a router quotes.
+fn unfragmentable(rig: &mut Rig<Stack>) -> Vec<u8> {
+    let local = SocketAddrV4::new(OURS, 5_000);
+    rig.sockets.bind(ANNE, local, Sharing::Exclusive).unwrap();
+    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    let whole = UdpOptions { dont_fragment: true, ..UdpOptions::default() };
+    let sent = rig.cx(|_, _, cx| {
+        let mut flow = UdpFlow::connect(local, SocketAddrV4::new(PEER, 7), &whole, cx).unwrap();
+        flow.send(&[0; 1_472], cx)
+    });
+    assert_eq!(sent, Ok(Sent::Posted));
+    rig.sent()[14..].to_vec()
+}
+
+fn too_large(mtu: u16, quoted: &[u8]) -> Vec<u8> {
+    let code = Unreachable::FragmentationNeeded { mtu };
+    icmp_frame(&Icmpv4Message::DestinationUnreachable { code, quoted: &quoted[..548] })
+}
+
 #[test]
 fn path_mtu_is_lowered_told_and_kept() {
     let mut rig = stack();
-    rig.sockets.bind(ANNE, SocketAddrV4::new(OURS, 5_000), Sharing::Exclusive).unwrap();
-    let quoted = ipv4_packet(OURS, PEER, Protocol::UDP, &datagram_bytes(&[0; 1_472]));
+    let quoted = unfragmentable(&mut rig);
     for (mtu, told) in [(1_400, Some(1_400)), (1_450, Some(1_400)), (1_500, None)] {
         rig.app.errors.clear();
-        let code = Unreachable::FragmentationNeeded { mtu };
-        rig.push(&icmp_frame(&Icmpv4Message::DestinationUnreachable { code, quoted: &quoted[..548] }));
+        rig.push(&too_large(mtu, &quoted));
         assert_eq!(rig.app.errors.first().and_then(|error| error.path_mtu), told, "{mtu}");
     }
     assert_eq!(rig.count("icmp/drop/bad_path_mtu"), 1);
+}
+
+/// Our address, a port of ours and the peer are no secret: who knows them has not seen what we sent.
+#[test]
+fn path_mtu_of_a_datagram_that_was_never_sent_is_not_believed() {
+    let mut rig = stack();
+    let quoted = unfragmentable(&mut rig);
+    // As it was, but for the identification, and for another flow that has the same.
+    let made_up = |identification: u16| {
+        let mut quoted = quoted.clone();
+        quoted[4..6].copy_from_slice(&identification.to_be_bytes());
+        quoted
+    };
+    let own = u16::from_be_bytes([quoted[4], quoted[5]]);
+    for guess in 1..=5 {
+        rig.push(&too_large(1_400, &made_up(own.wrapping_add(guess))));
+    }
+    assert_eq!(rig.count("icmp/drop/unproven_path_mtu"), 5);
+    let mut other_port = quoted.clone();
+    other_port[22..24].copy_from_slice(&8u16.to_be_bytes());
+    rig.push(&too_large(1_400, &other_port));
+    assert_eq!(rig.count("icmp/drop/unproven_path_mtu"), 6);
+    // Datagrams of another length than they say, and longer than our own link takes.
+    let mut cut = quoted.clone();
+    cut[25] ^= 1;
+    let mut long = quoted.clone();
+    long[2..4].copy_from_slice(&1_600u16.to_be_bytes());
+    long[24..26].copy_from_slice(&1_580u16.to_be_bytes());
+    rig.push(&too_large(1_400, &cut));
+    rig.push(&too_large(1_400, &long));
+    assert_eq!(rig.count("icmp/drop/not_ours"), 2);
+    for guess in 0..100 {
+        rig.push(&too_large(1_400, &made_up(own.wrapping_sub(1 + guess))));
+    }
+    assert_eq!((rig.count("icmp/drop/unproven_path_mtu"), rig.count("icmp/drop/path_mtu_limited")), (16, 90));
+    assert!(rig.app.errors.is_empty());
+    assert_eq!(rig.cx(|_, _, cx| cx.egress.path_mtu(PEER, cx.now)), None);
+    // A true one is believed again a moment later.
+    rig.now += Duration::from_secs(1);
+    rig.push(&too_large(1_400, &quoted));
+    assert_eq!(rig.app.errors.len(), 1);
 }
 
 #[test]

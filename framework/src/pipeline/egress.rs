@@ -12,7 +12,7 @@ use super::timestamps::Asked;
 use super::udp_flow::SendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::proto::{
-    ErrorLimit, HashSeed, NeighbourConfig, NeighbourWish, PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus,
+    ErrorLimit, Flow, HashSeed, NeighbourConfig, NeighbourWish, PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus,
 };
 use crate::time::Instant;
 
@@ -134,6 +134,16 @@ impl Egress {
     /// Bytes of the largest packet to a destination and until when that is believed, where a router told.
     pub fn path_mtu(&self, destination: Ipv4Addr, now: Instant) -> Option<(usize, Instant)> {
         self.path_mtus.lookup(destination, now)
+    }
+
+    /// The identification of the datagrams of a flow that forbids fragments.
+    pub(super) fn proof(&self, flow: Flow) -> u16 {
+        self.path_mtus.identification(flow)
+    }
+
+    /// Whether a datagram of that identification is one that the flow has sent.
+    pub(super) fn prove(&mut self, flow: Flow, identification: u16, now: Instant) -> Result<(), PathMtuRefusal> {
+        self.path_mtus.prove(flow, identification, now)
     }
 
     /// Takes a router's claim, and says which MTU holds now.

@@ -51,6 +51,10 @@ crate::drop_reasons! {
         NoSocket => "no_socket",
         /// "Fragmentation needed" about a packet that may be fragmented, or that would have fitted.
         BadPathMtu => "bad_path_mtu",
+        /// "Fragmentation needed" about a datagram that has not the identification of what the flow sends: made up (RFC 8899 4.6.1).
+        UnprovenPathMtu => "unproven_path_mtu",
+        /// More "fragmentation needed" about datagrams than are looked at: somebody guesses.
+        PathMtuLimited => "path_mtu_limited",
         /// "Fragmentation needed" on a path that larger segments went through: what is then missed is cut (RFC 5927 7.2).
         Doubted => "doubted",
         /// An error about a segment that is not on its way: a late one, or a stranger's (RFC 5927 4.1).
@@ -98,6 +102,16 @@ impl From<IcmpRefusal> for IcmpDrop {
             IcmpRefusal::NotSmaller => Self::BadPathMtu,
             IcmpRefusal::NotYet => Self::Doubted,
             IcmpRefusal::Soft => Self::Established,
+        }
+    }
+}
+
+impl From<PathMtuRefusal> for IcmpDrop {
+    fn from(refusal: PathMtuRefusal) -> Self {
+        match refusal {
+            PathMtuRefusal::Unproven => Self::UnprovenPathMtu,
+            PathMtuRefusal::TooMany => Self::PathMtuLimited,
+            PathMtuRefusal::WouldHaveFitted | PathMtuRefusal::NotSmaller | PathMtuRefusal::NoRoom => Self::BadPathMtu,
         }
     }
 }
@@ -324,6 +338,7 @@ impl Icmp {
         };
         let path_mtu = match error.kind {
             FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) => {
+                cx.egress.prove(error.flow, error.identification, cx.now).map_err(IcmpDrop::from)?;
                 let claim = PathMtuClaim { destination: *error.flow.remote.ip(), mtu, packet_len: error.packet_len };
                 Some(Self::lower_path_mtu(claim, cx)?)
             }
@@ -361,11 +376,11 @@ impl Icmp {
     fn lower_path_mtu(claim: PathMtuClaim, cx: &mut Cx<'_>) -> Result<usize, IcmpDrop> {
         match cx.egress.lower_path_mtu(claim, cx.now) {
             Ok(mtu) => Ok(mtu),
-            Err(PathMtuRefusal::WouldHaveFitted) => Err(IcmpDrop::BadPathMtu),
             Err(PathMtuRefusal::NotSmaller | PathMtuRefusal::NoRoom) => {
                 let held = cx.egress.path_mtu(claim.destination, cx.now);
                 Ok(held.map_or(usize::from(claim.mtu), |(mtu, _)| mtu))
             }
+            Err(refusal) => Err(refusal.into()),
         }
     }
 

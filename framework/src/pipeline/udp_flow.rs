@@ -13,7 +13,7 @@ use super::resolver::{self, Resolver};
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
-    FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, InterfaceId, NeighbourWish, Resolution,
+    Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, InterfaceId, NeighbourWish, Resolution,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::checksum::Sum;
@@ -244,6 +244,9 @@ impl UdpFlow {
         if self.takes_source && source != *self.local.ip() {
             self.local.set_ip(source);
             self.ipv4 = ipv4_header(source, destination, &self.options);
+        }
+        if self.options.dont_fragment {
+            self.ipv4.set_identification(cx.egress.proof(Flow { local: self.local, remote: self.remote }));
         }
         let tags = self.options.vlan.map(|tci| VlanTags::single(VlanTag::from_tci(EtherType::VLAN, tci)));
         let fields = EthernetFields { dst: mac, src: cx.host.mac(), ethertype: EtherType::IPV4 };

@@ -15,7 +15,7 @@ use super::sockets::UdpSockets;
 use super::tcp::Seq;
 use crate::time::Instant;
 use crate::wire::icmpv4::{QuotedFlow, TimeExceeded, Unreachable};
-use crate::wire::{Icmpv4Message, Ipv4Header, Ipv4Packet, MacAddr, Protocol};
+use crate::wire::{Icmpv4Message, Ipv4Header, Ipv4Packet, MacAddr, Protocol, ipv4};
 
 /// A packet that something is wrong with.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +144,8 @@ pub struct FlowError {
     pub kind: FlowErrorKind,
     /// Bytes of the packet that it happened to.
     pub packet_len: u16,
+    /// Its identification, which [`PathMtus`](super::path_mtu::PathMtus) takes for a proof that it was ours.
+    pub identification: u16,
 }
 
 /// What went wrong.
@@ -164,6 +166,11 @@ pub enum FlowErrorKind {
 }
 
 impl FlowErrorKind {
+    /// Whether the packet was too large for a link on its way.
+    const fn is_too_large(self) -> bool {
+        matches!(self, Self::Unreachable(Unreachable::FragmentationNeeded { .. }))
+    }
+
     /// Whether trying again is in vain as long as nobody changes something: what a socket calls `ECONNREFUSED` or
     /// `EMSGSIZE` (RFC 1122 4.2.3.9 for TCP; UDP does the same). The rest may be a route that is being mended. Anybody
     /// on the path, and who guesses ports off it, can send either kind: no reason to end a session by itself
@@ -198,13 +205,19 @@ pub enum UnmatchedError {
 
 /// Which flow a received message is about. Anybody may send one with a made-up quote, so all that we know of the quoted
 /// packet has to fit: our address, a port that somebody here has and, for a connected socket, its peer (RFC 5927 3,
-/// 4; UDP has no sequence number to ask for).
+/// 4). UDP has no sequence number to ask for: who believes a path MTU asks for more ([`PathMtus`](super::path_mtu::PathMtus)).
 pub fn match_error(
     message: &Icmpv4Message<'_>,
     host: &Host,
     sockets: &UdpSockets,
 ) -> Result<FlowError, UnmatchedError> {
-    let (error, _) = match_quote(message, Protocol::UDP, host)?;
+    let (error, length_and_checksum) = match_quote(message, Protocol::UDP, host)?;
+    // What is too large for a link was whole, and no larger than our own link takes.
+    let udp_len = usize::from((length_and_checksum >> 16) as u16);
+    let is_whole = udp_len + ipv4::HEADER_LEN == usize::from(error.packet_len);
+    if error.kind.is_too_large() && (!is_whole || usize::from(error.packet_len) > host.mtu()) {
+        return Err(UnmatchedError::NotOurs);
+    }
     if let Found::Nobody = sockets.lookup(error.flow) {
         return Err(UnmatchedError::NoSocket);
     }
@@ -240,7 +253,8 @@ fn match_quote(
         local: SocketAddrV4::new(quote.source, quote.source_port),
         remote: SocketAddrV4::new(quote.destination, quote.destination_port),
     };
-    Ok((FlowError { flow, kind, packet_len: header.total_len() }, quote.sequence))
+    let (packet_len, identification) = (header.total_len(), header.identification());
+    Ok((FlowError { flow, kind, packet_len, identification }, quote.sequence))
 }
 
 /// Whether we could have sent what is quoted, and somebody could have sent this about it.
@@ -253,12 +267,10 @@ fn check_quote(kind: &FlowErrorKind, quoted: &Ipv4Header, host: &Host) -> Result
         Destination::Group | Destination::Broadcast => return Err(UnmatchedError::ToMany),
         Destination::Other => (),
     }
-    match kind {
-        FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { .. }) if !quoted.dont_fragment() => {
-            Err(UnmatchedError::MayFragment)
-        }
-        _ => Ok(()),
+    if kind.is_too_large() && !quoted.dont_fragment() {
+        return Err(UnmatchedError::MayFragment);
     }
+    Ok(())
 }
 
 #[cfg(test)]

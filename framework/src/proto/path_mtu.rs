@@ -3,12 +3,25 @@
 //! What enters are claims out of "fragmentation needed" messages that [`match_error`](super::icmp::match_error) has
 //! passed; what leaves is a number of bytes. A claim only ever lowers it, and after ten minutes it is forgotten and
 //! the interface's own MTU tried again.
+//!
+//! Anybody can make up a quote with our address and a port of ours. A TCP segment has a sequence number that only who has seen
+//! it knows (RFC 5927 4.1); a UDP datagram has none. So a flow that forbids fragments gives its datagrams an
+//! [identification](PathMtus::identification) that is a keyed hash of the flow: RFC 6864 4.1 leaves the field of what is
+//! never cut to its sender, and routers quote it. RFC 8899 4.6.1 wants such a check before a claim is believed.
 
 use core::net::Ipv4Addr;
 
+use super::demux::Flow;
 use super::hash::HashSeed;
+use super::rate_limit::TokenBucket;
 use super::table::Table;
 use crate::time::{Duration, Instant};
+
+/// What the key of the proofs is derived by.
+const PROOF: u64 = u64::from_be_bytes(*b"path mtu");
+/// Claims about datagrams whose identification is looked at: 16 at once and four a second. Of 65,536 identifications a forger tries
+/// so few that he needs two hours and more of a flood for one flow; true claims come once a flow and ten minutes.
+const CLAIMS: TokenBucket = TokenBucket::new(4, 16);
 
 /// How much is held, and for how long. All memory is taken at construction.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +64,10 @@ pub enum PathMtuRefusal {
     NotSmaller,
     /// There is no room at all.
     NoRoom,
+    /// The quoted datagram has another identification than those that we send have: a guess.
+    Unproven,
+    /// More claims than are looked at: guesses, most likely.
+    TooMany,
 }
 
 /// The MTUs of paths that are narrower than the interface.
@@ -60,6 +77,9 @@ pub struct PathMtus {
     /// Places in `paths`.
     by_destination: Table<u64, u32>,
     paths: Vec<Path>,
+    /// What identifications are drawn from: not the table's seed, of which an observer learns something else.
+    proof: HashSeed,
+    claims: TokenBucket,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +93,24 @@ impl PathMtus {
     /// No path is known. Takes all memory.
     pub fn new(config: PathMtuConfig, seed: HashSeed) -> Self {
         let capacity = config.destinations_max;
-        Self { config, by_destination: Table::new(capacity, seed), paths: Vec::with_capacity(capacity) }
+        let proof = HashSeed::new(seed.sip(&[PROOF, 0]), seed.sip(&[PROOF, 1]));
+        let (by_destination, paths) = (Table::new(capacity, seed), Vec::with_capacity(capacity));
+        Self { config, by_destination, paths, proof, claims: CLAIMS }
+    }
+
+    /// The identification of the datagrams of a flow that forbids fragments. One SipHash.
+    pub fn identification(&self, flow: Flow) -> u16 {
+        let ends = [flow.local, flow.remote];
+        self.proof.sip(&ends.map(|end| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port()))) as u16
+    }
+
+    /// Whether a quoted datagram is one that the flow has sent, as far as can be told.
+    pub fn prove(&mut self, flow: Flow, identification: u16, now: Instant) -> Result<(), PathMtuRefusal> {
+        match self.claims.take(now) {
+            false => Err(PathMtuRefusal::TooMany),
+            true if identification != self.identification(flow) => Err(PathMtuRefusal::Unproven),
+            true => Ok(()),
+        }
     }
 
     /// Bytes of the largest packet to a destination, where somebody told. One probe of a table.
@@ -178,6 +215,41 @@ mod tests {
         assert_eq!(paths.lower(claim(1, 1400), later), Err(PathMtuRefusal::NotSmaller));
         assert_eq!(paths.get([192, 0, 2, 1].into(), later), Some(1400));
         assert_eq!(paths.get([192, 0, 2, 1].into(), Instant::ZERO + Duration::from_secs(600)), None);
+    }
+
+    fn flow(port: u16) -> Flow {
+        let remote = core::net::SocketAddrV4::new([192, 0, 2, 1].into(), 7_000);
+        Flow { local: core::net::SocketAddrV4::new([10, 0, 0, 1].into(), port), remote }
+    }
+
+    #[test]
+    fn identification_is_a_flows_own_and_a_secret() {
+        let (one, other) = (paths(4), PathMtus::new(PathMtuConfig::default(), HashSeed::new(1, 3)));
+        let of = |paths: &PathMtus| (0..1_000).map(|port| paths.identification(flow(port))).collect::<Vec<_>>();
+        assert_eq!(of(&one), of(&one));
+        let same = of(&one).iter().zip(of(&other)).filter(|(one, other)| **one == *other).count();
+        assert!(same < 5, "{same} of 1,000 are what another secret gives");
+        let mut all = of(&one);
+        all.sort_unstable();
+        all.dedup();
+        assert!(all.len() > 950, "{} different ones of 1,000", all.len());
+    }
+
+    #[test]
+    fn guesses_are_refused_and_few_are_looked_at() {
+        let mut paths = paths(4);
+        let right = paths.identification(flow(1));
+        let mut try_all = |now: Instant| {
+            let refused = |guess: &u16| paths.prove(flow(1), *guess, now) == Err(PathMtuRefusal::Unproven);
+            (0..u16::MAX).filter(|guess| *guess != right).filter(refused).count()
+        };
+        assert_eq!(try_all(Instant::ZERO), 16);
+        assert_eq!(try_all(Instant::ZERO + Duration::from_secs(1)), 4);
+        let later = Instant::ZERO + Duration::from_secs(1);
+        assert_eq!(paths.prove(flow(1), right, later), Err(PathMtuRefusal::TooMany));
+        let later = later + Duration::from_secs(1);
+        assert_eq!(paths.prove(flow(1), right, later), Ok(()));
+        assert_eq!(paths.prove(flow(2), right, later), Err(PathMtuRefusal::Unproven));
     }
 
     #[test]

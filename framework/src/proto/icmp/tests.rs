@@ -134,7 +134,7 @@ fn error_is_matched_to_the_flow_that_it_quotes() {
     let quoted = datagram(OURS, PEER);
     let flow = Flow { local: SocketAddrV4::new(OURS, 5_000), remote: SocketAddrV4::new(PEER, 7) };
     let kind = FlowErrorKind::Unreachable(Unreachable::Port);
-    assert_eq!(port(&quoted[..28]), Ok(FlowError { flow, kind, packet_len: 32 }));
+    assert_eq!(port(&quoted[..28]), Ok(FlowError { flow, kind, packet_len: 32, identification: 0 }));
     let expired = matched(&Icmpv4Message::TimeExceeded { code: TimeExceeded::Ttl, quoted: &quoted }).unwrap();
     assert!(kind.is_hard() && !expired.kind.is_hard());
 }
