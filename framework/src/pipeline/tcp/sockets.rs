@@ -280,7 +280,7 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.shutdown(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// We neither send nor want more; `ConnectionOptions::linger` says how long what was handed over may take. `Closed` ends it.
+    /// We neither send nor want more; `ConnectionOptions::linger` says how long `Closed` waits for what was handed over.
     pub fn close(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.close(id, now, output)).unwrap_or(Err(CallError::NotFound))

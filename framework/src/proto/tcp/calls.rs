@@ -228,7 +228,7 @@ impl<P: Payload> Tcp<P> {
 
     /// We neither send nor want more: as `shutdown`, and data that still comes is answered by a reset (RFC 9293 3.6.1), as is data that
     /// came and was not taken (RFC 2525 2.17). Numbers that are delegated end it by a reset, too. `ConnectionOptions::linger` says how long
-    /// ours may take. `Closed` ends it.
+    /// `Closed` waits for ours. `Closed` ends it.
     pub fn close<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let mut turn = self.turn(slot, output, now);

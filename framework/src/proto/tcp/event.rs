@@ -79,7 +79,8 @@ pub enum CloseReason {
     Unreachable,
     /// The peer, or the router to it, did not answer ARP while the handshake was open.
     NoNeighbour,
-    /// The data of a closed connection was not acknowledged within the time to linger.
+    /// What was handed over was not acknowledged within the time to linger. It goes on in the background, and nobody hears how it ends:
+    /// its ends are taken until then.
     LingerTimedOut,
 }
 
@@ -101,7 +102,8 @@ impl fmt::Display for CloseReason {
             Self::Unreachable => "the network says that the peer cannot be reached: check address and routes",
             Self::NoNeighbour => "no answer to ARP for the peer, or the router to it: check cable, VLAN and addresses",
             Self::LingerTimedOut => {
-                "what was handed over was not acknowledged in time: raise ConnectionOptions::linger"
+                "what was handed over was not acknowledged within ConnectionOptions::linger, and goes on unheard: \
+                 raise it to hear how it ends, or abort in place of close"
             }
         })
     }

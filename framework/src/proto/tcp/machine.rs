@@ -312,16 +312,17 @@ impl<P: Payload> Tcp<P> {
         take(connection, pending::WRITABLE).then_some(TcpEvent::Writable)
     }
 
-    /// The app knows that a connection is gone: so is its place, but for one in TIME-WAIT.
+    /// The app knows that a connection is gone, or waits for its end no longer: so is its place, where it is closed. One in TIME-WAIT makes
+    /// way when places are few, and one whose time to linger is over goes on.
     fn told_closed(&mut self, slot: u32) {
         let connection = &mut self.connections[slot];
         connection.set(flag::ORPHANED);
         connection.clear(flag::IN_READY);
         connection.pending = 0;
-        if connection.state == State::Closed {
-            self.release(slot);
-        } else {
-            self.shared.ready.set_aside(slot);
+        match connection.state {
+            State::Closed => self.release(slot),
+            State::TimeWait => self.shared.ready.set_aside(slot),
+            _ => self.shared.ready.remove(slot),
         }
     }
 

@@ -12,7 +12,7 @@
 //! where it is, and it is set again when it comes.
 
 use super::config::TcpConfig;
-use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
+use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
 use super::event::CloseReason;
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
@@ -230,12 +230,19 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.arm();
     }
 
-    /// What the app has sent and let go of may take so long from now.
+    /// The app that has let go of what it sent waits so long from now to hear that it was acknowledged.
     pub(super) fn limit_linger(&mut self) {
         if self.connection.is_lingering() {
             self.connection.idle_at = self.now + ms(self.connection.rare_options.linger_ms);
             self.arm();
         }
+    }
+
+    /// The app waits no longer, and the connection goes on without it (Linux: `tcp_close`, which returns when
+    /// `sk_stream_wait_close` does, and makes the socket an orphan). A peer that acknowledges nothing is given up like any other.
+    fn end_linger(&mut self) {
+        self.connection.close_reason = CloseReason::LingerTimedOut;
+        self.tell(pending::CLOSED);
     }
 
     /// `idle_at` has come.
@@ -244,10 +251,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         match self.connection.state {
             State::TimeWait => self.close(CloseReason::Finished),
             State::FinWait2 if self.connection.has(flag::RECEIVES_NO_MORE) => self.close(CloseReason::Finished),
-            _ if self.connection.is_lingering() => {
-                self.send_reset();
-                self.close(CloseReason::LingerTimedOut);
-            }
+            _ if self.connection.is_lingering() => self.end_linger(),
             _ if self.connection.options.keepalive_count != 0 => self.on_keepalive(),
             _ => (),
         }
@@ -334,7 +338,7 @@ impl Connection {
         now.since(self.unacked_since) >= config.patience()
     }
 
-    /// The app has let go of it, and what it sent, the FIN being the last of it, may be waited for so long only.
+    /// The app has closed it, and waits for so long only that what it sent, the FIN being the last of it, is acknowledged.
     fn is_lingering(&self) -> bool {
         self.has(flag::RECEIVES_NO_MORE)
             && self.rare_options.linger_ms != u32::MAX

@@ -280,7 +280,7 @@ fn time_wait_ends() {
 }
 
 #[test]
-fn time_to_linger_ends_in_a_reset() {
+fn time_to_linger_ends_the_waiting_alone() {
     let mut line = Line::with(&ConnectionOptions { linger: Linger::For(Duration::from_secs(2)), ..options() });
     line.send(100);
     let id = line.id();
@@ -291,7 +291,12 @@ fn time_to_linger_ends_in_a_reset() {
     line.wire.is_cut = false;
     line.after_ms(11);
     assert_eq!(line.events, [TcpEvent::Closed(CloseReason::LingerTimedOut)]);
-    assert_eq!(line.sent().last().unwrap(), "101 ack 0 RST");
+    assert!(line.sent().iter().all(|segment| !segment.contains("RST")));
+    assert_eq!((line.tcp.len(), line.tcp.close(id, line.now, &mut line.wire)), (1, Err(CallError::NotFound)));
+    line.ack(101);
+    assert_eq!(line.tcp.chunks(), 0, "what was handed over has arrived");
+    line.after_s(61);
+    assert_eq!((line.tcp.len(), line.events.len()), (0, 1), "nobody hears how it ends");
 }
 
 #[test]
