@@ -341,12 +341,14 @@ impl<P: Payload> Tcp<P> {
             turn.limit_mss(mss_max);
         }
         if turn.connection.may_ask() {
+        let receive_buffer = turn.connection.options.receive_buffer;
             turn.begin_idle_timer();
         }
         if turn.connection.rare_options.linger_ms != linger_ms {
             turn.limit_linger();
         }
-        if turn.connection.state.may_receive() && turn.connection.owes_window_update() {
+        let has_grown = options.receive_buffer > receive_buffer;
+        if has_grown && turn.connection.state.may_receive() && turn.connection.owes_window_update() {
             turn.owe_ack(AckOwed::Now);
         }
         if turn.connection.state.may_send() && turn.connection.has(flag::WANTS_ROOM) {
