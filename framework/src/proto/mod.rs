@@ -43,7 +43,7 @@ pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
 pub use rate_limit::TokenBucket;
 pub use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released};
-pub(crate) use room::furnish;
 pub use room::{Advise, unadvised};
+pub(crate) use room::{can_be_had, furnish};
 pub use sockets::{Group, Sharing, SocketCapacity, SocketError, UdpSockets};
 pub use source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};

@@ -16,6 +16,16 @@ pub(crate) fn furnish<T>(count: usize, advise: Advise, item: impl FnMut(usize) -
     items.into_boxed_slice()
 }
 
+/// Whether so many bytes can be had. They are asked for at once and given back untouched, as a kernel refuses at once what is more than the
+/// machine has. Tables are furnished one by one, and a refusal of the last of them would end the process.
+pub(crate) fn can_be_had(bytes: usize) -> bool {
+    let mut room = Vec::<u8>::new();
+    let is_given = room.try_reserve_exact(bytes).is_ok();
+    // Otherwise the compiler may leave out what nothing is written to, and say that it was given.
+    core::hint::black_box(&mut room);
+    is_given
+}
+
 #[cfg(test)]
 mod tests {
     use core::cell::Cell;
@@ -27,5 +37,11 @@ mod tests {
         thread_local!(static HEARD: Cell<(usize, usize)> = const { Cell::new((0, 0)) });
         let items = furnish(5, |start, len| HEARD.set((start as usize, len)), |idx| idx as u16);
         assert_eq!((&items[..], HEARD.get()), (&[0, 1, 2, 3, 4][..], (items.as_ptr() as usize, 10)));
+    }
+
+    #[test]
+    fn more_than_there_are_addresses_cannot_be_had() {
+        assert!(can_be_had(0) && can_be_had(1 << 20));
+        assert!(!can_be_had(1 << 60) && !can_be_had(usize::MAX));
     }
 }

@@ -9,8 +9,8 @@ use super::options::ConnectionOptions;
 use super::queue::Chunk;
 use super::timers::RTO_MAX;
 use super::wheel::Wheel;
-use crate::proto::PortRange;
 use crate::proto::slab::Slot;
+use crate::proto::{PortRange, can_be_had};
 use crate::time::Duration;
 
 /// Limits and rates of the machine.
@@ -84,6 +84,12 @@ impl TcpConfig {
         (0..=self.retries).fold(Duration::ZERO, |sum, retry| sum + span(retry))
     }
 
+    /// Whether the machine has the memory: the kernel is asked before anything is taken.
+    pub(super) fn check_memory<P>(&self) -> Result<(), TcpConfigError> {
+        let (connections, chunks, bytes) = (self.connections_max, self.chunks_max, self.bytes::<P>());
+        if can_be_had(bytes) { Ok(()) } else { Err(TcpConfigError::NoMemory { connections, chunks, bytes }) }
+    }
+
     /// RFC 9293 3.4.1's two maximum segment lifetimes.
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
 
@@ -141,6 +147,15 @@ pub enum TcpConfigError {
     },
     /// Too short to be waited for, or longer than the standard wants.
     TimeWait(Duration),
+    /// More memory than the machine gives.
+    NoMemory {
+        /// `TcpConfig::connections_max`.
+        connections: usize,
+        /// `TcpConfig::chunks_max`.
+        chunks: usize,
+        /// What they take: [`TcpConfig::bytes`].
+        bytes: usize,
+    },
     /// Fewer buffers than may be kept.
     PoolTooSmall {
         /// What the pool has.
@@ -160,6 +175,12 @@ impl fmt::Display for TcpConfigError {
                 write!(f, "TcpConfig::{name} is {value}: lower it to {max} at most")
             }
             Self::TimeWait(span) => write!(f, "TcpConfig::time_wait is {span}: it must be 1 ms to 240 s"),
+            Self::NoMemory { connections, chunks, bytes } => write!(
+                f,
+                "TCP takes {} MiB for {connections} connections and {chunks} chunks, and the machine does not give so much: \
+                 lower TcpConfig::connections_max or chunks_max",
+                bytes >> 20
+            ),
             Self::PoolTooSmall { buffers, needed } => write!(
                 f,
                 "the pool has {buffers} buffers and TCP may keep so many that it needs {needed}: \

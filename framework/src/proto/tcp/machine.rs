@@ -145,8 +145,8 @@ impl Key for FlowKey {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// A machine without connections. Takes all memory: [`TcpConfig::bytes`]. `seed` must be secret, or sequence numbers, ports and
-    /// cookies can be guessed.
+    /// A machine without connections. Takes all memory: [`TcpConfig::bytes`]; an error where the machine does not give so much. `seed`
+    /// must be secret, or sequence numbers, ports and cookies can be guessed.
     pub fn new(config: TcpConfig, seed: HashSeed) -> Result<Self, TcpConfigError> {
         Self::new_advised(config, seed, unadvised)
     }
@@ -154,6 +154,7 @@ impl<P: Payload> Tcp<P> {
     /// The same where `advise` hears of the tables that are read at random.
     pub fn new_advised(config: TcpConfig, seed: HashSeed, advise: Advise) -> Result<Self, TcpConfigError> {
         config.check()?;
+        config.check_memory::<P>()?;
         let capacity = config.connections_max;
         Ok(Self {
             connections: Slab::new_advised(capacity, advise),
