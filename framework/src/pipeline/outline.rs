@@ -8,6 +8,8 @@ use core::fmt;
 pub struct Outline {
     depth: usize,
     lines: Vec<(usize, &'static str, String)>,
+    /// A node hands segments to the worker's TCP.
+    has_tcp: bool,
 }
 
 impl Outline {
@@ -22,6 +24,25 @@ impl Outline {
         self.depth += 1;
         successors(self);
         self.depth -= 1;
+    }
+}
+
+impl Outline {
+    /// The node that is being written down hands segments to the worker's TCP.
+    pub(super) fn note_tcp(&mut self) {
+        self.has_tcp = true;
+    }
+
+    /// Adds nodes that have no part in the worker's TCP, whatever they are.
+    pub(super) fn apart_from_tcp(&mut self, nodes: impl FnOnce(&mut Self)) {
+        let has_tcp = self.has_tcp;
+        nodes(self);
+        self.has_tcp = has_tcp;
+    }
+
+    /// Whether segments reach the worker's TCP.
+    pub(crate) fn has_tcp(&self) -> bool {
+        self.has_tcp
     }
 }
 

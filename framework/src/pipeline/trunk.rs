@@ -135,7 +135,7 @@ impl<A: App, N: Node<A>> Node<A> for Trunk<N> {
 
     fn outline(&self, outline: &mut Outline) {
         outline.node("trunk", format!("{} VLANs", self.legs.len()), |outline| {
-            self.legs.iter().for_each(|(_, leg)| leg.nodes.outline(outline));
+            outline.apart_from_tcp(|outline| self.legs.iter().for_each(|(_, leg)| leg.nodes.outline(outline)));
         });
     }
 }

@@ -6,7 +6,7 @@ use crate::counters::{Counter, Gauge, Histogram, Scope, Unit};
 use crate::device::{RxQueue, RxState, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use crate::pipeline::tcp::TcpSockets;
-use crate::pipeline::{App, Cx, Egress, EgressConfig, Node};
+use crate::pipeline::{App, Cx, Egress, EgressConfig, Node, Outline};
 use crate::proto::{Host, UdpSockets};
 use crate::time::{Clock, Instant};
 use crate::wire::ethernet::{self, EthernetFields};
@@ -99,6 +99,10 @@ struct Counters {
     pool_unnamed: Gauge,
 }
 
+/// What a worker says to connections that nobody would hear of.
+const NO_TCP_NODE: &str = "the pipeline has no TCP node, so no connection would hear of its peer: set HostStackConfig::tcp, or give \
+                           Ipv4Successors::tcp a pipeline::tcp::Tcp; the legs of a Trunk have no TCP";
+
 /// Turns between two looks at what changes slowly: the stop flag, the end of the device, the gauges. At 20 ns a turn
 /// that is every 5 µs.
 const HOUSEKEEPING_POLLS: u64 = 256;
@@ -137,13 +141,22 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         }
     }
 
-    /// Gives the worker TCP. Its pipeline must have the [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, or no segment reaches it. Data waits
-    /// in half of the pool's buffers at most, where [`TcpSockets::leave`] does not say how many others take.
+    /// Gives the worker TCP. Data waits in half of the pool's buffers at most, where [`TcpSockets::leave`] does not say how many others
+    /// take. Panics where no segment would reach it: its pipeline must have the [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, by its
+    /// [`outline`](Node::outline), and not in a leg of a [`Trunk`](crate::pipeline::Trunk), which has no connections.
     #[must_use]
     pub fn with_tcp(mut self, mut tcp: TcpSockets) -> Self {
+        assert!(tcp.is_none() || self.takes_segments(), "{NO_TCP_NODE}");
         tcp.limit_buffers(self.tools.pool.capacity());
         self.tools.tcp = tcp;
         self
+    }
+
+    /// Whether the pipeline has a node that hands segments to TCP.
+    fn takes_segments(&self) -> bool {
+        let mut outline = Outline::new();
+        self.pipeline.outline(&mut outline);
+        outline.has_tcp()
     }
 
     /// The worker's connections.

@@ -408,7 +408,7 @@ impl<A: TcpApp> Node<A> for Tcp {
 
     fn outline(&self, outline: &mut Outline) {
         let says = format!("checksums {:?} where the NIC has not verified them", self.config.checksum);
-        outline.node("tcp", says, |_| ());
+        outline.node("tcp", says, Outline::note_tcp);
     }
 }
 

@@ -71,6 +71,11 @@ impl TcpSockets {
         Self(None)
     }
 
+    /// Whether this is [`none`](Self::none).
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Writes the open connections down for a [guardian](crate::worker::guard), who ends them when we have died. Once, before there are
     /// any; nothing where this worker has no TCP. Panics where the roster has fewer places than there may be connections.
     pub fn keep(&mut self, roster: Roster) {

@@ -242,7 +242,8 @@ pub enum IcmpRefusal {
     Soft,
 }
 
-const NO_TCP: &str = "this worker has no TCP: give it some by Worker::with_tcp";
+const NO_TCP: &str =
+    "this worker has no TCP, or this is a leg of its trunk: give it some by Worker::with_tcp, without a trunk";
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,7 @@ use super::frames::{SegmentEnds, frame};
 use super::*;
 use crate::device::{Offload, RxQueue, TxQueue};
 use crate::mem::{Burst, Mbuf};
+use crate::pipeline::{Egress, Leg, Node, Trunk};
 use crate::wire::{TcpFields, TcpFlags};
 
 /// An address on the link where nobody is.
@@ -349,6 +350,43 @@ fn worker_without_tcp_refuses_every_call() {
         let called = cx.tcp().connect(ANY, SERVER, &ConnectionOptions::default(), ConsumerId(1));
         assert_eq!(called, Err(ConnectError::NoTcp));
         assert!(called.unwrap_err().to_string().contains("with_tcp"));
+    });
+}
+
+/// Gives TCP to a worker on such a pipeline.
+fn give_tcp<N: Node<Talker>>(pipeline: impl FnOnce(HashSeed, &Scope) -> N) {
+    let (mut port, _) = pair("tcp", MemoryConfig::default());
+    let (block, pool, seed) = (Block::heap(), Pool::heap(64).unwrap(), HashSeed::new(1, 7));
+    let scope = block.scope("deaf");
+    let machine = TcpConfig { connections_max: 4, chunks_max: 16, ..TcpConfig::default() };
+    let sockets = TcpSocketsConfig { machine, capabilities: port.capabilities(), seed };
+    let (rx, tx) = port.take_queue(0).unwrap().open(&pool, &scope).unwrap();
+    let parts = Parts {
+        rx,
+        tx,
+        pipeline: pipeline(seed, &scope),
+        app: Talker::default(),
+        pool,
+        host: host(1, seed),
+        sockets: UdpSockets::new(SocketCapacity::default(), seed),
+        egress: EgressConfig::quiet(seed),
+        burst_len: 32,
+    };
+    let _ = Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).unwrap());
+}
+
+#[test]
+#[should_panic(expected = "set HostStackConfig::tcp")]
+fn pipeline_without_the_tcp_node_is_given_no_tcp() {
+    give_tcp(|_, scope| Unhandled::new("tcp", scope));
+}
+
+#[test]
+#[should_panic(expected = "the legs of a Trunk have no TCP")]
+fn trunk_is_given_no_tcp() {
+    give_tcp(|seed, scope| {
+        let egress = Egress::new(EgressConfig::quiet(seed), scope);
+        Trunk::new(vec![Leg { host: host(1, seed), egress, nodes: stack(1, seed, scope) }], scope)
     });
 }
 
