@@ -188,12 +188,17 @@ impl<P: Payload> Tcp<P> {
         let mut taken = turn.append_to_tail(wanted, piece_len);
         let mut refusal = SendError::PoolEmpty;
         let mut at_once = 0;
-        while taken < wanted.len() {
-            let piece = &wanted[taken..wanted.len().min(taken + piece_len)];
-            let Some(payload) = make(piece).filter(|payload| !payload.is_empty()) else { break };
+        let mut make_from = |from: usize| {
+            let piece = &wanted[from..wanted.len().min(from + piece_len)];
+            if piece.is_empty() { None } else { make(piece).filter(|payload| !payload.is_empty()) }
+        };
+        let mut next = make_from(taken);
+        while let Some(payload) = next {
             let len = payload.len();
-            // What was handed over ends here: PSH is set with it, and not before, as peers that merge segments stop at each that has it.
-            let ends_call = if taken + len == wanted.len() { PUSH } else { 0 };
+            next = if turn.has_chunks_for_two() { make_from(taken + len) } else { None };
+            // What is taken ends here: PSH is set with it (RFC 9293 MUST-61), and not before, as peers that merge segments stop at each that
+            // has it.
+            let ends_call = if next.is_none() { PUSH } else { 0 };
             if at_once < at_once_max && turn.may_leave_at_once(len) {
                 turn.send_at_once(payload, ends_call);
                 at_once += 1;
@@ -336,12 +341,12 @@ impl<P: Payload> Tcp<P> {
         let mut turn = self.turn(slot, output, now);
         turn.shared.option_changes += 1;
         let linger_ms = turn.connection.rare_options.linger_ms;
+        let receive_buffer = turn.connection.options.receive_buffer;
         turn.connection.change_options(options);
         if let Some(mss_max) = options.mss_max {
             turn.limit_mss(mss_max);
         }
         if turn.connection.may_ask() {
-        let receive_buffer = turn.connection.options.receive_buffer;
             turn.begin_idle_timer();
         }
         if turn.connection.rare_options.linger_ms != linger_ms {
@@ -367,6 +372,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[inline(always)]
     pub(super) fn has_chunk(&self) -> bool {
         self.shared.has_share(self.connection.send.count)
+    }
+
+    /// Whether two more pieces may be kept.
+    fn has_chunks_for_two(&self) -> bool {
+        self.shared.has_share(self.connection.send.count + 2)
     }
 
     /// Whether `len` bytes may be handed over now.

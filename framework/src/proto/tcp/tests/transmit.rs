@@ -34,6 +34,24 @@ fn copied_data_leaves_segment_by_segment_and_is_pushed_where_the_call_ends() {
     assert_eq!(line.sent(), ["2500+1000 ack 0", "3500+1000 ack 0 PSH"]);
 }
 
+/// RFC 9293 3.9.1.2 (MUST-61): "the last buffered segment", also where the app has more.
+#[test]
+fn copy_that_runs_out_of_buffers_or_chunks_is_pushed_where_it_ends() {
+    let mut line = Line::new();
+    let (id, now) = (line.id(), line.now);
+    let mut buffers = vec![(); 2];
+    let make = |piece: &[u8]| buffers.pop().map(|()| piece.to_vec());
+    assert_eq!(line.tcp.send_copy(id, &stream(0, 3_000), make, now, &mut line.wire), Ok(2_000));
+    assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0 PSH"]);
+
+    let mut line = Line::of(TcpConfig { chunks_max: 6, ..TcpConfig::default() }, &options());
+    let taken = line.send_copy(9_000).unwrap() as u32;
+    assert!((MSS..9_000).contains(&taken), "{taken}");
+    let sent = line.sent();
+    assert_eq!(sent.iter().filter(|segment| segment.contains("PSH")).count(), 1);
+    assert_eq!(sent.last().unwrap(), &format!("{}+1000 ack 0 PSH", taken - MSS));
+}
+
 #[test]
 fn copied_data_behind_the_window_waits_in_its_order() {
     let mut line = Line::new();
