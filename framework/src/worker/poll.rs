@@ -141,9 +141,11 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         }
     }
 
-    /// Gives the worker TCP. Data waits in half of the pool's buffers at most, where [`TcpSockets::leave`] does not say how many others
-    /// take. Panics where no segment would reach it: its pipeline must have the [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, by its
-    /// [`outline`](Node::outline), and not in a leg of a [`Trunk`](crate::pipeline::Trunk), which has no connections.
+    /// Gives the worker TCP. Data waits in half of the pool's buffers at most, where
+    /// [`TcpSockets::leave`] does not say how many others take. Panics where no segment would reach
+    /// it: its pipeline must have the [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, by its
+    /// [`outline`](Node::outline), and not in a leg of a [`Trunk`](crate::pipeline::Trunk), which
+    /// has no connections.
     #[must_use]
     pub fn with_tcp(mut self, mut tcp: TcpSockets) -> Self {
         assert!(tcp.is_none() || self.takes_segments(), "{NO_TCP_NODE}");

@@ -285,7 +285,8 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.shutdown(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// We neither send nor want more; `ConnectionOptions::linger` says how long `Closed` waits for what was handed over.
+    /// We neither send nor want more; `ConnectionOptions::linger` says how long `Closed` waits for
+    /// what was handed over.
     pub fn close(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.close(id, now, output)).unwrap_or(Err(CallError::NotFound))

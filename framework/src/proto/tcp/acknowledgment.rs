@@ -77,8 +77,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         Ok(())
     }
 
-    /// An acknowledgment that others have overtaken, with SACK blocks: number and window are old, and so is what it says of congestion
-    /// (Linux as well, `tcp_ack`: `old_ack`).
+    /// An acknowledgment that others have overtaken, with SACK blocks: number and window are old,
+    /// and so is what it says of congestion (Linux as well, `tcp_ack`: `old_ack`).
     pub(super) fn take_overtaken_ack(&mut self, segment: &Segment) {
         let flags = TcpFlags(segment.flags.0 & !TcpFlags::ECE.0);
         self.take_troubled_ack(&Segment { flags, ..*segment }, 0, true);
@@ -267,7 +267,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl super::connection::Connection {
-    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT. Any other is not of this connection, or a guess.
+    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT. Any other is not of this
+    /// connection, or a guess.
     pub(super) fn believes_ack(&self, ack: Seq) -> bool {
         self.snd_nxt - ack <= self.flight() + self.snd_wnd_max
     }

@@ -131,8 +131,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         kept.map(|()| None)
     }
 
-    /// RFC 5681 4.2: at once, and each, as they are counted; but "MUST NOT generate more than one ACK for every incoming segment": where
-    /// there is a FIN to be looked at, `check_fin` answers for both.
+    /// RFC 5681 4.2: at once, and each, as they are counted; but "MUST NOT generate more than one
+    /// ACK for every incoming segment": where there is a FIN to be looked at, `check_fin` answers
+    /// for both.
     fn acknowledge_at_once(&mut self, segment: &Segment) {
         if segment.has(TcpFlags::FIN) || self.connection.has(flag::FIN_SEEN) {
             self.owe_ack(AckOwed::Now);
@@ -360,8 +361,9 @@ impl Connection {
         }
     }
 
-    /// A range that came twice: the next acknowledgment reports the first such, to the end of what is contiguous (RFC 2883 4 (3)). It comes
-    /// in pieces where the chunks out of order have it in pieces.
+    /// A range that came twice: the next acknowledgment reports the first such, to the end of what
+    /// is contiguous (RFC 2883 4 (3)). It comes in pieces where the chunks out of order have it in
+    /// pieces.
     fn note_duplicate(&mut self, range: Range) {
         if !self.has(flag::SACK) {
             return;

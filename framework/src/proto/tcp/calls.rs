@@ -196,8 +196,8 @@ impl<P: Payload> Tcp<P> {
         while let Some(payload) = next {
             let len = payload.len();
             next = if turn.has_chunks_for_two() { make_from(taken + len) } else { None };
-            // What is taken ends here: PSH is set with it (RFC 9293 MUST-61), and not before, as peers that merge segments stop at each that
-            // has it.
+            // What is taken ends here: PSH is set with it (RFC 9293 MUST-61), and not before, as
+            // peers that merge segments stop at each that has it.
             let ends_call = if next.is_none() { PUSH } else { 0 };
             if at_once < at_once_max && turn.may_leave_at_once(len) {
                 turn.send_at_once(payload, ends_call);

@@ -79,8 +79,8 @@ pub enum CloseReason {
     Unreachable,
     /// The peer, or the router to it, did not answer ARP while the handshake was open.
     NoNeighbour,
-    /// What was handed over was not acknowledged within the time to linger. It goes on in the background, and nobody hears how it ends:
-    /// its ends are taken until then.
+    /// What was handed over was not acknowledged within the time to linger. It goes on in the
+    /// background, and nobody hears how it ends: its ends are taken until then.
     LingerTimedOut,
 }
 

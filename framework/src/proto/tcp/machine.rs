@@ -145,8 +145,9 @@ impl Key for FlowKey {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// A machine without connections. Takes all memory: [`TcpConfig::bytes`]; an error where the machine does not give so much. `seed`
-    /// must be secret, or sequence numbers, ports and cookies can be guessed.
+    /// A machine without connections. Takes all memory: [`TcpConfig::bytes`]; an error where the
+    /// machine does not give so much. `seed` must be secret, or sequence numbers, ports and cookies
+    /// can be guessed.
     pub fn new(config: TcpConfig, seed: HashSeed) -> Result<Self, TcpConfigError> {
         Self::new_advised(config, seed, unadvised)
     }
@@ -313,8 +314,9 @@ impl<P: Payload> Tcp<P> {
         take(connection, pending::WRITABLE).then_some(TcpEvent::Writable)
     }
 
-    /// The app knows that a connection is gone, or waits for its end no longer: so is its place, where it is closed. One in TIME-WAIT makes
-    /// way when places are few, and one whose time to linger is over goes on.
+    /// The app knows that a connection is gone, or waits for its end no longer: so is its place,
+    /// where it is closed. One in TIME-WAIT makes way when places are few, and one whose time to
+    /// linger is over goes on.
     fn told_closed(&mut self, slot: u32) {
         let connection = &mut self.connections[slot];
         connection.set(flag::ORPHANED);

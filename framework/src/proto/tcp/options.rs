@@ -46,8 +46,8 @@ pub enum Linger {
     /// It is sent, in the background.
     #[default]
     Background,
-    /// As well, but `Closed` comes after so long at the latest, as `close` of a socket returns: then with `LingerTimedOut`, and the rest
-    /// goes on in the background. Zero resets at once.
+    /// As well, but `Closed` comes after so long at the latest, as `close` of a socket returns:
+    /// then with `LingerTimedOut`, and the rest goes on in the background. Zero resets at once.
     For(Duration),
 }
 

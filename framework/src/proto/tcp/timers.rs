@@ -230,7 +230,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.arm();
     }
 
-    /// The app that has let go of what it sent waits so long from now to hear that it was acknowledged.
+    /// The app that has let go of what it sent waits so long from now to hear that it was
+    /// acknowledged.
     pub(super) fn limit_linger(&mut self) {
         if self.connection.is_lingering() {
             self.connection.idle_at = self.now + ms(self.connection.rare_options.linger_ms);
@@ -238,8 +239,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
     }
 
-    /// The app waits no longer, and the connection goes on without it (Linux: `tcp_close`, which returns when
-    /// `sk_stream_wait_close` does, and makes the socket an orphan). A peer that acknowledges nothing is given up like any other.
+    /// The app waits no longer, and the connection goes on without it (Linux: `tcp_close`, which
+    /// returns when `sk_stream_wait_close` does, and makes the socket an orphan). A peer that
+    /// acknowledges nothing is given up like any other.
     fn end_linger(&mut self) {
         self.connection.close_reason = CloseReason::LingerTimedOut;
         self.tell(pending::CLOSED);
@@ -338,7 +340,8 @@ impl Connection {
         now.since(self.unacked_since) >= config.patience()
     }
 
-    /// The app has closed it, and waits for so long only that what it sent, the FIN being the last of it, is acknowledged.
+    /// The app has closed it, and waits for so long only that what it sent, the FIN being the last
+    /// of it, is acknowledged.
     fn is_lingering(&self) -> bool {
         self.has(flag::RECEIVES_NO_MORE)
             && self.rare_options.linger_ms != u32::MAX

@@ -95,8 +95,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.send_ack();
     }
 
-    /// The segment counts: the peer lives, and its clock is that (RFC 7323 4.3, rule 2). Not before its acknowledgment was found to be of
-    /// this connection: a segment that RFC 5961 5.2 discards leaves no trace, or a guess would have PAWS refuse the true peer.
+    /// The segment counts: the peer lives, and its clock is that (RFC 7323 4.3, rule 2). Not before
+    /// its acknowledgment was found to be of this connection: a segment that RFC 5961 5.2 discards
+    /// leaves no trace, or a guess would have PAWS refuse the true peer.
     #[inline]
     pub(in crate::proto::tcp) fn note_arrival(&mut self, segment: &Plain) {
         let connection = &mut *self.connection;

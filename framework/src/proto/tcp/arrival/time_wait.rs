@@ -102,7 +102,8 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         Verdict::Drop
     }
 
-    /// Whether it is the peer's FIN again: "the only thing that can arrive in this state". A guess at it is none (RFC 5961 5.2).
+    /// Whether it is the peer's FIN again: "the only thing that can arrive in this state". A guess
+    /// at it is none (RFC 5961 5.2).
     fn is_last_fin(&self, segment: &Segment) -> bool {
         segment.has(TcpFlags::FIN)
             && !segment.has(TcpFlags::SYN)
