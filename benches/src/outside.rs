@@ -2,6 +2,7 @@
 //! packets through a measured path: `packets`, and `connectx` on software NICs.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,25 +15,18 @@ pub struct Subject {
     /// What starts it, and whoever looks at it.
     launcher: Vec<OsString>,
     binary: OsString,
-    /// A system call of somebody else's in the same process.
-    uncounted: Option<&'static str>,
 }
 
 impl Subject {
     /// A binary that is started as it is.
     pub fn new(binary: impl AsRef<OsStr>) -> Self {
-        Self { launcher: Vec::new(), binary: binary.as_ref().to_owned(), uncounted: None }
+        Self { launcher: Vec::new(), binary: binary.as_ref().to_owned() }
     }
 
     /// The same, started by `launcher`, which gets a command line as its last arguments.
     pub fn started_by(self, launcher: &Command) -> Self {
         let words = [launcher.get_program()].into_iter().chain(launcher.get_args());
         Self { launcher: words.map(OsStr::to_owned).collect(), ..self }
-    }
-
-    /// The same, when `call` is what something else in its process does now and then.
-    pub fn without_counting(self, call: &'static str) -> Self {
-        Self { uncounted: Some(call), ..self }
     }
 
     /// Instructions a packet in its measured functions, counted by callgrind. The same on every run, whatever else the machine
@@ -51,22 +45,12 @@ impl Subject {
         Ok(instructions / numbers(&output, "packets")?[0])
     }
 
-    /// System calls a packet: those of a long run minus those of a short one, so that the set-up does not count.
+    /// System calls a packet, of the thread that runs [`between_marks`] and between its marks: what set-up, harness and
+    /// other threads call is not the loop's.
     pub fn system_calls(&self, path: &str) -> Result<f64, Missing> {
-        let long = self.traced(path, "4000")?;
-        let short = self.traced(path, "4")?;
-        Ok((long.0 - short.0) / (long.1 - short.1))
-    }
-
-    /// System calls and packets of one run. What is not counted is not stopped at either.
-    fn traced(&self, path: &str, rounds: &str) -> Result<(f64, f64), Missing> {
-        let filter = self.uncounted.map(|call| format!("trace=!{call}"));
-        let mut strace = vec!["strace", "-f", "-c", "-U", "calls,name"];
-        strace.extend(filter.iter().flat_map(|filter| ["--seccomp-bpf", "-e", filter]));
-        let output = self.run(&strace, path, rounds)?;
-        let total = output.lines().find(|line| line.trim_end().ends_with("total"));
-        let calls = parse(total.and_then(|line| line.split_whitespace().next()), "strace printed no total")?;
-        Ok((calls, numbers(&output, "packets")?[0]))
+        const ROUNDS: &str = "4000";
+        let output = self.run(&["strace", "-f", "-o", "/dev/stderr"], path, ROUNDS)?;
+        Ok(calls_between_marks(&output)? as f64 / numbers(&output, "packets")?[0])
     }
 
     /// What it says by itself: the lines of a run on its own.
@@ -96,6 +80,33 @@ impl Subject {
 
 /// How launchers tell that there is no such program, as shells do.
 const NOT_FOUND: i32 = 127;
+
+/// Runs what is measured between two marks that [`Subject::system_calls`] finds in what strace prints. The mark is a
+/// system call that changes nothing and that nothing else in these programs makes.
+pub fn between_marks<T>(run: impl FnOnce() -> T) -> T {
+    let _ = parent_id();
+    let result = run();
+    let _ = parent_id();
+    result
+}
+
+/// Calls that a thread makes between a first and a second of its marks, a third and a fourth, and so on, in lines of
+/// strace, each of which begins with the thread's id.
+fn calls_between_marks(output: &str) -> Result<usize, Missing> {
+    const MARK: &str = "getppid(";
+    let (mut marker, mut is_measured, mut count) = (None, false, 0);
+    for (thread, call) in output.lines().filter_map(|line| line.split_once(' ')) {
+        let call = call.trim_start();
+        if call.starts_with(MARK) {
+            marker = Some(thread);
+            is_measured = !is_measured;
+        } else if is_measured && marker == Some(thread) {
+            // One that was interrupted has a second line, and signals begin with a dash.
+            count += usize::from(!call.starts_with("<...") && !call.starts_with('-'));
+        }
+    }
+    if is_measured || marker.is_none() { Err("strace printed no marks".to_owned()) } else { Ok(count) }
+}
 
 /// The numbers behind `name` at the beginning of a line, at least one.
 pub fn numbers(output: &str, name: &str) -> Result<Vec<f64>, Missing> {

@@ -9,6 +9,7 @@ use wirepath_benches::connectx::{
     Error, Model, OurReceiver, OurSender, Receive, Rig, Send, VerbsReceiver, VerbsSender, Wish,
 };
 use wirepath_benches::frames::group;
+use wirepath_benches::outside::between_marks;
 use wirepath_benches::receiver::ROUND;
 
 #[global_allocator]
@@ -64,11 +65,11 @@ fn ours(wish: Wish) -> Result<Rig<OurSender, OurReceiver>, Error> {
 }
 
 fn receive<S: Send, R: Receive>(rig: Rig<S, R>, rounds: usize) {
-    play(rig, rounds, |rig| rig.round(S::send, measured_reception));
+    play(rig, rounds, |rig| rig.round(S::send, |receiver| between_marks(|| measured_reception(receiver))));
 }
 
 fn send<S: Send, R: Receive>(rig: Rig<S, R>, rounds: usize) {
-    play(rig, rounds, |rig| rig.round(measured_sending, R::receive));
+    play(rig, rounds, |rig| rig.round(|sender| between_marks(|| measured_sending(sender)), R::receive));
 }
 
 /// Says how often something was allocated behind the first round.

@@ -10,6 +10,7 @@ use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::reflector::Lockstep;
 use wirepath_benches::mlx5::{Cqes, Rings};
 use wirepath_benches::mlx5_tx::{Posting, SendRings};
+use wirepath_benches::outside::between_marks;
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::tcp::crowd::{self, Crowd};
 use wirepath_benches::tcp::flood::{self, Flood};
@@ -81,7 +82,7 @@ fn receive(reception: Reception, rounds: usize) {
     let mut receiver = Receiver::new(reception);
     for _ in 0..rounds {
         receiver.feed();
-        measured_reception(&mut receiver);
+        between_marks(|| measured_reception(&mut receiver));
     }
     assert_eq!(receiver.ear().heard, (rounds * ROUND) as u64, "a datagram was not heard");
 }
@@ -156,11 +157,13 @@ fn fire(rounds: usize) {
 /// Over AF_XDP, in namespaces of its own; as root.
 fn forward_live(rounds: usize) -> Result<(), String> {
     Lockstep::run(|lockstep| {
-        let mut frames = 0;
-        while frames < rounds * ROUND {
-            frames += lockstep.round()?;
-        }
-        Ok(())
+        between_marks(|| {
+            let mut frames = 0;
+            while frames < rounds * ROUND {
+                frames += lockstep.round()?;
+            }
+            Ok(())
+        })
     })?
 }
 

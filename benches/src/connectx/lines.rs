@@ -125,6 +125,5 @@ fn subject(connectx: &str) -> Result<Subject, Missing> {
     let softhca = softhca::testing::command(&["--manual", "--devices", "2"])?;
     let mut launcher = Command::new("env");
     launcher.arg("MLX5_SINGLE_THREADED=1").arg(softhca.get_program()).args(softhca.get_args());
-    // The model asks the kernel once a millisecond whether memory is still there.
-    Ok(Subject::new(connectx).started_by(&launcher).without_counting("madvise"))
+    Ok(Subject::new(connectx).started_by(&launcher))
 }
