@@ -11,8 +11,8 @@ use crate::counters::{Block, Scope};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::{
-    ConsumerId, ErrorLimit, FlowErrorKind, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom,
-    NeighbourConfig, NeighbourWish, Sharing, SocketCapacity, TokenBucket, UdpSockets,
+    Asker, ConsumerId, ErrorLimit, FlowErrorKind, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix,
+    LearnFrom, NeighbourConfig, NeighbourWish, Sharing, SocketCapacity, TokenBucket, UdpSockets,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::{Echo, TimeExceeded, Unreachable};
@@ -420,7 +420,7 @@ fn datagrams_beyond_the_bound_and_at_a_full_ring_are_named_drops() {
 fn question_without_a_buffer_is_asked_again() {
     let mut rig = arp_rig();
     let hoard: Vec<_> = core::iter::from_fn(|| rig.pool.alloc()).collect();
-    let wish = NeighbourWish { next_hop: PEER, source: OURS };
+    let wish = NeighbourWish { next_hop: PEER, source: OURS, asker: Asker::App };
     assert!(rig.cx(|_, _, cx| Egress::keep_neighbour(wish, cx)));
     hoard.into_iter().for_each(Mbuf::free);
     rig.run(1);
@@ -504,7 +504,7 @@ fn neighbour_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
     let config = EgressConfig { neighbours: Some(neighbours), ..EgressConfig::quiet(HashSeed::new(3, 4)) };
     rig.egress = Egress::new(config, &rig.block.scope("kernel"));
     assert_eq!(rig.send(b"tick"), Ok(Sent::Waiting));
-    assert_eq!(rig.egress.next_wish(), Some(NeighbourWish { next_hop: PEER, source: OURS }));
+    assert_eq!(rig.egress.next_wish(), Some(NeighbourWish { next_hop: PEER, source: OURS, asker: Asker::App }));
     assert_eq!(rig.outbox.frames.len(), 0, "no ARP of ours");
     let learned =
         HostEvent::NeighbourLearned { address: PEER, mac: PEER_STATION, until: Instant::from_nanos(u64::MAX - 1) };
@@ -517,7 +517,8 @@ fn neighbour_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
     rig.host.apply(HostEvent::NeighbourRemoved(PEER)).unwrap();
     assert_eq!(rig.send(b"tock"), Ok(Sent::Waiting));
     assert!(rig.egress.next_wish().is_some());
-    rig.run(10);
+    // A tick looks at a quarter of the table.
+    rig.run(20);
     assert_eq!(rig.block.snapshot().count("kernel/egress/neighbours/drop/unreachable"), Some(1));
     rig.assert_conserved();
 }

@@ -12,7 +12,9 @@ use super::resolver::{self, Resolver};
 use super::udp_flow::{ConnectError, SendError, SendToError, Sent};
 use crate::device::Offload;
 use crate::mem::Mbuf;
-use crate::proto::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, NeighbourWish, Resolution};
+use crate::proto::{
+    Asker, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, NeighbourWish, Resolution,
+};
 use crate::wire::checksum::Sum;
 use crate::wire::icmpv4::{self, Echo};
 use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Protocol, ipv4};
@@ -52,7 +54,7 @@ impl Way {
             Resolution::Own => return Err(ConnectError::Own(destination)),
             Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
         };
-        let wish = NeighbourWish { next_hop, source };
+        let wish = NeighbourWish { next_hop, source, asker: Asker::Peer };
         // What was learned is kept fresh, so that no later echo has to wait.
         let is_asked = (!is_known || cx.host.has_learned(next_hop)) && resolver::keep(wish, cx);
         if !is_known && !is_asked {

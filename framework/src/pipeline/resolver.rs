@@ -17,7 +17,7 @@ use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::tcp::Seq;
 use crate::proto::{
-    ArpSend, Flow, HashSeed, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish,
+    ArpSend, Asker, Flow, HashSeed, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish,
     Neighbours, NotLearned,
 };
 use crate::wire::ethernet::EthernetFields;
@@ -29,7 +29,7 @@ crate::drop_reasons! {
     pub enum WaitingDrop {
         /// The neighbour did not answer.
         Unreachable => "unreachable",
-        /// Newer ones wait for the same neighbour, as many as may.
+        /// Newer ones wait for the same neighbour, as many as may; or it answers a stranger, and newer ones need the room.
         Superseded => "superseded",
         /// No room for another datagram or neighbour.
         NoRoom => "no_room",
@@ -223,7 +223,8 @@ impl Outlet {
         let is_asked = match self.asks_by {
             LearnFrom::Arp => send_arp(send, tags, pool, tx),
             LearnFrom::Host => {
-                let wish = NeighbourWish { next_hop: send.packet.target_ip, source: send.packet.sender_ip };
+                let (next_hop, source) = (send.packet.target_ip, send.packet.sender_ip);
+                let wish = NeighbourWish { next_hop, source, asker: Asker::App };
                 self.wishes.try_push(wish).is_ok()
             }
         };

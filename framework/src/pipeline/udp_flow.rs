@@ -13,7 +13,8 @@ use super::resolver::{self, Resolver};
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
-    Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, InterfaceId, NeighbourWish, Resolution,
+    Asker, Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, InterfaceId, NeighbourWish,
+    Resolution,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::checksum::Sum;
@@ -78,6 +79,8 @@ pub struct UdpFlow {
     options: UdpOptions,
     /// Whether the address to send from is the route's, and not one that was asked for.
     takes_source: bool,
+    /// Who wants the neighbour: the app, for as long as it may, or whom it sends one datagram to.
+    asker: Asker,
     /// The interface that the flow leaves by. In the hands of another one it sends what was prepared last.
     interface: InterfaceId,
     next_hop: NextHop,
@@ -124,12 +127,23 @@ impl UdpFlow {
         options: &UdpOptions,
         cx: &mut Cx<'_>,
     ) -> Result<Self, ConnectError> {
+        Self::connect_for(Asker::App, local, remote, options, cx)
+    }
+
+    fn connect_for(
+        asker: Asker,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        options: &UdpOptions,
+        cx: &mut Cx<'_>,
+    ) -> Result<Self, ConnectError> {
         let ports = UdpFields { source_port: local.port(), destination_port: remote.port(), payload_len: 0 };
         let mut flow = Self {
             local,
             remote,
             options: *options,
             takes_source: local.ip().is_unspecified(),
+            asker,
             interface: cx.host.interface(),
             next_hop: NextHop::Known,
             seen: 0,
@@ -232,7 +246,7 @@ impl UdpFlow {
             }
             Resolution::Group { mac, source } => (mac, source, NextHop::Known),
             Resolution::NeighbourMissing { next_hop, source } => {
-                let wish = NeighbourWish { next_hop, source };
+                let wish = NeighbourWish { next_hop, source, asker: self.asker };
                 if !resolver::keep(wish, cx) {
                     return Err(ConnectError::NeighbourMissing(next_hop));
                 }
@@ -263,7 +277,7 @@ impl UdpFlow {
         let next_hop = cx.host.route(destination).and_then(|route| route.gateway).unwrap_or(destination);
         if cx.host.has_learned(next_hop) {
             // Without room it is not kept fresh, and asked for when it is gone.
-            let _ = resolver::keep(NeighbourWish { next_hop, source }, cx);
+            let _ = resolver::keep(NeighbourWish { next_hop, source, asker: self.asker }, cx);
         }
     }
 
@@ -463,7 +477,9 @@ pub fn send_to(
     payload: &[u8],
     cx: &mut Cx<'_>,
 ) -> Result<Sent, SendToError> {
-    let mut flow = UdpFlow::connect(local, remote, options, cx).map_err(SendToError::Connect)?;
+    // Whoever answers all comers by this asks for as many as call.
+    let flow = UdpFlow::connect_for(Asker::Peer, local, remote, options, cx);
+    let mut flow = flow.map_err(SendToError::Connect)?;
     flow.send(payload, cx).map_err(SendToError::Send)
 }
 

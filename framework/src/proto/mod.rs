@@ -36,7 +36,8 @@ pub use icmp::{
 pub use ids::{ConsumerId, FilterId, InterfaceId};
 pub use membership::{Announcement, Reporter, ReporterConfig, ReporterError};
 pub use neighbor::{
-    ArpSend, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours, NotLearned,
+    ArpSend, Asker, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours,
+    NotLearned,
 };
 pub use path_mtu::{PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus};
 pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};

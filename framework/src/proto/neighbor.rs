@@ -11,20 +11,28 @@
 //! or come back with a reason, and events for the [`Host`], which is told here and nowhere else asked about ARP. Our
 //! own addresses are the business of [`claim`](super::claim).
 //!
-//! A neighbour that we asked for is kept fresh until it is [forgotten](Neighbours::forget), used or not: a gateway
+//! A neighbour that our app asked for is kept fresh until it is [forgotten](Neighbours::forget), used or not: a gateway
 //! whose address has gone cold costs an order some milliseconds, and a probe each 30 s costs nothing. One that only
-//! asked for us is let go when its time is over.
+//! asked for us, or was asked for as it called, is let go when its time is over.
+//!
+//! Anybody may call in the name of anybody, so places are given up in an order ([`Asker`]): first the questions that
+//! callers caused, the oldest first, then who asked for us, then who has connections of their own to us; never whom
+//! our app asked for. A caller who is there answers within a fraction of a millisecond, so he is known before as many
+//! others have called as there are places.
 
 mod event;
+mod lines;
 
 use core::net::Ipv4Addr;
 
-pub use event::{ArpSend, Heard, NeighbourAction, NeighbourDrop, NeighbourWish, NotLearned};
+pub use event::{ArpSend, Asker, Heard, NeighbourAction, NeighbourDrop, NeighbourWish, NotLearned};
+
+use lines::{Line, Lines, Place};
 
 use super::hash::HashSeed;
 use super::host::{Destination, Host, HostEvent, Resolution};
 use super::slab::{NIL, Slab};
-use super::table::Table;
+use super::table::{Key, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
@@ -33,6 +41,10 @@ use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 /// long (`locktime`).
 pub const LOCK_TIME: Duration = Duration::from_secs(1);
 
+/// So long nobody takes the place of who asked for us and was learned, so that his call comes before another's question:
+/// Linux keeps what it has just learned as long (`locktime`).
+pub const STRANGER_STAYS: Duration = Duration::from_secs(1);
+
 /// Neighbours that one [`Neighbours::tick`] looks at. A poll never pays for a large table; a table of 1024 is done
 /// within 16 polls.
 pub const SWEPT_PER_TICK_MAX: usize = 64;
@@ -40,12 +52,14 @@ pub const SWEPT_PER_TICK_MAX: usize = 64;
 /// How much is held, and for how long. All memory is taken at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighbourConfig {
-    /// Neighbours, 80 bytes each and 64 to 128 of table. The host wants room for as many.
+    /// Neighbours, 96 bytes each and 64 to 128 of table. The host wants room for as many.
     pub neighbours_max: usize,
-    /// How many of them may be strangers, who asked for us and whom we never asked: a flood of requests with made-up
-    /// senders takes these places and no others.
+    /// How many of them may be learned from who asks for us and whom we never asked: beyond, one takes the place of the
+    /// oldest that is [`STRANGER_STAYS`] old. So a flood of requests with made-up senders takes these places and no
+    /// others, and changes what we know so many times a second at most.
     pub strangers_max: usize,
-    /// Handles that wait for answers, of all neighbours together. The pool needs as many buffers more.
+    /// Handles that wait for answers, of all neighbours together; those of who called make way for newer ones. The pool
+    /// needs as many buffers more.
     pub pending_max: usize,
     /// Handles that wait for one neighbour: one at least (RFC 1122 2.3.2.2). The newest stay.
     pub pending_per_neighbour: usize,
@@ -74,10 +88,11 @@ pub enum LearnFrom {
 }
 
 impl Default for NeighbourConfig {
-    /// 64 neighbours, of them 16 strangers, 64 waiting packets and 8 of one neighbour; 30 s, 1 s and 3 tries; ARP.
+    /// 256 neighbours, as many as a network of 24 bits has, of them 16 strangers; 64 waiting packets and 8 of one
+    /// neighbour; 30 s, 1 s and 3 tries; ARP.
     fn default() -> Self {
         Self {
-            neighbours_max: 64,
+            neighbours_max: 256,
             strangers_max: 16,
             pending_max: 64,
             pending_per_neighbour: 8,
@@ -92,7 +107,7 @@ impl Default for NeighbourConfig {
 impl NeighbourConfig {
     /// The bytes that [`Neighbours::new`] takes for handles of type `H`: the sum of its three parts.
     pub fn bytes<H>(&self) -> usize {
-        Table::<u64, u32>::bytes(self.neighbours_max)
+        Table::<AddressKey, u32>::bytes(self.neighbours_max)
             + Slab::<Entry>::bytes(self.neighbours_max)
             + Slab::<Pending<H>>::bytes(self.pending_max)
     }
@@ -113,11 +128,11 @@ impl NeighbourConfig {
 #[derive(Debug)]
 pub struct Neighbours<H> {
     config: NeighbourConfig,
-    /// Places in `entries` by address. Strangers choose keys here, but no more than `strangers_max` of them.
-    by_address: Table<u64, u32>,
+    /// Places in `entries` by address.
+    by_address: Table<AddressKey, u32>,
     entries: Slab<Entry>,
+    lines: Lines,
     pending: Slab<Pending<H>>,
-    strangers: usize,
     sweep: Sweep,
 }
 
@@ -132,7 +147,8 @@ struct Entry {
     deadline: Instant,
     /// When the MAC address was learned or changed.
     changed: Instant,
-    stranger: bool,
+    /// When it gives up its place.
+    place: Place,
     /// Handles that wait, oldest first.
     first: u32,
     last: u32,
@@ -176,8 +192,8 @@ impl<H> Neighbours<H> {
             config,
             by_address: Table::new(config.neighbours_max, seed),
             entries: Slab::new(config.neighbours_max),
+            lines: Lines::EMPTY,
             pending: Slab::new(config.pending_max),
-            strangers: 0,
             sweep: Sweep { at: 0, due: Instant::MAX, found: Instant::MAX },
         }
     }
@@ -225,7 +241,7 @@ impl<H> Neighbours<H> {
         let Some(idx) = self.find(address) else { return };
         let entry = &self.entries[idx];
         let is_confirmed_now = entry.deadline + self.config.retry > now + self.config.reachable;
-        if entry.state == State::Reachable && !entry.stranger && !is_confirmed_now {
+        if entry.state == State::Reachable && entry.place.line.is_kept() && !is_confirmed_now {
             self.expire(idx, host, now, act);
         }
     }
@@ -239,7 +255,8 @@ impl<H> Neighbours<H> {
 
     /// Hears a packet that [`ArpPacket::parse`] has passed. What is believed: an answer to our question; a packet to us
     /// from a neighbour we know; a packet to others from a neighbour we know, if it tells of another MAC address, and
-    /// then it is checked at once; a stranger's question to us, as far as there are places for strangers.
+    /// then it is checked at once; a stranger's question to us, who is about to talk to us (RFC 826, "Packet
+    /// Reception"), as far as there are places for strangers.
     pub fn hear(
         &mut self,
         packet: &ArpPacket,
@@ -259,7 +276,7 @@ impl<H> Neighbours<H> {
             (Some(idx), _) => self.update(idx, packet.sender_mac(), for_us, host, now, act),
             (None, _) if !for_us => Heard::Ignored(NotLearned::NotForUs),
             (None, ArpOperation::Reply) => Heard::Ignored(NotLearned::Unsolicited),
-            (None, ArpOperation::Request) => self.admit(packet, host, now),
+            (None, ArpOperation::Request) => self.admit(packet, host, now, act),
         }
     }
 
@@ -301,10 +318,10 @@ impl<H> Neighbours<H> {
     }
 
     fn find(&self, address: Ipv4Addr) -> Option<u32> {
-        self.by_address.get(key(address)).copied()
+        self.by_address.get(AddressKey::of(address)).copied()
     }
 
-    /// The place of a neighbour, which is asked for where it is new; a stranger is wanted from now on.
+    /// The place of a neighbour, which is asked for where it is new; it is wanted from now on by who is the reason.
     fn ask(
         &mut self,
         wish: NeighbourWish,
@@ -312,30 +329,33 @@ impl<H> Neighbours<H> {
         now: Instant,
         act: &mut impl FnMut(NeighbourAction<H>),
     ) -> Option<u32> {
+        // All who call from behind a router need it: it is not theirs.
+        let asker = if is_router(wish.next_hop, host) { Asker::App } else { wish.asker };
         if let Some(idx) = self.find(wish.next_hop) {
-            self.strangers -= usize::from(core::mem::take(&mut self.entries[idx].stranger));
+            self.lines.rise(&mut self.entries, idx, asker);
             if self.is_lost(idx, host, now) {
                 self.entries[idx].state = State::Asking(0);
                 self.ask_again(idx, host, now, act);
             }
             return Some(idx);
         }
-        if self.entries.free_count() == 0 {
-            self.evict_stranger(host, act);
+        if self.entries.free_count() == 0
+            && let Some(idx) = self.lines.least()
+        {
+            self.remove(idx, NeighbourDrop::NoRoom, host, act);
         }
-        let entry = Entry {
+        let idx = self.insert(Entry {
             address: wish.next_hop,
             source: wish.source,
             mac: MacAddr::ZERO,
             state: State::Asking(0),
             deadline: now,
             changed: now,
-            stranger: false,
+            place: Place::new(Line::of(asker)),
             first: NIL,
             last: NIL,
             count: 0,
-        };
-        let idx = self.insert(entry)?;
+        })?;
         self.ask_again(idx, host, now, act);
         Some(idx)
     }
@@ -352,6 +372,7 @@ impl<H> Neighbours<H> {
         let entry = &mut self.entries[idx];
         (entry.mac, entry.changed, entry.state) = (mac, now, State::Reachable);
         self.set_deadline(idx, now + self.config.reachable);
+        self.lines.follow(&mut self.entries, idx);
         while let Some(handle) = self.take_first(idx) {
             act(NeighbourAction::Resolved { handle, mac });
         }
@@ -359,8 +380,9 @@ impl<H> Neighbours<H> {
 
     fn insert(&mut self, entry: Entry) -> Option<u32> {
         let idx = self.entries.insert(entry).ok()?;
-        let inserted = self.by_address.insert(key(entry.address), idx);
+        let inserted = self.by_address.insert(AddressKey::of(entry.address), idx);
         assert!(inserted, "the table has a place for each entry, and the address was not there");
+        self.lines.enter(&mut self.entries, idx, entry.place.line);
         Some(idx)
     }
 
@@ -395,13 +417,16 @@ impl<H> Neighbours<H> {
         self.sweep.found = self.sweep.found.min(deadline);
     }
 
-    /// Puts a handle at the end of its neighbour's queue. Where that is full, or nothing is free, its oldest makes way:
-    /// the newest packet is the one that is still wanted (RFC 1122 2.3.2.2).
+    /// Puts a handle at the end of its neighbour's queue. Where that is full its oldest makes way: the newest packet is
+    /// the one that is still wanted (RFC 1122 2.3.2.2). Where nothing is free, that of the oldest caller does.
     fn wait(&mut self, idx: u32, handle: H, act: &mut impl FnMut(NeighbourAction<H>)) {
         let is_full = self.entries[idx].count as usize >= self.config.pending_per_neighbour;
-        if (is_full || self.pending.free_count() == 0)
-            && let Some(handle) = self.take_first(idx)
-        {
+        let giver = match (is_full, self.pending.free_count()) {
+            (true, _) => Some(idx),
+            (false, 0) => self.lines.first(Line::Waiting).or(Some(idx)),
+            (false, _) => None,
+        };
+        if let Some(handle) = giver.and_then(|giver| self.take_first(giver)) {
             act(NeighbourAction::Released { handle, reason: NeighbourDrop::Superseded });
         }
         let place = match self.pending.insert(Pending { handle, next: NIL }) {
@@ -417,6 +442,7 @@ impl<H> Neighbours<H> {
             Some(last) => last.next = place,
             None => entry.first = place,
         }
+        self.lines.follow(&mut self.entries, idx);
     }
 
     fn take_first(&mut self, idx: u32) -> Option<H> {
@@ -426,6 +452,7 @@ impl<H> Neighbours<H> {
         entry.count -= 1;
         if next == NIL {
             entry.last = NIL;
+            self.lines.follow(&mut self.entries, idx);
         }
         Some(handle)
     }
@@ -467,6 +494,7 @@ impl<H> Neighbours<H> {
             self.remove(idx, NeighbourDrop::NoRoom, host, act);
             return Heard::Ignored(NotLearned::NoRoom);
         }
+        self.lines.follow(&mut self.entries, idx);
         while let Some(handle) = self.take_first(idx) {
             act(NeighbourAction::Resolved { handle, mac });
         }
@@ -477,15 +505,20 @@ impl<H> Neighbours<H> {
         }
     }
 
-    /// A stranger asks for us, so we are about to talk (RFC 826, "packet reception").
-    fn admit(&mut self, packet: &ArpPacket, host: &mut Host, now: Instant) -> Heard {
+    /// A stranger asks for us, so we are about to talk (RFC 826, "Packet Reception": "Am I the target protocol address?
+    /// [...] add the triplet [...] to the translation table").
+    fn admit(
+        &mut self,
+        packet: &ArpPacket,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighbourAction<H>),
+    ) -> Heard {
         let (address, mac) = (packet.sender_ip(), packet.sender_mac());
         let until = now + self.config.reachable;
+        let has_room = self.make_room_for_stranger(host, now, act);
         // A place in the host is taken last, so that a refusal leaves nothing behind.
-        if self.strangers >= self.config.strangers_max
-            || self.entries.free_count() == 0
-            || host.apply(HostEvent::NeighbourLearned { address, mac, until }).is_err()
-        {
+        if !has_room || host.apply(HostEvent::NeighbourLearned { address, mac, until }).is_err() {
             return Heard::Ignored(NotLearned::NoRoom);
         }
         let entry = Entry {
@@ -495,38 +528,46 @@ impl<H> Neighbours<H> {
             state: State::Reachable,
             deadline: until,
             changed: now,
-            stranger: true,
+            place: Place::new(Line::Strangers),
             first: NIL,
             last: NIL,
             count: 0,
         };
         if let Some(idx) = self.insert(entry) {
-            self.strangers += 1;
             self.set_deadline(idx, until);
         }
         Heard::Stranger
     }
 
-    /// Makes room for a neighbour that we want: the stranger whose time ends first goes. A walk over all entries, only
-    /// when the table is full.
-    #[cold]
-    fn evict_stranger(&mut self, host: &mut Host, act: &mut impl FnMut(NeighbourAction<H>)) {
-        let strangers = (0..self.config.neighbours_max as u32).filter(|idx| {
-            let entry = self.entries.get(*idx);
-            entry.is_some_and(|entry| entry.stranger)
-        });
-        if let Some(idx) = strangers.min_by_key(|idx| self.entries[*idx].deadline) {
-            self.remove(idx, NeighbourDrop::NoRoom, host, act);
+    /// Whether one more may be learned who asked for us: in place of the oldest of his kind where they are as many as
+    /// may be, or of a caller who has not answered.
+    fn make_room_for_stranger(
+        &mut self,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighbourAction<H>),
+    ) -> bool {
+        let may_grow = self.lines.count(Line::Strangers) < self.config.strangers_max;
+        if may_grow && self.entries.free_count() > 0 {
+            return true;
         }
+        let oldest = self.lines.first(Line::Strangers);
+        let old = oldest.filter(|idx| now.since(self.entries[*idx].changed) >= STRANGER_STAYS);
+        let silent = self.lines.first(Line::Idle).or(self.lines.first(Line::Waiting));
+        match silent.filter(|_| may_grow).or(old) {
+            Some(idx) => self.remove(idx, NeighbourDrop::NoRoom, host, act),
+            None => return false,
+        }
+        true
     }
 
     fn remove(&mut self, idx: u32, reason: NeighbourDrop, host: &mut Host, act: &mut impl FnMut(NeighbourAction<H>)) {
         while let Some(handle) = self.take_first(idx) {
             act(NeighbourAction::Released { handle, reason });
         }
+        self.lines.leave(&mut self.entries, idx);
         let Some(entry) = self.entries.remove(idx) else { return };
-        self.by_address.remove(key(entry.address));
-        self.strangers -= usize::from(entry.stranger);
+        self.by_address.remove(AddressKey::of(entry.address));
         if !matches!(entry.state, State::Asking(_)) && self.config.learn_from == LearnFrom::Arp {
             disbelieve(entry.address, host);
         }
@@ -555,8 +596,10 @@ impl<H> Neighbours<H> {
         let tries_max = self.config.tries;
         let entry = &mut self.entries[idx];
         match entry.state {
+            State::Reachable if !entry.place.line.is_kept() => {
+                return self.remove(idx, NeighbourDrop::Unreachable, host, act);
+            }
             State::Reachable if self.config.learn_from == LearnFrom::Host => return self.renew(idx, host, now, act),
-            State::Reachable if entry.stranger => return self.remove(idx, NeighbourDrop::Unreachable, host, act),
             State::Reachable => entry.state = State::Probing(0),
             State::Asking(tries) | State::Probing(tries) if tries < tries_max => (),
             State::Asking(_) => return self.remove(idx, NeighbourDrop::Unreachable, host, act),
@@ -595,9 +638,28 @@ fn is_neighbour(address: Ipv4Addr, host: &Host) -> bool {
     on_link && is_host
 }
 
-fn key(address: Ipv4Addr) -> u64 {
-    // Not zero, which marks a free slot.
-    1 << 32 | u64::from(address.to_bits())
+/// Whether a route leads over that address.
+fn is_router(address: Ipv4Addr, host: &Host) -> bool {
+    host.routes().iter().any(|route| route.gateway == Some(address))
+}
+
+/// An address in the table. Whoever sends chooses it, so its hash is one that he cannot aim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AddressKey(u64);
+
+impl AddressKey {
+    fn of(address: Ipv4Addr) -> Self {
+        // Not zero, which marks a free slot.
+        Self(1 << 32 | u64::from(address.to_bits()))
+    }
+}
+
+impl Key for AddressKey {
+    const EMPTY: Self = Self(0);
+
+    fn hash(self, seed: &HashSeed) -> u64 {
+        seed.sip(&[self.0])
+    }
 }
 
 #[cfg(test)]

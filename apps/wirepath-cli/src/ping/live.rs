@@ -8,7 +8,7 @@ use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{
     App, ConnectError, Cx, Datagram, EchoAnswer, Egress, IcmpApp, IcmpError, UdpApp, UdpFlow, UdpOptions, send_echo,
 };
-use wirepath::proto::{ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighbourWish, Resolution};
+use wirepath::proto::{Asker, ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighbourWish, Resolution};
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::wire::icmpv4::{Echo, Unreachable};
 use wirepath::worker::live::{IgmpBy, LiveConfig, LiveError, LivePort, LiveWorker, OwnHost, StaticRoute, Want};
@@ -206,7 +206,7 @@ fn find_neighbour(
                 return Err(format!("{remote} is this host itself: ask another one, or ask it by the kernel"));
             }
             Resolution::NoRoute => return Err(ConnectError::NoRoute(remote).to_string()),
-            Resolution::NeighbourMissing { next_hop, source } => NeighbourWish { next_hop, source },
+            Resolution::NeighbourMissing { next_hop, source } => NeighbourWish { next_hop, source, asker: Asker::App },
         };
         open.worker.with_app(now, |_, cx| Egress::keep_neighbour(missing, cx));
         std::thread::yield_now();

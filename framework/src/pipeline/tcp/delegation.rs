@@ -6,10 +6,11 @@ use arrayvec::ArrayVec;
 use super::super::answer::LINK_LEN_MAX;
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
-use super::path::{Path, Way};
+use super::path::{Errand, Path, Way};
 use super::sockets::{Inner, TcpCalls};
 use super::{ConnectionId, DelegateError, SendError};
 use crate::mem::Mbuf;
+use crate::proto::Asker;
 use crate::proto::tcp::Outgoing;
 use crate::wire::checksum::Sum;
 use crate::wire::ipv4;
@@ -99,14 +100,14 @@ impl TcpCalls<'_, '_> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| {
             let (outgoing, segment_len_max) = machine.delegate(id, len, now, output)?;
-            let (source, destination) = (*outgoing.flow.local.ip(), *outgoing.flow.remote.ip());
+            let errand = Errand::of(outgoing.flow, Asker::Peer);
             let roster = &mut *output.roster;
             let news = |path: &Path| {
                 if let Some(roster) = roster {
                     roster.set_link(id.slot() as u32, path.known());
                 }
             };
-            let Way::Known(known) = output.paths[id.slot()].way(source, destination, output.cx, news) else {
+            let Way::Known(known) = output.paths[id.slot()].way(errand, output.cx, news) else {
                 // What the peer has acknowledged stays delegated: it was sent.
                 let _ = machine.withdraw(id, now, output);
                 return Err(DelegateError::NoWay);

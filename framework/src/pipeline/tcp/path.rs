@@ -7,7 +7,7 @@ use super::super::answer::{LINK_LEN_MAX, link_header};
 use super::super::node::Cx;
 use super::super::resolver;
 use crate::proto::tcp::TcpConfig;
-use crate::proto::{Host, NeighbourWish, Resolution};
+use crate::proto::{Asker, Flow, Host, NeighbourWish, Resolution};
 use crate::time::Instant;
 use crate::wire::{EtherType, MacAddr, ethernet};
 
@@ -31,6 +31,25 @@ pub(super) struct Path {
 }
 
 const _: () = assert!(size_of::<Path>() <= TcpConfig::PATH_LEN);
+
+/// Between whom frames go, and who is the reason.
+#[derive(Clone, Copy)]
+pub(super) struct Errand {
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    asker: Asker,
+}
+
+impl Errand {
+    pub(super) fn of(flow: Flow, asker: Asker) -> Self {
+        Self { source: *flow.local.ip(), destination: *flow.remote.ip(), asker }
+    }
+
+    /// The question for the next hop.
+    fn wish(self, next_hop: Ipv4Addr) -> NeighbourWish {
+        NeighbourWish { next_hop, source: self.source, asker: self.asker }
+    }
+}
 
 /// What a frame has to do.
 pub(super) enum Way<'a> {
@@ -105,22 +124,16 @@ impl Path {
 
     /// The way now, prepared anew where the host has changed: two loads and compares where not. `news` hears of what was prepared.
     #[inline]
-    pub(super) fn way(
-        &mut self,
-        source: Ipv4Addr,
-        destination: Ipv4Addr,
-        cx: &mut Cx<'_>,
-        news: impl FnOnce(&Self),
-    ) -> Way<'_> {
+    pub(super) fn way(&mut self, errand: Errand, cx: &mut Cx<'_>, news: impl FnOnce(&Self)) -> Way<'_> {
         if self.seen != changes(cx.host) as u32 || self.link_len == 0 && self.is_worth_a_look(cx.now) {
-            self.prepare(source, destination, cx);
+            self.prepare(errand, cx);
             news(self);
         }
         let link = &self.link[..usize::from(self.link_len)];
         match self.asked {
             _ if link.is_empty() => Way::Lost,
             false => Way::Known(link),
-            true => Way::Asked(link, NeighbourWish { next_hop: self.next_hop(), source }),
+            true => Way::Asked(link, errand.wish(self.next_hop())),
         }
     }
 
@@ -137,20 +150,21 @@ impl Path {
     }
 
     #[cold]
-    fn prepare(&mut self, source: Ipv4Addr, destination: Ipv4Addr, cx: &mut Cx<'_>) {
+    fn prepare(&mut self, errand: Errand, cx: &mut Cx<'_>) {
+        let destination = errand.destination;
         *self = Self { until: coarse(cx.now).wrapping_add(RETRY), ..Self::NONE };
         let found = match cx.host.resolve(destination, cx.now) {
             _ if !cx.host.is_up() => None,
             Resolution::Station { mac, .. } => {
                 let next_hop = cx.host.route(destination).and_then(|route| route.gateway).unwrap_or(destination);
-                if cx.host.has_learned(next_hop) {
+                if errand.asker != Asker::Caller && cx.host.has_learned(next_hop) {
                     // Without room it is not kept fresh, and asked for when it is gone.
-                    let _ = resolver::keep(NeighbourWish { next_hop, source }, cx);
+                    let _ = resolver::keep(errand.wish(next_hop), cx);
                 }
                 Some((mac, None))
             }
             Resolution::NeighbourMissing { next_hop, .. } => {
-                resolver::keep(NeighbourWish { next_hop, source }, cx).then_some((MacAddr::ZERO, Some(next_hop)))
+                resolver::keep(errand.wish(next_hop), cx).then_some((MacAddr::ZERO, Some(next_hop)))
             }
             Resolution::Group { .. } | Resolution::Own | Resolution::NoRoute => None,
         };

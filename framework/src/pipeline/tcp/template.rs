@@ -16,12 +16,13 @@ use super::super::node::Cx;
 use super::at_once::{Books, Shot};
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
-use super::path::{NoWay, Path, Way};
+use super::path::{Errand, NoWay, Path, Way};
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::WayOut;
 use super::{ConnectionId, SendError};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
+use crate::proto::Asker;
 use crate::proto::tcp::{Numbers, Outgoing, Prospect, Tcp};
 use crate::time::Instant;
 use crate::wire::checksum::{Patch, Sum};
@@ -311,14 +312,14 @@ impl TcpCalls<'_, '_> {
         let Some(inner) = &self.0.tcp.0 else { return false };
         let seen = changes(self.0, inner);
         let outgoing = prospect.outgoing;
-        let (source, destination) = (*outgoing.flow.local.ip(), *outgoing.flow.remote.ip());
+        let errand = Errand::of(outgoing.flow, Asker::Peer);
         let known = Inner::call(self.0, |_, WayOut { cx, paths, roster, .. }| {
             let news = |path: &Path| {
                 if let Some(roster) = &mut **roster {
                     roster.set_link(id.slot() as u32, path.known());
                 }
             };
-            let Way::Known(link) = paths[id.slot()].way(source, destination, cx, news) else { return false };
+            let Way::Known(link) = paths[id.slot()].way(errand, cx, news) else { return false };
             template.prepare(&outgoing, link);
             true
         });

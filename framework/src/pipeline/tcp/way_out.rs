@@ -6,14 +6,14 @@ use super::super::node::Cx;
 use super::super::resolver;
 use super::bytes::{Bytes, Own, owned};
 use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
-use super::path::{self, Path, Way};
+use super::path::{self, Errand, Path, Way};
 use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload};
 use crate::mem::Mbuf;
 use crate::proto::tcp::{Outgoing, Output, Payload, Run, Seq, Unsent};
-use crate::proto::{Flow, NeighbourWish};
-use crate::wire::tcp::{OPTIONS_LEN_MAX, Timestamps};
+use crate::proto::{Asker, Flow, NeighbourWish};
+use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
 use crate::wire::{ethernet, ipv4, tcp};
 
 /// What leaves, counted.
@@ -161,7 +161,7 @@ impl Output<Bytes> for WayOut<'_, '_> {
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let path = &mut self.paths[slot as usize];
         *path = Path::NONE;
-        path.way(*flow.local.ip(), *flow.remote.ip(), self.cx, |_| ());
+        path.way(Errand::of(flow, Asker::Peer), self.cx, |_| ());
         let Some(roster) = self.roster else { return };
         let link = path.known().iter().copied().collect();
         roster.open(slot, &OpenConnection { flow, link, snd_nxt: snd_nxt.0, rcv_nxt: rcv_nxt.0 });
@@ -318,7 +318,7 @@ impl WayOut<'_, '_> {
     }
 
     fn depart(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
-        let (source, destination) = (*segment.flow.local.ip(), *segment.flow.remote.ip());
+        let errand = Errand::of(segment.flow, asker(segment, payload.is_some()));
         let Self { cx, paths, offloads, roster, .. } = self;
         let mut stranger = Path::NONE;
         let path = match slot {
@@ -334,7 +334,7 @@ impl WayOut<'_, '_> {
                 roster.set_link(slot, path.known());
             }
         };
-        let (link, wish) = match path.way(source, destination, cx, news) {
+        let (link, wish) = match path.way(errand, cx, news) {
             Way::Known(link) => (link, None),
             // Of data the app is told whether it has left, so it does not wait where nobody sees it.
             Way::Asked(_, wish) if payload.is_some() => {
@@ -349,6 +349,16 @@ impl WayOut<'_, '_> {
             None => departure.send_bare(cx),
             Some(payload) => departure.send_payload(payload, offloads.chains, cx),
         }
+    }
+}
+
+/// Who is the reason that a segment leaves. What carries neither a call of ours nor data answers somebody, who may be nobody.
+fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
+    let is_call = segment.syn.is_some() && !segment.flags.intersects(TcpFlags::ACK);
+    match (is_call, has_payload) {
+        (true, _) => Asker::App,
+        (false, true) => Asker::Peer,
+        (false, false) => Asker::Caller,
     }
 }
 

@@ -14,13 +14,28 @@ pub struct ArpSend {
     pub packet: ArpFields,
 }
 
-/// Whom to ask for: what [`Resolution::NeighbourMissing`](crate::proto::Resolution::NeighbourMissing) says.
+/// Who is the reason to ask for a neighbour. Where there is no room, those of the last give up their places first, and
+/// those of the first never: so strangers who call, and who may be nobody, take no place from those whom we call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Asker {
+    /// Our app: a call of ours, a flow, a gateway. It is kept fresh until it is forgotten.
+    #[default]
+    App,
+    /// Somebody whom we exchange data with, by a connection of theirs or a datagram. Kept fresh as well.
+    Peer,
+    /// Somebody has called, and is to be answered.
+    Caller,
+}
+
+/// Whom to ask for, and why: what [`Resolution::NeighbourMissing`](crate::proto::Resolution::NeighbourMissing) says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighbourWish {
     /// Whose MAC address is wanted.
     pub next_hop: Ipv4Addr,
     /// Our address to ask from.
     pub source: Ipv4Addr,
+    /// Who is the reason.
+    pub asker: Asker,
 }
 
 /// What the machine wants done.
@@ -49,7 +64,7 @@ pub enum NeighbourAction<H> {
 pub enum NeighbourDrop {
     /// The neighbour did not answer.
     Unreachable,
-    /// Newer ones wait for the same neighbour, as many as may.
+    /// Newer ones wait for the same neighbour, as many as may; or it answers a stranger, and newer ones need the room.
     Superseded,
     /// No room for another handle or neighbour, here or in the host.
     NoRoom,

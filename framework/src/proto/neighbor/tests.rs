@@ -76,7 +76,16 @@ impl Script {
     }
 
     fn queue(&mut self, next_hop: Ipv4Addr, handle: u32) {
-        let wish = NeighbourWish { next_hop, source: OURS };
+        self.queue_for(Asker::App, next_hop, handle);
+    }
+
+    /// An answer to somebody who calls.
+    fn queue_answer(&mut self, next_hop: Ipv4Addr, handle: u32) {
+        self.queue_for(Asker::Caller, next_hop, handle);
+    }
+
+    fn queue_for(&mut self, asker: Asker, next_hop: Ipv4Addr, handle: u32) {
+        let wish = NeighbourWish { next_hop, source: OURS, asker };
         self.with(|neighbours, host, now, mut act| neighbours.queue(wish, handle, host, now, &mut act));
     }
 
@@ -95,6 +104,22 @@ impl Script {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
             self.with(|neighbours, host, now, mut act| neighbours.tick(host, now, &mut act));
+        }
+    }
+
+    /// Each neighbour stands in one line, and in the one where it belongs.
+    fn check_lines(&self) {
+        let Neighbours { entries, lines, .. } = &self.neighbours;
+        let all = [Line::App, Line::Peers, Line::Strangers, Line::Waiting, Line::Idle];
+        assert_eq!(all.iter().map(|line| lines.count(*line)).sum::<usize>(), entries.len());
+        for idx in 0..entries.capacity() as u32 {
+            let Some(entry) = entries.get(idx) else { continue };
+            let is_asked_for = matches!(entry.state, State::Asking(_));
+            match entry.place.line {
+                Line::Waiting => assert!(is_asked_for && entry.count > 0),
+                Line::Idle => assert!(is_asked_for && entry.count == 0),
+                Line::App | Line::Peers | Line::Strangers => (),
+            }
         }
     }
 
@@ -291,7 +316,7 @@ fn stranger_that_we_want_stays_and_another_makes_way() {
     let mut script = script();
     script.hear(ArpOperation::Request, (peer(10), PEER_MAC), OURS);
     script.hear(ArpOperation::Request, (peer(11), PEER_MAC), OURS);
-    let wish = NeighbourWish { next_hop: peer(10), source: OURS };
+    let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::App };
     assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)));
     (2..5).for_each(|last| script.queue(peer(last), last.into()));
     assert_eq!((script.neighbours.len(), script.believed(peer(11))), (4, None));
@@ -341,9 +366,130 @@ fn large_table_is_swept_over_several_ticks() {
     assert_eq!(counts, [64, 128, 192, 200, 200]);
 }
 
+/// RFC 1122 2.3.2.2 wants the newest packet kept; of callers, whose names anybody may use, the newest question as well.
+#[test]
+fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
+    let mut script = script();
+    (10..30).for_each(|last| script.queue_answer(peer(last), last.into()));
+    assert_eq!((script.neighbours.len(), script.asked.len()), (4, 20), "each is asked for");
+    assert_eq!(script.released.len(), 16, "what waited for the others");
+    assert_eq!(script.hear(ArpOperation::Reply, (peer(29), PEER_MAC), OURS), Heard::Answered);
+    assert_eq!((script.resolved.clone(), script.believed(peer(29))), (vec![(29, PEER_MAC)], Some(PEER_MAC)));
+    let late = script.hear(ArpOperation::Reply, (peer(10), PEER_MAC), OURS);
+    assert_eq!(late, Heard::Ignored(NotLearned::Unsolicited));
+}
+
+#[test]
+fn callers_take_no_place_from_those_whom_the_app_asks_for() {
+    let mut script = script();
+    let wish = NeighbourWish { next_hop: peer(2), source: OURS, asker: Asker::App };
+    assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)), "a gateway");
+    script.queue(peer(3), 3);
+    (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
+    script.queue(peer(4), 4);
+    script.queue(peer(5), 5);
+    script.queue_answer(peer(9), 9);
+    assert_eq!(script.released.last(), Some(&(9, NeighbourDrop::NoRoom)), "the app has all places");
+    for last in 2..6 {
+        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
+    }
+    assert_eq!(script.resolved, [3, 4, 5].map(|handle| (handle, PEER_MAC)));
+}
+
+#[test]
+fn router_of_callers_is_no_callers_neighbour() {
+    let mut script = script();
+    let far = Ipv4Prefix::new(Ipv4Addr::new(192, 0, 2, 0), 24).unwrap();
+    let route = crate::proto::Route { network: far, gateway: Some(peer(2)), source: OURS, metric: 0 };
+    script.host.apply(HostEvent::RouteAdded(route)).unwrap();
+    script.queue_answer(peer(2), 2);
+    (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
+    assert_eq!(script.hear(ArpOperation::Reply, (peer(2), PEER_MAC), OURS), Heard::Answered);
+    script.run(30);
+    assert_eq!((script.believed(peer(2)), script.asked.last()), (Some(PEER_MAC), Some(&(30, PEER_MAC))), "kept fresh");
+}
+
+#[test]
+fn answers_to_newer_callers_take_the_buffers_of_older_ones_and_of_nobody_else() {
+    let mut script = script();
+    script.queue(peer(2), 1);
+    (0..3).for_each(|handle| script.queue_answer(peer(10), 10 + handle));
+    (0..3).for_each(|handle| script.queue_answer(peer(11), 20 + handle));
+    script.queue(peer(2), 2);
+    let superseded: Vec<_> = script.released.iter().map(|(handle, _)| *handle).collect();
+    assert_eq!(superseded, [10, 11, 12]);
+    script.queue(peer(2), 3);
+    script.queue(peer(3), 4);
+    script.queue(peer(3), 5);
+    assert_eq!(script.neighbours.pending(), 5);
+    script.queue_answer(peer(12), 30);
+    assert_eq!(script.released.last(), Some(&(30, NeighbourDrop::NoRoom)), "all that waits is the app's");
+}
+
+/// A station that answers is known, and that is all: whoever calls from it may never end his handshake.
+#[test]
+fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
+    let mut script = script();
+    script.queue_answer(peer(10), 1);
+    script.queue_answer(peer(11), 1);
+    for last in [10, 11] {
+        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
+    }
+    let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::Peer };
+    assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)));
+    script.run(31);
+    assert_eq!((script.believed(peer(10)), script.believed(peer(11))), (Some(PEER_MAC), None));
+    assert_eq!(script.asked[2..], [(30, PEER_MAC), (31, PEER_MAC)], "it is kept fresh");
+}
+
+/// One that nobody here has asked for, and that has the oldest data, makes way: more stations may have connections in a
+/// year than there are places.
+#[test]
+fn peer_of_old_makes_way_for_a_new_caller() {
+    let mut script = script();
+    for last in 10..14 {
+        script.queue_for(Asker::Peer, peer(last), last.into());
+        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
+    }
+    let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::Peer };
+    assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)));
+    script.queue_answer(peer(20), 20);
+    assert_eq!(script.hear(ArpOperation::Reply, (peer(20), PEER_MAC), OURS), Heard::Answered);
+    let known: Vec<_> = [10, 11, 12, 13, 20].map(|last| script.believed(peer(last)).is_some()).into();
+    assert_eq!(known, [true, false, true, true, true]);
+}
+
+/// RFC 826, "Packet Reception": who asks for us is about to talk to us.
+#[test]
+fn caller_whose_question_was_answered_is_known_though_the_table_is_full_of_open_ones() {
+    let mut script = script();
+    (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
+    assert_eq!(script.hear(ArpOperation::Request, (PEER, PEER_MAC), OURS), Heard::Stranger);
+    script.queue_answer(PEER, 1);
+    assert_eq!(script.resolved, [(1, PEER_MAC)]);
+}
+
+/// A flood of questions changes what we know, and so what every flow has prepared, a few times a second.
+#[test]
+fn strangers_take_each_others_places_after_a_second_and_nobody_elses() {
+    let mut script = script();
+    script.queue(PEER, 1);
+    script.answer();
+    let ask = |script: &mut Script, last| script.hear(ArpOperation::Request, (peer(last), PEER_MAC), OURS);
+    assert_eq!([10, 11].map(|last| ask(&mut script, last)), [Heard::Stranger; 2]);
+    let before = script.host.changes();
+    assert!((12..250).all(|last| ask(&mut script, last) == Heard::Ignored(NotLearned::NoRoom)));
+    assert_eq!(script.host.changes(), before);
+    script.run(1);
+    assert_eq!([12, 13].map(|last| ask(&mut script, last)), [Heard::Stranger; 2]);
+    let known: Vec<_> = [2, 10, 11, 12, 13].map(|last| script.believed(peer(last)).is_some()).into();
+    assert_eq!(known, [true, false, false, true, true]);
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Queue(u8),
+    Answer(u8),
     Hear { reply: bool, sender: u8, mac: u8, target: u8 },
     Forget(u8),
     Wait(u16),
@@ -352,6 +498,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (1u8..9).prop_map(Step::Queue),
+        (1u8..9).prop_map(Step::Answer),
         (any::<bool>(), 0u8..9, 1u8..4, 0u8..9).prop_map(|(reply, sender, mac, target)| Step::Hear {
             reply,
             sender,
@@ -375,6 +522,10 @@ proptest! {
                     queued += 1;
                     script.queue(peer(last), queued);
                 }
+                Step::Answer(last) => {
+                    queued += 1;
+                    script.queue_answer(peer(last), queued);
+                }
                 Step::Hear { reply, sender, mac, target } => {
                     let operation = if reply { ArpOperation::Reply } else { ArpOperation::Request };
                     script.hear(operation, (peer(sender), MacAddr([2, 0, 0, 0, 0, mac])), peer(target));
@@ -389,7 +540,8 @@ proptest! {
             }
             let back = script.resolved.len() + script.released.len();
             prop_assert_eq!(back + script.neighbours.pending(), queued as usize);
-            prop_assert!(script.neighbours.len() <= 4 && script.neighbours.strangers <= 2);
+            prop_assert!(script.neighbours.len() <= 4);
+            script.check_lines();
         }
         script.run(60);
         let mut handles: Vec<_> = script.resolved.iter().map(|(handle, _)| *handle).collect();

@@ -17,8 +17,9 @@ use crate::worker::random_seed;
 const ADDRESSES_MAX: usize = 64;
 /// Routes out of one interface, 28 bytes each: a trading host has a handful.
 const ROUTES_MAX: usize = 256;
-/// Neighbours of a worker, some 200 bytes each: routers, exchanges, and strangers.
-const NEIGHBOURS_MAX: usize = 256;
+/// Neighbours of a worker, some 200 bytes each: routers, exchanges, and strangers; those that were configured beside as many as are
+/// asked for.
+const NEIGHBOURS_MAX: usize = 512;
 /// What the mirror may tell before the worker has looked: a dump of full tables and some more.
 const TIDINGS_MAX: usize = 1_024;
 /// Bytes of the IPv4 header of an IGMP report, router alert included.

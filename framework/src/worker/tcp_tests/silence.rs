@@ -7,13 +7,20 @@ use crate::mem::Burst;
 use crate::pipeline::{Arp, ArpConfig};
 use crate::wire::{TcpFields, TcpFlags};
 
-type Asking = Worker<MemoryRx, MemoryTx, Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Arp>, Talker>;
+pub(super) type Asking = Worker<MemoryRx, MemoryTx, Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Arp>, Talker>;
 
 /// A worker that knows no neighbour and hears answers.
-fn asking(mut port: MemoryDevice, block: &Block) -> Asking {
-    let (scope, seed) = (block.scope("1"), HashSeed::new(1, 7));
-    let pool = Pool::heap(256).unwrap();
+fn asking(port: MemoryDevice, block: &Block) -> Asking {
     let machine = TcpConfig { connections_max: 4, chunks_max: 64, ..TcpConfig::default() };
+    let mut host = host(1, HashSeed::new(1, 7));
+    host.apply(HostEvent::NeighbourRemoved(address(2))).unwrap();
+    asking_with(port, machine, host, block)
+}
+
+/// The same with so much TCP, on that host.
+pub(super) fn asking_with(mut port: MemoryDevice, machine: TcpConfig, host: Host, block: &Block) -> Asking {
+    let (scope, seed) = (block.scope("1"), HashSeed::new(1, 7));
+    let pool = Pool::heap(1024).unwrap();
     let sockets = TcpSocketsConfig { machine, capabilities: port.capabilities(), seed };
     let (rx, tx) = port.take_queue(0).unwrap().open(&pool, &scope).unwrap();
     let next = Ipv4Successors {
@@ -24,8 +31,6 @@ fn asking(mut port: MemoryDevice, block: &Block) -> Asking {
     };
     let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, &scope);
     let arp = Arp::new(ArpConfig::new(seed), &scope);
-    let mut host = host(1, seed);
-    host.apply(HostEvent::NeighbourRemoved(address(2))).unwrap();
     let parts = Parts {
         rx,
         tx,
