@@ -516,7 +516,8 @@ fn ten_thousand_connections_are_accepted_at_once() {
     let Some(wire) = Wire::new(test) else { return };
     let Some(_turn) = descriptors(test) else { return };
     let live = start_many(&wire);
-    live.listen(PORT, ListenOptions::default(), Plan::send(1_000));
+    let unlimited = ListenOptions { connections_per_source: None, ..ListenOptions::default() };
+    live.listen(PORT, unlimited, Plan::send(1_000));
     let start = Instant::now();
     let sockets: Vec<_> = (0..MANY).map(|_| peer::connect(&wire.far, (OURS, PORT)).unwrap()).collect();
     live.until("all are connected", |live| live.with(|recorder, _| recorder.traffic.accepted.len()) == MANY);

@@ -44,7 +44,12 @@ impl Crowd {
         let mut server = end(right, short_buffers(), &config);
         // A batch on one connection is more than a first window.
         let connection = ConnectionOptions { congestion: Congestion::None, ..options() };
-        let unlimited = ListenOptions { connection, syns_per_second: None, ..ListenOptions::default() };
+        let unlimited = ListenOptions {
+            connection,
+            syns_per_second: None,
+            connections_per_source: None,
+            ..ListenOptions::default()
+        };
         listen(&mut server, LISTENERS, &unlimited);
         let callers = Callers::new(left, connections, LISTENERS);
         let mut crowd = Self { callers, server, now: START, next: 0, connections };

@@ -26,12 +26,15 @@ pub(super) enum Setting {
     Tos(u8),
     Backlog(u32),
     SynsPerSecond(u32),
+    ConnectionsMax(u32),
+    ConnectionsPerSource(u32),
 }
 
 /// Changes a limit of the machine.
 #[derive(Clone, Debug)]
 pub(super) enum Limit {
     ConnectionsMax(usize),
+    PlacesForCalls(usize),
     ListenersMax(usize),
     ChunksMax(usize),
     ReassemblyMax(u32),
@@ -78,6 +81,8 @@ impl Setting {
             "tos" => Self::Tos(number(value)?),
             "backlog" => Self::Backlog(number(value)?),
             "syns_per_second" => Self::SynsPerSecond(number(value)?),
+            "connections_max" => Self::ConnectionsMax(number(value)?),
+            "connections_per_source" => Self::ConnectionsPerSource(number(value)?),
             _ => return Err(format!("there is no option {name:?}")),
         })
     }
@@ -105,6 +110,8 @@ impl Setting {
             Self::Tos(tos) => options.tos = tos,
             Self::Backlog(count) => listen.backlog = count,
             Self::SynsPerSecond(rate) => listen.syns_per_second = Some(rate),
+            Self::ConnectionsMax(count) => listen.connections_max = Some(count),
+            Self::ConnectionsPerSource(count) => listen.connections_per_source = Some(count),
         }
     }
 }
@@ -115,6 +122,7 @@ impl Limit {
         let &[name, value] = words else { return Err("config takes a name and a value".to_owned()) };
         Ok(match name {
             "connections_max" => Self::ConnectionsMax(number(value)?),
+            "places_for_calls" => Self::PlacesForCalls(number(value)?),
             "listeners_max" => Self::ListenersMax(number(value)?),
             "chunks_max" => Self::ChunksMax(number(value)?),
             "reassembly_max" => Self::ReassemblyMax(number(value)?),
@@ -136,6 +144,7 @@ impl Limit {
     pub(super) fn apply(&self, config: &mut TcpConfig) {
         match *self {
             Self::ConnectionsMax(count) => config.connections_max = count,
+            Self::PlacesForCalls(count) => config.places_for_calls = Some(count),
             Self::ListenersMax(count) => config.listeners_max = count,
             Self::ChunksMax(count) => config.chunks_max = count,
             Self::ReassemblyMax(count) => config.reassembly_max = count,

@@ -52,8 +52,12 @@ crate::drop_reasons! {
         BlindSyn => "blind_syn",
         /// More SYNs than the listener takes.
         SynRateExceeded => "syn_rate_exceeded",
-        /// No place for one more connection: `TcpConfig::connections_max`.
+        /// No place for one more connection of a caller: `TcpConfig::connections_max`, less `places_for_calls`.
         TableFull => "table_full",
+        /// As many connections as the listener takes: `ListenOptions::connections_max`.
+        ListenerFull => "listener_full",
+        /// As many connections as the listener takes from one address: `ListenOptions::connections_per_source`.
+        SourceFull => "source_full",
         /// No place for data that is out of order or that a paused app has not taken: it comes again.
         NoRoom => "no_room",
         /// All of it waits already, out of order.
@@ -82,6 +86,8 @@ impl From<TcpDrop> for TcpNodeDrop {
             TcpDrop::BlindSyn => Self::BlindSyn,
             TcpDrop::SynRateExceeded => Self::SynRateExceeded,
             TcpDrop::TableFull => Self::TableFull,
+            TcpDrop::ListenerFull => Self::ListenerFull,
+            TcpDrop::SourceFull => Self::SourceFull,
             TcpDrop::NoRoom => Self::NoRoom,
             TcpDrop::Duplicate => Self::Duplicate,
             TcpDrop::AfterFin => Self::AfterFin,

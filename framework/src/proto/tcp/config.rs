@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::admission::Sources;
 use super::connection::Connection;
 use super::fifo::SlotFifo;
 use super::list::SlotList;
@@ -18,6 +19,9 @@ use crate::time::Duration;
 pub struct TcpConfig {
     /// Connections at the same time, those in TIME-WAIT included.
     pub connections_max: usize,
+    /// How many of them callers may not take, so that an order session can be called again whoever fills the table. Those in TIME-WAIT
+    /// take none of the rest, as they make way. None: a sixteenth.
+    pub places_for_calls: Option<usize>,
     /// Listeners at the same time.
     pub listeners_max: usize,
     /// Pieces of data that wait in all connections together: to be acknowledged, or out of order. Each is a buffer of the pool.
@@ -47,6 +51,7 @@ impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             connections_max: 1024,
+            places_for_calls: None,
             listeners_max: 16,
             chunks_max: 16 * 1024,
             reassembly_max: 1024,
@@ -63,7 +68,13 @@ impl Default for TcpConfig {
 impl TcpConfig {
     /// Bytes that the machine takes for payloads of type `P`: the sum of its parts.
     pub fn bytes<P>(&self) -> usize {
-        self.connections_max * Self::connection_len() + self.chunks_max * size_of::<Chunk<P>>()
+        let sources = Sources::bytes(self.connections_max) - self.connections_max * Sources::ENTRY_LEN;
+        self.connections_max * Self::connection_len() + self.chunks_max * size_of::<Chunk<P>>() + sources
+    }
+
+    /// Places that callers may not take.
+    pub fn places_for_calls(&self) -> usize {
+        self.places_for_calls.unwrap_or(self.connections_max / 16)
     }
 
     /// Bytes of a connection that is established and idle, those of the way out included: the promise is 640 at most.
@@ -71,7 +82,8 @@ impl TcpConfig {
         let variables = size_of::<Slot<Connection>>();
         // A bucket of the flow table holds four keys of 12 bytes and four places of 4, and is a quarter full at most.
         let flow = 64;
-        variables + flow + Wheel::ENTRY_LEN + SlotList::ENTRY_LEN + SlotFifo::ENTRY_LEN + Self::PATH_LEN
+        let lists = Wheel::ENTRY_LEN + SlotList::ENTRY_LEN + SlotFifo::ENTRY_LEN;
+        variables + flow + lists + Sources::ENTRY_LEN + Self::PATH_LEN
     }
 
     /// Bytes that the way out remembers of a connection: its prepared link header, and when that was true.
@@ -114,6 +126,10 @@ impl TcpConfig {
             ("resets_per_second", self.resets_per_second),
             ("reassembly_max", self.reassembly_max),
         ];
+        if self.places_for_calls() > self.connections_max {
+            let (name, value) = ("places_for_calls", self.places_for_calls());
+            return Err(TcpConfigError::OutOfRange { name, value, min: 0, max: self.connections_max });
+        }
         let tries = [("syn_retries", self.syn_retries), ("retries", self.retries)];
         let limits = limits.map(|(name, value)| (name, value as usize, 1, LIMIT));
         let tries = tries.map(|(name, value)| (name, value.into(), 1, u8::MAX.into()));

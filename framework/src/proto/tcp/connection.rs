@@ -310,6 +310,8 @@ pub(super) struct Connection {
     pub(super) mss_lowered_at_s: u16,
     /// How often timeouts had full segments shortened since one has arrived.
     pub(super) holes: u8,
+    /// As what of a caller's it is counted: [`counted`](super::admission::counted).
+    pub(super) counted: u8,
     /// The number of the segment that the claim is about; or that from which on full segments are on trial.
     pub(super) claimed_seq: Seq,
 }
@@ -514,6 +516,7 @@ impl Connection {
             snd_mss_max: 536,
             mss_lowered_at_s: 0,
             holes: 0,
+            counted: 0,
             claimed_seq: Seq(0),
             tally: ConnectionTally::default(),
         }

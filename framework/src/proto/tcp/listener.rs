@@ -3,7 +3,7 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::event::{ListenError, ListenerId, OptionError};
-use super::options::ConnectionOptions;
+use super::options::{ConnectionOptions, Keepalive};
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
 use crate::proto::{ConsumerId, HashSeed, TokenBucket};
@@ -18,6 +18,14 @@ pub struct ListenOptions {
     /// flood leaves the worker its time for the connections that stand. While there are more, who calls gets in by
     /// luck and SYN cookies help nobody; they are for a full backlog. None: no limit, and all are answered.
     pub syns_per_second: Option<u32>,
+    /// Connections that it has at the same time: those in TIME-WAIT not counted, nor handshakes, which `backlog` limits. The SYN of one
+    /// more is dropped, and `drop/listener_full` counts it. None: as many as there are places for callers.
+    pub connections_max: Option<u32>,
+    /// Connections from one address at the same time, those that other listeners have taken included. The SYN of one more is dropped,
+    /// and `drop/source_full` counts it: one host that holds connections and says nothing leaves the others their places. They are
+    /// counted by a keyed hash: where a thousand addresses are connected, a limit of less than eight now and then hits one that has fewer.
+    /// None: no limit, for who has all peers behind one address.
+    pub connections_per_source: Option<u32>,
     /// What accepted connections inherit.
     pub connection: ConnectionOptions,
     /// Whose the accepted connections are.
@@ -25,12 +33,17 @@ pub struct ListenOptions {
 }
 
 impl Default for ListenOptions {
+    /// Keepalive is on, as whoever calls may be gone without a word and would have his place for ever; RFC 9293 3.8.4 (MUST-25) wants it
+    /// off until somebody asks for it, and two hours before the first probe (MUST-28), which they are.
     fn default() -> Self {
         Self {
             backlog: 128,
             // A SYN that is answered costs 0.3 µs: some thirtieth of a core, and more new connections than any server of orders has.
             syns_per_second: Some(100_000),
-            connection: ConnectionOptions::default(),
+            connections_max: None,
+            // A quarter of the default table.
+            connections_per_source: Some(256),
+            connection: ConnectionOptions { keepalive: Some(Keepalive::default()), ..ConnectionOptions::default() },
             consumer: ConsumerId::default(),
         }
     }
@@ -122,6 +135,13 @@ impl Listeners {
         }
         if options.syns_per_second == Some(0) {
             return out_of_range("syns_per_second", "1 at least, or none for no limit");
+        }
+        let limits =
+            [("connections_max", options.connections_max), ("connections_per_source", options.connections_per_source)];
+        for (option, limit) in limits {
+            if limit == Some(0) {
+                return out_of_range(option, "1 at least, or none for no limit");
+            }
         }
         options.connection.check().map_err(ListenError::Option)?;
         if self.by_local.get(key(local)).is_some() {

@@ -10,6 +10,7 @@
 //! Nothing is sent behind the caller's back: a call sends what it must send at once (data that the app hands over, what is out of order, a
 //! handshake), and what may wait for the end of the burst (acknowledgments above all) waits for [`Tcp::tick`].
 
+use super::admission::Admission;
 use super::challenges::Challenges;
 use super::config::{TcpConfig, TcpConfigError};
 use super::connection::{AckOwed, Connection, State, flag, pending};
@@ -61,6 +62,8 @@ pub(super) struct Shared<P> {
     pub(super) option_changes: u64,
     /// Numbers that somebody else may send.
     pub(super) delegations: Delegations,
+    /// What callers have of the places.
+    pub(super) admission: Admission,
     pub(super) challenges: Challenges,
     pub(super) resets: TokenBucket,
     pub(super) owed_resets: OwedResets,
@@ -174,6 +177,7 @@ impl<P: Payload> Tcp<P> {
                 option_changes: 0,
                 delegations: Delegations::default(),
                 next_ephemeral: 0,
+                admission: Admission::new(capacity - config.places_for_calls(), config.listeners_max, capacity),
                 challenges: Challenges::new(config.challenge_acks_per_second),
                 resets: TokenBucket::new(config.resets_per_second, config.resets_per_second),
                 owed_resets: OwedResets::new(),
@@ -336,6 +340,7 @@ impl<P: Payload> Tcp<P> {
             self.count_embryonic_out(slot);
         }
         let Some(mut connection) = self.connections.remove(slot) else { return };
+        self.shared.count_out(&mut connection);
         if connection.has(flag::DELEGATED) {
             self.shared.delegations.remove(slot);
         }

@@ -10,6 +10,7 @@
 //! ```
 
 mod acknowledgment;
+mod admission;
 mod ahead;
 mod arrival;
 mod assembly;

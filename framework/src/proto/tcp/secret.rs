@@ -14,6 +14,7 @@ const PORT: u64 = 2;
 const TIMESTAMP: u64 = 3;
 const COOKIE: u64 = 4;
 const NOISE: u64 = 5;
+const SOURCE: u64 = 6;
 
 impl Secret {
     pub(super) fn new(seed: HashSeed) -> Self {
@@ -44,6 +45,11 @@ impl Secret {
     /// A number that nobody knows before its time.
     pub(super) fn noise(&self, second: u32) -> u32 {
         self.0.sip(&[NOISE, second.into()]) as u32
+    }
+
+    /// Where the connections of an address are counted.
+    pub(super) fn source(&self, address: core::net::Ipv4Addr) -> u64 {
+        self.0.sip(&[SOURCE, address.to_bits().into()])
     }
 
     fn hash(&self, purpose: u64, flow: Flow) -> u64 {

@@ -1,6 +1,7 @@
 //! Two machines, and a wire between them that is a list.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+mod admission;
 mod arrival;
 mod assembly;
 mod at_once;

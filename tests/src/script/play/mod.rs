@@ -6,7 +6,7 @@ mod expectation;
 mod receive;
 
 use self::expectation::event_name;
-use wirepath::proto::tcp::{ListenOptions, TcpConfig, TcpEvent, Unsent};
+use wirepath::proto::tcp::{ConnectionOptions, ListenOptions, TcpConfig, TcpEvent, Unsent};
 use wirepath::time::{Duration, Instant};
 
 use super::ScriptError;
@@ -36,7 +36,9 @@ struct Player {
 
 /// Plays a script.
 pub(super) fn play(lines: &[Line]) -> Result<(), ScriptError> {
-    let (mut config, mut options) = (small(), ListenOptions::default());
+    // What is the listener's alone: connections are of one kind, whoever begins them.
+    let mut options = ListenOptions { connection: ConnectionOptions::default(), ..ListenOptions::default() };
+    let mut config = small();
     let mut start = START;
     let is_head = |line: &&Line| matches!(line.action, Action::Option(_) | Action::Config(_));
     let head_len = lines.iter().take_while(is_head).count();

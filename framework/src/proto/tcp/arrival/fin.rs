@@ -91,6 +91,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Both have closed, and each knows it of the other: what is late must find us for a while (RFC 9293 3.4.1).
     pub(super) fn enter_time_wait(&mut self) {
         self.connection.state = State::TimeWait;
+        self.shared.count_out(self.connection);
         self.connection.close_reason = CloseReason::Finished;
         self.fall_silent();
         self.output.closed(self.slot);

@@ -79,11 +79,11 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadFlags);
         }
         self.admit(arrival, idx, accept, now, output)?;
-        if self.is_crowded(idx) && self.can_make_room() {
+        if self.is_crowded(idx) && self.can_take_caller() {
             self.answer_with_cookie(arrival, idx, now, output);
             return Ok(None);
         }
-        if !self.make_room() {
+        if !self.make_room_for_caller() {
             // A cookie would be worth nothing. The peer calls again.
             return Err(TcpDrop::TableFull);
         }
@@ -98,17 +98,21 @@ impl<P: Payload> Tcp<P> {
         let listener = &self.listeners.slots[idx];
         let handshakes = listener.embryonic as usize;
         let left = handshakes.div_ceil(HANDSHAKES_PER_FREE_PLACE);
-        listener.is_full() || handshakes > 0 && self.connections.free_count() <= left && self.lacks_places(left + 1)
+        let are_few = self.connections.free_count().min(self.shared.admission.left()) <= left;
+        listener.is_full() || handshakes > 0 && are_few && self.lacks_places(left + 1)
     }
 
-    /// Whether fewer than so many places are free, those counted that only wait in TIME-WAIT.
+    /// Whether callers may have fewer than so many places more, those counted that only wait in TIME-WAIT.
     #[cold]
     fn lacks_places(&self, count: usize) -> bool {
+        if self.shared.admission.left() < count {
+            return true;
+        }
         let wanted = count.saturating_sub(self.connections.free_count()).min(ASIDE_MAX);
         self.shared.ready.aside().take(wanted).count() < wanted
     }
 
-    /// Whether the listener has the time for one more SYN, and its app wants the peer.
+    /// Whether the listener has the time for one more SYN and takes one more connection, and its app wants the peer.
     pub(super) fn admit<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
@@ -120,6 +124,7 @@ impl<P: Payload> Tcp<P> {
         if self.listeners.slots[idx].rate.as_mut().is_some_and(|rate| !rate.take(now)) {
             return Err(TcpDrop::SynRateExceeded);
         }
+        self.check_limits(idx, *arrival.flow.remote.ip())?;
         self.ask(accept, arrival, idx, now, output)
     }
 
@@ -155,6 +160,7 @@ impl<P: Payload> Tcp<P> {
         connection.listener = id.0;
         connection.set(flag::EMBRYONIC);
         let slot = self.insert(connection).ok_or(TcpDrop::TableFull)?;
+        self.shared.count_place(&mut self.connections[slot]);
         self.listeners.slots[listener].embryonic += 1;
         self.shared.tally.passive_opens += 1;
         let mut turn = self.turn(slot, output, now);
@@ -259,10 +265,14 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Received<P> {
         self.ask(accept, arrival, listener, now, output)?;
-        if !self.make_room() {
+        let refusal = match self.check_limits(listener, *arrival.flow.remote.ip()) {
+            Ok(()) => (!self.make_room_for_caller()).then_some(TcpDrop::TableFull),
+            Err(reason) => Some(reason),
+        };
+        if let Some(reason) = refusal {
             // The peer holds itself for connected.
             self.answer_with_reset(arrival, now, output);
-            return Err(TcpDrop::TableFull);
+            return Err(reason);
         }
         let slot = self.open_passively(arrival, syn, listener, now, output)?;
         self.shared.tally.syn_cookies_accepted += 1;

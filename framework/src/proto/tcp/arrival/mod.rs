@@ -63,8 +63,12 @@ pub enum TcpDrop {
     BlindSyn,
     /// More SYNs than the listener takes in a second, or than a handshake answers.
     SynRateExceeded,
-    /// As many connections as the configuration allows: the peer calls again.
+    /// As many connections as the configuration allows, or leaves to callers: the peer calls again.
     TableFull,
+    /// As many connections as the listener takes.
+    ListenerFull,
+    /// As many connections as the listener takes from one address.
+    SourceFull,
     /// Data finds its connection's share of the store used up, and is to come again.
     NoRoom,
     /// All of it waits already, out of order.
@@ -215,6 +219,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.disarm();
         }
         self.shared.tally.established += 1;
+        if self.connection.listener != NIL {
+            self.shared.count_session(self.connection);
+        }
         self.tell(pending::CONNECTED);
         let Connection { flow, snd_nxt, rcv_nxt, .. } = *self.connection;
         self.output.opened(self.slot, flow, snd_nxt, rcv_nxt);

@@ -3,7 +3,7 @@
 
 use super::{Arrival, TcpDrop};
 use crate::proto::tcp::connection::{AckOwed, State, flag};
-use crate::proto::tcp::event::CloseReason;
+use crate::proto::tcp::event::{CloseReason, ListenerId};
 use crate::proto::tcp::machine::Tcp;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::time::Instant;
@@ -56,6 +56,11 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadAck);
         }
         let was_embryonic = turn.connection.has(flag::EMBRYONIC);
+        if was_embryonic {
+            self.check_room_for_session(slot, arrival, now, output)?;
+        }
+        let mut turn = self.turn(slot, output, now);
+        turn.note_arrival(&segment.plain());
         turn.process_ack(&segment)?;
         if turn.connection.state == State::SynReceived {
             return Err(TcpDrop::BadAck);
@@ -71,6 +76,24 @@ impl<P: Payload> Tcp<P> {
             self.count_embryonic_out(slot);
         }
         text
+    }
+
+    /// Handshakes are no sessions, so more may have been begun than are taken: the peer, who holds itself for connected, is told.
+    fn check_room_for_session<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        arrival: &Arrival,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), TcpDrop> {
+        let id = ListenerId(self.connections[slot].listener);
+        if self.listeners.get_mut(id).is_none() {
+            return Ok(());
+        }
+        self.check_limits(id.slot(), *arrival.flow.remote.ip()).inspect_err(|_| {
+            self.answer_with_reset(arrival, now, output);
+            self.release(slot);
+        })
     }
 
     /// Second and fourth: a reset, or another SYN.

@@ -37,7 +37,7 @@ impl<P: Payload> Tcp<P> {
     ) -> Received<P> {
         let listener = self.listeners.find(arrival.flow.local);
         // A cookie remembers no number of ours to begin behind, so there must be a place.
-        let has_room = self.can_make_room();
+        let has_room = self.can_take_caller();
         let Some(idx) = listener.filter(|&idx| has_room && !self.listeners.slots[idx].is_full()) else {
             // Linux as well: as any late segment.
             self.turn(slot, output, now).challenge_ack();
@@ -45,7 +45,7 @@ impl<P: Payload> Tcp<P> {
         };
         self.admit(arrival, idx, accept, now, output)?;
         self.end_time_wait(slot, now, output);
-        self.make_room();
+        self.make_room_for_caller();
         let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
         let mut turn = self.turn(slot, output, now);
         turn.connection.begin_behind(iss_min);

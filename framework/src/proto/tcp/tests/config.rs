@@ -98,6 +98,8 @@ fn listener_out_of_range_is_refused_and_one_too_many_as_well() {
         ("address", at([224, 0, 0, 1], 80), good),
         ("address", at([255; 4], 80), good),
         ("syns_per_second", SERVER, ListenOptions { syns_per_second: Some(0), ..good }),
+        ("connections_max", SERVER, ListenOptions { connections_max: Some(0), ..good }),
+        ("connections_per_source", SERVER, ListenOptions { connections_per_source: Some(0), ..good }),
     ];
     for (name, local, options) in wrong {
         let Err(ListenError::Option(error)) = tcp.listen(local, &options) else { panic!("{name} is in range") };
