@@ -12,7 +12,7 @@ use exchange_sim::{
 };
 use market::framing::MoldUdp64;
 use market::framing::mold_udp64::{Request, session_name};
-use market::sequence::Policy;
+use market::sequence::{DOUBTS_MAX, Policy};
 use market::{Arbiter, Fate, Framing, Line, Output, Patience, Rerequester, Slots, Step, Window};
 use wirepath::worker::StopFlag;
 use wirepath_tests::netns::Namespace;
@@ -79,7 +79,7 @@ impl Receiver {
             server,
             arbiter: Arbiter::new(2, Policy::default(), WINDOW),
             rerequester: Rerequester::new(PATIENCE),
-            slots: Slots::new(WINDOW.packets as u32 + 1, 1472),
+            slots: Slots::new((WINDOW.packets + 1 + DOUBTS_MAX) as u32, 1472),
             started: Instant::now(),
             by_type: [0; 256],
             ended: false,

@@ -133,7 +133,7 @@ fn a_hundred_thousand_packets_on_two_lines_allocate_nothing() {
     let mut handler = Handler {
         arbiter: Arbiter::new(2, Policy::default(), Window { packets: 8, wait_ns: 1_000 }),
         rerequester: Rerequester::new(Patience { delay_ns: 400, timeout_ns: 100, attempts: 2, ..Patience::default() }),
-        slots: Slots::new(9, 256),
+        slots: Slots::new(17, 256),
         counts: MessageCounts::new(),
         books: OrderBooks::new(Capacity { books: 4, orders: 64, levels: 64 }),
     };

@@ -3,7 +3,7 @@
 //! An answer is judged by what is known to be missing and by nothing else. It never begins the feed anew, reveals a hole or
 //! overflows the window, whatever its header says: it may be late, come twice, or be forged.
 
-use super::{Arbiter, Arrival, Fate, Line};
+use super::{Arbiter, Arrival, Fate, Line, Offered};
 use crate::framing::{Header, PacketKind, Session};
 use crate::sequence::Gap;
 
@@ -34,14 +34,14 @@ pub struct AnswerCounts {
 impl<H> Arbiter<H> {
     /// The session that a request has to name; `None` before the first packet.
     pub const fn session(&self) -> Option<Session> {
-        self.sequence.session()
+        self.track.session()
     }
 
     /// What is missing now, in rising order. A walk over the kept packets; nothing where nothing is missing.
     pub fn missing(&self) -> impl Iterator<Item = Missing> + Clone + '_ {
         let kept = self.kept.iter().map(|(kept, _)| (kept.header.seq, kept.header.end(), kept.now_ns));
         let horizon = self.horizon.map(|horizon| (horizon.header.end(), horizon.header.end(), horizon.now_ns));
-        let mut next = self.sequence.next();
+        let mut next = self.track.next();
         kept.chain(horizon).filter_map(move |(seq, end, since_ns)| {
             let from = next;
             next = next.max(end);
@@ -79,7 +79,7 @@ impl<H> Arbiter<H> {
             self.answers.full += 1;
             return Fate::Discard;
         }
-        self.offered = Some(arrival);
+        self.offered = Some(Offered::BehindHole(arrival));
         Fate::Keep
     }
 

@@ -1,7 +1,7 @@
 //! What one line does: its share of first arrivals, its losses, its silence.
 
 use crate::framing::Header;
-use crate::sequence::{First, Policy, Sequence};
+use crate::sequence::{First, Policy, Track, is_numbered};
 
 /// A line of a channel by its number: A is 0, B is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,11 @@ impl LineCounts {
 /// The counters of a line and its own view of the numbers.
 #[derive(Clone, Debug)]
 pub(super) struct LineState {
-    sequence: Sequence,
+    track: Track,
+    /// Restarts of the channel that this line has followed.
+    restarts: u64,
+    packets: u64,
+    heartbeats: u64,
     messages: u64,
     pub(super) first: u64,
     pub(super) healed: u64,
@@ -58,22 +62,43 @@ impl Default for LineState {
     fn default() -> Self {
         // What was sent before the line was first heard is the channel's loss, not the line's.
         let policy = Policy { first: First::Anywhere, ..Policy::default() };
-        Self { sequence: Sequence::new(policy), messages: 0, first: 0, healed: 0, heard_ns: 0 }
+        let (packets, heartbeats, messages) = (0, 0, 0);
+        let (restarts, first, healed, heard_ns) = (0, 0, 0, 0);
+        Self { track: Track::new(policy, 0), restarts, packets, heartbeats, messages, first, healed, heard_ns }
     }
 }
 
 impl LineState {
+    /// A packet has come, whatever it is worth.
+    #[inline]
     pub(super) fn hear(&mut self, header: &Header, now_ns: u64) {
-        self.sequence.offer(header);
+        self.packets += u64::from(header.count > 0);
+        self.heartbeats += u64::from(header.count == 0);
         self.messages += u64::from(header.count);
         self.heard_ns = now_ns;
     }
 
+    /// The channel believes the packet, after so many restarts: it is the line's too.
+    #[inline]
+    pub(super) fn follow(&mut self, header: &Header, restarts: u64) {
+        if !is_numbered(header) {
+            return;
+        }
+        if self.track.session().is_none() {
+            self.track.start(header);
+        } else if self.restarts != restarts {
+            self.track.restart(header);
+        }
+        self.restarts = restarts;
+        self.track.give_up(header.seq);
+        self.track.accept(header);
+    }
+
     pub(super) fn counts(&self) -> LineCounts {
-        let own = self.sequence.counts();
+        let own = self.track.counts();
         LineCounts {
-            packets: own.packets,
-            heartbeats: own.heartbeats + own.ends,
+            packets: self.packets,
+            heartbeats: self.heartbeats,
             messages: self.messages,
             first: self.first,
             healed: self.healed,

@@ -11,6 +11,11 @@
 //! hole is kept until the hole is filled, by the other line or by a late packet of the same one, or until the
 //! [`Window`] ends: too many packets wait, or the oldest has waited too long. Then the hole is a gap.
 //!
+//! A packet that claims what nothing else has shown, numbers that were skipped or numbers that began anew, is kept
+//! beside the others until a second packet agrees, as [`crate::sequence`] says: only then is there a hole or a
+//! restart. On a line that carries traffic or has a twin that is at once; on one that is alone and quiet it is the
+//! next heartbeat. At the end of all packets, [`Arbiter::close`] takes what nothing speaks against.
+//!
 //! Where the publisher has a server for those who missed something, [`crate::rerequest`] asks it for what
 //! [`Arbiter::missing`] tells, and the answers come in through [`Arbiter::offer_answer`].
 //!
@@ -20,7 +25,9 @@
 use std::collections::VecDeque;
 
 use crate::framing::{Header, PacketKind};
-use crate::sequence::{Action, Gap, Place, Policy, Sequence, SequenceCounts};
+use crate::sequence::{
+    Action, Claim, Contradiction, Doubt, Doubts, Finding, Gap, Place, Policy, SequenceCounts, Track, is_numbered,
+};
 
 mod answers;
 mod line;
@@ -35,8 +42,8 @@ use line::LineState;
 /// How long a hole may stay open. Both limits apply; the first one reached makes it a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Packets that wait behind a hole, and no more. They hold buffers of the pool, so count them there. 0 makes
-    /// each hole a gap at once.
+    /// Packets that wait behind a hole, and no more. They hold buffers of the pool, so count them there, and
+    /// [`DOUBTS_MAX`](crate::sequence::DOUBTS_MAX) more for those that wait for a witness. 0 makes each hole a gap at once.
     pub packets: usize,
     /// Longest wait. Lines at the same site differ by tens of microseconds; too short declares gaps that the other
     /// line would have healed, too long delays every message behind a true loss.
@@ -75,7 +82,7 @@ pub enum Output<H> {
         /// Messages to leave out.
         skip: u32,
     },
-    /// A kept packet turned out to hold nothing new. Free it.
+    /// A kept packet turned out to hold nothing new, or nothing to be believed. Free it.
     Discard {
         /// The packet.
         handle: H,
@@ -118,7 +125,9 @@ const LOOK_BACK: usize = 8;
 /// The machine for one channel. `H` is what the caller keeps packets by.
 #[derive(Debug)]
 pub struct Arbiter<H> {
-    sequence: Sequence,
+    track: Track,
+    /// Packets that wait for a witness.
+    doubts: Doubts<Doubted<H>>,
     window: Window,
     /// The lines, and behind them the answers to re-requests, as one more.
     lines: Vec<LineState>,
@@ -126,14 +135,33 @@ pub struct Arbiter<H> {
     /// Packets that wait, by their first number.
     kept: VecDeque<(Arrival, H)>,
     /// The packet that [`Fate::Keep`] was answered for.
-    offered: Option<Arrival>,
+    offered: Option<Offered>,
     /// The packet that reaches farthest. While it ends above the expected number, something is missing.
     horizon: Option<Arrival>,
     hole: Option<Hole>,
     /// A restart that waits until the packets of before are out: what began it, and its handle if it was kept.
     restarting: Option<(Arrival, Option<H>)>,
     session_end: SessionEnd,
+    /// Nothing more will come.
+    is_closing: bool,
     holes: HoleCounts,
+}
+
+/// What is kept of a packet that waits for a witness. There is no handle where the caller could not keep it, or where it
+/// has no messages.
+#[derive(Debug)]
+struct Doubted<H> {
+    arrival: Arrival,
+    handle: Option<H>,
+}
+
+/// Where a packet goes that is handed over.
+#[derive(Clone, Copy, Debug)]
+enum Offered {
+    /// Behind the hole.
+    BehindHole(Arrival),
+    /// To the others that wait for a witness; it is the last of them.
+    Doubted,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +197,8 @@ impl<H> Arbiter<H> {
     /// A channel carried by `lines_count` lines. Takes the memory for the packets of the window.
     pub fn new(lines_count: usize, policy: Policy, window: Window) -> Self {
         Self {
-            sequence: Sequence::new(policy),
+            track: Track::new(policy, 0),
+            doubts: Doubts::new(),
             window,
             lines: vec![LineState::default(); lines_count + 1],
             answers: AnswerCounts::default(),
@@ -180,6 +209,7 @@ impl<H> Arbiter<H> {
             hole: None,
             restarting: None,
             session_end: SessionEnd::Open,
+            is_closing: false,
             holes: HoleCounts::default(),
         }
     }
@@ -194,22 +224,47 @@ impl<H> Arbiter<H> {
         self.offered = None;
         self.lines[line.0].hear(header, now_ns);
         let arrival = Arrival { line, header: *header, now_ns };
-        match self.sequence.place(header, line.0) {
-            Place::Doubtful => self.doubt(header),
-            Place::Straggler | Place::Behind => self.refuse(header),
-            Place::Here => self.take(arrival),
-            Place::Ahead => self.wait(arrival),
-            Place::Restart => self.begin_restart(arrival),
+        match self.track.place(header) {
+            Place::First => {
+                self.track.start(header);
+                self.doubts.begin(header, Claim::Begin);
+                self.follow(&arrival);
+                self.take(arrival)
+            }
+            Place::Here => {
+                self.go_on(&arrival);
+                self.take(arrival)
+            }
+            Place::Ahead => {
+                self.go_on(&arrival);
+                self.wait(arrival)
+            }
+            Place::Behind => {
+                self.follow(&arrival);
+                self.refuse(header)
+            }
+            Place::Straggler => {
+                self.track.refuse_past(header);
+                Fate::Discard
+            }
+            Place::Doubtful(claim) => self.doubt(claim, arrival),
+            Place::Restart => {
+                self.restarting = Some((arrival, None));
+                Fate::Discard
+            }
         }
     }
 
     /// Hands over the packet for which [`Fate::Keep`] was answered. Gives it back where that was not so. Costs a move
     /// of the kept packets behind it, at most [`Window::packets`].
     pub fn keep(&mut self, handle: H) -> Result<(), H> {
-        let Some(arrival) = self.offered.take() else { return Err(handle) };
-        match &mut self.restarting {
-            Some((_, first)) => *first = Some(handle),
-            None => self.insert(arrival, handle),
+        match self.offered.take() {
+            None => return Err(handle),
+            Some(Offered::BehindHole(arrival)) => self.insert(arrival, handle),
+            Some(Offered::Doubted) => {
+                let Some(doubt) = self.doubts.last_mut() else { return Err(handle) };
+                doubt.kept.handle = Some(handle);
+            }
         }
         Ok(())
     }
@@ -217,7 +272,7 @@ impl<H> Arbiter<H> {
     /// What happens next; `None` where there is nothing to do until a packet or [`Arbiter::deadline_ns`] comes. Call
     /// it until then after each offer, and once a turn of the loop for the time.
     pub fn poll(&mut self, now_ns: u64) -> Option<Output<H>> {
-        if let Some(output) = self.poll_kept() {
+        if let Some(output) = self.poll_doubts().or_else(|| self.poll_kept()) {
             return Some(output);
         }
         self.update_hole();
@@ -225,7 +280,7 @@ impl<H> Arbiter<H> {
             return Some(Output::Gap(gap));
         }
         if let SessionEnd::Announced { seq } = self.session_end
-            && seq <= self.sequence.next()
+            && seq <= self.track.next()
         {
             self.session_end = SessionEnd::Told;
             return Some(Output::EndOfSession);
@@ -235,6 +290,13 @@ impl<H> Arbiter<H> {
         Some(Output::Restart)
     }
 
+    /// Nothing more will come: what waits for a witness and has nothing against it is believed, unless it claims that the
+    /// feed began anew or lies farther ahead than [`Policy::restart_distance`]. Call [`Arbiter::poll`] afterwards, at
+    /// `u64::MAX` to give up what is missing.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+    }
+
     /// When the open hole becomes a gap, if there is one.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.hole.map(|hole| hole.since_ns.saturating_add(self.window.wait_ns))
@@ -242,7 +304,7 @@ impl<H> Arbiter<H> {
 
     /// Messages delivered, duplicates and gaps of the channel. A packet that waits is counted when its turn comes.
     pub const fn counts(&self) -> &SequenceCounts {
-        self.sequence.counts()
+        self.track.counts()
     }
 
     /// What happened to the holes.
@@ -255,24 +317,63 @@ impl<H> Arbiter<H> {
         self.lines[..self.answers_line().0].iter().map(LineState::counts)
     }
 
-    /// Packets that wait now.
+    /// Packets that wait behind a hole now.
     pub fn kept_count(&self) -> usize {
         self.kept.len()
     }
 
+    /// Packets that wait for a witness now, those without messages included.
+    pub fn doubted_count(&self) -> usize {
+        self.doubts.iter().count()
+    }
+
     /// The next expected number.
     pub const fn next_seq(&self) -> u64 {
-        self.sequence.next()
+        self.track.next()
     }
 
     fn refuse(&mut self, header: &Header) -> Fate {
-        self.sequence.refuse(header);
+        self.track.refuse(header);
         Fate::Discard
     }
 
-    fn doubt(&mut self, header: &Header) -> Fate {
-        self.sequence.doubt(header);
-        Fate::Discard
+    /// The packet claims nothing implausible: its line knows it, and what the line claimed before is the less likely.
+    #[inline]
+    fn go_on(&mut self, arrival: &Arrival) {
+        self.follow(arrival);
+        if !self.doubts.is_empty() && is_numbered(&arrival.header) {
+            self.contradict(arrival, arrival.now_ns);
+        }
+    }
+
+    /// What the packet's line claimed until `before_ns` is the less likely.
+    fn contradict(&mut self, arrival: &Arrival, before_ns: u64) {
+        let Arrival { line, ref header, now_ns } = *arrival;
+        let over_ns = now_ns.saturating_sub(self.window.wait_ns);
+        self.doubts.contradict(&Contradiction { header, line_idx: line.0, before_ns, over_ns });
+    }
+
+    /// Shows the packet's line what is believed of it.
+    #[inline]
+    fn follow(&mut self, arrival: &Arrival) {
+        let restarts = self.track.counts().restarts;
+        self.lines[arrival.line.0].follow(&arrival.header, restarts);
+    }
+
+    /// The packet waits for a witness, and may be the witness of another.
+    #[cold]
+    fn doubt(&mut self, claim: Claim, arrival: Arrival) -> Fate {
+        let Arrival { line, header, now_ns } = arrival;
+        if self.doubts.is_copy(&header, line.0) {
+            self.track.doubt(&header);
+            return Fate::Discard;
+        }
+        self.doubts.push(claim, header, line.0, now_ns, Doubted { arrival, handle: None });
+        if header.count == 0 {
+            return Fate::Discard;
+        }
+        self.offered = Some(Offered::Doubted);
+        Fate::Keep
     }
 
     /// The expected number is in this packet, or it has none.
@@ -283,8 +384,23 @@ impl<H> Arbiter<H> {
             if hole.revealed_by != arrival.line {
                 self.lines[arrival.line.0].healed += u64::from(arrival.header.count - skip);
             }
+        } else if !self.doubts.is_empty() {
+            self.fill_doubted_hole(&arrival, skip);
         }
         Fate::Deliver { skip }
+    }
+
+    /// Counts a hole that was filled before a second packet had revealed it.
+    #[cold]
+    fn fill_doubted_hole(&mut self, arrival: &Arrival, skip: u32) {
+        let Some(line_idx) = self.doubts.reached_by(self.track.next()) else { return };
+        self.holes.opened += 1;
+        if line_idx == arrival.line.0 {
+            self.holes.reordered += 1;
+        } else {
+            self.holes.healed += 1;
+            self.lines[arrival.line.0].healed += u64::from(arrival.header.count - skip);
+        }
     }
 
     /// Messages before this packet are missing.
@@ -299,32 +415,98 @@ impl<H> Arbiter<H> {
         if self.is_kept(&arrival.header) {
             return self.refuse(&arrival.header);
         }
-        self.offered = Some(arrival);
+        self.offered = Some(Offered::BehindHole(arrival));
         Fate::Keep
     }
 
-    fn begin_restart(&mut self, arrival: Arrival) -> Fate {
-        self.restarting = Some((arrival, None));
-        if arrival.header.count == 0 {
-            return self.refuse(&arrival.header);
-        }
-        self.offered = Some(arrival);
-        Fate::Keep
-    }
-
-    fn finish_restart(&mut self, arrival: Arrival, first: Option<H>) {
-        self.sequence.restart(&arrival.header);
+    /// Everything of before is out: begins anew with the packet that was believed.
+    fn finish_restart(&mut self, arrival: Arrival, handle: Option<H>) {
+        self.track.restart(&arrival.header);
+        self.doubts.begin(&arrival.header, Claim::Restart);
         self.session_end = SessionEnd::Open;
-        self.horizon = Some(arrival);
-        self.hear_end(&arrival.header);
-        if let Some(handle) = first {
+        self.horizon = None;
+        self.show(&arrival);
+        if let Some(handle) = handle {
             self.insert(arrival, handle);
+        }
+    }
+
+    /// What became of packets that waited for a witness. None is taken while the window overflows, or while the packets
+    /// before a restart are on their way out.
+    #[inline]
+    fn poll_doubts(&mut self) -> Option<Output<H>> {
+        if self.doubts.is_empty() || !(self.is_closing || self.doubts.is_due(self.track.reach())) {
+            return None;
+        }
+        self.take_doubts()
+    }
+
+    #[cold]
+    fn take_doubts(&mut self) -> Option<Output<H>> {
+        while self.kept.len() <= self.window.packets && self.restarting.is_none() {
+            let mut taken = self.doubts.take(self.track.reach());
+            if taken.is_none() && self.is_closing {
+                let reach_max = self.track.reach().saturating_add(self.track.policy().restart_distance);
+                taken = self.doubts.take_last(reach_max);
+            }
+            let (Doubt { header, claim, kept: Doubted { arrival, handle }, .. }, finding) = taken?;
+            if finding == Finding::Dismissed {
+                // The caller has counted what it could not keep.
+                if handle.is_some() || header.count == 0 {
+                    self.track.doubt(&header);
+                }
+                if let Some(handle) = handle {
+                    return Some(Output::Discard { handle });
+                }
+                continue;
+            }
+            match claim {
+                Claim::Begin => {
+                    self.track.start(&header);
+                    self.doubts.begin(&header, Claim::Begin);
+                }
+                Claim::Jump => self.track.believe(&header),
+                Claim::Restart => {
+                    self.restarting = Some((arrival, handle));
+                    return None;
+                }
+            }
+            if let Some(handle) = self.admit(arrival, handle) {
+                return Some(Output::Discard { handle });
+            }
+        }
+        None
+    }
+
+    /// Lets a packet in that is believed now. Gives its handle back where nothing of it is new.
+    fn admit(&mut self, arrival: Arrival, handle: Option<H>) -> Option<H> {
+        self.show(&arrival);
+        let (header, handle) = (&arrival.header, handle?);
+        if header.end() <= self.track.next() || self.is_kept(header) {
+            self.track.refuse(header);
+            return Some(handle);
+        }
+        self.insert(arrival, handle);
+        None
+    }
+
+    /// What a packet that is believed now says of the numbers, apart from its messages.
+    fn show(&mut self, arrival: &Arrival) {
+        self.follow(arrival);
+        if let Some(before_ns) = arrival.now_ns.checked_sub(1) {
+            self.contradict(arrival, before_ns);
+        }
+        if self.horizon.is_none_or(|horizon| horizon.header.end() < arrival.header.end()) {
+            self.horizon = Some(*arrival);
+        }
+        if arrival.header.count == 0 {
+            self.accept(arrival);
         }
     }
 
     fn accept(&mut self, arrival: &Arrival) -> Action {
         self.hear_end(&arrival.header);
-        let action = self.sequence.accept(&arrival.header);
+        let action = self.track.accept(&arrival.header);
         if let Action::Deliver { skip } = action {
             self.lines[arrival.line.0].first += u64::from(arrival.header.count - skip);
         }
@@ -360,14 +542,14 @@ impl<H> Arbiter<H> {
 
     /// The first kept packet, once nothing is missing before it.
     fn poll_kept(&mut self) -> Option<Output<H>> {
-        if self.kept.front()?.0.header.seq > self.sequence.next() {
+        if self.kept.front()?.0.header.seq > self.track.next() {
             return None;
         }
         self.close_hole();
         let (arrival, handle) = self.kept.pop_front()?;
         match self.accept(&arrival) {
             Action::Deliver { skip } => Some(Output::Deliver { handle, skip }),
-            Action::Duplicate | Action::Doubt | Action::Heartbeat | Action::EndOfSession => {
+            Action::Duplicate | Action::Past | Action::Doubt | Action::Heartbeat | Action::EndOfSession => {
                 Some(Output::Discard { handle })
             }
         }
@@ -376,7 +558,7 @@ impl<H> Arbiter<H> {
     /// Opens the hole before the first kept packet, or before the horizon; closes it where there is none any more.
     fn update_hole(&mut self) {
         let Some(horizon) = self.horizon else { return };
-        if horizon.header.end() <= self.sequence.next() {
+        if horizon.header.end() <= self.track.next() {
             self.close_hole();
             self.horizon = None;
             return;
@@ -417,7 +599,7 @@ impl<H> Arbiter<H> {
         }
         self.hole = None;
         let horizon = self.horizon?.header.end();
-        self.sequence.give_up(self.kept.front().map_or(horizon, |(kept, _)| kept.header.seq))
+        self.track.give_up(self.kept.front().map_or(horizon, |(kept, _)| kept.header.seq))
     }
 }
 

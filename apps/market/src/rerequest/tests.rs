@@ -252,7 +252,9 @@ fn world(packets: &[(u32, u64, bool, bool)], trips: Vec<Trip>, window: Window) -
         seq += u64::from(count);
         world.sent.insert(now_ns, seq);
     }
-    world.arrive(now_ns + 50, Some(Line::A), Header { kind: PacketKind::Heartbeat, ..data(seq, 0) });
+    for (line, lag_ns) in [(Line::A, 0), (Line::B, 3)] {
+        world.arrive(now_ns + 50 + lag_ns, Some(line), Header { kind: PacketKind::Heartbeat, ..data(seq, 0) });
+    }
     (world, seq)
 }
 

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::framing::PacketKind;
 
 fn data(seq: u64, count: u32) -> Header {
     Header { channel: 0, session: Session(1), seq, count, kind: PacketKind::Data, sent_ns: 0 }
@@ -11,7 +12,7 @@ fn heartbeat(seq: u64) -> Header {
 }
 
 /// Plays packets and writes what came of each: `R` restart, `G1-2` gap, `+k` deliver from message k, `=` duplicate,
-/// `?` doubt, `h` heartbeat, `.` end.
+/// `<` past, `?` doubt, `h` heartbeat, `.` end.
 fn play(policy: Policy, packets: &[Header]) -> (String, SequenceCounts) {
     let mut sequence = Sequence::new(policy);
     let mut story = Vec::new();
@@ -26,6 +27,7 @@ fn play(policy: Policy, packets: &[Header]) -> (String, SequenceCounts) {
         story.push(match verdict.action {
             Action::Deliver { skip } => format!("+{skip}"),
             Action::Duplicate => "=".to_owned(),
+            Action::Past => "<".to_owned(),
             Action::Doubt => "?".to_owned(),
             Action::Heartbeat => "h".to_owned(),
             Action::EndOfSession => ".".to_owned(),
@@ -88,24 +90,44 @@ fn end_of_session_reveals_a_lost_tail() {
 #[test]
 fn new_session_restarts_and_its_stragglers_do_not() {
     let new = |seq| Header { session: Session(2), ..data(seq, 1) };
-    check(&[data(1, 5), new(1), data(6, 1), new(2)], "+0 R +0 = +0");
+    let counts = check(&[data(1, 5), new(1), new(2), data(5, 2), new(3)], "+0 ? R G1-1 +0 < +0");
+    assert_eq!((counts.doubted, counts.duplicates, counts.past), (1, 1, 1));
 }
 
 #[test]
 fn new_session_that_begins_after_one_is_a_gap() {
-    check(&[data(1, 5), Header { session: Session(2), ..data(3, 1) }], "+0 R G1-2 +0");
+    let new = |seq| Header { session: Session(2), ..data(seq, 1) };
+    check(&[data(1, 5), new(3), new(4)], "+0 ? R G1-3 +0");
 }
 
 #[test]
-fn session_that_goes_on_after_a_foreign_packet_is_found_again() {
+fn new_session_that_may_begin_anywhere_is_no_gap() {
+    let policy = Policy { first: First::Anywhere, ..Policy::default() };
+    let new = |seq| Header { session: Session(2), ..data(seq, 1) };
+    assert_eq!(play(policy, &[data(500, 2), new(40), new(41), new(42)]).0, "+0 ? R +0 +0");
+}
+
+#[test]
+fn one_packet_of_another_session_changes_nothing() {
+    let foreign = Header { session: Session(9), ..data(6, 1) };
+    let counts = check(&[data(1, 5), foreign, data(6, 1), foreign, data(7, 1)], "+0 ? +0 ? +0");
+    assert_eq!((counts.doubted, counts.delivered, counts.missing, counts.restarts), (2, 7, 0, 0));
+}
+
+#[test]
+fn session_that_goes_on_after_two_foreign_packets_is_found_again_where_it_stood() {
     let mut sequence = Sequence::new(Policy::default());
-    sequence.offer(&data(1, 1));
+    sequence.offer(&data(1, 1000));
     sequence.offer(&Header { session: Session(9), ..data(1, 1) });
-    let mut offered = 0;
-    while !sequence.offer(&data(2 + offered, 1)).restart {
-        offered += 1;
-        assert!(offered < 100, "the true session stays locked out");
+    assert!(sequence.offer(&Header { session: Session(9), ..data(2, 1) }).restart);
+    let (mut seq, mut verdict) = (1001, sequence.offer(&data(1001, 1)));
+    while !verdict.restart {
+        seq += 1;
+        assert!(seq < 1100, "the true session stays locked out");
+        verdict = sequence.offer(&data(seq, 1));
     }
+    // What was locked out is missing, and nothing that came before.
+    assert_eq!(verdict.gap, Some(Gap { from: 1001, to: seq - 1 }));
 }
 
 #[test]
@@ -140,8 +162,8 @@ fn heartbeats_sent_before_the_newest_packet_are_late_however_many() {
 
 #[test]
 fn far_jump_back_is_a_restart() {
-    let packets = [data(1, 200_000), data(99_999, 2), data(1, 2)];
-    check(&packets, "+0 = R +0");
+    let packets = [data(1, 200_000), data(99_999, 2), data(1, 2), data(3, 2)];
+    check(&packets, "+0 = ? R G1-2 +0");
 }
 
 #[test]
@@ -150,13 +172,30 @@ fn send_time_tells_a_restart_from_a_late_packet() {
     check(
         &[
             at(0, data(1, 5)),
+            at(1, data(6, 1)),
             at(0, heartbeat(1)),    // late
-            at(2000, heartbeat(1)), // the feed stood still and began anew
-            at(1, data(6, 2)),      // from before
-            at(2100, data(1, 1)),
+            at(2000, heartbeat(1)), // the feed stood still and began anew, says one
+            at(2100, data(1, 1)),   // and another
+            at(2, data(7, 2)),      // from before
             at(2101, heartbeat(2)),
         ],
-        "+0 h R h = +0 h",
+        "+0 +0 h h R +0 < h",
+    );
+}
+
+#[test]
+fn damaged_send_time_hides_no_restart() {
+    let at = |ms: u64, header| Header { sent_ns: 1_000_000_000_000 + ms * 1_000_000, ..header };
+    check(
+        &[
+            at(0, data(1, 5)),
+            at(1, data(6, 1)),
+            at(1 << 40, data(7, 1)),
+            at(2, data(8, 1)),
+            at(2000, heartbeat(1)),
+            at(2100, data(1, 1)),
+        ],
+        "+0 +0 +0 +0 h R +0",
     );
 }
 
@@ -165,9 +204,10 @@ fn clock_that_stays_behind_the_restart_is_believed_in_the_end() {
     let sent = |sent_ns, header| Header { sent_ns, ..header };
     let mut sequence = Sequence::new(Policy::default());
     sequence.offer(&sent(10_000_000_000, data(1, 5)));
-    assert!(sequence.offer(&sent(20_000_000_000, data(1, 1))).restart);
+    sequence.offer(&sent(20_000_000_000, data(1, 1)));
+    assert!(sequence.offer(&sent(20_000_000_000, data(2, 1))).restart);
     let mut offered = 0;
-    while !sequence.offer(&sent(5_000_000_000, data(1, 1))).restart {
+    while !sequence.offer(&sent(5_000_000_000, data(1 + offered, 1))).restart {
         offered += 1;
         assert!(offered < 100, "a clock that was set back locks the feed out");
     }
@@ -192,7 +232,7 @@ fn copy_of_a_packet_that_jumps_confirms_nothing() {
 
 #[test]
 fn jumps_to_different_places_do_not_confirm_each_other() {
-    check(&[data(1, 2), data(1 << 40, 4), data(1 << 50, 4), data(1 << 40, 2), data(3, 1)], "+0 ? ? ? +0");
+    check(&[data(1, 2), data(1 << 40, 4), data(1 << 50, 4), data(1 << 45, 2), data(3, 1)], "+0 ? ? ? +0");
 }
 
 #[test]
@@ -203,13 +243,16 @@ fn number_that_goes_on_ends_the_doubt() {
 }
 
 #[test]
-fn heartbeat_far_ahead_is_believed_when_it_is_repeated() {
-    check(&[data(1, 2), heartbeat(500_000), heartbeat(500_000)], "+0 h G3-499999 h");
+fn heartbeat_far_ahead_is_believed_when_it_comes_a_third_time() {
+    let again = heartbeat(500_000);
+    check(&[data(1, 2), again, again, again], "+0 h h G3-499999 h");
+    check(&[data(1, 2), again, again, data(3, 1), data(4, 1)], "+0 h h +0 +0");
 }
 
 #[test]
 fn largest_number_does_not_overflow() {
-    check(&[data(u64::MAX - 1, 5), data(u64::MAX, u32::MAX)], &format!("G1-{} +0 =", u64::MAX - 2));
+    let (first, last) = (data(u64::MAX - 2, 1), data(u64::MAX - 1, 5));
+    check(&[first, last, data(u64::MAX, u32::MAX)], &format!("? G1-{} +0 =", u64::MAX - 2));
 }
 
 fn any_header() -> impl Strategy<Value = Header> {
@@ -235,7 +278,7 @@ proptest! {
     fn every_message_is_delivered_or_seen_or_late(packets in proptest::collection::vec(any_header(), 1..80)) {
         let (_, counts) = play(Policy::default(), &packets);
         let offered: u64 = packets.iter().map(|header| u64::from(header.count)).sum();
-        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late + counts.doubted, offered);
+        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late + counts.past + counts.doubted, offered);
         let empty = packets.iter().filter(|header| header.count == 0).count() as u64;
         prop_assert_eq!(counts.heartbeats + counts.ends, empty);
         prop_assert_eq!(counts.packets + empty, packets.len() as u64);

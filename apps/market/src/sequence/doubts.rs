@@ -1,0 +1,247 @@
+//! Packets that claim something implausible and wait for a second one to say the same.
+//!
+//! A claim is believed when another packet of the same session claims it too and begins within its numbers or right
+//! behind them; where numbers were skipped, at most [`NEAR`] behind them. A copy that the network made of the packet itself agrees with nothing, and a packet whose own
+//! line went on as if nothing had happened has to find its witness on another line.
+
+use arrayvec::ArrayVec;
+
+use crate::framing::Header;
+
+/// Claims that wait at once. A packet beyond that pushes out the one that its line contradicts most, or else the oldest;
+/// it is counted as doubted. Too few and damaged packets push out true ones; each may hold a buffer of the pool.
+pub const DOUBTS_MAX: usize = 8;
+/// How far behind the end of a packet its witness may begin, in messages: about a packet, so that a line that loses
+/// every other one still finds its witnesses. Two packets that are damaged at random are not so near each other.
+const NEAR: u64 = 64;
+/// Copies of a heartbeat after which it is believed: publishers repeat theirs every second, networks do not.
+const HEARTBEAT_COPIES: u8 = 2;
+/// Packets of its own line that have to contradict a claim before it is dropped. One of them may be damaged itself.
+const CONTRADICTIONS_MAX: u8 = 3;
+
+/// What a packet says that nobody else has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The channel begins here. Nothing was heard before.
+    Begin,
+    /// Everything up to here was sent, and we have not heard it.
+    Jump,
+    /// The numbers began anew.
+    Restart,
+}
+
+/// A packet that waits for a witness, with what its owner keeps of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Doubt<T> {
+    pub(crate) header: Header,
+    pub(crate) claim: Claim,
+    pub(crate) kept: T,
+    line_idx: usize,
+    now_ns: u64,
+    copies: u8,
+    contradictions: u8,
+    /// It is believed by nobody and has to go.
+    is_dismissed: bool,
+}
+
+/// A packet that claims nothing implausible, for the doubts of its line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contradiction<'a> {
+    pub(crate) header: &'a Header,
+    pub(crate) line_idx: usize,
+    /// It contradicts what came until then.
+    pub(crate) before_ns: u64,
+    /// What came until then may be dismissed.
+    pub(crate) over_ns: u64,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// A witness agrees, or the numbers have reached it meanwhile.
+    Believed,
+    /// Its line contradicts it, or others needed its place.
+    Dismissed,
+}
+
+/// All packets of a channel that wait for a witness, the oldest first.
+#[derive(Clone, Debug)]
+pub(crate) struct Doubts<T> {
+    /// One place more than may wait, for the one that was pushed out and is not taken yet.
+    entries: ArrayVec<Doubt<T>, { DOUBTS_MAX + 1 }>,
+    /// Something changed since [`Doubts::take`] found nothing.
+    is_ripe: bool,
+    /// The least number of a jump; none is due before the numbers reach it.
+    jump_seq: u64,
+}
+
+impl<T> Doubts<T> {
+    pub(crate) const fn new() -> Self {
+        Self { entries: ArrayVec::new_const(), is_ripe: false, jump_seq: u64::MAX }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether [`Doubts::take`] may find something.
+    #[inline]
+    pub(crate) fn is_due(&self, reach: u64) -> bool {
+        self.is_ripe || self.jump_seq <= reach
+    }
+
+    /// Whether the line brought this very packet before. The copy is counted.
+    pub(crate) fn is_copy(&mut self, header: &Header, line_idx: usize) -> bool {
+        let is_it = |doubt: &&mut Doubt<T>| doubt.line_idx == line_idx && doubt.header == *header;
+        let Some(doubt) = self.entries.iter_mut().find(is_it) else { return false };
+        doubt.copies = doubt.copies.saturating_add(1);
+        self.is_ripe = true;
+        true
+    }
+
+    /// Adds a packet that is no copy. Where there are too many, one has to go: take it before the next one is added.
+    pub(crate) fn push(&mut self, claim: Claim, header: Header, line_idx: usize, now_ns: u64, kept: T) {
+        if self.entries.len() == DOUBTS_MAX {
+            let rank = |&idx: &usize| (self.entries[idx].contradictions, DOUBTS_MAX - idx);
+            let least_likely = (0..DOUBTS_MAX).max_by_key(rank).unwrap_or(0);
+            self.entries[least_likely].is_dismissed = true;
+        }
+        let (copies, contradictions, is_dismissed) = (0, 0, false);
+        self.entries.push(Doubt { header, claim, kept, line_idx, now_ns, copies, contradictions, is_dismissed });
+        self.is_ripe = true;
+    }
+
+    /// The packet that was pushed last.
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Doubt<T>> {
+        self.entries.last_mut()
+    }
+
+    /// A line goes on as if there was nothing to doubt. A claim that three such packets contradict, longer after it than
+    /// packets overtake each other, is dismissed.
+    #[cold]
+    pub(crate) fn contradict(&mut self, by: &Contradiction<'_>) {
+        let Contradiction { header, line_idx, before_ns, over_ns } = *by;
+        for doubt in self.entries.iter_mut().filter(|doubt| doubt.line_idx == line_idx && doubt.now_ns <= before_ns) {
+            let is_older = header.sent_ns != 0 && header.sent_ns < doubt.header.sent_ns;
+            let is_other = doubt.claim == Claim::Restart || header.end() <= doubt.header.seq;
+            if is_older || !is_other {
+                continue;
+            }
+            doubt.contradictions = doubt.contradictions.saturating_add(1);
+            doubt.is_dismissed |= doubt.now_ns <= over_ns && doubt.contradictions >= CONTRADICTIONS_MAX;
+            self.is_ripe |= doubt.is_dismissed;
+        }
+    }
+
+    /// Takes a packet about which something is certain now, of the believed ones that with the least number. `reach`
+    /// is where the numbers have got to.
+    #[cold]
+    pub(crate) fn take(&mut self, reach: u64) -> Option<(Doubt<T>, Finding)> {
+        if let Some(idx) = self.entries.iter().position(|doubt| doubt.is_dismissed) {
+            return Some((self.remove(idx), Finding::Dismissed));
+        }
+        let is_believed = |doubt: &&Doubt<T>| {
+            doubt.claim == Claim::Jump && doubt.header.seq <= reach
+                || doubt.is_repeated_heartbeat()
+                || self.entries.iter().any(|other| other.is_witness_of(doubt))
+        };
+        let least = self.entries.iter().filter(is_believed).map(|doubt| doubt.header.seq).min();
+        let found = least
+            .and_then(|least| self.entries.iter().position(|doubt| doubt.header.seq == least && is_believed(&doubt)));
+        match found {
+            Some(idx) => Some((self.remove(idx), Finding::Believed)),
+            None => {
+                self.rest();
+                None
+            }
+        }
+    }
+
+    /// Takes the packet with the least number, as nothing more will come. It is believed where nothing speaks against
+    /// it: it begins at `reach_max` or before, and its line did not contradict it.
+    pub(crate) fn take_last(&mut self, reach_max: u64) -> Option<(Doubt<T>, Finding)> {
+        let idx = (0..self.entries.len()).min_by_key(|&idx| self.entries[idx].header.seq)?;
+        let doubt = self.remove(idx);
+        let is_plausible = doubt.claim != Claim::Restart && doubt.header.seq <= reach_max;
+        let is_believed = is_plausible && doubt.contradictions == 0 && !doubt.is_dismissed;
+        Some((doubt, if is_believed { Finding::Believed } else { Finding::Dismissed }))
+    }
+
+    /// The numbers begin with `begun`: what claimed the same waits for the numbers to reach it, and the rest is of a
+    /// time that is over.
+    pub(crate) fn begin(&mut self, begun: &Header, claim: Claim) {
+        for doubt in &mut self.entries {
+            let is_same = doubt.claim == claim && doubt.header.session == begun.session;
+            doubt.is_dismissed |= !is_same && claim == Claim::Restart;
+            doubt.claim = if is_same { Claim::Jump } else { Claim::Restart };
+        }
+        self.rest();
+        self.is_ripe = true;
+    }
+
+    /// The line that first claimed numbers which have been reached now, if there is one.
+    pub(crate) fn reached_by(&self, reach: u64) -> Option<usize> {
+        let reached = |doubt: &&Doubt<T>| doubt.claim == Claim::Jump && doubt.header.seq <= reach;
+        self.entries.iter().find(reached).map(|doubt| doubt.line_idx)
+    }
+
+    /// Whether one that waits claims the same as `header`, whichever of them comes first in the numbers.
+    pub(crate) fn has_witness(&self, header: &Header, claim: Claim, line_idx: usize) -> bool {
+        self.entries.iter().any(|other| {
+            let (low, high) =
+                if other.header.seq <= header.seq { (&other.header, header) } else { (header, &other.header) };
+            let is_free = other.line_idx != line_idx || other.contradictions == 0;
+            other.claim == claim && low.session == high.session && is_behind(low, high.seq, claim) && is_free
+        })
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.rest();
+    }
+
+    /// Drops what has to go, for an owner who keeps nothing.
+    pub(crate) fn drop_dismissed(&mut self) {
+        self.entries.retain(|doubt| !doubt.is_dismissed);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Doubt<T>> {
+        self.entries.iter()
+    }
+
+    fn remove(&mut self, idx: usize) -> Doubt<T> {
+        self.is_ripe = true;
+        self.entries.remove(idx)
+    }
+
+    fn rest(&mut self) {
+        let jumps = self.entries.iter().filter(|doubt| doubt.claim == Claim::Jump);
+        self.jump_seq = jumps.map(|doubt| doubt.header.seq).min().unwrap_or(u64::MAX);
+        self.is_ripe = false;
+    }
+}
+
+impl<T> Doubt<T> {
+    pub(crate) fn is_repeated_heartbeat(&self) -> bool {
+        self.header.count == 0 && self.copies >= HEARTBEAT_COPIES
+    }
+
+    /// Whether this packet proves the claim of `other`: it is another one and says that at least as much was sent.
+    fn is_witness_of(&self, other: &Self) -> bool {
+        let is_free = self.line_idx != other.line_idx || (self.contradictions, other.contradictions) == (0, 0);
+        let is_another = self.line_idx != other.line_idx || self.header != other.header;
+        is_another
+            && is_free
+            && self.claim == other.claim
+            && self.header.session == other.header.session
+            && is_behind(&other.header, self.header.seq, self.claim)
+    }
+}
+
+/// `seq` lies within the packet's numbers or behind them, as near as a witness of the claim has to be: where a channel
+/// begins is where the first of two packets does, so there the second has to go on from it.
+fn is_behind(packet: &Header, seq: u64, claim: Claim) -> bool {
+    let near = if claim == Claim::Jump { NEAR } else { 0 };
+    (packet.seq..=packet.end().saturating_add(near)).contains(&seq)
+}
