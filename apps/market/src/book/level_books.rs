@@ -5,6 +5,7 @@
 
 use super::levels::{Ladder, Levels};
 use super::symbols::Symbols;
+use super::wiped::Wiped;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Event, PriceLevel};
 use crate::units::{Price, Side, Symbol};
@@ -13,7 +14,7 @@ use crate::units::{Price, Side, Symbol};
 #[derive(Clone, Debug)]
 pub struct LevelBooks {
     symbols: Symbols,
-    books: Vec<Book>,
+    books: Wiped<Book>,
     levels: Levels,
     is_stale: bool,
     counts: BookCounts,
@@ -53,7 +54,7 @@ impl Books for LevelBooks {
 
     /// The top as of the last completed event.
     fn top(&self, book: BookIdx) -> TopOfBook {
-        self.books[book.0 as usize].published
+        self.books.get(book.0 as usize).published
     }
 
     fn is_stale(&self, _book: BookIdx) -> bool {
@@ -66,7 +67,7 @@ impl Books for LevelBooks {
 
     fn clear(&mut self) {
         self.levels.clear();
-        self.books.fill(EMPTY);
+        self.books.clear();
         self.is_stale = false;
     }
 
@@ -84,11 +85,18 @@ impl LevelBooks {
     pub fn new(books_max: usize, levels_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
-            books: vec![EMPTY; books_max],
+            books: Wiped::new(books_max, EMPTY),
             levels: Levels::new(levels_max),
             is_stale: false,
             counts: BookCounts::default(),
         }
+    }
+
+    /// Bytes that [`LevelBooks::new`] takes.
+    pub const fn memory(books_max: usize, levels_max: usize) -> u128 {
+        Symbols::memory(books_max as u128)
+            + Wiped::<Book>::memory(books_max as u128)
+            + Levels::memory(levels_max as u128)
     }
 
     /// Prices with shares now.
@@ -98,13 +106,13 @@ impl LevelBooks {
 
     /// Price and shares of each level of a side, the best first, whether the event is complete or not.
     pub fn depth(&self, book: BookIdx, side: Side) -> impl Iterator<Item = (Price, u64)> {
-        let ladder = &self.books[book.0 as usize].sides[side as usize];
+        let ladder = &self.books.get(book.0 as usize).sides[side as usize];
         self.levels.iter(ladder).map(|level| (level.price(), level.qty))
     }
 
     fn update(&mut self, update: &PriceLevel) -> Option<Change> {
         let book = self.book(update.symbol)?;
-        let entry = &mut self.books[book.0 as usize];
+        let entry = self.books.get_mut(book.0 as usize);
         let ladder = &mut entry.sides[update.side as usize];
         let found = self.levels.find(ladder, update.side, update.price);
         match (found, update.qty) {

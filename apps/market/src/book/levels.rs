@@ -64,8 +64,10 @@ const fn key(side: Side, price: Price) -> i64 {
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
     pool: Vec<Level>,
-    /// First free level; the others follow by `worse`.
+    /// First level that was given back; the others follow by `worse`.
     free: u32,
+    /// Those from here on were not used since all were emptied.
+    unused: u32,
     len: usize,
     random: u32,
 }
@@ -93,17 +95,18 @@ impl Levels {
             better: NONE,
             worse: NONE,
         };
-        let mut levels = Self { pool: vec![unused; capacity], free: NONE, len: 0, random: 0x9e37_79b9 };
-        levels.clear();
-        levels
+        Self { pool: vec![unused; capacity], free: NONE, unused: 0, len: 0, random: 0x9e37_79b9 }
     }
 
+    /// Bytes that [`Levels::new`] takes.
+    pub(super) const fn memory(capacity: u128) -> u128 {
+        capacity * size_of::<Level>() as u128
+    }
+
+    /// Takes all levels back, whatever ladders they are in. Costs the same however many there are.
     pub(super) fn clear(&mut self) {
-        let count = self.pool.len() as u32;
-        for (idx, level) in (1..).zip(&mut self.pool) {
-            level.worse = if idx < count { idx } else { NONE };
-        }
-        self.free = if count == 0 { NONE } else { 0 };
+        self.free = NONE;
+        self.unused = 0;
         self.len = 0;
     }
 
@@ -141,11 +144,7 @@ impl Levels {
 
     /// Makes a level at a `price` that [`Levels::find`] does not know, without shares. `None` where the pool is empty.
     pub(super) fn insert(&mut self, ladder: &mut Ladder, book: u32, side: Side, price: Price) -> Option<u32> {
-        let new = self.free;
-        if new == NONE {
-            return None;
-        }
-        self.free = self.get(new).worse;
+        let new = self.take_free()?;
         self.len += 1;
         let (key, priority) = (key(side, price), self.draw_priority());
 
@@ -232,6 +231,19 @@ impl Levels {
             at = level.worse;
             Some(level)
         })
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
+        if self.free != NONE {
+            let free = self.free;
+            self.free = self.get(free).worse;
+            return Some(free);
+        }
+        if self.unused as usize == self.pool.len() {
+            return None;
+        }
+        self.unused += 1;
+        Some(self.unused - 1)
     }
 
     fn set(&mut self, ladder: &mut Ladder, link: Link, to: u32) {

@@ -21,6 +21,7 @@ mod order_books;
 mod orders;
 mod quotes;
 mod symbols;
+mod wiped;
 
 pub use level_books::LevelBooks;
 pub use order_books::{Capacity, OrderBooks};
@@ -49,7 +50,8 @@ pub trait Books {
     /// Messages of the channel are missing: no book is to be trusted until it is made anew.
     fn mark_stale(&mut self);
 
-    /// The feed begins anew: empties all books, keeps the instruments. Costs a walk over the whole memory.
+    /// The feed begins anew: empties all books, keeps the instruments. Costs the same however large they are; what was
+    /// in use is wiped when it is next written, a page or two at a time.
     fn clear(&mut self);
 
     /// Books in use; their indices are all below this.

@@ -7,6 +7,7 @@
 use super::levels::{Ladder, Levels, NONE};
 use super::orders::{Order, Orders, Position};
 use super::symbols::Symbols;
+use super::wiped::Wiped;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Add, Event, Execute, Modify, Replace};
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
@@ -35,7 +36,7 @@ pub struct OrderBooks {
     symbols: Symbols,
     /// Book by locate, so that Nasdaq's messages need no look at the symbol's hash.
     by_locate: Vec<u32>,
-    books: Vec<[Ladder; 2]>,
+    books: Wiped<[Ladder; 2]>,
     orders: Orders,
     levels: Levels,
     is_stale: bool,
@@ -76,7 +77,7 @@ impl Books for OrderBooks {
 
     #[inline]
     fn top(&self, book: BookIdx) -> TopOfBook {
-        self.levels.top(&self.books[book.0 as usize])
+        self.levels.top(self.books.get(book.0 as usize))
     }
 
     fn is_stale(&self, _book: BookIdx) -> bool {
@@ -90,7 +91,7 @@ impl Books for OrderBooks {
     fn clear(&mut self) {
         self.orders.clear();
         self.levels.clear();
-        self.books.fill([Ladder::EMPTY; 2]);
+        self.books.clear();
         self.is_stale = false;
     }
 
@@ -109,12 +110,23 @@ impl OrderBooks {
         Self {
             symbols: Symbols::new(capacity.books),
             by_locate: vec![NONE; usize::from(u16::MAX) + 1],
-            books: vec![[Ladder::EMPTY; 2]; capacity.books],
+            books: Wiped::new(capacity.books, [Ladder::EMPTY; 2]),
             orders: Orders::new(capacity.orders),
             levels: Levels::new(capacity.levels),
             is_stale: false,
             counts: BookCounts::default(),
         }
+    }
+
+    /// Bytes that [`OrderBooks::new`] takes.
+    pub const fn memory(capacity: Capacity) -> u128 {
+        let Capacity { books, orders, levels } = capacity;
+        let by_locate = (u16::MAX as u128 + 1) * size_of::<u32>() as u128;
+        Symbols::memory(books as u128)
+            + by_locate
+            + Wiped::<[Ladder; 2]>::memory(books as u128)
+            + Orders::memory(orders as u128)
+            + Levels::memory(levels as u128)
     }
 
     /// Orders that rest now.
@@ -129,7 +141,7 @@ impl OrderBooks {
 
     /// Price, shares and orders of each level of a side, the best first.
     pub fn depth(&self, book: BookIdx, side: Side) -> impl Iterator<Item = (Price, u64, u32)> {
-        let ladder = &self.books[book.0 as usize][side as usize];
+        let ladder = &self.books.get(book.0 as usize)[side as usize];
         self.levels.iter(ladder).map(|level| (level.price(), level.qty, level.orders))
     }
 
@@ -202,7 +214,7 @@ impl OrderBooks {
         let level = self.levels.get_mut(idx);
         level.qty -= u64::from(by);
         let (book, side) = (level.book, level.side());
-        Change { book: BookIdx(book), is_top: self.books[book as usize][side as usize].best() == idx }
+        Change { book: BookIdx(book), is_top: self.books.get(book as usize)[side as usize].best() == idx }
     }
 
     /// Takes an order off its level, and the level off the book where it was the last one.
@@ -214,7 +226,7 @@ impl OrderBooks {
         level.orders -= 1;
         let is_last = level.orders == 0;
         let place = Place { book: BookIdx(level.book), side: level.side(), price: level.price() };
-        let ladder = &mut self.books[place.book.0 as usize][place.side as usize];
+        let ladder = &mut self.books.get_mut(place.book.0 as usize)[place.side as usize];
         let is_top = ladder.best() == idx;
         if is_last {
             self.levels.remove(ladder, idx);
@@ -233,7 +245,7 @@ impl OrderBooks {
             return None;
         }
         let Place { book, side, price } = place;
-        let ladder = &mut self.books[book.0 as usize][side as usize];
+        let ladder = &mut self.books.get_mut(book.0 as usize)[side as usize];
         let found = self.levels.find(ladder, side, price);
         let Some(idx) = found.or_else(|| self.levels.insert(ladder, book.0, side, price)) else {
             self.counts.levels_full += 1;

@@ -4,6 +4,7 @@
 //! evenly, so a search looks at one or two entries. A removed entry is closed by moving the ones behind it back, so
 //! there are no tombstones and a day of deletes leaves the table as fast as it began.
 
+use super::wiped::Wiped;
 use crate::units::OrderRef;
 
 const FREE: u32 = u32::MAX;
@@ -21,7 +22,7 @@ const EMPTY: Order = Order { reference: OrderRef(0), qty: 0, level: FREE };
 /// The table.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
-    entries: Vec<Order>,
+    entries: Wiped<Order>,
     shift: u32,
     len: usize,
     capacity: usize,
@@ -35,18 +36,23 @@ impl Orders {
     /// Room for `capacity` orders: 32 to 64 bytes each.
     pub(super) fn new(capacity: usize) -> Self {
         let entries = (capacity * 2).next_power_of_two().max(2);
-        Self { entries: vec![EMPTY; entries], shift: 64 - entries.trailing_zeros(), len: 0, capacity }
+        Self { entries: Wiped::new(entries, EMPTY), shift: 64 - entries.trailing_zeros(), len: 0, capacity }
+    }
+
+    /// Bytes that [`Orders::new`] takes.
+    pub(super) const fn memory(capacity: u128) -> u128 {
+        Wiped::<Order>::memory((capacity * 2).next_power_of_two())
     }
 
     #[inline]
     pub(super) fn find(&self, reference: OrderRef) -> Option<Position> {
         let idx = self.probe(reference);
-        (self.entries[idx].level != FREE).then_some(Position(idx))
+        (self.entries.get(idx).level != FREE).then_some(Position(idx))
     }
 
     #[inline]
     pub(super) fn get(&mut self, at: Position) -> &mut Order {
-        &mut self.entries[at.0]
+        self.entries.get_mut(at.0)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -57,7 +63,7 @@ impl Orders {
     pub(super) fn insert(&mut self, order: Order) {
         assert!(!self.is_full(), "the caller asks is_full first");
         let idx = self.probe(order.reference);
-        self.entries[idx] = order;
+        *self.entries.get_mut(idx) = order;
         self.len += 1;
     }
 
@@ -67,23 +73,24 @@ impl Orders {
         let (mut hole, mut idx) = (at.0, at.0);
         loop {
             idx = (idx + 1) & mask;
-            let entry = self.entries[idx];
+            let entry = *self.entries.get(idx);
             if entry.level == FREE {
                 break;
             }
             let from_home = idx.wrapping_sub(self.home(entry.reference)) & mask;
             let from_hole = idx.wrapping_sub(hole) & mask;
             if from_home >= from_hole {
-                self.entries[hole] = entry;
+                *self.entries.get_mut(hole) = entry;
                 hole = idx;
             }
         }
-        self.entries[hole] = EMPTY;
+        *self.entries.get_mut(hole) = EMPTY;
         self.len -= 1;
     }
 
+    /// Costs the same however many there are.
     pub(super) fn clear(&mut self) {
-        self.entries.fill(EMPTY);
+        self.entries.clear();
         self.len = 0;
     }
 
@@ -100,10 +107,13 @@ impl Orders {
     fn probe(&self, reference: OrderRef) -> usize {
         let mask = self.entries.len() - 1;
         let mut idx = self.home(reference);
-        while self.entries[idx].level != FREE && self.entries[idx].reference != reference {
+        loop {
+            let entry = self.entries.get(idx);
+            if entry.level == FREE || entry.reference == reference {
+                return idx;
+            }
             idx = (idx + 1) & mask;
         }
-        idx
     }
 }
 

@@ -1,6 +1,7 @@
 //! The exchange's own best bid and offer: TOPS. A quote replaces the one before, so a gap heals with the next one.
 
 use super::symbols::Symbols;
+use super::wiped::Wiped;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Event, Quote};
 use crate::units::Symbol;
@@ -9,7 +10,7 @@ use crate::units::Symbol;
 #[derive(Clone, Debug)]
 pub struct Quotes {
     symbols: Symbols,
-    quotes: Vec<Entry>,
+    quotes: Wiped<Entry>,
     /// Quotes of an earlier era are stale: it rises with each gap.
     era: u32,
     counts: BookCounts,
@@ -44,12 +45,12 @@ impl Books for Quotes {
     }
 
     fn top(&self, book: BookIdx) -> TopOfBook {
-        self.quotes[book.0 as usize].top
+        self.quotes.get(book.0 as usize).top
     }
 
     /// A gap made it stale and no quote has come since.
     fn is_stale(&self, book: BookIdx) -> bool {
-        self.quotes[book.0 as usize].era != self.era
+        self.quotes.get(book.0 as usize).era != self.era
     }
 
     fn mark_stale(&mut self) {
@@ -57,7 +58,7 @@ impl Books for Quotes {
     }
 
     fn clear(&mut self) {
-        self.quotes.fill(Entry::default());
+        self.quotes.clear();
         self.era = 0;
     }
 
@@ -75,15 +76,20 @@ impl Quotes {
     pub fn new(books_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
-            quotes: vec![Entry::default(); books_max],
+            quotes: Wiped::new(books_max, Entry::default()),
             era: 0,
             counts: BookCounts::default(),
         }
     }
 
+    /// Bytes that [`Quotes::new`] takes.
+    pub const fn memory(books_max: usize) -> u128 {
+        Symbols::memory(books_max as u128) + Wiped::<Entry>::memory(books_max as u128)
+    }
+
     /// The instrument can be traded at its quote now.
     pub fn is_available(&self, book: BookIdx) -> bool {
-        self.quotes[book.0 as usize].is_available
+        self.quotes.get(book.0 as usize).is_available
     }
 
     fn update(&mut self, quote: &Quote) -> Option<Change> {
@@ -94,7 +100,7 @@ impl Quotes {
             ask_px: quote.ask_px,
             ask_qty: quote.ask_qty.into(),
         };
-        let entry = &mut self.quotes[book.0 as usize];
+        let entry = self.quotes.get_mut(book.0 as usize);
         let is_top = entry.top != top;
         *entry = Entry { top, era: self.era, is_available: quote.available };
         self.counts.applied += 1;

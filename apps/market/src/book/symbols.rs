@@ -27,6 +27,11 @@ impl Symbols {
         }
     }
 
+    /// Bytes that [`Symbols::new`] takes.
+    pub(super) const fn memory(capacity: u128) -> u128 {
+        (capacity * 2).next_power_of_two() * size_of::<u32>() as u128 + capacity * size_of::<Symbol>() as u128
+    }
+
     /// The index of `symbol`.
     pub(super) fn find(&self, symbol: Symbol) -> Option<BookIdx> {
         let bucket = self.probe(symbol);

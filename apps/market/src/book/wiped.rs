@@ -1,0 +1,94 @@
+//! A table that is emptied at once, however large it is: each run of [`RUN`] entries has the number of the last emptying
+//! that it has seen, and one that has not seen the last is empty. It is filled with empty entries when one of them is
+//! next written, so an emptying is paid for by the writes that follow, a page or two at a time.
+
+/// Entries that are emptied together. More cost a longer write, fewer a longer list of numbers; with 256 entries of 16
+/// bytes it is a page, and the list of a table of 8 million is 128 KiB, which stays in a cache.
+const RUN: usize = 256;
+
+/// Entries of which all are empty at first.
+#[derive(Clone, Debug)]
+pub(super) struct Wiped<T> {
+    entries: Vec<T>,
+    /// For each run the emptying that it has seen.
+    seen: Vec<u32>,
+    emptying: u32,
+    empty: T,
+}
+
+impl<T: Copy> Wiped<T> {
+    /// `len` entries, each of which is `empty`; takes all memory.
+    pub(super) fn new(len: usize, empty: T) -> Self {
+        Self { entries: vec![empty; len], seen: vec![0; len.div_ceil(RUN)], emptying: 0, empty }
+    }
+
+    /// Bytes that [`Wiped::new`] takes.
+    pub(super) const fn memory(len: u128) -> u128 {
+        len * size_of::<T>() as u128 + len.div_ceil(RUN as u128) * size_of::<u32>() as u128
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, idx: usize) -> &T {
+        if self.seen[idx / RUN] == self.emptying { &self.entries[idx] } else { &self.empty }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, idx: usize) -> &mut T {
+        if self.seen[idx / RUN] != self.emptying {
+            self.renew(idx / RUN);
+        }
+        &mut self.entries[idx]
+    }
+
+    /// Empties all entries. One step; after four billion times it walks over all of them once, as then the numbers repeat.
+    pub(super) fn clear(&mut self) {
+        self.emptying = self.emptying.wrapping_add(1);
+        if self.emptying == 0 {
+            self.entries.fill(self.empty);
+            self.seen.fill(0);
+        }
+    }
+
+    #[cold]
+    fn renew(&mut self, run: usize) {
+        let end = self.entries.len().min((run + 1) * RUN);
+        self.entries[run * RUN..end].fill(self.empty);
+        self.seen[run] = self.emptying;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn table_agrees_with_one_that_is_filled(
+            steps in proptest::collection::vec((0_usize..700, prop::option::weighted(0.95, 1_u8..9)), 1..300),
+            before_repeat in any::<bool>(),
+        ) {
+            let mut table = Wiped::new(700, 0);
+            if before_repeat {
+                table.emptying = u32::MAX - 2;
+                table.seen.fill(u32::MAX - 2);
+            }
+            let mut plain = vec![0_u8; 700];
+            for (idx, value) in steps {
+                match value {
+                    Some(value) => (*table.get_mut(idx), plain[idx]) = (value, value),
+                    None => {
+                        table.clear();
+                        plain.fill(0);
+                    }
+                }
+                prop_assert!((0..700).all(|idx| *table.get(idx) == plain[idx]));
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Books of a whole Nasdaq day: what an update costs, and what the feed's beginning anew costs in the middle of it.
+
+use core::hint::black_box;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use market::book::Capacity;
+use market::event::{Add, Delete, Event};
+use market::{Books, Locate, OrderBooks, OrderRef, Price, Side, Symbol};
+use wirepath_benches::measure;
+
+/// Orders that rest when the feed begins anew.
+const RESTING: u64 = 1_000_000;
+
+fn add(order: u64) -> Event {
+    Event::Add(Add {
+        at_ns: 0,
+        locate: Locate(1),
+        order: OrderRef(order),
+        side: if order.is_multiple_of(2) { Side::Buy } else { Side::Sell },
+        qty: 100,
+        symbol: Symbol(*b"ZIEXT   "),
+        price: Price((order % 1_000) as i64),
+    })
+}
+
+fn delete(order: u64) -> Event {
+    Event::Delete(Delete { at_ns: 0, locate: Locate(1), order: OrderRef(order) })
+}
+
+fn full() -> OrderBooks {
+    let mut books = OrderBooks::new(Capacity::default());
+    for order in 0..RESTING {
+        books.apply(&add(order));
+    }
+    books
+}
+
+fn books(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("books of a Nasdaq day");
+    let mut books = full();
+    let mut order = RESTING;
+    group.bench_function("an order added and one deleted", |bencher| {
+        bencher.iter(|| {
+            black_box(books.apply(&add(order)));
+            black_box(books.apply(&delete(order - RESTING)));
+            order += 1;
+        });
+    });
+    group.sample_size(10);
+    group.bench_function("a million orders, begun anew", |bencher| {
+        bencher.iter_batched_ref(|| books.clone(), |books| books.clear(), BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
+criterion_group! { name = benches; config = measure::criterion(); targets = books }
+criterion_main!(benches);
