@@ -12,7 +12,7 @@ use wirepath::pipeline::ChecksumPolicy;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::feed::Tops;
+use crate::feed::{GROUPS_MAX, Tops};
 use crate::format::Format;
 use crate::plan::{FeedPlan, Placement, ReplayPlan, RunPlan, parse_group, parse_pace, parse_seconds};
 
@@ -160,6 +160,13 @@ impl ReplayArgs {
         let feed = FeedPlan { groups: self.chosen_groups(), ..feed_plan(format, &config, &self.worker, &self.output) };
         if !feed.sets.is_empty() && !self.groups.is_empty() {
             return Err(Error::Usage("--group is for a replay without channels: the configuration names them".into()));
+        }
+        let groups = feed.groups.len() + feed.sets.iter().map(|set| set.lines.len()).sum::<usize>();
+        if groups > GROUPS_MAX {
+            return Err(Error::Usage(format!(
+                "{groups} groups are more than the {GROUPS_MAX} of a replay, which has one worker: name fewer, and replay the file \
+                 again for the rest"
+            )));
         }
         Ok(ReplayPlan {
             feed,

@@ -93,7 +93,7 @@ struct LineSection {
     port: Port,
     #[serde(default)]
     sources: Vec<Sender>,
-    vlan: Option<Vlan>,
+    vlan: Option<Spanned<Vlan>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -144,7 +144,8 @@ use port::{HostSection, PortSection};
 
 checked! {
     BurstLen(usize) from "i64" as i64: |value| within(value, 1, BURST_MAX as u64, "frames in a burst");
-    Count(usize) from "i64" as i64: |value| within(value, 1, 1 << 32, "items");
+    // What is counted is numbered with 32 bits; the memory is looked at before it is taken.
+    Count(usize) from "i64" as i64: |value| within(value, 1, 1 << 31, "items");
     // Fragments alone may hold 256, and what waits behind a hole leaves a burst for receiving.
     Buffers(usize) from "i64" as i64: |value| within(value, 512, 1 << 24, "packet buffers");
     WindowPackets(usize) from "i64" as i64: |value| within(value, 0, 4_096, "packets that wait");
@@ -213,7 +214,8 @@ impl Config {
         })?;
         Self::parse(&text).map_err(|fault| {
             let (line, column) = line_and_column(&text, fault.at.start);
-            Error::Usage(format!("{} line {line}, column {column}: {}", path.display(), fault.what))
+            let key = key_of(&text, fault.at.start).map(|key| format!(", {key}")).unwrap_or_default();
+            Error::Usage(format!("{} line {line}, column {column}{key}: {}", path.display(), fault.what))
         })
     }
 
@@ -244,6 +246,7 @@ impl Config {
             self.check_format(section)?;
             self.check_queue(section)?;
             for line in lines {
+                self.check_vlan(line)?;
                 let group = line.address();
                 if let Some(other) = groups.insert(group, name.clone()) {
                     let what = format!("{group} is a line of channel {other:?} already: a group is one line only");
@@ -285,6 +288,18 @@ impl Config {
             Some(first) if first != format => {
                 let what = format!("{format} beside {first}: one worker decodes one format, so give each its own file");
                 Err(Fault::new(at, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A port that is in a VLAN hears no other.
+    fn check_vlan(&self, line: &LineSection) -> Result<(), Fault> {
+        let port = self.port.as_ref().and_then(PortSection::vlan);
+        match (&line.vlan, port) {
+            (Some(vlan), Some(port)) if vlan.get_ref().0 != port => {
+                let what = format!("the port is in VLAN {port} and hears no other: leave this out, or the port's vlan");
+                Err(Fault::new(vlan.span(), what))
             }
             _ => Ok(()),
         }
@@ -389,7 +404,7 @@ impl ChannelSection {
         let lines = self.lines.get_ref().iter().zip(letters).map(|(line, letter)| LineConfig {
             name: line.name.clone().unwrap_or(letter),
             group: line.address(),
-            vlan: line.vlan.map(|vlan| vlan.0),
+            vlan: line.vlan(),
             senders: line.sources.iter().map(|sender| sender.0).collect(),
         });
         let queue = self.queue.as_ref().map(|queue| *queue.get_ref());
@@ -403,7 +418,7 @@ impl ChannelSection {
         let queue = self.queue.as_ref().map_or(first, |queue| *queue.get_ref());
         self.lines.get_ref().iter().map(move |line| Want {
             sources: line.sources.iter().map(|sender| sender.0).collect(),
-            vlan: line.vlan.map(|vlan| vlan.0),
+            vlan: line.vlan(),
             queue: Some(queue),
             ..Want::udp(*line.address().ip(), line.address().port())
         })
@@ -414,6 +429,23 @@ impl LineSection {
     fn address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.group.get_ref().address(), self.port.0)
     }
+
+    fn vlan(&self) -> Option<u16> {
+        self.vlan.as_ref().map(|vlan| vlan.get_ref().0)
+    }
+}
+
+/// The key whose value stands at this place; `None` where a key or a section stands there itself.
+fn key_of(text: &str, at: usize) -> Option<&str> {
+    let (before, value) = text.get(..at)?.rsplit_once('=')?;
+    let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let rest = &text[at..];
+    if rest.starts_with('[') && value.trim_end_matches(' ').ends_with('\n') {
+        return None;
+    }
+    let is_key_itself = rest.trim_start_matches(is_in_key).trim_start().starts_with('=');
+    let key = before.trim_end().rsplit(|c| !is_in_key(c)).next()?;
+    (!key.is_empty() && !is_key_itself).then_some(key)
 }
 
 /// Counted from 1, as editors do; columns are characters.
@@ -542,6 +574,68 @@ mod tests {
         let shared = own("addresses = [\"10.0.0.2/24\"]").replace("\"own\"", "\"shared\"");
         refused(&shared, 4, 1, "the kernel says who we are");
         refused("[port]\ninterface = \"eth1\"\nowner = \"own\"\n", 2, 13, "needs [host]");
+    }
+
+    #[test]
+    fn address_that_no_host_can_have_is_refused_where_it_stands() {
+        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\n[host]\n{host}\n");
+        let ours = "addresses = [\"10.0.0.2/24\"]";
+        refused(
+            &own("addresses = [\"10.0.0.2/24\", \"239.1.1.1/24\"]"),
+            5,
+            29,
+            "239.1.1.1 cannot be the address of a host",
+        );
+        refused(&own("addresses = [\"127.0.0.1/8\"]"), 5, 14, "cannot be the address of a host");
+        refused(&own("addresses = [\"10.0.0.255/24\"]"), 5, 14, "cannot be the address of a host");
+        refused(&own("addresses = [\"10.0.0.2/24\", \"10.0.0.2/16\"]"), 5, 29, "named twice");
+        refused(&own(&format!("{ours}\ngateway = \"10.0.0.2\"")), 6, 11, "is our own address");
+        let route = |via: &str| format!("{ours}\nroutes = [{{ network = \"172.16.0.0/12\", via = \"{via}\" }}]");
+        refused(&own(&route("10.0.0.2")), 6, 46, "is our own address");
+        refused(&own(&route("10.9.0.2")), 6, 46, "none of our networks");
+        let neighbour =
+            |address: &str, mac: &str| format!("{ours}\nneighbours = [{{ address = \"{address}\", mac = \"{mac}\" }}]");
+        refused(&own(&neighbour("10.0.0.2", "02:00:00:00:00:01")), 6, 27, "a neighbour is another station");
+        refused(&own(&neighbour("10.0.0.3", "ff:ff:ff:ff:ff:ff")), 6, 45, "cannot be the MAC address");
+        refused(&own(&neighbour("127.0.0.1", "02:00:00:00:00:01")), 6, 27, "cannot be the address of a host");
+        refused(
+            &own(&format!("{ours}\ntakes = \"everything\"")).replace("[host]", "igmp = \"kernel\"\n[host]"),
+            7,
+            9,
+            "no queries",
+        );
+    }
+
+    #[test]
+    fn more_than_a_host_has_room_for_is_refused_at_the_first_that_finds_none() {
+        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\n[host]\n{host}\n");
+        let addresses: Vec<_> = (0..65).map(|idx| format!("\"10.{idx}.0.2/24\"")).collect();
+        refused(&own(&format!("addresses = [\n{}\n]", addresses.join(",\n"))), 70, 1, "give the host fewer addresses");
+        let neighbours: Vec<_> = (0..300)
+            .map(|idx| format!("{{ address = \"10.1.{}.{}\", mac = \"02:00:00:00:00:01\" }}", idx / 250, 3 + idx % 250))
+            .collect();
+        let text = own(&format!("addresses = [\"10.1.0.2/16\"]\nneighbours = [\n{}\n]", neighbours.join(",\n")));
+        let fault = Config::parse(&text).expect_err("300 neighbours");
+        assert!(fault.what.contains("give the host fewer neighbours"), "{}", fault.what);
+        assert_eq!(key_of(&text, fault.at.start), Some("address"));
+    }
+
+    #[test]
+    fn line_of_another_vlan_than_the_port_is_refused() {
+        let own = "[port]\ninterface = \"eth1\"\nowner = \"own\"\nvlan = 20\n[host]\naddresses = [\"10.0.0.2/24\"]\n";
+        let text = format!("{own}{}", channel("{ group = \"239.1.1.1\", port = 1, vlan = 21 }"));
+        refused(&text, 11, 41, "the port is in VLAN 20");
+    }
+
+    #[test]
+    fn key_of_a_value_is_named() {
+        let text = "[worker]\nburst = 65\n[host]\naddresses = [\"a\", \"b\"]\n";
+        let at = |what: &str| text.find(what).unwrap();
+        assert_eq!(key_of(text, at("65")), Some("burst"));
+        assert_eq!(key_of(text, at("\"b\"")), Some("addresses"));
+        assert_eq!(key_of(text, at("burst")), None);
+        assert_eq!(key_of(text, at("addresses")), None);
+        assert_eq!(key_of(text, at("[host]")), None);
     }
 
     #[test]

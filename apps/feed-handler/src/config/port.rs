@@ -1,14 +1,15 @@
 //! The sections `[port]` and `[host]`: the interface of a live run, whose it is, and who we are on it.
 
 use std::net::Ipv4Addr;
+use std::ops::Range;
 
 use serde::Deserialize;
 use toml::Spanned;
 use wirepath::device::af_xdp::{AfXdpConfig, Copying, Mode};
 use wirepath::device::mlx5::{Feature, Mlx5Config};
-use wirepath::proto::Ipv4Prefix;
+use wirepath::proto::{HostError, Ipv4Prefix};
 use wirepath::wire::{EtherType, IgmpVersion, MacAddr, VlanTag, VlanTags};
-use wirepath::worker::live::{IgmpBy, LiveConfig, OwnHost, Owner, PortConfig, StaticRoute, Takes};
+use wirepath::worker::live::{IgmpBy, LiveConfig, OwnFault, OwnHost, OwnPart, Owner, PortConfig, StaticRoute, Takes};
 
 use super::{Fault, parse_sender, within};
 
@@ -42,14 +43,13 @@ pub(super) struct PortSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HostSection {
-    addresses: Spanned<Vec<Prefix>>,
+    addresses: Spanned<Vec<Spanned<Prefix>>>,
     gateway: Option<Spanned<Address>>,
     #[serde(default)]
     routes: Vec<RouteSection>,
     #[serde(default)]
     neighbours: Vec<NeighbourSection>,
-    #[serde(default)]
-    takes: TakesWord,
+    takes: Option<Spanned<TakesWord>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -62,8 +62,8 @@ struct RouteSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NeighbourSection {
-    address: Address,
-    mac: Mac,
+    address: Spanned<Address>,
+    mac: Spanned<Mac>,
 }
 
 /// What drives the interface.
@@ -290,6 +290,11 @@ impl PortSection {
         Ok(())
     }
 
+    /// The VLAN that our host is in: of two the inner one.
+    pub(super) fn vlan(&self) -> Option<u16> {
+        self.vlan.as_ref()?.get_ref().0.inner().map(|tag| tag.vid())
+    }
+
     fn stamps(&self) -> Feature {
         match self.timestamps.as_ref().map(Spanned::get_ref) {
             Some(StampsWord::Word(DemandedWord::Demanded)) => Feature::Demanded,
@@ -383,16 +388,66 @@ impl HostSection {
         }
         let vias = self.gateway.iter().chain(self.routes.iter().map(|route| &route.via));
         for via in vias {
-            if !addresses.iter().any(|own| own.0.contains(via.get_ref().0)) {
-                let what = format!("{} is on none of our networks, so nothing can be sent to it", via.get_ref().0);
+            let router = via.get_ref().0;
+            if !addresses.iter().any(|own| own.get_ref().0.contains(router)) {
+                let what = format!("{router} is on none of our networks, so nothing can be sent to it");
+                return Err(Fault::new(via.span(), what));
+            }
+            if addresses.iter().any(|own| own.get_ref().0.address() == router) {
+                let what =
+                    format!("{router} is our own address: name the router, which has another one on our network");
                 return Err(Fault::new(via.span(), what));
             }
         }
-        if self.takes == TakesWord::Everything && igmp == Some(&IgmpWord::Kernel) {
+        self.check_parts()?;
+        if let Some(takes) = &self.takes
+            && (*takes.get_ref(), igmp) == (TakesWord::Everything, Some(&IgmpWord::Kernel))
+        {
             let what = "the kernel gets no queries where we take everything: use igmp = \"own\", or takes = \"needed\"";
-            return Err(Fault::new(self.addresses.span(), what));
+            return Err(Fault::new(takes.span(), what));
         }
         Ok(())
+    }
+
+    /// Asks the host itself, which knows what an address, a route and a neighbour may be, and how many it has room for.
+    fn check_parts(&self) -> Result<(), Fault> {
+        let addresses = self.addresses.get_ref();
+        for (idx, address) in addresses.iter().enumerate() {
+            let address_alone = address.get_ref().0.address();
+            if addresses[..idx].iter().any(|other| other.get_ref().0.address() == address_alone) {
+                return Err(Fault::new(address.span(), format!("{address_alone} is named twice: name it once")));
+            }
+        }
+        for neighbour in &self.neighbours {
+            let address = neighbour.address.get_ref().0;
+            if addresses.iter().any(|own| own.get_ref().0.address() == address) {
+                let what = format!("{address} is our own address: a neighbour is another station");
+                return Err(Fault::new(neighbour.address.span(), what));
+            }
+        }
+        let Err(OwnFault { part, error }) = self.own().check() else { return Ok(()) };
+        let (at, limit) = match (part, error) {
+            (OwnPart::Address(idx), _) => (addresses[idx].span(), "addresses"),
+            // The default route is the last one.
+            (OwnPart::Route(idx), _) => (self.via(idx), "routes"),
+            (OwnPart::Neighbour(idx), HostError::NotAStation(_)) => (self.neighbours[idx].mac.span(), ""),
+            (OwnPart::Neighbour(idx), _) => (self.neighbours[idx].address.span(), "neighbours"),
+        };
+        let what = match error {
+            HostError::AddressesFull | HostError::RoutesFull | HostError::NeighboursFull => {
+                format!("there is no room for this one: give the host fewer {limit}")
+            }
+            HostError::NotAHostAddress(_) => format!("{error}: use one of a host, such as 10.0.0.2"),
+            HostError::NotAStation(_) => format!("{error}: use one such as 02:00:00:00:00:01"),
+            HostError::GatewayUnreachable(_) | HostError::MtuTooSmall(_) => error.to_string(),
+        };
+        Err(Fault::new(at, what))
+    }
+
+    /// Where the router of a route stands.
+    fn via(&self, idx: usize) -> Range<usize> {
+        let route = self.routes.get(idx).map(|route| route.via.span());
+        route.or(self.gateway.as_ref().map(Spanned::span)).unwrap_or_else(|| self.addresses.span())
     }
 
     fn own(&self) -> OwnHost {
@@ -400,10 +455,14 @@ impl HostSection {
         let routes =
             self.routes.iter().map(|route| StaticRoute { network: route.network.0, via: route.via.get_ref().0 });
         OwnHost {
-            addresses: self.addresses.get_ref().iter().map(|prefix| prefix.0).collect(),
+            addresses: self.addresses.get_ref().iter().map(|prefix| prefix.get_ref().0).collect(),
             routes: routes.chain(default).collect(),
-            neighbours: self.neighbours.iter().map(|neighbour| (neighbour.address.0, neighbour.mac.0)).collect(),
-            takes: match self.takes {
+            neighbours: self
+                .neighbours
+                .iter()
+                .map(|neighbour| (neighbour.address.get_ref().0, neighbour.mac.get_ref().0))
+                .collect(),
+            takes: match self.takes.as_ref().map_or(TakesWord::default(), |takes| *takes.get_ref()) {
                 TakesWord::Needed => Takes::Needed,
                 TakesWord::Everything => Takes::Everything,
             },

@@ -7,9 +7,10 @@ use crate::mem::{BURST_MAX, Layout, Sizing};
 use crate::pipeline::tcp::{TcpConfig, TcpNodeConfig};
 use crate::pipeline::{ArpConfig, EgressConfig, HostStackConfig, IgmpConfig, Ipv4Config, UdpConfig, Vlans};
 use crate::proto::{
-    ErrorLimit, HashSeed, Host, HostConfig, HostEvent, InterfaceId, LearnFrom, NeighbourConfig, ReporterConfig, Route,
+    ErrorLimit, HashSeed, Host, HostConfig, HostError, HostEvent, InterfaceId, LearnFrom, NeighbourConfig,
+    ReporterConfig, Route,
 };
-use crate::wire::IgmpVersion;
+use crate::wire::{IgmpVersion, MacAddr, VlanTags};
 use crate::worker::kernel::{Follower, Link, Mirror};
 use crate::worker::random_seed;
 
@@ -125,17 +126,62 @@ fn settle(host: &mut Host, own: &OwnHost, interface: &str) -> Result<(), LiveErr
     if let Some(&address) = host.addresses().first() {
         return Err(LiveError::KernelHasAddress { interface: interface.into(), address });
     }
-    for address in &own.addresses {
-        host.apply(HostEvent::AddressAdded(*address))?;
+    Ok(apply(host, own).map_err(|fault| fault.error)?)
+}
+
+/// A part of the configuration of a host that no host can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnFault {
+    /// Which part.
+    pub part: OwnPart,
+    /// What is wrong with it.
+    pub error: HostError,
+}
+
+/// A part of an [`OwnHost`], by its place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnPart {
+    /// Of [`OwnHost::addresses`].
+    Address(usize),
+    /// Of [`OwnHost::routes`].
+    Route(usize),
+    /// Of [`OwnHost::neighbours`].
+    Neighbour(usize),
+}
+
+impl OwnHost {
+    /// Finds the first part that the host will refuse, before there is an interface: for who knows in which line of a file
+    /// it stands.
+    pub fn check(&self) -> Result<(), OwnFault> {
+        let config = HostConfig {
+            interface: InterfaceId(1),
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            vlan: VlanTags::NONE,
+            mtu: 1500,
+            addresses_max: ADDRESSES_MAX,
+            routes_max: ROUTES_MAX,
+            neighbours_max: NEIGHBOURS_MAX,
+        };
+        let refused = |error| OwnFault { part: OwnPart::Address(0), error };
+        let mut host = Host::new(config, HashSeed::new(0, 0)).map_err(refused)?;
+        apply(&mut host, self)
     }
-    for route in &own.routes {
+}
+
+fn apply(host: &mut Host, own: &OwnHost) -> Result<(), OwnFault> {
+    for (idx, address) in own.addresses.iter().enumerate() {
+        let refused = |error| OwnFault { part: OwnPart::Address(idx), error };
+        host.apply(HostEvent::AddressAdded(*address)).map_err(refused)?;
+    }
+    for (idx, route) in own.routes.iter().enumerate() {
         let on_link = own.addresses.iter().find(|address| address.contains(route.via));
         let source = on_link.or(own.addresses.first()).map_or(route.via, |address| address.address());
         let route = Route { network: route.network.network(), gateway: Some(route.via), source, metric: 0 };
-        host.apply(HostEvent::RouteAdded(route))?;
+        host.apply(HostEvent::RouteAdded(route)).map_err(|error| OwnFault { part: OwnPart::Route(idx), error })?;
     }
-    for &(address, mac) in &own.neighbours {
-        host.apply(HostEvent::NeighbourSet { address, mac })?;
+    for (idx, &(address, mac)) in own.neighbours.iter().enumerate() {
+        let refused = |error| OwnFault { part: OwnPart::Neighbour(idx), error };
+        host.apply(HostEvent::NeighbourSet { address, mac }).map_err(refused)?;
     }
     Ok(())
 }
@@ -163,9 +209,9 @@ mod tests {
     use core::net::Ipv4Addr;
 
     use super::*;
-    use crate::proto::{HostError, Ipv4Prefix, Resolution};
+    use crate::proto::{Ipv4Prefix, Resolution};
     use crate::time::Instant;
-    use crate::wire::{EtherType, MacAddr, VlanTag, VlanTags};
+    use crate::wire::{EtherType, VlanTag};
     use crate::worker::live::{StaticRoute, Want};
 
     const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

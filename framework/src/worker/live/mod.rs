@@ -28,6 +28,6 @@ mod sys;
 pub use config::{IgmpBy, LiveConfig, OwnHost, Owner, StaticRoute, Takes, Want};
 pub use device::{LiveDevice, PortConfig};
 pub use error::LiveError;
-pub use host::LiveHost;
+pub use host::{LiveHost, OwnFault, OwnPart};
 pub use port::LivePort;
 pub use queue::{LiveQueue, LiveWorker};
