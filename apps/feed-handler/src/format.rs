@@ -11,6 +11,8 @@ use market::framing::mold_udp64::MoldHeader;
 use market::framing::{CboeUnit, IexTp, MoldUdp64};
 use market::{Books, Codec, Deep10, Framing, Itch50, LevelBooks, OrderBooks, Pitch, Quotes, Tops16};
 
+use crate::plan::CapacityPlan;
+
 /// What the operator calls a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(try_from = "String")]
@@ -39,6 +41,16 @@ impl Format {
             Self::IexDeep => "iex-deep",
             Self::CboePitch => "cboe-pitch",
             Self::Itch50File => "itch50-file",
+        }
+    }
+
+    /// Bytes that the books of one channel take.
+    pub(crate) fn memory(self, capacity: CapacityPlan) -> u128 {
+        match self {
+            Self::MoldItch50 | Self::Itch50File => MoldItch50::memory(capacity.over(MoldItch50::capacity())),
+            Self::IexTops => IexTops::memory(capacity.over(IexTops::capacity())),
+            Self::IexDeep => IexDeep::memory(capacity.over(IexDeep::capacity())),
+            Self::CboePitch => CboePitch::memory(capacity.over(CboePitch::capacity())),
         }
     }
 
@@ -93,6 +105,9 @@ pub trait Protocol: 'static {
     /// Empty books; takes all their memory.
     fn books(capacity: Capacity) -> Self::Books;
 
+    /// Bytes that [`books`](Self::books) takes.
+    fn memory(capacity: Capacity) -> u128;
+
     /// Memory for the books of one channel where the operator asked for nothing else.
     fn capacity() -> Capacity;
 }
@@ -127,6 +142,10 @@ impl Protocol for MoldItch50 {
         OrderBooks::new(capacity)
     }
 
+    fn memory(capacity: Capacity) -> u128 {
+        OrderBooks::memory(capacity)
+    }
+
     /// A whole Nasdaq day: some 190 MB.
     fn capacity() -> Capacity {
         Capacity::default()
@@ -145,6 +164,10 @@ impl Protocol for IexTops {
 
     fn books(capacity: Capacity) -> Quotes {
         Quotes::new(capacity.books)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        Quotes::memory(capacity.books)
     }
 
     fn capacity() -> Capacity {
@@ -166,6 +189,10 @@ impl Protocol for IexDeep {
         LevelBooks::new(capacity.books, capacity.levels)
     }
 
+    fn memory(capacity: Capacity) -> u128 {
+        LevelBooks::memory(capacity.books, capacity.levels)
+    }
+
     fn capacity() -> Capacity {
         Capacity { books: 16_384, orders: 0, levels: 1 << 19 }
     }
@@ -184,6 +211,10 @@ impl Protocol for CboePitch {
 
     fn books(capacity: Capacity) -> OrderBooks {
         OrderBooks::new(capacity)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        OrderBooks::memory(capacity)
     }
 
     /// One unit of some thirty: 20 MB.

@@ -20,6 +20,7 @@ pub mod feed;
 pub mod format;
 pub mod join;
 
+mod memory;
 mod worker;
 
 pub mod replay;

@@ -11,7 +11,8 @@ use wirepath::worker::{Crew, Ended, StopFlag};
 
 use crate::error::Error;
 use crate::feed::ArrivalClock;
-use crate::plan::{FeedPlan, RunPlan};
+use crate::memory;
+use crate::plan::{FeedPlan, Placement, RunPlan};
 use crate::report::{Ending, Origin, Run, Summary, silence};
 use crate::worker::{self, Event, Ground, Job, Nodes};
 
@@ -19,12 +20,17 @@ use crate::worker::{self, Event, Ground, Job, Nodes};
 /// ours is on the interface any more.
 pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
     let interface = plan.live.port.interface().to_owned();
+    let first = plan.live.queues.first().copied().unwrap_or_default();
+    // A worker without channels has room for the first one that it learns.
+    let on_queues = plan.live.queues.iter().map(|&idx| on_queue(&plan.feed, idx, first).sets.len().max(1)).sum();
+    let books = memory::check(on_queues, plan.feed.format.memory(plan.feed.capacity))?;
     let block = worker::counters(&mut tell);
     let mut port = LivePort::open(&plan.live, &block.scope("port"), stop).map_err(Error::failed)?;
     let mut queues = Vec::new();
     while let Some(queue) = port.take_queue().map_err(Error::failed)? {
         queues.push(queue);
     }
+    tell(Event::Notice(books));
     tell(Event::Notice(port.describe()));
     if let Some(LiveQueue { live, .. }) = queues.first() {
         deaf(&live.host, &interface).into_iter().for_each(|notice| tell(Event::Notice(notice)));
@@ -34,11 +40,17 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     let (events, heard) = mpsc::channel();
     let count = queues.len();
     let cores: Vec<_> = (0..count).map(|idx| worker::core(plan.feed.worker.placement, idx, count)).collect();
+    if plan.feed.worker.placement == Placement::Last && cores.iter().any(|core| core.number.is_none()) {
+        tell(Event::Notice(format!(
+            "{count} queues are more than the cores that are ours: the workers of the first queues are not pinned, and wait for \
+             each other; take fewer queues, or give the process more cores (taskset, cpuset)"
+        )));
+    }
     let mut stations = Vec::new();
     for (number, queue) in queues.into_iter().enumerate() {
         let job = Job {
             name: format!("worker{number}"),
-            plan: on_queue(&plan.feed, queue.idx, plan.live.queues[0]),
+            plan: on_queue(&plan.feed, queue.idx, first),
             ground: ground(queue, &interface),
             block: Arc::clone(&block),
             events: events.clone(),

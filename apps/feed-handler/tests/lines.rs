@@ -7,7 +7,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use common::{numbers, replay};
+use common::{numbers, replay, run};
 use market::framing::mold_udp64::MoldHeader;
 use market::framing::{MoldUdp64, PacketWriter};
 use serde_json::{Value, json};
@@ -167,9 +167,10 @@ fn packet_that_was_overtaken_waits_for_its_turn() {
 fn packet_that_comes_too_late_is_a_gap_and_then_late() {
     let session = b"day1      ";
     let capture =
-        Capture::default().packet(0, A, session, 1, 1).packet(10, A, session, 3, 1).packet(2_000, A, session, 2, 1);
+        Capture::default().packet(0, A, session, 1, 1).packet(10, A, session, 3, 1).packet(20, A, session, 4, 1);
+    let capture = capture.packet(2_000, A, session, 2, 1);
     let summary = capture.replay(&[]);
-    assert_eq!(numbers(&summary, ["messages", "gaps", "missing", "late"]), [2, 1, 1, 1]);
+    assert_eq!(numbers(&summary, ["messages", "gaps", "missing", "late"]), [3, 1, 1, 1]);
 }
 
 #[test]
@@ -182,9 +183,41 @@ fn heartbeat_reveals_what_was_lost_at_the_end() {
 
 #[test]
 fn new_session_on_the_same_group_is_a_restart() {
-    let capture = Capture::default().packet(0, A, b"day1      ", 1, 5).packet(1, A, b"day2      ", 1, 2);
+    let (old, new) = (b"day1      ", b"day2      ");
+    let capture = Capture::default().packet(0, A, old, 1, 5).packet(1, A, old, 6, 1);
+    let summary = capture.packet(2, A, new, 1, 2).packet(3, A, new, 3, 1).replay(&[]);
+    assert_eq!((channels(&summary), numbers(&summary, ["messages", "restarts", "gaps"])), (1, [9, 1, 0]));
+}
+
+#[test]
+fn damaged_and_forged_packets_cost_their_own_messages_and_a_count() {
+    let session = b"day1      ";
+    let capture = (0..1_000).fold(Capture::default(), |capture, idx| {
+        let (at_us, seq) = (idx * 200, 1 + idx * 47);
+        match idx {
+            // A bit of the session, one of the number near by, one far away.
+            300 => capture.packet(at_us, A, b"day0      ", seq, 47),
+            500 => capture.packet(at_us, A, session, seq ^ 1 << 15, 47),
+            700 => capture.packet(at_us, A, session, seq ^ 1 << 40, 47),
+            900 => capture.packet(at_us, A, b"forged    ", 1, 3).packet(at_us, A, session, seq, 47),
+            _ => capture.packet(at_us, A, session, seq, 47),
+        }
+    });
     let summary = capture.replay(&[]);
-    assert_eq!((channels(&summary), numbers(&summary, ["messages", "restarts", "gaps"])), (1, [7, 1, 0]));
+    assert_eq!(numbers(&summary, ["gaps", "missing", "restarts", "late"]), [3, 3 * 47, 0, 0]);
+    assert_eq!(numbers(&summary, ["messages", "message_account.doubted"]), [997 * 47, 3 * 47 + 3]);
+}
+
+#[test]
+fn damaged_channel_number_opens_no_channel() {
+    let capture = (0..20).fold(Capture::default(), |capture, idx| {
+        let mut packet = deep(1 + idx, &[deep_message(b'8', 100, 10_0000)]);
+        packet[4] ^= if idx == 10 { 1 << 6 } else { 0 };
+        capture.frame(idx, udp_frame(A, &packet))
+    });
+    let summary = capture.replay_as("iex-deep");
+    assert_eq!((channels(&summary), &summary["drops"]), (1, &json!({ "feed.doubtful": 1 })));
+    assert_eq!(numbers(&summary, ["messages", "gaps", "missing"]), [19, 1, 1]);
 }
 
 #[test]
@@ -221,18 +254,56 @@ fn whatever_is_no_feed_is_dropped_by_name() {
     assert_eq!(numbers(&summary, ["packets", "messages", "packet_account.delivered"]), [11, 1, 1]);
 }
 
+fn fragment(offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
+    let mut header = ipv4_header(A, Protocol::UDP, payload.len());
+    header.set_fragment(offset, more);
+    header.fill_checksum(&[]);
+    let mut bytes = vec![0; 20];
+    header.emit(&mut bytes).unwrap();
+    ethernet(EtherType::IPV4, &[&bytes, payload].concat())
+}
+
+/// 50 datagrams of 20 messages, each in five fragments; the third one is lost.
+fn fragmented_feed_with_a_hole() -> Capture {
+    (0..50).filter(|idx| *idx != 2).fold(Capture::default(), |capture, idx| {
+        let datagram = udp(A, &mold(b"day1      ", 1 + idx * 20, 20));
+        let pieces: Vec<&[u8]> = datagram.chunks(64).collect();
+        (0..).zip(&pieces).fold(capture, |capture, (number, piece)| {
+            let is_last = usize::from(number) + 1 == pieces.len();
+            capture.frame(idx * 10, fragment(number * 64, !is_last, piece))
+        })
+    })
+}
+
+#[test]
+fn datagrams_in_fragments_wait_behind_a_hole_like_others() {
+    let summary = fragmented_feed_with_a_hole().replay(&[]);
+    assert_eq!(numbers(&summary, ["messages", "missing", "message_account.not_kept"]), [49 * 20, 20, 0]);
+}
+
+#[test]
+fn datagram_in_fragments_for_which_there_is_no_buffer_is_counted_and_the_advice_names_the_buffers() {
+    let directory = tempdir().unwrap();
+    let (file, config) = (directory.path().join("made.pcap"), directory.path().join("made.toml"));
+    fs::write(&config, "[worker]\nbuffers = 512\n[arbitration]\nwindow_packets = 4096\nwindow_us = 1000000\n").unwrap();
+    let capture = (0..700).filter(|idx| *idx != 2).fold(Capture::default(), |capture, idx| {
+        let datagram = udp(A, &mold(b"day1      ", 1 + idx * 20, 20));
+        let (first, rest) = datagram.split_at(64);
+        capture.frame(idx * 10, fragment(0, true, first)).frame(idx * 10, fragment(64, false, rest))
+    });
+    capture.write(&file);
+    let flags = ["replay", file.to_str().unwrap(), "--format", "mold-itch50", "--cpu", "any", "--config"];
+    let output = run(&[&flags[..], &[config.to_str().unwrap()]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("messages not kept for their turn"), "{text}");
+    assert!(text.contains("raise worker.buffers"), "{text}");
+    assert!(text.contains("delivered + duplicates + late + not kept: ok"), "{text}");
+}
+
 #[test]
 fn datagram_in_fragments_is_put_together_and_accounted() {
     let datagram = udp(A, &mold(b"day1      ", 1, 20));
     let (first, rest) = datagram.split_at(64);
-    let fragment = |offset: u16, more: bool, payload: &[u8]| {
-        let mut header = ipv4_header(A, Protocol::UDP, payload.len());
-        header.set_fragment(offset, more);
-        header.fill_checksum(&[]);
-        let mut bytes = vec![0; 20];
-        header.emit(&mut bytes).unwrap();
-        ethernet(EtherType::IPV4, &[&bytes, payload].concat())
-    };
     let capture = Capture::default().frame(0, fragment(0, true, first)).frame(1, fragment(64, false, rest));
     let summary = capture.replay(&[]);
     assert_eq!(numbers(&summary, ["packets", "messages", "packet_account.merged"]), [2, 20, 1]);
@@ -251,7 +322,9 @@ fn line_of_one_vlan_drops_the_others() {
     let config = format!("{LINE}lines = [{{ group = \"239.1.1.1\", port = 7, vlan = 100 }}]\n");
     let summary = capture().replay_with(&config, &[]);
     assert_eq!(summary["drops"], json!({ "feed.other_vlan": 2 }));
-    assert_eq!(numbers(&capture().replay(&[]), ["messages", "duplicates"]), [1, 2]);
+    // Copies of the one packet of a group say no more than it does.
+    let summary = capture().replay(&[]);
+    assert_eq!((numbers(&summary, ["messages"]), &summary["drops"]), ([1], &json!({ "feed.doubtful": 2 })));
 }
 
 #[test]
@@ -283,6 +356,97 @@ fn replay_ends_after_as_many_packets_as_were_asked_for() {
     let capture = (1..=100).fold(Capture::default(), |capture, seq| capture.packet(seq, A, b"day1      ", seq, 1));
     let summary = capture.replay(&["--max-packets", "50", "--fault-loss", "0"]);
     assert_eq!(numbers(&summary, ["messages", "packet_account.delivered"]), [50, 50]);
+}
+
+const SMALL_BOOKS: &str = "[books]\ninstruments = 1\norders = 1\nlevels = 1\n";
+
+/// The group of a number, two packets to each.
+fn many_groups(count: u16) -> Capture {
+    (0..count).fold(Capture::default(), |capture, idx| {
+        let session = format!("day{idx:<7}").into_bytes().try_into().unwrap();
+        let [high, low] = idx.to_be_bytes();
+        let group = Ipv4Addr::new(239, 2, high, low);
+        capture.packet(u64::from(idx), group, &session, 1, 1).packet(u64::from(idx), group, &session, 2, 1)
+    })
+}
+
+#[test]
+fn every_channel_that_is_configured_is_heard_however_many() {
+    let channel = |idx: u16| {
+        let [high, low] = idx.to_be_bytes();
+        let line = format!("{{ group = \"239.2.{high}.{low}\", port = 7 }}");
+        format!("[[channels]]\nname = \"c{idx}\"\nformat = \"mold-itch50\"\nlines = [{line}]\n")
+    };
+    let config = SMALL_BOOKS.to_owned() + &(0..500).map(channel).collect::<String>();
+    let summary = many_groups(500).replay_with(&config, &[]);
+    assert_eq!((channels(&summary), &summary["drops"]), (500, &json!({})));
+    assert_eq!(numbers(&summary, ["messages"]), [1_000]);
+}
+
+#[test]
+fn channels_that_are_learned_end_at_a_limit_that_is_said() {
+    let directory = tempdir().unwrap();
+    let (file, config) = (directory.path().join("made.pcap"), directory.path().join("made.toml"));
+    fs::write(&config, SMALL_BOOKS).unwrap();
+    many_groups(300).write(&file);
+    let flags = ["replay", file.to_str().unwrap(), "--format", "mold-itch50", "--cpu", "any", "--config"];
+    let output = run(&[&flags[..], &[config.to_str().unwrap()]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("(dropped: feed.channels_full) are of channels beyond the 256"), "{text}");
+    assert!(text.contains("name the groups that are wanted"), "{text}");
+}
+
+#[test]
+fn groups_that_are_learned_end_at_a_limit_that_is_said() {
+    let directory = tempdir().unwrap();
+    let file = directory.path().join("made.pcap");
+    let capture = (0..1_030_u16).fold(Capture::default(), |capture, idx| {
+        let [high, low] = idx.to_be_bytes();
+        // One session, so that there is one channel and its lines are full: groups are the limit that is meant.
+        capture.packet(u64::from(idx), Ipv4Addr::new(239, 2, high, low), b"day1      ", 1, 1)
+    });
+    capture.write(&file);
+    let output = run(&["replay", file.to_str().unwrap(), "--format", "mold-itch50", "--cpu", "any"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("6 datagrams (dropped: udp.no_consumer) went to groups beyond the 1024"), "{text}");
+    assert!(text.contains("(dropped: feed.lines_full) are of groups beyond the 4 lines"), "{text}");
+}
+
+#[test]
+fn symbol_with_control_characters_is_printed_without_them() {
+    let mut message = [b' '; 39];
+    message[0] = b'R';
+    message[11..19].copy_from_slice(b"\x1b[2JA\x07\r ");
+    let mut add = [0; 36];
+    add[0] = b'A';
+    add[18] = 1;
+    add[19] = b'B';
+    add[23] = 100;
+    add[24..32].copy_from_slice(&message[11..19]);
+    add[35] = 9;
+    let payload = mold_of(b"day1      ", 1, &[&message, &add]);
+    let directory = tempdir().unwrap();
+    let file = directory.path().join("na\u{1b}[31mme.pcap");
+    Capture::default().frame(0, udp_frame(A, &payload)).write(&file);
+    let output = run(&["replay", file.to_str().unwrap(), "--format", "mold-itch50", "--cpu", "any"]);
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("[2JA") && text.contains("[31mme.pcap"), "{text}");
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+}
+
+#[test]
+fn books_that_the_process_may_not_have_are_refused_before_they_are_taken() {
+    let directory = tempdir().unwrap();
+    let file = directory.path().join("made.pcap");
+    many_groups(1).write(&file);
+    let replay =
+        format!("{} replay {} --format mold-itch50 --cpu any", env!("CARGO_BIN_EXE_feed-handler"), file.display());
+    let output =
+        std::process::Command::new("sh").args(["-c", &format!("ulimit -v 150000; exec {replay}")]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("the books of 1 channel take 185 MB") && text.contains("ulimit -v"), "{text}");
+    assert!(text.contains("[books]"), "{text}");
 }
 
 #[test]

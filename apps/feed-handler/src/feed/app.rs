@@ -5,10 +5,11 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 use market::book::Capacity;
-use market::framing::{Header, Session};
+use market::framing::{Header, Packet, Session};
 use market::sequence::Policy;
 use market::{Framing, FramingError, Line, Window};
-use wirepath::counters::{Counter, Drops, Scope, Unit};
+use wirepath::counters::{Drops, Scope};
+use wirepath::mem::Held;
 use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
 use wirepath::proto::{ConsumerId, FilterMode, Group, SocketError};
@@ -16,15 +17,19 @@ use wirepath::time::{Instant, UnixTime};
 
 use crate::format::Protocol;
 use crate::join::Learner;
+use crate::memory;
 
 use super::channel::{Channel, Key};
+use super::desk::Desk;
 use super::latency::Sampler;
+use super::newcomers::{Newcomer, Newcomers};
 
 /// Lines of one set: A, B, and a third such as a disaster-recovery site.
 pub const LINES_MAX: usize = 4;
 /// Groups that one feed listens to.
 pub const GROUPS_MAX: usize = 1024;
-/// Channels of one feed: each has books of its own.
+/// Channels of one feed that were not configured, or are beyond the first of their set: each has books of its own, and
+/// what comes decides how many there are.
 pub const CHANNELS_MAX: usize = 256;
 
 wirepath::drop_reasons! {
@@ -44,10 +49,14 @@ wirepath::drop_reasons! {
         OtherFormat => "other_format",
         /// Another VLAN than the line was configured for.
         OtherVlan => "other_vlan",
-        /// More channels than [`CHANNELS_MAX`].
+        /// Of one channel more than [`CHANNELS_MAX`] beside the configured ones.
         ChannelsFull => "channels_full",
+        /// Of one channel more than the machine has memory for books.
+        NoMemory => "no_memory",
         /// A fifth group with the same session.
         LinesFull => "lines_full",
+        /// It names a channel or a session that no second packet names.
+        Doubtful => "doubtful",
     }
 }
 
@@ -139,41 +148,32 @@ pub struct Feed<P: Protocol> {
     pub(super) channels: Vec<Channel<P>>,
     /// Memory for channels that have not been heard: one for each set that is configured, or else for one.
     spare: Vec<Channel<P>>,
+    /// Groups that were not taken, as there were [`GROUPS_MAX`], whenever one of their datagrams came.
+    pub(super) groups_refused: u64,
     /// Channel of the last packet, as the next one is mostly of the same.
     last: usize,
     newest_ns: u64,
+    newcomers: Newcomers,
     pub(super) sampler: Sampler,
-    live: Live,
+    desk: Desk,
     drops: Drops<FeedDrop>,
-}
-
-/// Counters that another process reads while the feed runs.
-pub(super) struct Live {
-    packets: Counter,
-    pub(super) messages: Counter,
-    pub(super) gaps: Counter,
-    pub(super) missing: Counter,
 }
 
 impl<P: Protocol> Feed<P> {
     /// A feed with the memory for the channels that are configured, or else for the first that is learned.
     pub fn new(config: FeedConfig, sampler: Sampler, scope: &Scope) -> Self {
         let scope = scope.scope("feed");
-        let live = Live {
-            packets: scope.counter("packets", Unit::Datagrams),
-            messages: scope.counter("messages", Unit::Messages),
-            gaps: scope.counter("gaps", Unit::Events),
-            missing: scope.counter("missing", Unit::Messages),
-        };
         let mut feed = Self {
             sources: Vec::with_capacity(GROUPS_MAX),
             sets: Vec::with_capacity(GROUPS_MAX),
-            channels: Vec::with_capacity(CHANNELS_MAX),
+            channels: Vec::with_capacity(config.sets.len() + CHANNELS_MAX),
             spare: Vec::new(),
+            groups_refused: 0,
             last: 0,
             newest_ns: 0,
+            newcomers: Newcomers::new(),
             sampler,
-            live,
+            desk: Desk::new(&scope),
             drops: scope.drops(),
             config,
         };
@@ -207,10 +207,19 @@ impl<P: Protocol> Feed<P> {
         }
     }
 
-    /// Gives up every hole that is open, at the end: nothing will come to fill it.
+    /// At the end, as nothing more will come: opens the channels of which one packet came and that nothing contradicts,
+    /// and gives up every hole.
     pub fn finish(&mut self) {
+        while let Some(newcomer) = self.newcomers.pop() {
+            let has_channel = |channel: &Channel<P>| Some(channel.key.set) == newcomer.set;
+            if self.channels.iter().any(has_channel) {
+                self.drops.count(FeedDrop::Doubtful);
+            } else {
+                self.admit(newcomer);
+            }
+        }
         for channel in &mut self.channels {
-            channel.drain(u64::MAX, &self.live);
+            channel.finish(&mut self.desk);
         }
     }
 
@@ -246,30 +255,91 @@ impl<P: Protocol> Feed<P> {
         if !P::carries(&packet.raw) {
             return Err(FeedDrop::OtherFormat);
         }
-        let (channel, line) = self.route(idx, &packet.header)?;
-        // A packet that waits keeps its buffer. A pool that runs low is for receiving first.
+        // A packet that waits keeps its buffers. A pool that runs low is for receiving first.
         let hold = || (cx.pool.available() > wirepath::mem::BURST_MAX).then(|| datagram.hold());
-        self.channels[channel].hear(line, &packet, now_ns, hold, &self.live);
+        let Some((channel, line)) = self.route(idx, &packet.header) else {
+            return self.introduce(idx, &packet, now_ns, hold);
+        };
+        self.desk.packets.inc();
+        self.channels[channel].hear(line, &packet, now_ns, hold, &mut self.desk);
         Ok(())
     }
 
-    /// The channel and the line of a packet: one compare for a packet of the same channel as the last.
+    /// The channel and the line of a packet, where both are known: one compare for a packet of the same channel as the
+    /// last.
     #[inline]
-    fn route(&mut self, source: usize, header: &Header) -> Result<(usize, Line), FeedDrop> {
+    fn route(&mut self, source: usize, header: &Header) -> Option<(usize, Line)> {
+        let (set, line) = self.sources[source].place?;
+        let key = Key { set, channel: header.channel };
+        if self.channels.get(self.last).is_none_or(|last| last.key != key) {
+            self.last = self.channels.iter().position(|channel| channel.key == key)?;
+        }
+        Some((self.last, line))
+    }
+
+    /// A packet of a channel or a group that is not known. With the second one that says so it is: see
+    /// [`Newcomers`].
+    #[cold]
+    fn introduce(
+        &mut self,
+        source: usize,
+        packet: &Packet<'_, P::Framing>,
+        now_ns: u64,
+        hold: impl FnOnce() -> Option<Held>,
+    ) -> Result<(), FeedDrop> {
+        let header = packet.header;
+        let set = self.sources[source].place.map(|(set, _)| set);
+        // A group with the session of a channel that is known has that as its witness.
+        let is_twin = set.is_none() && P::HAS_SESSIONS && self.channels.iter().any(|channel| channel.is_twin(&header));
+        let second = Newcomer { source, set, header, now_ns, held: None };
+        let first = self.newcomers.take_witness(&second, P::HAS_SESSIONS);
+        if first.is_none() && !is_twin {
+            if self.newcomers.has(&second) {
+                return Err(FeedDrop::Doubtful);
+            }
+            if self.newcomers.push(Newcomer { held: hold(), ..second }).is_some() {
+                self.drops.count(FeedDrop::Doubtful);
+            }
+            return Ok(());
+        }
+        if let Some(first) = first {
+            self.admit(first);
+        }
+        let (channel, line) = self.open(source, &header)?;
+        self.desk.packets.inc();
+        self.channels[channel].hear(line, packet, now_ns, hold, &mut self.desk);
+        Ok(())
+    }
+
+    /// Gives a packet that waited to its channel, or drops it by name.
+    fn admit(&mut self, Newcomer { source, header, now_ns, held, .. }: Newcomer) {
+        let (channel, line) = match self.open(source, &header) {
+            Ok(opened) => opened,
+            Err(reason) => return self.drops.count(reason),
+        };
+        let Some(held) = held else { return self.drops.count(FeedDrop::Doubtful) };
+        self.desk.packets.inc();
+        // The channel reads it where it lies, and the desk may be needed meanwhile.
+        let gathered = if held.bytes().is_some() { None } else { Some(self.desk.bytes(&held).to_vec()) };
+        let bytes = gathered.as_deref().or(held.bytes()).unwrap_or_default();
+        if let Ok(packet) = P::Framing::parse(bytes) {
+            let another = || Some(held.another());
+            self.channels[channel].hear(line, &packet, now_ns, another, &mut self.desk);
+        }
+    }
+
+    /// The channel and the line of a packet that was believed; they are opened where they are not known.
+    fn open(&mut self, source: usize, header: &Header) -> Result<(usize, Line), FeedDrop> {
         let (set, line) = match self.sources[source].place {
             Some(place) => place,
             None => self.place(source, header)?,
         };
-        let key = Key { set, channel: header.channel };
-        if self.channels.get(self.last).is_none_or(|last| last.key != key) {
-            self.last = self.find_or_open(key, header.session)?;
-        }
+        self.last = self.find_or_open(Key { set, channel: header.channel }, header.session)?;
         Ok((self.last, line))
     }
 
-    /// Finds out where a learned group belongs, from its first good packet: it is one more line of the set that has
-    /// the same session and channel, or the first line of a new set.
-    #[cold]
+    /// Finds out where a learned group belongs: it is one more line of the set that has the same session and channel, or
+    /// the first line of a new set.
     fn place(&mut self, source: usize, header: &Header) -> Result<(u16, Line), FeedDrop> {
         let twin = self.channels.iter().find(|channel| channel.is_twin(header)).map(|channel| channel.key.set);
         let set = match twin {
@@ -286,17 +356,38 @@ impl<P: Protocol> Feed<P> {
         Ok(place)
     }
 
-    #[cold]
     fn find_or_open(&mut self, key: Key, session: Session) -> Result<usize, FeedDrop> {
         if let Some(idx) = self.channels.iter().position(|channel| channel.key == key) {
             return Ok(idx);
         }
-        if self.channels.len() == CHANNELS_MAX {
-            return Err(FeedDrop::ChannelsFull);
-        }
-        let channel = self.spare.pop().unwrap_or_else(|| self.new_channel());
+        let channel = match self.spare_for(key) {
+            Some(spare) => spare,
+            None => self.one_more_channel()?,
+        };
         self.channels.push(channel.open(key, session));
         Ok(self.channels.len() - 1)
+    }
+
+    /// The memory that was taken for a configured set's first channel, or for the first channel that is learned.
+    fn spare_for(&mut self, key: Key) -> Option<Channel<P>> {
+        let sets = self.config.sets.len();
+        let is_first = match usize::from(key.set) < sets {
+            true => self.channels.iter().all(|channel| channel.key.set != key.set),
+            false => sets == 0,
+        };
+        if is_first { self.spare.pop() } else { None }
+    }
+
+    /// Takes memory for a channel that nobody configured, while there is room for it.
+    fn one_more_channel(&self) -> Result<Channel<P>, FeedDrop> {
+        let taken_from_spare = self.config.sets.len().max(1) - self.spare.len();
+        if self.channels.len() - taken_from_spare == CHANNELS_MAX {
+            return Err(FeedDrop::ChannelsFull);
+        }
+        if !memory::has_room(P::memory(self.config.capacity)) {
+            return Err(FeedDrop::NoMemory);
+        }
+        Ok(self.new_channel())
     }
 
     /// When a packet arrived. Never goes back, also where a capture of two lines does.
@@ -316,9 +407,8 @@ impl<P: Protocol> UdpApp for Feed<P> {
     #[inline]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let now_ns = self.arrival_ns(datagram.timestamp, cx.now);
-        match self.take(datagram, now_ns, cx) {
-            Ok(()) => self.live.packets.inc(),
-            Err(reason) => self.drops.count(reason),
+        if let Err(reason) = self.take(datagram, now_ns, cx) {
+            self.drops.count(reason);
         }
         self.sampler.packet_done();
     }
@@ -332,7 +422,7 @@ impl<P: Protocol> App for Feed<P> {
             return;
         }
         for channel in &mut self.channels {
-            channel.expire(cx.now.as_nanos(), &self.live);
+            channel.expire(cx.now.as_nanos(), &mut self.desk);
         }
     }
 }
@@ -345,6 +435,7 @@ impl<P: Protocol> IcmpApp for Feed<P> {}
 impl<P: Protocol> Learner for Feed<P> {
     fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId> {
         if self.sources.len() == GROUPS_MAX {
+            self.groups_refused += 1;
             return None;
         }
         self.sources.push(Source { name: None, group, vlan: None, senders: Vec::new(), place: None });

@@ -6,7 +6,8 @@ use market::sequence::Policy;
 use market::{Arbiter, Books, Codec, Fate, Framing, Gap, Line, MessageCounts, Output, Window};
 use wirepath::mem::Held;
 
-use super::app::{LINES_MAX, Live};
+use super::app::LINES_MAX;
+use super::desk::Desk;
 use crate::format::Protocol;
 
 /// Which channel: the lines it comes by, and the channel's number in the packets.
@@ -18,13 +19,12 @@ pub(super) struct Key {
 
 pub(super) struct Channel<P: Protocol> {
     pub(super) key: Key,
+    /// Session of the packet that opened it, until the arbiter knows better.
     session: Session,
-    /// Session of the packet that was offered last: a restart that it begins is to this one.
-    offered: Session,
     pub(super) arbiter: Arbiter<Held>,
     pub(super) decoder: Decoder<P>,
     pub(super) gaps: GapLog,
-    /// Messages in packets that should have waited and could not: no buffer to spare, or a chain of buffers.
+    /// Messages in packets that should have waited and could not, as there was no buffer to spare.
     pub(super) not_kept: u64,
 }
 
@@ -57,7 +57,6 @@ impl<P: Protocol> Channel<P> {
         Self {
             key: Key { set: 0, channel: 0 },
             session: Session::default(),
-            offered: Session::default(),
             arbiter: Arbiter::new(LINES_MAX, policy, window),
             decoder: Decoder { codec: P::Codec::default(), counts: MessageCounts::new(), books: P::books(capacity) },
             gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
@@ -74,7 +73,13 @@ impl<P: Protocol> Channel<P> {
 
     /// Whether `header` belongs to the session that this channel carries.
     pub(super) fn is_twin(&self, header: &Header) -> bool {
-        self.key.channel == header.channel && self.session == header.session
+        self.key.channel == header.channel && self.arbiter.session().unwrap_or(self.session) == header.session
+    }
+
+    /// Gives up every hole that is open: nothing will come to fill it.
+    pub(super) fn finish(&mut self, desk: &mut Desk) {
+        self.arbiter.close();
+        self.drain(u64::MAX, desk);
     }
 
     /// Takes a packet that `line` brought. `hold` keeps its bytes where it has to wait.
@@ -85,65 +90,58 @@ impl<P: Protocol> Channel<P> {
         packet: &Packet<'_, P::Framing>,
         now_ns: u64,
         hold: impl FnOnce() -> Option<Held>,
-        live: &Live,
+        desk: &mut Desk,
     ) {
-        self.expire(now_ns, live);
-        self.offered = packet.header.session;
+        self.expire(now_ns, desk);
         match self.arbiter.offer(line, &packet.header, now_ns) {
-            Fate::Deliver { skip } => live.messages.add(self.decoder.process(packet.messages(), skip)),
+            Fate::Deliver { skip } => desk.messages.add(self.decoder.process(packet.messages(), skip)),
             Fate::Keep => self.keep(packet, hold()),
             Fate::Discard => {}
         }
-        self.drain(now_ns, live);
+        self.drain(now_ns, desk);
     }
 
     /// Gives up a hole whose time is over.
     #[inline]
-    pub(super) fn expire(&mut self, now_ns: u64, live: &Live) {
+    pub(super) fn expire(&mut self, now_ns: u64, desk: &mut Desk) {
         if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
-            self.drain(now_ns, live);
+            self.drain(now_ns, desk);
         }
     }
 
     /// Does what the arbiter says until it has no more to say.
     #[inline]
-    pub(super) fn drain(&mut self, now_ns: u64, live: &Live) {
+    pub(super) fn drain(&mut self, now_ns: u64, desk: &mut Desk) {
         while let Some(output) = self.arbiter.poll(now_ns) {
-            self.act(output, live);
+            self.act(output, desk);
         }
     }
 
     #[cold]
-    fn act(&mut self, output: Output<Held>, live: &Live) {
+    fn act(&mut self, output: Output<Held>, desk: &mut Desk) {
         match output {
             Output::Deliver { handle, skip } => {
                 // It was whole when it was kept, and held bytes do not change.
-                if let Some(packet) = handle.bytes().and_then(|bytes| P::Framing::parse(bytes).ok()) {
-                    live.messages.add(self.decoder.process(packet.messages(), skip));
+                if let Ok(packet) = P::Framing::parse(desk.bytes(&handle)) {
+                    let processed = self.decoder.process(packet.messages(), skip);
+                    desk.messages.add(processed);
                 }
             }
             Output::Discard { handle } => drop(handle),
             Output::Gap(gap) => {
-                live.gaps.inc();
-                live.missing.add(gap.len());
+                desk.gaps.inc();
+                desk.missing.add(gap.len());
                 self.gaps.push(gap);
                 self.decoder.books.mark_stale();
             }
-            Output::Restart => {
-                self.session = self.offered;
-                self.decoder.restart();
-            }
+            Output::Restart => self.decoder.restart(),
             Output::EndOfSession => {}
         }
     }
 
     #[cold]
     fn keep(&mut self, packet: &Packet<'_, P::Framing>, held: Option<Held>) {
-        // A datagram that came in fragments lies in a chain of buffers, which the framing cannot read again.
-        let kept = match held {
-            Some(held) if held.bytes().is_some() => self.arbiter.keep(held).is_ok(),
-            _ => false,
-        };
+        let kept = held.is_some_and(|held| self.arbiter.keep(held).is_ok());
         if !kept {
             self.not_kept += u64::from(packet.header.count);
         }

@@ -14,7 +14,9 @@
 
 mod app;
 mod channel;
+mod desk;
 mod latency;
+mod newcomers;
 mod tally;
 
 pub use app::{ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, GROUPS_MAX, LINES_MAX, LineConfig, SetConfig};

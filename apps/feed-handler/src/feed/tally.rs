@@ -17,6 +17,8 @@ use crate::format::Protocol;
 pub struct FeedTally {
     /// In the order of their first packets.
     pub channels: Vec<ChannelTally>,
+    /// Datagrams to groups beyond [`GROUPS_MAX`](super::GROUPS_MAX).
+    pub groups_refused: u64,
     /// How long packets took.
     pub latency: Latency,
 }
@@ -94,6 +96,7 @@ impl FeedTally {
     /// Adds what another worker did.
     pub(crate) fn add(&mut self, other: Self) {
         self.channels.extend(other.channels);
+        self.groups_refused += other.groups_refused;
         // Both histograms have the same bounds, so that adding does not fail.
         let _ = self.latency.histogram.add(&other.latency.histogram);
     }
@@ -108,7 +111,7 @@ impl<P: Protocol> Feed<P> {
     /// Everything that happened so far.
     pub fn tally(&self, tops: Tops) -> FeedTally {
         let channels = self.channels.iter().map(|channel| self.channel_tally(channel, tops)).collect();
-        FeedTally { channels, latency: self.sampler.latency() }
+        FeedTally { channels, groups_refused: self.groups_refused, latency: self.sampler.latency() }
     }
 
     fn channel_tally(&self, channel: &Channel<P>, tops: Tops) -> ChannelTally {

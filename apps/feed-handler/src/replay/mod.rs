@@ -13,6 +13,7 @@ use wirepath::worker::{Crew, Ended, StopFlag};
 use crate::device::AnyQueue;
 use crate::error::Error;
 use crate::feed::ArrivalClock;
+use crate::memory;
 use crate::plan::ReplayPlan;
 use crate::report::{Origin, Run, Summary};
 use crate::sniff;
@@ -24,6 +25,7 @@ use source::Source;
 pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
     let truth = plan.feed.truth.as_deref().map(Truth::read).transpose().map_err(Error::failed)?;
     sniff::check(plan)?;
+    tell(Event::Notice(memory::check(plan.feed.sets.len().max(1), plan.feed.format.memory(plan.feed.capacity))?));
     let (source, queue) = Source::open(plan)?;
     let block = worker::counters(&mut tell);
     let (events, heard) = mpsc::channel();

@@ -31,7 +31,7 @@ pub struct PacketAccount {
     pub unnamed: u64,
 }
 
-/// What became of messages: `received = delivered + duplicates + late + doubted + not_kept`.
+/// What became of messages: `received = delivered + duplicates + late + past + doubted + not_kept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MessageAccount {
     /// On all lines.
@@ -42,7 +42,9 @@ pub struct MessageAccount {
     pub duplicates: u64,
     /// Given up before.
     pub late: u64,
-    /// With numbers so far ahead that nobody believed them: damaged packets.
+    /// Of the time before a restart, and came after it.
+    pub past: u64,
+    /// In packets that claimed another session or numbers that no second packet confirmed: damaged or forged ones.
     pub doubted: u64,
     /// Should have waited for its turn, and there was no buffer for it.
     pub not_kept: u64,
@@ -107,6 +109,7 @@ impl MessageAccount {
             delivered: sum(|channel| channel.sequence.delivered),
             duplicates: sum(|channel| channel.sequence.duplicates),
             late: sum(|channel| channel.sequence.late),
+            past: sum(|channel| channel.sequence.past),
             doubted: sum(|channel| channel.sequence.doubted),
             not_kept: sum(|channel| channel.not_kept),
             undecoded: sum(|channel| channel.messages.total() - channel.messages.decoded()),
@@ -116,16 +119,17 @@ impl MessageAccount {
 
     /// Whether it adds up.
     pub fn holds(&self) -> bool {
-        self.received == self.delivered + self.duplicates + self.late + self.doubted + self.not_kept
+        let Self { received, delivered, duplicates, late, past, doubted, not_kept, .. } = *self;
+        received == delivered + duplicates + late + past + doubted + not_kept
             && self.delivered == self.decoded + self.undecoded
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        let Self { received, delivered, duplicates, late, doubted, not_kept, undecoded, decoded } = self;
+        let Self { received, delivered, duplicates, late, past, doubted, not_kept, undecoded, decoded } = self;
         (!self.holds()).then(|| {
             format!(
                 "messages do not add up: {received} received are not {delivered} delivered + {duplicates} duplicates + \
-                 {late} late + {doubted} doubted + {not_kept} not kept, or these not {decoded} decoded + {undecoded} not; this is a bug, \
+                 {late} late + {past} past + {doubted} doubted + {not_kept} not kept, or these not {decoded} decoded + {undecoded} not; this is a bug, \
                  please report it"
             )
         })

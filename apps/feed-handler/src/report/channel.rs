@@ -25,6 +25,10 @@ pub struct ChannelSummary {
     pub duplicates: u64,
     /// See [`Summary::late`](super::Summary::late).
     pub late: u64,
+    /// Messages of the time before a restart that came after it.
+    pub past: u64,
+    /// Messages of packets whose session or numbers no second packet confirmed.
+    pub doubted: u64,
     /// See [`Summary::heartbeats`](super::Summary::heartbeats).
     pub heartbeats: u64,
     /// See [`Summary::ends`](super::Summary::ends).
@@ -145,6 +149,8 @@ impl ChannelSummary {
             gap_ranges: tally.gaps.iter().map(|gap| (gap.from, gap.to)).collect(),
             duplicates: sequence.duplicates,
             late: sequence.late,
+            past: sequence.past,
+            doubted: sequence.doubted,
             heartbeats: sequence.heartbeats,
             ends: sequence.ends,
             restarts: sequence.restarts,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   packets   read + copied by faults = delivered to the feed + dropped by name + merged from fragments + held
-//!   messages  received on all lines   = delivered in order + duplicates + late + doubted + not kept
+//!   messages  received on all lines   = delivered in order + duplicates + late + past + doubted + not kept
 //!   truth     sent by the exchange    = received + injected losses, for each line and for both together
 //! ```
 //!
@@ -11,6 +11,7 @@
 
 mod account;
 mod channel;
+mod limits;
 mod silence;
 mod summary;
 mod text;

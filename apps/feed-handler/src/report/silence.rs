@@ -3,6 +3,7 @@
 use wirepath::worker::live::IgmpBy;
 
 use super::Summary;
+use super::limits::{limits, meanings};
 use crate::plan::RunPlan;
 
 /// What to tell the operator, who finds zeros in the summary. Not a failure: exchanges are silent at night.
@@ -16,14 +17,19 @@ pub(crate) fn silence(plan: &RunPlan, summary: &Summary) -> Vec<String> {
     silent.map(|set| format!("nothing came for channel {}: {causes}", set.name)).collect()
 }
 
+/// Whether a reason says that the bytes are not what the format has, and not that they met a limit.
+fn is_of_format(reason: &str) -> bool {
+    reason.starts_with("feed.") && meanings().iter().all(|(limit, _)| *limit != reason)
+}
+
 /// The likeliest first: what was counted, before what is only possible.
 fn causes(plan: &RunPlan, summary: &Summary) -> String {
     let format = plan.feed.format;
     let dropped = |is_it: fn(&str) -> bool| {
         summary.drops.iter().filter(|(reason, _)| is_it(reason)).map(|(_, count)| count).sum::<u64>()
     };
-    let (unread, other_ports) = (dropped(|reason| reason.starts_with("feed.")), dropped(|r| r == "udp.no_consumer"));
-    let mut causes = Vec::new();
+    let (unread, other_ports) = (dropped(is_of_format), dropped(|r| r == "udp.no_consumer"));
+    let mut causes = limits(summary);
     if unread > 0 {
         causes.push(format!(
             "{unread} datagrams to our groups are not whole packets of {format} (dropped: feed.*): replay a capture of them, and it \

@@ -106,6 +106,8 @@ pub struct Summary {
     pub drops: BTreeMap<String, u64>,
     /// What we did not send, by `node.reason`.
     pub not_sent: BTreeMap<String, u64>,
+    /// Datagrams to groups beyond those that a worker learns; they are among the drops too.
+    pub groups_refused: u64,
     /// Datagrams whose checksum field holds the sum of the pseudo header only, and that were taken all the same.
     pub partial_checksums: u64,
     /// The file ends in the middle of something.
@@ -186,6 +188,7 @@ impl Summary {
             restarts: sum(|channel| channel.restarts),
             drops: account::drops(counters),
             not_sent: account::not_sent(counters),
+            groups_refused: tally.groups_refused,
             partial_checksums: account::count(counters, "udp/partial_checksums"),
             truncated: matches!(run.ending, Ending::Truncated(_)),
             truncation: match &run.ending {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use wirepath::time::Duration;
 
+use super::limits::limits;
 use super::{ChannelSummary, Summary, TopSummary};
 
 /// Rows of aligned columns. The first column is text and stands left, the others are numbers and stand right.
@@ -137,6 +138,9 @@ impl Summary {
         for (reason, &count) in &self.not_sent {
             writeln!(f, "  {} not sent: {reason}", grouped(count))?;
         }
+        for sentence in limits(self) {
+            writeln!(f, "  {sentence}")?;
+        }
         if self.partial_checksums > 0 {
             let count = grouped(self.partial_checksums);
             let from = if self.live { "from a stack on this machine" } else { "taken on the sending host" };
@@ -156,14 +160,34 @@ impl Summary {
             let count = grouped(self.message_account.doubted);
             writeln!(
                 f,
-                "  {count} messages doubted: their numbers are too far ahead of all others, so the packet is damaged"
+                "  {count} messages doubted: no second packet confirmed their session or numbers, so they are damaged or forged"
             )?;
+        }
+        if self.message_account.past > 0 {
+            let count = grouped(self.message_account.past);
+            writeln!(f, "  {count} messages of the time before a restart came after it and are not delivered")?;
         }
         if self.message_account.not_kept > 0 {
             let count = grouped(self.message_account.not_kept);
-            writeln!(f, "  {count} messages not kept for their turn: raise worker.buffers")?;
+            writeln!(
+                f,
+                "  {count} messages not kept for their turn, as no buffer was to spare: raise worker.buffers; a datagram that came \
+                 in fragments takes one for each"
+            )?;
         }
-        writeln!(f, "  messages: received = delivered + duplicates + late: {}", yes(self.message_account.holds()))
+        self.write_messages(f)
+    }
+
+    /// The sum of messages, with what is in it.
+    fn write_messages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let account = &self.message_account;
+        write!(f, "  messages: received = delivered + duplicates + late")?;
+        for (what, count) in [("past", account.past), ("doubted", account.doubted), ("not kept", account.not_kept)] {
+            if count > 0 {
+                write!(f, " + {what}")?;
+            }
+        }
+        writeln!(f, ": {}", yes(account.holds()))
     }
 
     fn write_types(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -267,6 +291,8 @@ fn write_channel(channel: &ChannelSummary, f: &mut fmt::Formatter<'_>) -> fmt::R
     facts.push(format!("{} duplicates", grouped(channel.duplicates)));
     for (what, count) in [
         ("late", channel.late),
+        ("past", channel.past),
+        ("doubted", channel.doubted),
         ("restarts", channel.restarts),
         ("holes healed by another line", channel.healed_holes),
         ("holes closed by a late packet", channel.reordered_holes),

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use market::sequence::DOUBTS_MAX;
 use wirepath::counters::Block;
 use wirepath::device::RxQueue;
 use wirepath::mem::Sizing;
@@ -58,7 +59,7 @@ fn turn<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
     let pipeline = nodes.tree(learning, &host, seed, &scope);
     let sampler = Sampler::new(clock, received, plan.worker.latency_every);
     let app = Feed::<P>::new(feed_config::<P>(&plan, arrival), sampler, &scope);
-    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
+    let sockets = UdpSockets::new(socket_capacity(&plan), seed);
     let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: plan.worker.burst_len };
     let mut worker = Worker::new(parts, &scope);
     if let Some(follower) = follower {
@@ -141,12 +142,19 @@ fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> FeedConfig 
     }
 }
 
+/// As many groups as a feed has, and as many senders as are named.
+fn socket_capacity(plan: &FeedPlan) -> SocketCapacity {
+    let usual = SocketCapacity::default();
+    let senders = plan.sets.iter().flat_map(|set| &set.lines).map(|line| line.senders.len()).sum();
+    SocketCapacity { sources: usual.sources.max(senders), ..usual }
+}
+
 /// How many buffers the parts of this worker may hold at one time.
 fn sizing(buffers: Sizing, plan: &FeedPlan) -> Sizing {
     let channels = plan.sets.len().max(4);
     buffers.part(
         "arbitration",
-        channels * (plan.window.packets + 1),
-        "packets behind a hole, four channels at one time",
+        channels * (plan.window.packets + 1 + DOUBTS_MAX),
+        "packets behind a hole or that wait for a witness, four channels at one time",
     )
 }

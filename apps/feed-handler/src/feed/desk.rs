@@ -1,0 +1,47 @@
+//! What all channels of a feed share: the counters that another process reads while it runs, and the room where a packet
+//! that waited in several buffers is put together.
+
+use wirepath::counters::{Counter, Scope, Unit};
+use wirepath::mem::Held;
+
+/// The longest payload of a UDP datagram over IPv4 (RFC 768, RFC 791: 65,535 bytes with both headers).
+const PAYLOAD_LEN_MAX: usize = 65_535 - 20 - 8;
+
+pub(super) struct Desk {
+    pub(super) packets: Counter,
+    pub(super) messages: Counter,
+    pub(super) gaps: Counter,
+    pub(super) missing: Counter,
+    /// Packets that had come in fragments and waited for their turn.
+    gathered: Counter,
+    room: Box<[u8]>,
+}
+
+impl Desk {
+    pub(super) fn new(scope: &Scope) -> Self {
+        Self {
+            packets: scope.counter("packets", Unit::Datagrams),
+            messages: scope.counter("messages", Unit::Messages),
+            gaps: scope.counter("gaps", Unit::Events),
+            missing: scope.counter("missing", Unit::Messages),
+            gathered: scope.counter("gathered", Unit::Datagrams),
+            room: vec![0; PAYLOAD_LEN_MAX].into_boxed_slice(),
+        }
+    }
+
+    /// The bytes of a packet that waited. One that came in fragments lies in a buffer for each; it is copied together.
+    pub(super) fn bytes<'a>(&'a mut self, held: &'a Held) -> &'a [u8] {
+        if let Some(bytes) = held.bytes() {
+            return bytes;
+        }
+        self.gathered.inc();
+        let mut len = 0;
+        for segment in held.segments() {
+            // A datagram is no longer than the room; what is not there does not parse.
+            let end = (len + segment.len()).min(self.room.len());
+            self.room[len..end].copy_from_slice(&segment[..end - len]);
+            len = end;
+        }
+        &self.room[..len]
+    }
+}

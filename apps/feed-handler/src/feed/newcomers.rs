@@ -1,0 +1,70 @@
+//! First packets of channels and groups that are not known yet. One packet alone opens no channel: its number or its
+//! session may be damaged, and a channel costs books and stays to the end. It waits here for a second one.
+
+use arrayvec::ArrayVec;
+use market::framing::Header;
+use wirepath::mem::Held;
+
+/// First packets that wait at once. One beyond that pushes out the oldest.
+const NEWCOMERS_MAX: usize = 8;
+
+/// A packet of nobody yet.
+pub(super) struct Newcomer {
+    /// The group that it came in by.
+    pub(super) source: usize,
+    /// The set that its group belongs to, where that is known.
+    pub(super) set: Option<u16>,
+    pub(super) header: Header,
+    pub(super) now_ns: u64,
+    /// `None` where there was no buffer to spare: then it is a witness and no more.
+    pub(super) held: Option<Held>,
+}
+
+pub(super) struct Newcomers {
+    waiting: ArrayVec<Newcomer, NEWCOMERS_MAX>,
+}
+
+impl Newcomers {
+    pub(super) const fn new() -> Self {
+        Self { waiting: ArrayVec::new_const() }
+    }
+
+    /// Takes the packet that `second` agrees with: of the same channel and session, over a line of the same set, or over
+    /// the same group where sets are learned; another group is a line of the same set there if packets name a session.
+    /// A heartbeat may be repeated word for word.
+    pub(super) fn take_witness(&mut self, second: &Newcomer, has_sessions: bool) -> Option<Newcomer> {
+        let idx = self.waiting.iter().position(|first| first.agrees(second, has_sessions))?;
+        Some(self.waiting.remove(idx))
+    }
+
+    /// Whether the group brought this very packet before, as networks copy packets.
+    pub(super) fn has(&self, packet: &Newcomer) -> bool {
+        self.waiting.iter().any(|waiting| waiting.source == packet.source && waiting.header == packet.header)
+    }
+
+    /// Adds one, and gives back the one that had to make room.
+    pub(super) fn push(&mut self, newcomer: Newcomer) -> Option<Newcomer> {
+        let oldest = if self.waiting.is_full() { Some(self.waiting.remove(0)) } else { None };
+        self.waiting.push(newcomer);
+        oldest
+    }
+
+    /// The oldest, at the end.
+    pub(super) fn pop(&mut self) -> Option<Newcomer> {
+        self.waiting.pop_at(0)
+    }
+}
+
+impl Newcomer {
+    fn agrees(&self, second: &Self, has_sessions: bool) -> bool {
+        let is_line = match (self.set, second.set) {
+            (Some(set), Some(other)) => set == other,
+            (None, None) => has_sessions || self.source == second.source,
+            _ => false,
+        };
+        let is_copy = self.source == second.source && self.header == second.header && self.header.count > 0;
+        is_line
+            && !is_copy
+            && (self.header.channel, self.header.session) == (second.header.channel, second.header.session)
+    }
+}
