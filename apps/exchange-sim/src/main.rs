@@ -14,6 +14,7 @@ use exchange_sim::{
     Burst, Error, Group, Interface, LineSettings, Outlet, Probability, Publication, Published, RerequestSettings,
     SessionName, Settings, Truth, TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
 };
+use wirepath::counters::{printable, printable_lines};
 use wirepath::worker::StopFlag;
 
 /// A believable ITCH 5.0 day from a seed, as MoldUDP64 on an A and a B line.
@@ -189,7 +190,7 @@ fn main() -> ExitCode {
         // Clap prints it with the usage and leaves with code 2.
         Err(Error::Settings(error)) => Cli::command().error(ErrorKind::ValueValidation, error).exit(),
         Err(error) => {
-            eprintln!("exchange-sim: {error}");
+            eprintln!("exchange-sim: {}", printable(&error));
             ExitCode::FAILURE
         }
     }
@@ -284,5 +285,6 @@ fn account(truth: &Truth) -> String {
 /// A reader that has gone (`| head`) is no reason to fail: the work is done.
 fn print(text: &str) {
     let mut stdout = io::stdout();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    // Names of files are what others have chosen.
+    let _ = stdout.write_all(printable_lines(text).as_bytes()).and_then(|()| stdout.flush());
 }

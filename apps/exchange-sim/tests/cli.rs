@@ -29,6 +29,19 @@ fn refused(flags: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
+fn control_characters_of_file_names_do_not_reach_the_terminal() {
+    let directory = tempdir().unwrap();
+    let clean = |output: Output| {
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(text.contains("\\x1b[2J"), "{text:?}");
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    };
+    let out = directory.path().join("\u{1b}[2Jday.pcap");
+    clean(run(&["generate", "--messages", "2k", "--out", out.to_str().unwrap()]));
+    clean(run(&["generate", "--messages", "2k", "--out", "/nowhere/\u{1b}[2J/day.pcap"]));
+}
+
+#[test]
 fn bad_flags_are_usage_errors_that_say_what_to_do() {
     refused(&["--group-a", "10.0.0.1"], 2, &["--group-a", "not a multicast address", "for example"]);
     refused(&["--group-b", "224.0.0.1"], 2, &["--group-b", "routing protocols"]);

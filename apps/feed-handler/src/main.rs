@@ -10,6 +10,7 @@ use clap::Parser;
 use feed_handler::args::{Cli, Command, OutputArgs, SummaryFormat};
 use feed_handler::report::Summary;
 use feed_handler::{Error, Event, Progress, replay, run};
+use wirepath::counters::{printable, printable_lines};
 use wirepath::worker::StopFlag;
 use wirepath::worker::topology::Severity;
 
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("feed-handler: {error}");
+            eprintln!("feed-handler: {}", printable(&error));
             ExitCode::from(error.exit_code())
         }
     }
@@ -40,14 +41,15 @@ fn conclude(
     summary.limit_tops(output.tops);
     print(&summary, output.summary)?;
     for failure in &summary.failures {
-        eprintln!("feed-handler: {failure}");
+        eprintln!("feed-handler: {}", printable(failure));
     }
     Ok(if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print(summary: &Summary, format: SummaryFormat) -> Result<(), Error> {
     let text = match format {
-        SummaryFormat::Text => summary.to_string(),
+        // Names of files and symbols are what others have chosen.
+        SummaryFormat::Text => printable_lines(&summary.to_string()),
         SummaryFormat::Json => serde_json::to_string(summary).map_err(Error::failed)? + "\n",
     };
     let mut stdout = io::stdout();
@@ -80,11 +82,11 @@ impl Console {
         match event {
             Event::Notice(sentence) | Event::Ready(sentence) => {
                 self.clear_line();
-                eprintln!("feed-handler: {sentence}");
+                eprintln!("feed-handler: {}", printable(sentence));
             }
             Event::Built(text) if self.verbose => {
                 self.clear_line();
-                eprintln!("{}", text.trim_end());
+                eprintln!("{}", printable_lines(text.trim_end()));
             }
             Event::Built(_) => {}
             Event::Machine(report) if self.verbose => eprint!("{report}"),
