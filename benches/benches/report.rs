@@ -38,8 +38,9 @@ fn main() {
         cores::pin(second);
     }
     // `cargo bench --bench report -- live` measures AF_XDP only, `… -- live-tcp` of it TCP only, `… -- live-orders` of that orders behind
-    // a burst, `… -- connectx` the mlx5 device on software NICs only, `… -- tcp` TCP in memory only.
-    let parts = ["live", "live-tcp", "live-orders", "connectx", "tcp"];
+    // a burst, `… -- connectx` the mlx5 device on software NICs only, `… -- tcp` TCP in memory only. `… -- live-echo`, which takes a
+    // quarter of an hour, is measured only where it is asked for.
+    let parts = ["live", "live-tcp", "live-orders", "live-echo", "connectx", "tcp"];
     let only = env::args().skip(1).find(|argument| parts.contains(&argument.as_str()));
     let is_wanted = |part| only.as_deref().is_none_or(|only| only == part);
     if is_wanted("memory") {
@@ -57,6 +58,9 @@ fn main() {
         report.live(|live| live.tcp());
     } else if is_wanted("live-orders") {
         report.live(|live| live.orders());
+    }
+    if only.as_deref() == Some("live-echo") {
+        report.live(|live| live.echoes());
     }
     let distances = if is_wanted("memory") { report.two_cores() } else { Vec::new() };
     report.finish(&distances);

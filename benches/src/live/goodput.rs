@@ -113,7 +113,7 @@ pub fn goodput(cores: [usize; 2], sender: Sender, per_mille: u32, window: Durati
     })
 }
 
-fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> Result<(), String> {
+pub(super) fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = namespace.command(program, arguments).map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {
         true => Ok(()),

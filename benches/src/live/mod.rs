@@ -6,6 +6,7 @@
 //! Senders run on the first core, which also does what the kernel does on the receiving side of a veth (the sender's system call
 //! delivers); receivers and forwarders run on the second. All of them go before other programs (SCHED_RR), and contenders take turns.
 
+pub mod echo;
 pub mod flood;
 pub mod forwarding;
 pub mod goodput;
