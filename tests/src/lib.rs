@@ -9,6 +9,7 @@ pub mod frames;
 pub mod fuzz;
 pub mod lists;
 pub mod live;
+pub mod lossy;
 pub mod metal;
 pub mod mutate;
 #[allow(unsafe_code)]

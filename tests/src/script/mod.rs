@@ -15,7 +15,7 @@ mod parse;
 mod play;
 mod segment;
 mod stage;
-mod wire;
+pub(crate) mod wire;
 
 use core::fmt;
 use std::path::{Path, PathBuf};

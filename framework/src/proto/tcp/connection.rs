@@ -220,6 +220,7 @@ pub(super) struct Connection {
     /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
     pub(super) snd_mss: u16,
     pub(super) backoff: u8,
+    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail, but for the last. One of them at a time.
     pub(super) probes: u8,
     /// To be acknowledged, and behind that to be sent.
     pub(super) send: Queue,

@@ -27,7 +27,7 @@ pub struct TcpInfo {
     pub recovering: bool,
     /// Timeouts in a row (`tcpi_backoff`).
     pub backoff: u8,
-    /// Keepalive or window probes without an answer (`tcpi_probes`).
+    /// Probes without an answer (`tcpi_probes`): keepalive's, of a closed window, and of a tail, but for the first.
     pub probes: u8,
     /// What the SYNs agreed on (`tcpi_options`).
     pub timestamps: bool,

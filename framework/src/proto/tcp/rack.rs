@@ -11,6 +11,7 @@ use super::machine::Turn;
 use super::payload::{Output, Payload};
 use super::queue::Lane;
 use super::recovery::News;
+use super::rtt::GRANULARITY_US;
 use super::segment::Segment;
 use super::seq::Seq;
 use super::transmit::Sending;
@@ -105,7 +106,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// The time has come that the probe was set for. Data that has left since has moved it away, and nobody has looked at it until now.
     pub(super) fn on_probe_time(&mut self, at: Instant) {
         let due = self.probe_due(at);
-        if due <= self.now {
+        if self.connection.has(flag::PROBE_OUT) || due <= self.now {
             return self.on_probe();
         }
         (self.connection.timer, self.connection.timer_at) = (RetransmitTimer::Probe, due);
@@ -113,13 +114,18 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Nothing was heard for two round trips: one segment more makes the peer speak (RFC 8985 7.3).
     pub(super) fn on_probe(&mut self) {
+        if self.connection.flight() == 0 {
+            return;
+        }
+        if self.connection.has(flag::PROBE_OUT) {
+            self.take_silence();
+        } else {
+            self.connection.probes = 0;
+        }
         let connection = &mut *self.connection;
         // The timeout comes after it in any case.
         connection.timer = RetransmitTimer::Timeout;
         connection.timer_at = self.now + connection.backed_off(connection.backoff);
-        if connection.has(flag::PROBE_OUT) || connection.flight() == 0 {
-            return;
-        }
         connection.set(flag::PROBE_DUE);
         let sent = connection.snd_nxt;
         self.transmit();
@@ -128,6 +134,21 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             self.probe_again();
         }
         self.connection.clear(flag::PROBE_DUE);
+        let is_alone = self.is_alone();
+        if self.connection.may_ask_again(is_alone) {
+            self.connection.run_timer(is_alone, self.now);
+        }
+    }
+
+    /// Nor was the probe answered, which a peer that hears it does at once: something is lost, by the time alone, which is to be taken for
+    /// congestion, and the next wait is twice as long (RFC 8961 4 (3) and (4)).
+    #[cold]
+    fn take_silence(&mut self) {
+        self.enter_recovery();
+        if self.connection.recovery == Recovery::Fast {
+            self.reduce_window(&News::default());
+        }
+        self.connection.probes = self.connection.probes.saturating_add(1);
     }
 
     /// The way out had no room for the probe: it is tried again as soon as the wheel comes by, while the timeout of
@@ -147,7 +168,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let connection = &mut *self.connection;
         let last = match connection.next_unsent {
             // What was sent again in a recovery may be the only one that the peer lacks: the newest on its way.
-            _ if connection.recovery == Recovery::Fast => connection.in_flight.tail,
+            _ if connection.is_recovering() => connection.in_flight.tail,
             NIL => connection.send.tail,
             next => self.shared.chunks[next].prev,
         };
@@ -181,9 +202,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     pub(super) fn end_probe(&mut self, segment: &Segment, news: &News) {
         let connection = &mut *self.connection;
         let end = connection.rack.probe_end;
-        if connection.recovery == Recovery::Fast && news.delivered > 0 {
-            // The peer speaks again, which is all that was wanted: the window was reduced before.
-            connection.clear(flag::PROBE_OUT);
+        if news.delivered > 0 {
+            connection.probes = 0;
+            if connection.is_recovering() {
+                // The peer speaks again, which is all that was wanted: the window was reduced before.
+                connection.settle_probe();
+            }
         }
         if !connection.has(flag::PROBE_OUT) || segment.ack.is_before(end) {
             return;
@@ -192,17 +216,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             .dsack
             .is_some_and(|range| range.right == end || range.left.is_before(end) && range.right.is_after(end));
         if !connection.has(flag::PROBE_IS_RESENT) || is_reported {
-            connection.clear(flag::PROBE_OUT);
+            connection.settle_probe();
         } else if segment.ack.is_after(end) {
             // The segment was lost, and the probe took its place: nobody else tells the congestion control of it.
-            connection.clear(flag::PROBE_OUT);
+            connection.settle_probe();
             if connection.recovery == Recovery::Open && !connection.is_unlimited() {
                 // What was on its way then has arrived, and what is by now was sent since: as Linux does, all that was allowed.
                 connection.lower_ssthresh(connection.cwnd);
                 connection.cwnd = connection.cwnd.min(connection.ssthresh);
             }
         } else if !news.advanced && segment.sack_count == 0 && segment.len == 0 {
-            connection.clear(flag::PROBE_OUT);
+            connection.settle_probe();
         }
     }
 
@@ -213,11 +237,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             (connection.timer, connection.timer_at) = (RetransmitTimer::Reordering, at);
             return;
         }
+        let may_ask = self.may_ask();
+        let connection = &mut *self.connection;
         let is_over = match connection.timer {
             RetransmitTimer::Off | RetransmitTimer::Reordering => true,
-            RetransmitTimer::Probe => !connection.may_probe(),
+            // What has arrived ends the silence that the probe was to ask about.
+            RetransmitTimer::Probe => !may_ask || connection.is_recovering() && news.delivered > 0,
             // A recovery has begun behind a probe.
-            RetransmitTimer::Timeout => connection.may_probe() && news.delivered > 0,
+            RetransmitTimer::Timeout => may_ask && news.delivered > 0,
             RetransmitTimer::Persist => false,
         };
         if is_over || news.advanced {
@@ -240,6 +267,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.connection.run_timer(self.is_alone(), self.now);
     }
 
+    /// Whether silence is asked about before the timeout, now.
+    fn may_ask(&self) -> bool {
+        self.connection.may_probe() || self.connection.may_ask_again(self.is_alone())
+    }
+
     /// When the probe is due that was set for `at`: it waits for the data that was sent last, but not beyond the timeout of the oldest
     /// (RFC 8985 7.2).
     fn probe_due(&self, at: Instant) -> Instant {
@@ -252,6 +284,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// The lone segment on its way has company, and the peer has no reason to be late any more.
     #[cold]
     pub(super) fn hasten_probe(&mut self) {
+        if self.connection.has(flag::PROBE_OUT) {
+            return;
+        }
         self.connection.timer_at = self.probe_due(self.connection.timer_at);
     }
 
@@ -274,10 +309,9 @@ impl Connection {
     /// RACK.reo_wnd (RFC 8985 6.2 step 4): how long what was sent earlier may come later.
     fn reordering_window(&self) -> Micros {
         if !self.has(flag::REORDERING_SEEN) {
-            let is_recovering = matches!(self.recovery, Recovery::Fast | Recovery::Loss | Recovery::Probing);
             let is_enough = self.sacked_count >= DUPLICATE_THRESHOLD
                 || self.sacked_len >= DUPLICATE_THRESHOLD * u32::from(self.snd_mss);
-            if is_recovering || is_enough {
+            if self.is_recovering() || is_enough {
                 return Micros::ZERO;
             }
         }
@@ -297,33 +331,71 @@ impl Connection {
     pub(super) fn run_timer(&mut self, is_alone: bool, now: Instant) {
         (self.timer, self.timer_at) = match self.may_probe() {
             true => (RetransmitTimer::Probe, now + self.probe_timeout(is_alone)),
-            false => (RetransmitTimer::Timeout, now + self.backed_off(self.backoff)),
+            false => self.without_first_probe(is_alone, now),
         };
+    }
+
+    /// The timer where a probe is out, or there is to be none: the next probe, while it comes well before the timeout, or that.
+    #[cold]
+    fn without_first_probe(&self, is_alone: bool, now: Instant) -> (RetransmitTimer, Instant) {
+        match self.may_ask_again(is_alone) {
+            true => (RetransmitTimer::Probe, now + Duration::from_micros(self.next_probe_timeout(is_alone))),
+            false => (RetransmitTimer::Timeout, now + self.backed_off(self.backoff)),
+        }
     }
 
     /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to RACK
     /// to find a retransmission that is lost, by what was sent after it and has arrived; where that is nothing, as
     /// with a window of few segments often, nobody would know before the timeout.
     #[inline(always)]
-    pub(super) fn may_probe(&self) -> bool {
+    fn may_probe(&self) -> bool {
         let is_time = match self.recovery {
             Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.in_flight.head != NIL,
-            Recovery::Fast => true,
-            Recovery::Probing | Recovery::Loss => false,
+            Recovery::Fast | Recovery::Probing | Recovery::Loss => true,
         };
         is_time && self.has(flag::SACK) && self.backoff == 0 && !self.has(flag::PROBE_OUT)
     }
 
-    /// PTO (RFC 8985 7.2), the timeout at most. How late a peer may acknowledge a lone segment is taken to be no more than the least
-    /// timeout, as on Linux.
+    /// Whether a probe that was not answered is followed by another: each after twice the wait, as in QUIC (RFC 9002 6.2.1), so that there
+    /// are few of them, and none is near the timeout, which remains for a path that is dead or full.
+    fn may_ask_again(&self, is_alone: bool) -> bool {
+        let is_soon = || 2 * self.next_probe_timeout(is_alone) <= u64::from(self.rto.0);
+        self.has(flag::PROBE_OUT) && self.backoff == 0 && self.srtt != Micros::ZERO && is_soon()
+    }
+
+    /// How long the answer to a probe is waited for, in microseconds.
+    fn next_probe_timeout(&self, is_alone: bool) -> u64 {
+        let first = (2 * u64::from(self.srtt.0)).max(GRANULARITY_US);
+        (first << (u32::from(self.probes) + 1).min(24)) + self.answer_delay(is_alone)
+    }
+
+    /// How late a peer may answer what is on its way. A lone segment is acknowledged as late as the least timeout, as on Linux, but not where
+    /// it fills a hole (RFC 5681 4.2), or where something else is to be sent again with which it makes two.
+    #[inline(always)]
+    fn answer_delay(&self, is_alone: bool) -> u64 {
+        let has_hole = || self.sacked_len != 0 || self.flight() > u32::from(self.snd_mss);
+        if is_alone && !(self.is_recovering() && has_hole()) { self.options.rto_min_us.into() } else { 0 }
+    }
+
+    /// It is known what became of the probe.
+    fn settle_probe(&mut self) {
+        self.clear(flag::PROBE_OUT);
+        self.probes = 0;
+    }
+
+    /// Whether something was found lost, and is not yet known to have arrived.
+    #[inline]
+    fn is_recovering(&self) -> bool {
+        matches!(self.recovery, Recovery::Fast | Recovery::Loss | Recovery::Probing)
+    }
+
+    /// PTO (RFC 8985 7.2), the timeout at most.
     #[inline(always)]
     fn probe_timeout(&self, is_alone: bool) -> Duration {
         if self.srtt == Micros::ZERO {
             return PROBE_TIMEOUT_INITIAL.min(self.rto.span());
         }
-        // What fills a hole is acknowledged at once (RFC 5681 4.2).
-        let delay = if is_alone && self.recovery != Recovery::Fast { self.options.rto_min_us } else { 0 };
-        let us = 2 * u64::from(self.srtt.0) + u64::from(delay);
+        let us = 2 * u64::from(self.srtt.0) + self.answer_delay(is_alone);
         Micros(us.min(self.rto.0.into()) as u32).span()
     }
 }

@@ -360,8 +360,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         // RFC 5681 3.1: a segment that the timer has sent again before does not lower ssthresh again. RFC 5682 2.1 step 1: nor is asked
         // about then whether it was for nothing, nor where more than the first segment was sent again.
         let is_first = connection.backoff == 0;
-        let may_be_spurious = matches!(connection.recovery, Recovery::Open | Recovery::Reduced);
-        if is_first && connection.recovery != Recovery::Loss {
+        let is_silence = connection.is_silence_alone();
+        let may_be_spurious = matches!(connection.recovery, Recovery::Open | Recovery::Reduced) || is_silence;
+        if is_first && connection.recovery != Recovery::Loss && !is_silence {
             connection.begin_reduction(true);
         }
         connection.recovery = if is_first && may_be_spurious { Recovery::Probing } else { Recovery::Loss };
@@ -461,6 +462,12 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
+    /// Whether the recovery began by a probe that was not answered, and nothing has been heard since: the window was reduced for it, and
+    /// whatever was sent may still be late.
+    fn is_silence_alone(&self) -> bool {
+        self.recovery == Recovery::Fast && self.lost_len == 0 && self.snd_una == self.undo.marker
+    }
+
     /// Takes the window down for a loss or a mark, and remembers what it was where that may have been for nothing.
     fn begin_reduction(&mut self, may_undo: bool) {
         if self.has(flag::ECN) {

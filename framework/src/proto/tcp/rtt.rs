@@ -7,7 +7,7 @@ use crate::wire::tcp::Timestamps;
 /// How long the least round trip is believed: as on Linux five minutes, so that a path that became longer is noticed in the end.
 const RTT_MIN_AGE_S: u32 = ((300 * 1_000_000_000_u64) >> 30) as u32;
 /// G of RFC 6298 2.3: what the timers are late by.
-const GRANULARITY_US: u64 = 262;
+pub(super) const GRANULARITY_US: u64 = 262;
 /// RFC 6298 2.5 allows 60 s as the least maximum.
 const RTO_MAX_US: u64 = 60_000_000;
 /// A timestamp that is older than this is not of this world.

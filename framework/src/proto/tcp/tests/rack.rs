@@ -1,6 +1,6 @@
 //! RACK-TLP (RFC 8985): what is lost, what is late, and who asks.
 
-use super::super::connection::{Recovery, RetransmitTimer, flag};
+use super::super::connection::{Micros, Recovery, RetransmitTimer, flag};
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
 
@@ -111,7 +111,7 @@ fn probe_is_the_last_segment_again_where_there_is_nothing_new() {
     assert_eq!(sender.sent.0[0].0.seq, FIRST + 2 * MSS);
     let connection = sender.connection();
     assert!(connection.has(flag::PROBE_OUT) && connection.has(flag::PROBE_IS_RESENT));
-    assert_eq!((sender.marks().as_str(), connection.timer), ("..R", RetransmitTimer::Timeout));
+    assert_eq!((sender.marks().as_str(), connection.timer), ("..R", RetransmitTimer::Probe));
 }
 
 /// By its part, however little is on its way by the time that it is known.
@@ -144,13 +144,28 @@ fn probe_that_was_there_twice_reduces_nothing() {
 }
 
 #[test]
-fn second_probe_waits_for_what_became_of_the_first() {
+fn second_probe_in_a_row_is_congestion() {
     let mut sender = Sender::with_sack();
-    sender.send(3);
+    sender.send(10);
     sender.wait_ms(20);
     sender.turn(|turn| turn.on_probe());
+    assert_eq!((sender.recovery(), sender.connection().ssthresh), (Recovery::Open, u32::MAX));
+    let connection = sender.connection();
+    assert_eq!(connection.timer_at.since(sender.now), Duration::from_millis(40), "twice the wait");
+    sender.wait_ms(40);
     sender.turn(|turn| turn.on_probe());
-    assert_eq!(sender.sent.0.len(), 1);
+    assert_eq!((sender.recovery(), sender.connection().ssthresh), (Recovery::Fast, 5 * MSS));
+    assert_eq!(sender.sent.0.len(), 2);
+}
+
+/// Without a sample there is nothing to double.
+#[test]
+fn round_trip_that_is_not_known_is_asked_about_once() {
+    let mut sender = Sender::with_sack();
+    sender.send(3);
+    sender.connection_mut().srtt = Micros::ZERO;
+    sender.turn(|turn| turn.on_probe());
+    assert_eq!(sender.connection().timer, RetransmitTimer::Timeout);
 }
 
 #[test]
