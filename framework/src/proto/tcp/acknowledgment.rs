@@ -8,7 +8,7 @@ use super::connection::{Micros, Recovery, State, flag};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
 use super::queue::{Dropped, Lane, Queue, SENT};
-use super::recovery::News;
+use super::recovery::{Newest, News};
 use super::segment::{Plain, Segment};
 use super::seq::Seq;
 use crate::proto::slab::NIL;
@@ -247,6 +247,10 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     fn measure(&mut self, segment: &Segment, news: &News) -> bool {
         let (connection, now) = (&mut *self.connection, self.now);
         let is_new_round = news.advanced && connection.passes_round();
+        if connection.has(flag::SACK) && connection.is_recovering() {
+            self.measure_newest(news, is_new_round);
+            return is_new_round;
+        }
         if !news.advanced {
             return false;
         }
@@ -263,6 +267,22 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         connection.backoff = 0;
         is_new_round
+    }
+
+    /// Within a recovery an acknowledgment was perhaps lost, and what it tells of has arrived long ago: the oldest, and the time that the
+    /// peer echoes, would measure how long it was silent, and each silence would make the next one longer. What was sent last has just
+    /// arrived, as far as it was sent once, or the peer echoes its time. Blocks of SACK measure as well.
+    fn measure_newest(&mut self, news: &News, is_new_round: bool) {
+        let (connection, now) = (&mut *self.connection, self.now);
+        let Newest { sent_at, is_known } = news.newest;
+        if is_known {
+            connection.take_rtt(Micros::floor(now.since(sent_at)), is_new_round, now);
+        } else if news.advanced {
+            connection.keep_timeout(is_new_round);
+        }
+        if news.advanced {
+            connection.backoff = 0;
+        }
     }
 }
 

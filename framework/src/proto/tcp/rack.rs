@@ -10,7 +10,7 @@ use super::connection::{Connection, Micros, Recovery, RetransmitTimer, flag};
 use super::machine::Turn;
 use super::payload::{Output, Payload};
 use super::queue::Lane;
-use super::recovery::News;
+use super::recovery::{Newest, News};
 use super::rtt::GRANULARITY_US;
 use super::segment::Segment;
 use super::seq::Seq;
@@ -40,12 +40,15 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             news.originals = true;
         }
         let rtt = self.now.since(sent_at);
-        if resent != 0 {
-            // Which of its transmissions was it? Not the last, where the peer echoes an older time, or the answer is too fast.
-            let before = |echo: u32| (echo.wrapping_sub(connection.ts_now(sent_at)) as i32) < 0;
-            if news.echo.is_some_and(before) || Micros::floor(rtt) < connection.rtt_min {
-                return;
-            }
+        // Which of its transmissions was it? Not the last, where the peer echoes an older time, or the answer is too fast.
+        let is_older = |echo: u32| (echo.wrapping_sub(connection.ts_now(sent_at)) as i32) < 0;
+        let echoes_older = resent != 0 && news.echo.is_some_and(is_older);
+        if sent_at >= news.newest.sent_at {
+            let is_known = resent == 0 || news.echo.is_some() && !echoes_older;
+            news.newest = Newest { sent_at, is_known };
+        }
+        if resent != 0 && (echoes_older || Micros::floor(rtt) < connection.rtt_min) {
+            return;
         }
         connection.rack.rtt = Micros::floor(rtt);
         if is_sent_after(sent_at, end, connection.rack_xmit_ts, connection.rack.end_seq) {
@@ -385,7 +388,7 @@ impl Connection {
 
     /// Whether something was found lost, and is not yet known to have arrived.
     #[inline]
-    fn is_recovering(&self) -> bool {
+    pub(super) fn is_recovering(&self) -> bool {
         matches!(self.recovery, Recovery::Fast | Recovery::Loss | Recovery::Probing)
     }
 

@@ -46,6 +46,8 @@ pub(super) struct News {
     pub(super) originals: bool,
     /// When the first of those acknowledged by number was sent.
     pub(super) oldest_sent_at: Option<Instant>,
+    /// When the last of all that has arrived was sent, where that is known.
+    pub(super) newest: Newest,
     /// Among those acknowledged by number is one that was sent more than once.
     pub(super) resent: bool,
     /// TSecr.
@@ -56,6 +58,14 @@ pub(super) struct News {
     pub(super) dsack: Option<Range>,
     /// With it all retransmissions of this recovery were duplicates.
     pub(super) resends_were_needless: bool,
+}
+
+/// Of what an acknowledgment tells to have arrived, what was sent last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Newest {
+    pub(super) sent_at: Instant,
+    /// Whether it is known which of its transmissions has arrived: the only one, or that of which the peer echoes the time.
+    pub(super) is_known: bool,
 }
 
 impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
