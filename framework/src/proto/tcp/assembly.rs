@@ -25,6 +25,10 @@ use crate::wire::tcp::TcpFlags;
 /// acknowledges sixteen segments so.
 const QUICK_LEN: u64 = 16 * 1460;
 
+/// Bytes of a stretch, of which one and the rest of another are acknowledged at once behind disorder, as a power of two: Linux counts sixteen
+/// segments.
+const STRETCH_BITS: u32 = 14;
+
 /// Data that was found to be new, and in the window.
 struct Piece<P> {
     seq: Seq,
@@ -88,7 +92,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             connection.rcv_full_len = len.min(connection.rcv_mss.into()) as u16;
         }
         let is_due = connection.rcv_nxt - connection.last_ack_sent >= 2 * u32::from(connection.rcv_full_len)
-            || connection.is_on(switch::QUICKACK)
+            || connection.is_quick(len)
             || connection.options.ack_delay_us == 0
             || connection.tally.bytes_received <= QUICK_LEN;
         self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
@@ -104,6 +108,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let is_its = segment.has(TcpFlags::ACK) && connection.believes_ack(segment.ack);
         if segment.len != 0 && segment.seq.is_before(right) && is_ours && is_its {
             connection.note_duplicate(Range { left: segment.seq, right });
+            connection.options.switches |= switch::DISORDER;
             self.shared.tally.duplicates += 1;
         }
     }
@@ -135,6 +140,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// ACK for every incoming segment": where there is a FIN to be looked at, `check_fin` answers
     /// for both.
     fn acknowledge_at_once(&mut self, segment: &Segment) {
+        self.connection.options.switches |= switch::DISORDER;
         if segment.has(TcpFlags::FIN) || self.connection.has(flag::FIN_SEEN) {
             self.owe_ack(AckOwed::Now);
         } else {
@@ -351,6 +357,31 @@ impl<P> Shared<P> {
 }
 
 impl Connection {
+    /// Whether data is acknowledged at once, of which so many bytes have come: as the app wants it, or as segments were missing of late. Where
+    /// they are, acknowledgments may be, too, and a sender with a window of few segments that hears of none of them waits for its timeout.
+    #[inline(always)]
+    fn is_quick(&mut self, len: u32) -> bool {
+        let is_quick = self.is_on(switch::QUICKLY);
+        if is_quick {
+            self.end_stretch(len);
+        }
+        is_quick
+    }
+
+    /// Where the last `len` bytes end a stretch of the peer's bytes, disorder is that of the one before, and what was before is forgotten.
+    #[cold]
+    pub(super) fn end_stretch(&mut self, len: u32) {
+        let received = self.tally.bytes_received;
+        if received >> STRETCH_BITS == (received - u64::from(len)) >> STRETCH_BITS {
+            return;
+        }
+        let was_disorder = self.is_on(switch::DISORDER);
+        self.options.switches &= !(switch::DISORDER | switch::DISORDER_BEFORE);
+        if was_disorder {
+            self.options.switches |= switch::DISORDER_BEFORE;
+        }
+    }
+
     /// RFC 3168 6.1.3: congestion is echoed until the peer says that it has reduced its window.
     fn note_congestion(&mut self, segment: &Segment) {
         if segment.has(TcpFlags::CWR) {

@@ -43,6 +43,12 @@ pub(super) mod switch {
     pub(crate) const ECN: u8 = 1 << 4;
     /// There is a pacing rate.
     pub(crate) const PACING: u8 = 1 << 5;
+    /// No option, but here as segments ask for both at once: something came out of its order, or twice, in this stretch of the peer's bytes
+    /// ([`Connection::end_stretch`]); and in the one before it.
+    pub(crate) const DISORDER: u8 = 1 << 6;
+    pub(crate) const DISORDER_BEFORE: u8 = 1 << 7;
+    /// What has each segment acknowledged at once.
+    pub(crate) const QUICKLY: u8 = QUICKACK | DISORDER | DISORDER_BEFORE;
     /// What a SYN offers.
     pub(crate) const OFFERED: u8 = TIMESTAMPS | SACK | ECN;
 }
