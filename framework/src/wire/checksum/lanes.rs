@@ -18,6 +18,7 @@ pub(super) const LINE_LEN: usize = 32;
 pub(super) const LEN_MIN: usize = 256;
 
 /// So many lines at most, half a mebibyte: each adds at most 2 times 2^15 to a lane, either way.
+#[cfg(any(test, target_arch = "x86_64"))]
 pub(super) const LINES_MAX: usize = 1 << 14;
 
 /// The sum of the 16-bit words of all lines, in machine order; `None` where the CPU has no wide registers, or there are too many lines.
