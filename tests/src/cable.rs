@@ -9,11 +9,11 @@ use wirepath::counters::{Block, Reading, Sample};
 use wirepath::device::conformance::{Link, Rig};
 use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device, Mlx5Rx, Mlx5Tx};
 use wirepath::device::steering::Rule;
-use wirepath::device::{Device, Queue, RxQueue, RxState};
-use wirepath::mem::{Burst, Pool};
-use wirepath::time::Instant;
+use wirepath::device::{Device, Queue};
+use wirepath::mem::Pool;
 use wirepath::wire::{EtherType, MacAddr};
 
+use crate::patience::{PATIENCE, PatientRx};
 use crate::{connectx, nic};
 
 /// Bytes of the longest frame: an MTU of 1500 and one VLAN tag.
@@ -38,13 +38,15 @@ pub struct Cable {
     pub config: Mlx5Config,
     /// Bytes of data in a buffer to receive into: less than a frame has is a chain.
     pub data_room: usize,
+    /// How long a frame may take. None where NICs of software move when they are polled, and not otherwise.
+    pub patience: Duration,
 }
 
 impl Cable {
     /// Between two ports, with buffers that hold a frame.
     pub fn new(near: &str, far: &str, config: Mlx5Config) -> Self {
         let config = Mlx5Config { frame_len_max: Some(FRAME_LEN_MAX), ..config };
-        Self { ends: [near.into(), far.into()], config, data_room: FRAME_LEN_MAX }
+        Self { ends: [near.into(), far.into()], config, data_room: FRAME_LEN_MAX, patience: PATIENCE }
     }
 
     /// How one end is driven.
@@ -81,7 +83,7 @@ impl Rig for Cable {
             let _open = &open;
             drops(&block)
         });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(PatientRx { rx, dry: 0 }), rx_pool, dropped }
+        Link { tx: Box::new(tx), tx_pool, rx: Box::new(PatientRx::new(rx, self.patience, step)), rx_pool, dropped }
     }
 
     fn frame_len_max(&self) -> usize {
@@ -107,6 +109,11 @@ impl Rig for Cable {
     }
 }
 
+/// A software ConnectX moves when we poll, so that nothing depends on who runs when.
+fn step() {
+    nic::step(STEP);
+}
+
 /// Frames that both ends dropped, by whatever name.
 pub fn drops(block: &Block) -> u64 {
     let count = |sample: &Sample| match sample.reading {
@@ -114,32 +121,4 @@ pub fn drops(block: &Block) -> u64 {
         _ => 0,
     };
     block.snapshot().samples.iter().map(count).sum()
-}
-
-/// A frame takes its time, and the suite gives up after a thousand dry polls. A software ConnectX moves when we poll, so that nothing
-/// depends on who runs when; a hostile one delays by the clock, as a real one does.
-struct PatientRx {
-    rx: Mlx5Rx,
-    dry: u32,
-}
-
-impl RxQueue for PatientRx {
-    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        nic::step(STEP);
-        let count = self.rx.receive(burst, limit, pool, now);
-        self.dry = if count == 0 { self.dry + 1 } else { 0 };
-        if self.dry.is_multiple_of(50) && count == 0 {
-            self.rx.refresh_counters();
-            std::thread::sleep(Duration::from_micros(5));
-        }
-        count
-    }
-
-    fn state(&self) -> RxState {
-        self.rx.state()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.rx.refresh_counters();
-    }
 }

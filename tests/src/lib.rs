@@ -18,6 +18,7 @@ pub mod netns;
 pub mod nic;
 #[allow(unsafe_code)]
 pub mod packet;
+pub mod patience;
 pub mod port;
 pub mod rig;
 pub mod script;

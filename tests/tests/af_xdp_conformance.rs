@@ -3,17 +3,17 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use wirepath::counters::Block;
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Copying, Mode};
 use wirepath::device::conformance::{Link, Rig, assert_conforms};
 use wirepath::device::steering::Rule;
-use wirepath::device::{Device, Queue, RxQueue, RxState};
+use wirepath::device::{Device, Queue, RxQueue};
 use wirepath::mem::{Burst, Layout, Pool, Region};
 use wirepath::time::Instant;
 use wirepath::wire::EtherType;
 use wirepath_tests::netns::Namespace;
+use wirepath_tests::patience::{PATIENCE, PatientRx};
 
 const RING_LEN: u32 = 64;
 const NEAR: &str = "near";
@@ -23,32 +23,6 @@ struct VethRig {
     mode: Mode,
     chunk_len: usize,
     mtu: usize,
-}
-
-/// A queue is slow for a loop that gives up after a thousand polls: softirqs need their turn on a machine of two cores.
-struct PatientRx {
-    rx: AfXdpRx,
-    dry: u32,
-}
-
-impl RxQueue for PatientRx {
-    fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        let count = self.rx.receive(burst, limit, pool, now);
-        self.dry = if count == 0 { self.dry + 1 } else { 0 };
-        if self.dry.is_multiple_of(50) && count == 0 {
-            self.rx.refresh_counters();
-            std::thread::sleep(Duration::from_micros(5));
-        }
-        count
-    }
-
-    fn state(&self) -> RxState {
-        self.rx.state()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.rx.refresh_counters();
-    }
 }
 
 impl VethRig {
@@ -93,7 +67,7 @@ impl Rig for VethRig {
                 .map(|name| snapshot.count(name).unwrap())
                 .sum()
         });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(PatientRx { rx, dry: 0 }), rx_pool, dropped }
+        Link { tx: Box::new(tx), tx_pool, rx: Box::new(PatientRx::new(rx, PATIENCE, || ())), rx_pool, dropped }
     }
 
     fn frame_len_max(&self) -> usize {

@@ -4,6 +4,8 @@
 //! `make metal` runs it on two ports of real NICs that a cable joins.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::time::Duration;
+
 use softhca::testing::is_inside;
 use wirepath::device::conformance::assert_conforms;
 use wirepath::device::mlx5::{Feature, Mlx5Config, Pace};
@@ -12,7 +14,7 @@ use wirepath_tests::nic;
 
 fn pair(change: impl FnOnce(Mlx5Config) -> Mlx5Config) -> Cable {
     let config = Mlx5Config { rx_ring_len: 128, tx_ring_len: 128, ..Mlx5Config::new("") };
-    Cable::new("mlx5_0", "mlx5_1", change(config))
+    Cable { patience: Duration::ZERO, ..Cable::new("mlx5_0", "mlx5_1", change(config)) }
 }
 
 fn conforms(test: &str, options: &[&str], mut pair: Cable) {
