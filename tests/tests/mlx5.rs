@@ -34,6 +34,13 @@ fn strict_nic_is_served_to_the_letter() {
 }
 
 #[test]
+fn strict_nic_with_short_descriptors_is_served_to_the_letter() {
+    let test = "strict_nic_with_short_descriptors_is_served_to_the_letter";
+    let pair = pair(|config| Mlx5Config { multi_packet_send: Feature::Demanded, ..config });
+    conforms(test, &["--strict", "--wqe", "128"], pair);
+}
+
+#[test]
 fn strict_nic_is_served_with_a_frame_a_descriptor() {
     let pair = pair(|config| Mlx5Config { multi_packet_send: Feature::Off, ..config });
     conforms("strict_nic_is_served_with_a_frame_a_descriptor", &["--strict"], pair);

@@ -62,6 +62,21 @@ fn entries_of_completions_are_of_64_bytes_whatever_the_cache_line_is() {
 }
 
 #[test]
+fn device_is_asked_how_long_a_descriptor_may_be() {
+    let test = "device_is_asked_how_long_a_descriptor_may_be";
+    // Bytes of the longest, buffers that it points to behind a header, and whether one has room for TCP's.
+    for (len, buffers, cuts) in [("1024", 52, true), ("512", 21, true), ("128", 1, false)] {
+        let wanted = format!("WIREPATH_TEST_WANTED={buffers} {cuts}");
+        if is_inside_under(test, &["--strict", "--wqe", len], &["env", &wanted]) {
+            let capabilities = open(&config("mlx5_0")).capabilities();
+            let found = format!("{} {}", capabilities.tx_segments_max, capabilities.tx.segmentation_len_max > 0);
+            assert_eq!(std::env::var("WIREPATH_TEST_WANTED"), Ok(found));
+            return is_clean();
+        }
+    }
+}
+
+#[test]
 fn queue_whose_halves_are_gone_may_be_taken_again() {
     if !is_inside("queue_whose_halves_are_gone_may_be_taken_again", &["--strict", "--devices", "2"]) {
         return;

@@ -79,8 +79,8 @@ impl Mlx5Device {
             chosen,
             frame_len_max,
         };
-        let port = Port::new(&context, facts, sysfs)?;
-        try_a_queue_pair(&port)?;
+        let mut port = Port::new(&context, facts, sysfs)?;
+        try_a_queue_pair(&mut port)?;
         Ok(Self { port: Arc::new(port), taken: (0..config.queues).map(|_| Weak::new()).collect() })
     }
 
@@ -121,7 +121,7 @@ impl Mlx5Device {
         });
         let used = [
             (chosen.checksum, "checksums"),
-            (chosen.tso_len_max > 0, "TCP segmentation"),
+            (self.port.tso_len_max() > 0, "TCP segmentation"),
             (chosen.multi_packet, "multi-packet sends"),
             (facts.config.blueflame, "BlueFlame"),
             (chosen.vlan_stripping, "VLAN stripping"),
@@ -170,7 +170,7 @@ impl Device for Mlx5Device {
         Capabilities {
             queues: facts.config.queues,
             frame_len_max: facts.frame_len_max,
-            tx_segments_max: Mlx5Tx::segments_max_of(facts.config.tx_ring_len),
+            tx_segments_max: Mlx5Tx::segments_max_of(facts.config.tx_ring_len, self.port.wqe_units_max),
             rx: RxOffloads {
                 ip_checksum: chosen.checksum,
                 l4_checksum: chosen.checksum,
@@ -182,7 +182,7 @@ impl Device for Mlx5Device {
             tx: TxOffloads {
                 ip_checksum: chosen.checksum,
                 l4_checksum: chosen.checksum,
-                segmentation_len_max: chosen.tso_len_max,
+                segmentation_len_max: self.port.tso_len_max(),
                 vlan: true,
                 timestamp: dated,
             },
@@ -276,10 +276,12 @@ fn check_port(context: &Context, listed: &Listed, port: u8, abilities: &Abilitie
 }
 
 /// Makes the smallest queue pair that there is and brings it up: who may not, or on what port that does not go, is told here and
-/// not on a worker's thread.
-fn try_a_queue_pair(port: &Port) -> Result<(), SetupError> {
+/// not on a worker's thread. And asks how long a WQE may be.
+fn try_a_queue_pair(port: &mut Port) -> Result<(), SetupError> {
     let (cq, _) = objects::completion_queue(port, 8, CqOptions::default())?;
-    objects::sender(port, 0, &cq, 8).map(drop)
+    objects::sender(port, 0, &cq, 8)?;
+    port.wqe_units_max = objects::wqe_units_max(port, &cq)?;
+    Ok(())
 }
 
 fn verbs(device: &str, doing: &'static str, error: VerbsError) -> SetupError {

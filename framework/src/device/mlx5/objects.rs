@@ -33,9 +33,13 @@ use super::error::SetupError;
 use super::parts::{CqParts, Keeper, RqParts, SqParts};
 use super::port::Port;
 use super::recover::Objects;
+use super::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
 
 /// Bytes of a basic block of the sending ring.
 const BLOCK_LEN: u32 = 64;
+/// Units before the pieces of a raw-packet request as libmlx5 counts them: control segment, and Ethernet segment with 18 bytes
+/// (`sq_overhead`).
+const RAW_HEAD_UNITS: u32 = 3;
 
 /// A completion queue of at least `entry_count` entries, with what `options` say.
 pub(super) fn completion_queue(
@@ -102,9 +106,27 @@ pub(super) fn sender(
         blueflame_len: if blueflame { rings.blueflame_len } else { 0 },
         number: qp.number(),
         inline_len_min: port.chosen().inline_len_min,
+        wqe_units_max: port.wqe_units_max,
         keeper,
     };
     Ok((sender, parts))
+}
+
+/// Units of the longest WQE that the device takes, up to what we write. The kernel tells libmlx5 the firmware's `max_wqe_sz_sq`, and
+/// libmlx5 tells nobody, but refuses a queue pair whose requests would be longer (`mlx5_calc_send_wqe` of providers/mlx5/verbs.c). So
+/// the longest one is asked for, and where that is refused a shorter one. What `ibv_query_device` says of pieces does not do: the kernel
+/// makes it of 512 bytes at most (`mlx5_ib_query_device`).
+pub(super) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, SetupError> {
+    let mut blocks = WQE_UNITS_MAX.div_ceil(BLOCK_UNITS);
+    loop {
+        let send_sge_max = blocks * BLOCK_UNITS - RAW_HEAD_UNITS;
+        let caps = QpCaps { send_wr_max: 1, send_sge_max, ..QpCaps::default() };
+        match QueuePair::create(&QpRequest { caps, ..QpRequest::new(port.pd(), cq, cq) }) {
+            Ok(_) => return Ok((blocks * BLOCK_UNITS).min(WQE_UNITS_MAX)),
+            Err(error) if error.errno() == libc::EINVAL && blocks > 1 => blocks -= 1,
+            Err(error) => return Err(port.error("asking how long a send descriptor may be", 0, error)),
+        }
+    }
 }
 
 /// The port's domain with a doorbell register that nobody else rings on. libmlx5 has some registers for the queue pairs of a context:

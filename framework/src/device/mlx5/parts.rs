@@ -54,6 +54,8 @@ pub(super) struct SqParts {
     pub(super) number: u32,
     /// Bytes of header that each WQE must carry inline: 0 or 18.
     pub(super) inline_len_min: u8,
+    /// Units of the longest WQE that the device takes.
+    pub(super) wqe_units_max: u32,
     /// Who owns the memory.
     pub(super) keeper: Keeper,
 }
@@ -71,6 +73,4 @@ pub(super) struct TxAbilities {
     pub(super) vlan_insert: bool,
     /// Bytes of the longest payload that it cuts into segments; 0 where it does not.
     pub(super) segmentation_len_max: u32,
-    /// Bytes of the longest header that it puts before each of them.
-    pub(super) segmentation_header_len_max: u16,
 }

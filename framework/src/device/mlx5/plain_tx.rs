@@ -36,6 +36,8 @@ pub struct PlainTxConfig {
     pub blueflame_len: u32,
     /// Bytes that each WQE carries inline.
     pub inline_len_min: u8,
+    /// Units of the longest WQE that it takes.
+    pub wqe_units_max: u32,
     /// Bytes of the longest frame.
     pub frame_len_max: u32,
     /// Multi-packet WQEs.
@@ -61,6 +63,7 @@ impl Default for PlainTxConfig {
             cqes: 256,
             blueflame_len: 256,
             inline_len_min: 0,
+            wqe_units_max: 63,
             frame_len_max: 1522,
             multi_packet: true,
             checksums: true,
@@ -165,6 +168,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
             blueflame_len: config.blueflame_len,
             number: PLAIN_SQ_NUMBER,
             inline_len_min: config.inline_len_min,
+            wqe_units_max: config.wqe_units_max,
             keeper: Keeper::of_plain(&[&sq.wqes, &sq.record, &sq.register]),
         },
         cq,
@@ -174,7 +178,6 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
             checksums: config.checksums,
             vlan_insert: config.vlan_insert,
             segmentation_len_max: config.segmentation_len_max,
-            segmentation_header_len_max: 256,
         },
         lkey: PLAIN_TX_LKEY,
         stamps: match (config.timestamps, config.raw_timestamps) {

@@ -21,7 +21,9 @@ use super::objects::spreader;
 use super::port_counter::PortCounter;
 use super::steering::{Flow, Spec, Spreader, spread};
 use super::table::{Table, Target};
+use super::tx::has_room_for_segmentation;
 use super::watch::{Kernel, Watch};
+use super::wqe::BLOCK_UNITS;
 use crate::device::af_xdp::filter::NicFilter;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
@@ -42,6 +44,8 @@ pub(super) struct Port {
     pub(super) strides: OnceLock<String>,
     /// Where the port has an interface.
     pub(super) filter: Option<Filter>,
+    /// Units of the longest WQE that the device takes.
+    pub(super) wqe_units_max: u32,
     facts: Facts,
     pd: ProtectionDomain,
 }
@@ -102,6 +106,8 @@ impl Port {
                 .interface
                 .as_ref()
                 .map(|interface| Filter::new(NicFilter::open(interface.index), interface.mac)),
+            // Until it was asked: a block.
+            wqe_units_max: BLOCK_UNITS,
             facts,
             pd,
         })
@@ -126,6 +132,11 @@ impl Port {
 
     pub(super) fn chosen(&self) -> &Chosen {
         &self.facts.chosen
+    }
+
+    /// Bytes of a TCP payload that are cut; 0 where none is, also as a descriptor is too short for the header.
+    pub(super) fn tso_len_max(&self) -> usize {
+        if has_room_for_segmentation(self.wqe_units_max) { self.chosen().tso_len_max } else { 0 }
     }
 
     pub(super) fn context(&self) -> &Context {

@@ -35,8 +35,6 @@ pub struct Mlx5Queue {
     pub(super) place: Arc<()>,
 }
 
-/// Bytes of the longest header that is repeated before each segment: what DPDK's driver uses on every device (mlx5_prm.h).
-const SEGMENTATION_HEADER_LEN_MAX: u16 = 192;
 /// Looks at the kernel's page of the clock before it is given up; libmlx5 makes ten within each.
 const CLOCK_LOOKS: usize = 100;
 /// Most buffers of a frame: what a WQE of 512 bytes could name is more than any frame needs.
@@ -243,8 +241,7 @@ fn abilities(port: &Port) -> TxAbilities {
         checksums: chosen.checksum,
         // A descriptor has either the tag or bytes of the header (mlx5.md 2.3).
         vlan_insert: chosen.inline_len_min == 0,
-        segmentation_len_max: chosen.tso_len_max as u32,
-        segmentation_header_len_max: SEGMENTATION_HEADER_LEN_MAX,
+        segmentation_len_max: port.tso_len_max() as u32,
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct WqeLimits {
     /// Bytes that it may carry where they are the whole frame.
     pub(super) inline_len_max: usize,
     pub(super) wqe_units_max: u32,
+    /// Bytes of the longest header that is repeated before each segment, a tag included.
+    pub(super) segmentation_header_len_max: usize,
 }
 
 /// Who inserts a tag.
@@ -165,7 +167,7 @@ fn segmentation(
         return Err(Mlx5TxDrop::HeadersUnknown);
     }
     let inline_len = header_len + if is_tagged { TAG_LEN } else { 0 };
-    if inline_len > HEADER_LEN_MAX.min(limits.abilities.segmentation_header_len_max.into()) {
+    if inline_len > limits.segmentation_header_len_max {
         return Err(Mlx5TxDrop::HeaderTooLong);
     }
     let payload_len = mbuf.len() - header_len;

@@ -22,7 +22,7 @@ pub use rehearsal::Warmth;
 use super::doorbell::Doorbell;
 use super::parts::SqParts;
 use super::units::Units;
-use super::wqe::{self, BLOCK_UNITS, HEAD_UNITS, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
+use super::wqe::{self, BLOCK_UNITS, HEAD_UNITS, MULTI_FRAMES_MAX, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
 use crate::mem::{Fifo, Mbuf, Pool};
 use ledger::Ledger;
 use multi::Multi;
@@ -53,6 +53,9 @@ pub(super) struct Sq {
     rung: u32,
     /// First block of the WQE that was posted last.
     last: u32,
+    /// Units of the longest WQE that the device takes, and of the longest with several frames.
+    device_units_max: u32,
+    multi_units_max: u32,
     multi: Multi,
     ledger: Ledger,
     /// Blocks and mbufs that were posted when a completion was last asked for.
@@ -107,6 +110,8 @@ impl Sq {
             posted: 0,
             rung: 0,
             last: 0,
+            device_units_max: parts.wqe_units_max,
+            multi_units_max: parts.wqe_units_max.min(HEAD_UNITS + MULTI_FRAMES_MAX),
             multi: Multi::CLOSED,
             ledger: Ledger::new(blocks),
             signaled: 0,
@@ -121,12 +126,12 @@ impl Sq {
     /// Units that a WQE may have, and still finds room once everything that was asked for has completed: blocks that nobody
     /// asked a completion for stay taken.
     pub(super) fn wqe_units_max(&self) -> u32 {
-        Self::wqe_units_max_of(self.blocks)
+        Self::wqe_units_max_of(self.blocks, self.device_units_max)
     }
 
-    /// The same of a ring of `blocks`, before there is one.
-    pub(super) fn wqe_units_max_of(blocks: u32) -> u32 {
-        ((blocks - signal_every(blocks)) * BLOCK_UNITS).min(WQE_UNITS_MAX)
+    /// The same of a ring of `blocks` on a device that takes WQEs of `device_units_max`, before there is one.
+    pub(super) fn wqe_units_max_of(blocks: u32, device_units_max: u32) -> u32 {
+        ((blocks - signal_every(blocks)) * BLOCK_UNITS).min(WQE_UNITS_MAX).min(device_units_max)
     }
 
     /// Blocks that can be posted, those of the open multi-packet WQE among them.

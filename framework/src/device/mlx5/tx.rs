@@ -25,7 +25,7 @@ use super::shape::{self, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, Lens, Load, Sq, Warmth};
 use super::watch::Fault;
 use super::wishes::Wishes;
-use super::wqe::{self, BLOCK_LEN, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
+use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
 use crate::device::departures::Departures;
 use crate::device::{DeviceError, Offload, TxQueue, TxTimestamp, post_one_by_one};
@@ -64,6 +64,8 @@ crate::drop_reasons! {
     }
 }
 
+/// Bytes of the longest headers of TCP: Ethernet's with a tag, IPv4's and TCP's with all options.
+const TCP_HEADERS_LEN_MAX: usize = 14 + TAG_LEN + 60 + 60;
 /// Completions that one `reap` reads: bounded work, and each stands for many frames.
 const REAP_MAX: usize = 64;
 /// Bytes of the longest WQE that is wholly inline: the usual half of a BlueFlame register. It carries a frame of 226 bytes.
@@ -156,13 +158,15 @@ impl Mlx5Tx {
                 "a sending ring of {blocks} blocks needs as many completion entries, and has {entries}: use a shorter ring"
             )));
         }
+        let inline_blocks_max = inline_blocks_max(blocks, parts.sq.wqe_units_max);
         let sq = Sq::new(&parts.sq, pool, MemoryKey::new(parts.lkey));
         let limits = WqeLimits {
             abilities: parts.abilities,
             inline_len_min: parts.sq.inline_len_min.into(),
-            inline_len_max: inline_blocks_max(blocks) as usize * BLOCK_LEN
+            inline_len_max: inline_blocks_max as usize * BLOCK_LEN
                 - (HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST),
             wqe_units_max: sq.wqe_units_max(),
+            segmentation_header_len_max: segmentation_header_len_max(sq.wqe_units_max()),
         };
         let scope = scope.scope("tx");
         let events = |name| scope.counter(name, CounterUnit::Events);
@@ -183,7 +187,7 @@ impl Mlx5Tx {
             sq,
             limits,
             checksum_wishes: if parts.abilities.checksums { Wishes::CHECKSUMS } else { Wishes::NONE },
-            inline_blocks_max: inline_blocks_max(blocks),
+            inline_blocks_max,
             region: Arc::clone(pool.region()),
             // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
             has_multi: parts.abilities.multi_packet && parts.sq.inline_len_min == 0,
@@ -203,13 +207,12 @@ impl Mlx5Tx {
 
     /// Buffers that a frame may have, whatever its header.
     pub fn segments_max(&self) -> usize {
-        (self.limits.wqe_units_max - 1 - wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)) as usize
+        segments_max(self.limits.wqe_units_max)
     }
 
-    /// The same of a queue with a ring of `blocks`, before there is one.
-    pub(super) fn segments_max_of(blocks: u32) -> usize {
-        let units = Sq::wqe_units_max_of(blocks);
-        (units - 1 - wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)) as usize
+    /// The same of a queue with a ring of `blocks` on a device that takes WQEs of `device_units_max`, before there is one.
+    pub(super) fn segments_max_of(blocks: u32, device_units_max: u32) -> usize {
+        segments_max(Sq::wqe_units_max_of(blocks, device_units_max))
     }
 
     /// Whether an error stopped the queue and it is not up again.
@@ -268,9 +271,25 @@ impl Drop for Rehearsing<'_> {
 }
 
 /// Blocks of the longest WQE that is wholly inline: what fits BlueFlame, and an eighth of the ring, as room is promised by the
-/// frame.
-fn inline_blocks_max(blocks: u32) -> u32 {
-    (blocks / 8).min((INLINE_WQE_LEN_MAX / BLOCK_LEN) as u32)
+/// frame; and no more than the device takes.
+fn inline_blocks_max(blocks: u32, device_units_max: u32) -> u32 {
+    (blocks / 8).min((INLINE_WQE_LEN_MAX / BLOCK_LEN) as u32).min(device_units_max / BLOCK_UNITS)
+}
+
+/// Buffers that a WQE of `units` points to behind a usual header.
+fn segments_max(units: u32) -> usize {
+    units.saturating_sub(1 + wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)).max(1) as usize
+}
+
+/// Bytes of the longest header that a WQE of `units` repeats before each segment. No device says more of it: libmlx5 takes any
+/// `max_tso_header` for which there is room in its longest WQE (`mlx5_calc_send_wqe`).
+fn segmentation_header_len_max(units: u32) -> usize {
+    wqe::inline_len_max(units).min(HEADER_LEN_MAX)
+}
+
+/// Whether a device that takes WQEs of `units` can be given TCP to cut: with the longest header that TCP over IPv4 has.
+pub(super) fn has_room_for_segmentation(units: u32) -> bool {
+    segmentation_header_len_max(units) >= TCP_HEADERS_LEN_MAX
 }
 
 /// Posting.

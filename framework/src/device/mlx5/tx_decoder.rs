@@ -17,7 +17,7 @@ pub(super) struct Accepts {
     pub(super) checksums: bool,
     pub(super) vlan_insert: bool,
     pub(super) segmentation_len_max: usize,
-    pub(super) segmentation_header_len_max: usize,
+    pub(super) wqe_units_max: usize,
 }
 
 /// What a WQE does.
@@ -61,6 +61,7 @@ macro_rules! check {
 pub(super) fn decode(sq: &PlainSq, idx: u16, accepts: &Accepts, fetch: &Fetch<'_>) -> Result<Wqe, String> {
     let ds = usize::from(sq.block(idx)[7] & 0x3f);
     check!(ds >= 1, "ds 0 means 64, which nobody writes");
+    check!(ds <= accepts.wqe_units_max, "a WQE of {ds} units, where the device takes {}", accepts.wqe_units_max);
     let bytes: Vec<u8> = (0..ds.div_ceil(4)).flat_map(|block| sq.block(idx.wrapping_add(block as u16))).collect();
     let (bytes, blocks) = (&bytes[..ds * 16], ds.div_ceil(4) as u16);
     check!(u32::from(blocks) <= accepts.blocks, "longer than the ring: {blocks} blocks");
@@ -157,7 +158,7 @@ fn segmented(bytes: &[u8], accepts: &Accepts, fetch: &Fetch<'_>) -> Result<Send,
     check!(ethernet.mss > 0, "segmentation without mss");
     check!(ethernet.tag.is_none(), "segmentation and a tag to insert");
     let header_len = ethernet.inline.len();
-    let header_lens = 14.max(accepts.inline_len_min)..=accepts.segmentation_header_len_max;
+    let header_lens = 14.max(accepts.inline_len_min)..=256;
     check!(header_lens.contains(&header_len), "a header of {header_len} bytes");
     check!(header_len + ethernet.mss <= accepts.frame_len_max, "segments of {} bytes", header_len + ethernet.mss);
     let payload: Vec<u8> = data(rest, accepts, fetch)?.into_iter().flat_map(|(bytes, _)| bytes).collect();

@@ -54,7 +54,7 @@ fn rig(config: PlainTxConfig) -> Rig {
         checksums: config.checksums,
         vlan_insert: config.vlan_insert,
         segmentation_len_max: config.segmentation_len_max as usize,
-        segmentation_header_len_max: 256,
+        wqe_units_max: config.wqe_units_max as usize,
     };
     let now = Instant::ZERO + Duration::from_secs(100);
     let (registered, done) = (VecDeque::new(), VecDeque::new());
@@ -487,6 +487,37 @@ fn what_can_never_be_sent_is_taken_and_counted_by_name() {
     refused(small, cut, Mlx5TxDrop::TooLong, |rig| tcp(rig, 14, 20, 20, 3001).0);
     let long = Offload { segment_len: NonZeroU16::new(1469), ..PLAIN };
     refused(default, long, Mlx5TxDrop::TooLong, |rig| tcp(rig, 14, 20, 20, 3000).0);
+}
+
+#[test]
+fn no_wqe_is_longer_than_the_device_takes_it_and_none_is_shorter_than_need_be() {
+    for units in [4, 8, 16, 32, 62, 63] {
+        let mut rig = rig(PlainTxConfig { wqe_units_max: units, ..ring_of(256) });
+        let mut longest = 0;
+        for count in [1, 2, 70] {
+            rig.post_plain(count);
+            rig.ring();
+            longest = rig.fetch().iter().map(|wqe| wqe.ds).fold(longest, usize::max);
+            rig.flush();
+        }
+        assert_eq!(longest, (units as usize).min(62));
+        let chain = rig.chain(&[&[7; 20][..]; 62]);
+        assert!(rig.post_mbuf(chain, PLAIN).is_ok());
+        assert_eq!(rig.dropped(Mlx5TxDrop::TooManySegments), 1);
+        rig.flush();
+    }
+}
+
+#[test]
+fn header_that_is_repeated_is_no_longer_than_the_wqe_has_room_for() {
+    let cut = Offload { segment_len: NonZeroU16::new(500), ..PLAIN };
+    let short = PlainTxConfig { wqe_units_max: 8, ..ring_of(64) };
+    // Behind 82 bytes inline there is a pointer.
+    refused(short, cut, Mlx5TxDrop::HeaderTooLong, |rig| tcp(rig, 14, 48, 24, 2000).0);
+    let mut rig = rig(short);
+    let (segment, _) = tcp(&rig, 14, 48, 20, 2000);
+    assert!(rig.post_mbuf(segment, cut).is_ok());
+    assert!(rig.flush()[0].cut.is_some());
 }
 
 #[test]

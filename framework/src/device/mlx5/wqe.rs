@@ -18,9 +18,9 @@ pub(super) const UNIT_LEN: usize = 16;
 pub(super) const BLOCK_UNITS: u32 = 4;
 /// Bytes of a basic block.
 pub(super) const BLOCK_LEN: usize = UNIT_LEN * BLOCK_UNITS as usize;
-/// Units of the longest WQE: what the six bits of `ds` can say.
+/// Units of the longest WQE: what the six bits of `ds` can say. A device may take less.
 pub(super) const WQE_UNITS_MAX: u32 = 63;
-/// Frames of a multi-packet WQE: 62 units, so that it ends inside its sixteenth block.
+/// Frames of a multi-packet WQE: 62 units, so that it ends inside its sixteenth block. A device may take less.
 pub(super) const MULTI_FRAMES_MAX: u32 = 60;
 /// Units before the data segments of a WQE without inline bytes: control and Ethernet segment.
 pub(super) const HEAD_UNITS: u32 = 2;
@@ -149,6 +149,12 @@ pub(super) const fn ethernet_units(len: usize) -> u32 {
     1 + len.saturating_sub(INLINE_LEN_FIRST).div_ceil(UNIT_LEN) as u32
 }
 
+/// Bytes that stand inline in the Ethernet segment of a WQE of `units` units that ends with one pointer, at most.
+pub(super) const fn inline_len_max(units: u32) -> usize {
+    // The control segment, the first unit of the Ethernet segment, the pointer.
+    INLINE_LEN_FIRST + units.saturating_sub(3) as usize * UNIT_LEN
+}
+
 /// The memory key of a region, as the first word of a pointer segment carries it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryKey(u64);
@@ -217,6 +223,14 @@ mod tests {
     fn inline_bytes_fill_whole_units() {
         for (len, units) in [(0, 1), (2, 1), (3, 2), (14, 2), (18, 2), (19, 3), (64, 5), (226, 15)] {
             assert_eq!(ethernet_units(len), units, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn longest_header_leaves_room_for_a_pointer() {
+        for units in 3..=WQE_UNITS_MAX {
+            let len = inline_len_max(units);
+            assert_eq!((1 + ethernet_units(len) + 1, 1 + ethernet_units(len + 1) + 1), (units, units + 1));
         }
     }
 

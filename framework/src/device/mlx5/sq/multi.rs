@@ -4,7 +4,7 @@
 use super::ledger::Load;
 use super::{Lens, Sq, at};
 use crate::device::mlx5::wishes::Wishes;
-use crate::device::mlx5::wqe::{self, BLOCK_UNITS, HEAD_UNITS, MULTI_FRAMES_MAX, Opcode, Unit};
+use crate::device::mlx5::wqe::{self, BLOCK_UNITS, HEAD_UNITS, Opcode, Unit};
 use crate::mem::{Burst, Mbuf, Span};
 
 /// The multi-packet WQE that is being filled, which begins at `posted`.
@@ -34,7 +34,7 @@ impl Sq {
             return true;
         }
         self.close_multi();
-        let units = (self.free_blocks() * BLOCK_UNITS).min(HEAD_UNITS + MULTI_FRAMES_MAX);
+        let units = (self.free_blocks() * BLOCK_UNITS).min(self.multi_units_max);
         if units == 0 {
             return false;
         }
