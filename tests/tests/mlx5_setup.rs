@@ -77,6 +77,26 @@ fn device_is_asked_how_long_a_descriptor_may_be() {
 }
 
 #[test]
+fn memory_is_registered_with_relaxed_ordering_unless_it_is_turned_off() {
+    if !is_inside("memory_is_registered_with_relaxed_ordering_unless_it_is_turned_off", &["--strict"]) {
+        return;
+    }
+    for (relaxed_ordering, regions) in [(false, 0), (true, 1)] {
+        let device = open(&Mlx5Config { relaxed_ordering, ..config("mlx5_0") });
+        let is_used = device.describe().contains(", relaxed ordering");
+        if relaxed_ordering && device.describe().contains("no relaxed ordering") {
+            return println!("SKIPPED the half with relaxed ordering: this processor is slower with it");
+        }
+        assert_eq!(is_used, relaxed_ordering, "{}", device.describe());
+        drop(device);
+        let (_device, end) = End::alone(&Mlx5Config { relaxed_ordering, ..config("mlx5_0") }, &[]);
+        assert_eq!(nic::counter("regions_relaxed"), Some(regions));
+        end.close();
+    }
+    is_clean();
+}
+
+#[test]
 fn queue_whose_halves_are_gone_may_be_taken_again() {
     if !is_inside("queue_whose_halves_are_gone_may_be_taken_again", &["--strict", "--devices", "2"]) {
         return;

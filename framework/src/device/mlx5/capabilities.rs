@@ -14,6 +14,8 @@ pub(super) struct Abilities {
     pub(super) mlx5: Mlx5Attributes,
     /// Whether the kernel relates the device's clock to the wall.
     pub(super) clock_is_related: bool,
+    /// Whether the processor's PCIe is the slower for relaxed ordering.
+    pub(super) is_slow_relaxed: bool,
 }
 
 /// Something that the device can do, or why it cannot.
@@ -34,6 +36,8 @@ pub(super) struct Chosen {
     pub(super) compression: Option<Compression>,
     pub(super) striding: Option<StridingRequest>,
     pub(super) pace: Option<Pace>,
+    /// Memory is registered with relaxed ordering.
+    pub(super) relaxed_ordering: bool,
     /// What is asked for and not there, each with the reason.
     pub(super) left_out: Vec<(&'static str, String)>,
 }
@@ -83,7 +87,9 @@ impl Abilities {
     /// Asks the device.
     pub(super) fn read(context: &Context) -> Result<Self, VerbsError> {
         let clock_is_related = context.clock_info().is_ok_and(|clock| clock.raw().mult != 0);
-        Ok(Self { device: context.attributes()?, mlx5: context.mlx5_attributes()?, clock_is_related })
+        let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let is_slow_relaxed = is_slow_relaxed(&processor);
+        Ok(Self { device: context.attributes()?, mlx5: context.mlx5_attributes()?, clock_is_related, is_slow_relaxed })
     }
 
     /// What of `config` can be had on the device called `name`; `config` says how long frames are.
@@ -118,6 +124,10 @@ impl Abilities {
             self.pacing(pace.kbps)
                 .map_err(|why| self.lacking(name, "packet pacing", why, "leave Mlx5Config::pace out"))?;
         }
+        let relaxed_ordering = config.relaxed_ordering && !self.is_slow_relaxed;
+        if config.relaxed_ordering && !relaxed_ordering {
+            left_out.push(("relaxed ordering", "Haswell and Broadwell are slower with it".into()));
+        }
         Ok(Chosen {
             checksum: self.checksum().is_ok(),
             tso_len_max: self.segmentation().unwrap_or(0) as usize,
@@ -128,6 +138,7 @@ impl Abilities {
             compression,
             striding,
             pace: config.pace,
+            relaxed_ordering,
             left_out,
         })
     }
@@ -351,6 +362,22 @@ impl Abilities {
     }
 }
 
+/// Models of Intel's family 6 whose root ports are slow with requests of relaxed ordering: Haswell and Broadwell. Linux turns it off in
+/// the device there (`quirk_relaxedordering_disable` of drivers/pci/quirks.c), where it sees the root port, which a guest does not.
+const SLOW_RELAXED_MODELS: [u32; 8] = [0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56];
+
+/// Whether `/proc/cpuinfo` tells of such a processor.
+fn is_slow_relaxed(processor: &str) -> bool {
+    let field = |name: &str| {
+        let is_named = |line: &&str| line.split(':').next().is_some_and(|field| field.trim() == name);
+        processor.lines().find(is_named)?.split(':').nth(1).map(str::trim)
+    };
+    let model = field("model").and_then(|model| model.parse().ok());
+    field("vendor_id") == Some("GenuineIntel")
+        && field("cpu family") == Some("6")
+        && model.is_some_and(|model| SLOW_RELAXED_MODELS.contains(&model))
+}
+
 /// Chooses features one after the other.
 struct Pick<'a> {
     abilities: &'a Abilities,
@@ -444,6 +471,7 @@ pub(super) mod tests {
                 lag_port_count: 0,
             },
             clock_is_related: true,
+            is_slow_relaxed: false,
         }
     }
 
@@ -469,6 +497,7 @@ pub(super) mod tests {
                 ..full.mlx5
             },
             clock_is_related: false,
+            is_slow_relaxed: true,
         }
     }
 
@@ -516,8 +545,26 @@ pub(super) mod tests {
         let chosen = bare().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
         assert_eq!((chosen.stamps, chosen.vlan_stripping, chosen.multi_packet), (None, false, false));
         assert_eq!((chosen.striding, chosen.compression), (None, None));
-        assert_eq!(chosen.left_out.len(), 5);
+        assert_eq!((chosen.left_out.len(), chosen.relaxed_ordering), (6, false));
         assert!((!chosen.checksum && chosen.tso_len_max == 0) && chosen.inline_len_min == 18);
+    }
+
+    #[test]
+    fn relaxed_ordering_is_on_but_where_the_processor_is_the_slower_for_it() {
+        let chosen = |abilities: Abilities, relaxed_ordering| {
+            abilities.choose("mlx5_0", &Mlx5Config { relaxed_ordering, ..config() }).unwrap().relaxed_ordering
+        };
+        assert!(chosen(connectx5(), true) && !chosen(connectx5(), false) && !chosen(bare(), true));
+        let intel = |model: u32| {
+            format!(
+                "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: {model}\nmodel name\t: Xeon\n"
+            )
+        };
+        assert!(is_slow_relaxed(&intel(0x3f)) && is_slow_relaxed(&intel(0x4f)));
+        assert!(
+            !is_slow_relaxed(&intel(0x55)) && !is_slow_relaxed(&intel(0x3f).replace("GenuineIntel", "AuthenticAMD"))
+        );
+        assert!(!is_slow_relaxed("processor\t: 0\nBogoMIPS\t: 50.00\n") && !is_slow_relaxed(""));
     }
 
     #[test]

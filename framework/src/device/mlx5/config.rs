@@ -42,6 +42,10 @@ pub struct Mlx5Config {
     /// Descriptors of urgent frames are written into the NIC's register itself (BlueFlame). Not where the device has no register left that
     /// is a queue's own, nor where the environment says `MLX5_SHUT_UP_BF=1`, as libmlx5 has it: `tx/doorbell` of the queue tells.
     pub blueflame: bool,
+    /// What the NIC writes into our memory, and reads from it, may be overtaken on PCIe by what it does next: more throughput where many
+    /// such requests are under way, as on AMD's and ARM's. A completion is written behind its frame all the same. It is a hint: a device,
+    /// slot or kernel (before 5.6) without it goes without. Off on Intel's Haswell and Broadwell, which are slower with it.
+    pub relaxed_ordering: bool,
     /// How fast each queue sends at most; `None` for as fast as it can.
     pub pace: Option<Pace>,
 }
@@ -139,6 +143,7 @@ impl Mlx5Config {
             striding: Feature::Off,
             multi_packet_send: Feature::WherePossible,
             blueflame: true,
+            relaxed_ordering: true,
             pace: None,
         }
     }

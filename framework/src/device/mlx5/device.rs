@@ -32,7 +32,8 @@ const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
 const UNCOUNTED: &str =
     "; frames that find no buffer are counted by nobody: the kernel has no hw_counters/out_of_buffer of this device";
 /// Of a bond in hardware (docs/hardware.md).
-const BOND: &str = "frames of either come to the queues, and the device decides by which one a queue sends";
+const BOND: &str =
+    "frames of either come to the queues, and the kernel decides by which one a queue sends, anew after each reset";
 /// Bytes of a packet where no interface says more: Ethernet's.
 const MTU_DEFAULT: usize = 1500;
 
@@ -124,6 +125,7 @@ impl Mlx5Device {
             (self.port.tso_len_max() > 0, "TCP segmentation"),
             (chosen.multi_packet, "multi-packet sends"),
             (facts.config.blueflame, "BlueFlame"),
+            (chosen.relaxed_ordering, "relaxed ordering"),
             (chosen.vlan_stripping, "VLAN stripping"),
             (chosen.stamps.is_some(), "time stamps"),
             (chosen.compression.is_some(), "compressed completions"),
