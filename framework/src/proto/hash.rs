@@ -1,9 +1,13 @@
 //! Keyed hashes of the tables in `proto`: what a stranger sends must not choose where it lands.
 //!
-//! Two strengths. [`HashSeed::fold`] is one 64x64 multiplication for tables whose keys we insert ourselves (flows,
-//! groups): a peer can look up what it likes but never adds an entry. [`HashSeed::sip`] is SipHash-2-4 for tables
-//! whose keys come from the network (fragments) and for ephemeral ports, where RFC 6056 3.3.3 asks for a hash that
-//! an observer cannot invert.
+//! Three strengths. [`HashSeed::fold`] is one 64x64 multiplication for tables whose keys we insert ourselves (sockets,
+//! groups): a peer can look up what it likes but never adds an entry. [`HashSeed::sip_flow`] is SipHash-1-3 for the
+//! table of TCP's flows, whose keys are the peers' and which each segment asks. [`HashSeed::sip`] is SipHash-2-4 for
+//! other tables whose keys come from the network (fragments, neighbours) and for numbers that an observer sees and must
+//! not invert: sequence numbers, ports, where RFC 6056 3.3.3 asks for it, cookies.
+//!
+//! No hash tells of another's key: whatever somebody learned of a table by how long its lookups take, the key of the
+//! multiplication is made by SipHash, and who needs several secrets [derives](HashSeed::derive) them.
 
 /// A secret drawn once at start by whoever may do I/O. The simulator and tests give a constant, which makes every
 /// table of a run lay out the same way.
@@ -18,8 +22,16 @@ pub struct HashSeed {
 impl HashSeed {
     /// A seed from 128 bits of randomness.
     pub const fn new(k0: u64, k1: u64) -> Self {
-        // The folded multiplication wants dense words even where a test gives 0 and 1.
-        Self { k0, k1, add: split_mix(k0), multiply: split_mix(k1 ^ 0x9e37_79b9_7f4a_7c15) | 1 }
+        let seed = Self { k0, k1, add: 0, multiply: 1 };
+        // Words that are dense even where a test gives 0 and 1, and do not tell the key.
+        Self { add: seed.sip(&[FOLD]), multiply: seed.sip(&[FOLD, 1]) | 1, ..seed }
+    }
+
+    /// A seed for one purpose: who knows it, or all that it is used for, knows nothing of this one or of another
+    /// purpose's. A purpose is a number that nobody else of the same seed has.
+    pub(crate) fn derive(&self, purpose: u64) -> Self {
+        let word = |half| self.sip(&[DERIVE, purpose, half]);
+        Self::new(word(0), word(1))
     }
 
     /// Folded multiplication of one word: about 1.5 ns. Each output bit depends on all of the input, so a mask of the
@@ -35,17 +47,39 @@ impl HashSeed {
         fold(fold(first ^ self.add, self.multiply) ^ second, self.multiply)
     }
 
-    /// SipHash-2-4 of `words` as little-endian bytes: about 10 ns for two words.
-    pub(crate) fn sip(&self, words: &[u64]) -> u64 {
+    /// SipHash-1-3 of both ends in 96 bits: some 80 instructions. Nobody sees its result, as it only chooses a place in
+    /// a table; so the rounds that Rust's own tables and Linux's (`hsiphash`) have are enough.
+    #[inline]
+    pub(crate) fn sip_flow(&self, addresses: u64, ports: u32) -> u64 {
+        const LEN: u64 = 12;
         let mut state = SipState::new(self.k0, self.k1);
-        for word in words {
-            state.absorb(*word);
+        for word in [addresses, LEN << 56 | ports as u64] {
+            state.v3 ^= word;
+            state.round();
+            state.v0 ^= word;
+        }
+        state.v2 ^= 0xff;
+        (0..3).for_each(|_| state.round());
+        state.v0 ^ state.v1 ^ state.v2 ^ state.v3
+    }
+
+    /// SipHash-2-4 of `words` as little-endian bytes: about 10 ns for two words.
+    pub(crate) const fn sip(&self, words: &[u64]) -> u64 {
+        let mut state = SipState::new(self.k0, self.k1);
+        let mut idx = 0;
+        while idx < words.len() {
+            state.absorb(words[idx]);
+            idx += 1;
         }
         // The last block holds the length in bytes modulo 256 in its top byte and no rest: we only hash whole words.
         state.absorb((words.len() as u64 * 8) << 56);
         state.finish()
     }
 }
+
+/// First words of what is hashed for keys: no table's keys begin so.
+const FOLD: u64 = u64::MAX;
+const DERIVE: u64 = u64::MAX - 1;
 
 impl core::fmt::Debug for HashSeed {
     /// Prints no digits: a seed in a log is a seed that a peer may know.
@@ -59,14 +93,6 @@ const fn fold(left: u64, right: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): spreads a poor seed over all bits.
-const fn split_mix(seed: u64) -> u64 {
-    let mut word = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
-
 /// Aumasson, Bernstein: "SipHash: a fast short-input PRF" (2012), section 2.
 struct SipState {
     v0: u64,
@@ -76,7 +102,7 @@ struct SipState {
 }
 
 impl SipState {
-    fn new(k0: u64, k1: u64) -> Self {
+    const fn new(k0: u64, k1: u64) -> Self {
         Self {
             v0: k0 ^ 0x736f_6d65_7073_6575,
             v1: k1 ^ 0x646f_7261_6e64_6f6d,
@@ -85,22 +111,24 @@ impl SipState {
         }
     }
 
-    fn absorb(&mut self, word: u64) {
+    const fn absorb(&mut self, word: u64) {
         self.v3 ^= word;
         self.round();
         self.round();
         self.v0 ^= word;
     }
 
-    fn finish(mut self) -> u64 {
+    const fn finish(mut self) -> u64 {
         self.v2 ^= 0xff;
-        for _ in 0..4 {
-            self.round();
-        }
+        self.round();
+        self.round();
+        self.round();
+        self.round();
         self.v0 ^ self.v1 ^ self.v2 ^ self.v3
     }
 
-    fn round(&mut self) {
+    #[inline(always)]
+    const fn round(&mut self) {
         self.v0 = self.v0.wrapping_add(self.v1);
         self.v1 = self.v1.rotate_left(13) ^ self.v0;
         self.v0 = self.v0.rotate_left(32);
@@ -129,6 +157,21 @@ mod tests {
         assert_eq!(reference_seed().sip(&[]), 0x726f_db47_dd0e_0e31);
         assert_eq!(reference_seed().sip(&[0x0706_0504_0302_0100]), 0x93f5_f579_9a93_2462);
         assert_eq!(reference_seed().sip(&[0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]), 0x3f2a_cc7f_57c2_9bdb);
+    }
+
+    #[test]
+    fn hash_of_flows_agrees_with_the_reference_vectors() {
+        // SipHash-1-3 of 12 bytes 00 01 02 ..
+        let hash = reference_seed().sip_flow(0x0706_0504_0302_0100, 0x0b0a_0908);
+        assert_eq!(hash, 0x78a3_84b1_57b4_d9a2);
+    }
+
+    #[test]
+    fn derived_seeds_differ_by_purpose_and_from_their_own() {
+        let hashes = [reference_seed(), reference_seed().derive(1), reference_seed().derive(2)];
+        let hashes = hashes.map(|seed| [seed.sip(&[1]), seed.fold(1), seed.sip_flow(1, 1)]);
+        let all: std::collections::HashSet<_> = hashes.into_iter().flatten().collect();
+        assert_eq!(all.len(), 9);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use core::net::Ipv4Addr;
 use super::hash::HashSeed;
 use super::ids::InterfaceId;
 use super::prefix::Ipv4Prefix;
-use super::table::Table;
+use super::table::{AddressKey, Table};
 use crate::time::Instant;
 use crate::wire::MacAddr;
 use crate::wire::vlan::VlanTags;
@@ -42,7 +42,7 @@ impl HostConfig {
     pub fn bytes(&self) -> usize {
         self.addresses_max * size_of::<Ipv4Prefix>()
             + self.routes_max * size_of::<Route>()
-            + Table::<u64, Neighbour>::bytes(self.neighbours_max)
+            + Table::<AddressKey, Neighbour>::bytes(self.neighbours_max)
     }
 }
 
@@ -191,7 +191,7 @@ pub struct Host {
     addresses: Vec<Ipv4Prefix>,
     /// Longest prefix first, then the smallest metric: the first that contains a destination is its route.
     routes: Vec<Route>,
-    neighbours: Table<u64, Neighbour>,
+    neighbours: Table<AddressKey, Neighbour>,
     is_up: bool,
     changes: u64,
 }
@@ -250,7 +250,7 @@ impl Host {
         }
         let Some(route) = self.route(destination) else { return Resolution::NoRoute };
         let (next_hop, source) = (route.gateway.unwrap_or(destination), route.source);
-        match self.neighbours.get(neighbour_key(next_hop)) {
+        match self.neighbours.get(AddressKey::of(next_hop)) {
             Some(neighbour) if now < neighbour.until || neighbour.until == Instant::MAX => {
                 Resolution::Station { mac: neighbour.mac, source }
             }
@@ -274,14 +274,14 @@ impl Host {
             }
             HostEvent::NeighbourSet { address, mac } => self.set_neighbour(address, mac, Instant::MAX)?,
             HostEvent::NeighbourLearned { address, mac, until } => {
-                let held = self.neighbours.get(neighbour_key(address));
+                let held = self.neighbours.get(AddressKey::of(address));
                 if held.is_some_and(|held| held.until == Instant::MAX || (held.mac, held.until) == (mac, until)) {
                     return Ok(());
                 }
                 self.set_neighbour(address, mac, until)?;
             }
             HostEvent::NeighbourRemoved(address) => {
-                self.neighbours.remove(neighbour_key(address));
+                self.neighbours.remove(AddressKey::of(address));
             }
             HostEvent::Mtu(mtu) => {
                 check_mtu(mtu)?;
@@ -300,7 +300,7 @@ impl Host {
     /// A neighbour that is believed has said again what it said before: it is believed for longer. All answers stay what they were, so
     /// nobody who kept one has to look again. False, and nothing changes, where that would be news.
     pub fn confirm(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant, now: Instant) -> bool {
-        let Some(held) = self.neighbours.get_mut(neighbour_key(address)) else { return false };
+        let Some(held) = self.neighbours.get_mut(AddressKey::of(address)) else { return false };
         let is_known = held.mac == mac && now < held.until && held.until != Instant::MAX;
         if is_known {
             held.until = until;
@@ -316,7 +316,7 @@ impl Host {
 
     /// Whether a neighbour is there because it was heard, believed still or not; false for one that was configured.
     pub fn has_learned(&self, address: Ipv4Addr) -> bool {
-        self.neighbours.get(neighbour_key(address)).is_some_and(|neighbour| neighbour.until != Instant::MAX)
+        self.neighbours.get(AddressKey::of(address)).is_some_and(|neighbour| neighbour.until != Instant::MAX)
     }
 
     /// The interface's number.
@@ -450,11 +450,11 @@ impl Host {
         check_host_address(address)?;
         check_station(mac)?;
         let neighbour = Neighbour { mac, until };
-        if let Some(held) = self.neighbours.get_mut(neighbour_key(address)) {
+        if let Some(held) = self.neighbours.get_mut(AddressKey::of(address)) {
             *held = neighbour;
             return Ok(());
         }
-        if self.neighbours.insert(neighbour_key(address), neighbour) { Ok(()) } else { Err(HostError::NeighboursFull) }
+        if self.neighbours.insert(AddressKey::of(address), neighbour) { Ok(()) } else { Err(HostError::NeighboursFull) }
     }
 }
 
@@ -470,11 +470,6 @@ fn check_station(mac: MacAddr) -> Result<(), HostError> {
 fn check_mtu(mtu: usize) -> Result<(), HostError> {
     const MTU_MIN: usize = 68;
     if mtu < MTU_MIN { Err(HostError::MtuTooSmall(mtu)) } else { Ok(()) }
-}
-
-fn neighbour_key(address: Ipv4Addr) -> u64 {
-    // Not zero, which marks a free slot.
-    1 << 32 | u64::from(address.to_bits())
 }
 
 #[cfg(test)]

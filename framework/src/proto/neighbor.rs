@@ -32,7 +32,7 @@ use lines::{Line, Lines, Place};
 use super::hash::HashSeed;
 use super::host::{Destination, Host, HostEvent, Resolution};
 use super::slab::{NIL, Slab};
-use super::table::{Key, Table};
+use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
@@ -641,25 +641,6 @@ fn is_neighbour(address: Ipv4Addr, host: &Host) -> bool {
 /// Whether a route leads over that address.
 fn is_router(address: Ipv4Addr, host: &Host) -> bool {
     host.routes().iter().any(|route| route.gateway == Some(address))
-}
-
-/// An address in the table. Whoever sends chooses it, so its hash is one that he cannot aim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct AddressKey(u64);
-
-impl AddressKey {
-    fn of(address: Ipv4Addr) -> Self {
-        // Not zero, which marks a free slot.
-        Self(1 << 32 | u64::from(address.to_bits()))
-    }
-}
-
-impl Key for AddressKey {
-    const EMPTY: Self = Self(0);
-
-    fn hash(self, seed: &HashSeed) -> u64 {
-        seed.sip(&[self.0])
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use core::net::Ipv4Addr;
 use super::demux::Flow;
 use super::hash::HashSeed;
 use super::rate_limit::TokenBucket;
-use super::table::Table;
+use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
 
 /// What the key of the proofs is derived by.
@@ -75,7 +75,7 @@ pub enum PathMtuRefusal {
 pub struct PathMtus {
     config: PathMtuConfig,
     /// Places in `paths`.
-    by_destination: Table<u64, u32>,
+    by_destination: Table<AddressKey, u32>,
     paths: Vec<Path>,
     /// What identifications are drawn from: not the table's seed, of which an observer learns something else.
     proof: HashSeed,
@@ -93,7 +93,7 @@ impl PathMtus {
     /// No path is known. Takes all memory.
     pub fn new(config: PathMtuConfig, seed: HashSeed) -> Self {
         let capacity = config.destinations_max;
-        let proof = HashSeed::new(seed.sip(&[PROOF, 0]), seed.sip(&[PROOF, 1]));
+        let proof = seed.derive(PROOF);
         let (by_destination, paths) = (Table::new(capacity, seed), Vec::with_capacity(capacity));
         Self { config, by_destination, paths, proof, claims: CLAIMS }
     }
@@ -122,7 +122,7 @@ impl PathMtus {
     /// As [`get`](Self::get), and until when that is believed.
     #[inline]
     pub fn lookup(&self, destination: Ipv4Addr, now: Instant) -> Option<(usize, Instant)> {
-        let path = &self.paths[*self.by_destination.get(key(destination))? as usize];
+        let path = &self.paths[*self.by_destination.get(AddressKey::of(destination))? as usize];
         (now < path.until).then_some((usize::from(path.mtu), path.until))
     }
 
@@ -149,13 +149,13 @@ impl PathMtus {
     /// Forgets all: the interface or the routes changed.
     pub fn clear(&mut self) {
         while let Some(path) = self.paths.pop() {
-            self.by_destination.remove(key(path.destination));
+            self.by_destination.remove(AddressKey::of(path.destination));
         }
     }
 
     /// The place of a destination: its own, a new one, or that of the path which is forgotten soonest.
     fn place(&mut self, destination: Ipv4Addr) -> Option<usize> {
-        if let Some(idx) = self.by_destination.get(key(destination)) {
+        if let Some(idx) = self.by_destination.get(AddressKey::of(destination)) {
             return Some(*idx as usize);
         }
         let idx = if self.paths.len() < self.config.destinations_max {
@@ -163,10 +163,10 @@ impl PathMtus {
             self.paths.len() - 1
         } else {
             let oldest = (0..self.paths.len()).min_by_key(|idx| self.paths[*idx].until)?;
-            self.by_destination.remove(key(self.paths[oldest].destination));
+            self.by_destination.remove(AddressKey::of(self.paths[oldest].destination));
             oldest
         };
-        let inserted = self.by_destination.insert(key(destination), idx as u32);
+        let inserted = self.by_destination.insert(AddressKey::of(destination), idx as u32);
         assert!(inserted, "the table has a place for each path, and the destination was not there");
         Some(idx)
     }
@@ -176,11 +176,6 @@ impl PathMtus {
 fn plateau_below(packet_len: u16) -> u16 {
     const PLATEAUS: [u16; 10] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68];
     PLATEAUS.into_iter().find(|plateau| *plateau < packet_len).unwrap_or(68)
-}
-
-fn key(destination: Ipv4Addr) -> u64 {
-    // Not zero, which marks a free slot.
-    1 << 32 | u64::from(destination.to_bits())
 }
 
 #[cfg(test)]

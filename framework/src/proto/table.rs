@@ -251,6 +251,25 @@ impl Key for u64 {
     }
 }
 
+/// An address that whoever sends may choose: its hash is one that he cannot aim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AddressKey(u64);
+
+impl AddressKey {
+    pub(super) fn of(address: core::net::Ipv4Addr) -> Self {
+        // Not zero, which marks a free slot.
+        Self(1 << 32 | u64::from(address.to_bits()))
+    }
+}
+
+impl Key for AddressKey {
+    const EMPTY: Self = Self(0);
+
+    fn hash(self, seed: &HashSeed) -> u64 {
+        seed.sip(&[self.0])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

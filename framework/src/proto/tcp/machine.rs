@@ -42,6 +42,10 @@ pub struct Tcp<P> {
     pub(super) shared: Shared<P>,
 }
 
+/// Purposes of the machine's seed, beside those of its [`Secret`].
+const FLOWS: u64 = 101;
+const LISTENERS: u64 = 102;
+
 /// What is not a connection's own: a turn has it beside the connection that it works on.
 pub(super) struct Shared<P> {
     pub(super) config: TcpConfig,
@@ -143,7 +147,7 @@ impl Key for FlowKey {
 
     #[inline]
     fn hash(self, seed: &HashSeed) -> u64 {
-        seed.fold_pair(u64::from(self.addresses[0]) << 32 | u64::from(self.addresses[1]), self.ports.into())
+        seed.sip_flow(u64::from(self.addresses[0]) << 32 | u64::from(self.addresses[1]), self.ports)
     }
 }
 
@@ -163,9 +167,9 @@ impl<P: Payload> Tcp<P> {
         Ok(Self {
             connections: Slab::new_advised(capacity, advise),
             generation: 0,
-            flows: Table::new_advised(capacity, seed, advise),
+            flows: Table::new_advised(capacity, seed.derive(FLOWS), advise),
             recent: NIL,
-            listeners: Listeners::new(config.listeners_max, seed),
+            listeners: Listeners::new(config.listeners_max, seed.derive(LISTENERS)),
             shared: Shared {
                 chunks: Chunks::new(config.chunks_max),
                 chunk_reserve: chunk_reserve(config.chunks_max, config.chunks_max),

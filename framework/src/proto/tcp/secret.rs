@@ -1,59 +1,84 @@
 //! Numbers that nobody may guess: initial sequence numbers, ports, the origin of timestamps.
 
+use core::net::{Ipv4Addr, SocketAddrV4};
+
 use crate::proto::{Flow, HashSeed};
 use crate::time::Instant;
 
 use super::seq::Seq;
 
-/// The machine's secret. Each use hashes with a word of its own, so that one number tells nothing of another.
+/// The machine's secrets, a key for each use: whatever somebody finds out by the numbers of one, he knows nothing of another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Secret(HashSeed);
-
-const ISN: u64 = 1;
-const PORT: u64 = 2;
-const TIMESTAMP: u64 = 3;
-const COOKIE: u64 = 4;
-const NOISE: u64 = 5;
-const SOURCE: u64 = 6;
+pub(super) struct Secret {
+    isn: HashSeed,
+    port: HashSeed,
+    timestamp: HashSeed,
+    cookie: HashSeed,
+    noise: HashSeed,
+    source: HashSeed,
+}
 
 impl Secret {
     pub(super) fn new(seed: HashSeed) -> Self {
-        Self(seed)
+        let [isn, port, timestamp, cookie, noise, source] = [1, 2, 3, 4, 5, 6].map(|purpose| seed.derive(purpose));
+        Self { isn, port, timestamp, cookie, noise, source }
     }
 
     /// RFC 6528 3: ISN = M + F(localip, localport, remoteip, remoteport, secretkey), where M ticks every 4 µs.
     pub(super) fn isn(&self, flow: Flow, now: Instant) -> Seq {
-        Seq((now.as_nanos() / 4_096) as u32) + self.hash(ISN, flow) as u32
+        Seq((now.as_nanos() / 4_096) as u32) + hash(&self.isn, flow) as u32
     }
 
     /// Where the search for a port begins (RFC 6056 3.3.3): F(localip, remoteip, remoteport, secretkey).
     pub(super) fn port_offset(&self, flow: Flow) -> u32 {
-        self.hash(PORT, flow) as u32
+        hash(&self.port, flow) as u32
     }
 
     /// What is added to our clock in timestamps (RFC 7323 7.1).
     pub(super) fn timestamp_offset(&self, flow: Flow) -> u32 {
-        self.hash(TIMESTAMP, flow) as u32
+        hash(&self.timestamp, flow) as u32
     }
 
     /// What authenticates a SYN cookie: `said` is all that it stands for (RFC 4987 3.6).
     pub(super) fn cookie(&self, flow: Flow, said: u64) -> u64 {
-        let end = |end: core::net::SocketAddrV4| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port());
-        self.0.sip(&[COOKIE, end(flow.local), end(flow.remote), said])
+        self.cookie.sip(&[word(flow.local), word(flow.remote), said])
     }
 
     /// A number that nobody knows before its time.
     pub(super) fn noise(&self, second: u32) -> u32 {
-        self.0.sip(&[NOISE, second.into()]) as u32
+        self.noise.sip(&[second.into()]) as u32
     }
 
     /// Where the connections of an address are counted.
-    pub(super) fn source(&self, address: core::net::Ipv4Addr) -> u64 {
-        self.0.sip(&[SOURCE, address.to_bits().into()])
+    pub(super) fn source(&self, address: Ipv4Addr) -> u64 {
+        self.source.sip(&[address.to_bits().into()])
     }
+}
 
-    fn hash(&self, purpose: u64, flow: Flow) -> u64 {
-        let end = |end: core::net::SocketAddrV4| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port());
-        self.0.sip(&[purpose, end(flow.local), end(flow.remote)])
+fn hash(key: &HashSeed, flow: Flow) -> u64 {
+    key.sip(&[word(flow.local), word(flow.remote)])
+}
+
+fn word(end: SocketAddrV4) -> u64 {
+    u64::from(end.ip().to_bits()) << 16 | u64::from(end.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOW: Flow = Flow {
+        local: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80),
+        remote: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 50_000),
+    };
+
+    /// A guess at one of the numbers that a peer sees is no guess at another, and none at where its flow stands.
+    #[test]
+    fn each_use_has_a_key_of_its_own() {
+        let secret = Secret::new(HashSeed::new(1, 2));
+        let Secret { isn, port, timestamp, cookie, noise, source } = secret;
+        let hashes = [isn, port, timestamp, cookie, noise, source, HashSeed::new(1, 2)].map(|key| hash(&key, FLOW));
+        let all: std::collections::HashSet<_> = hashes.into_iter().collect();
+        assert_eq!(all.len(), 7);
     }
 }
