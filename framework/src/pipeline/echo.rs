@@ -69,7 +69,9 @@ impl Way {
             return Err(SendError::LinkDown);
         }
         let plan = self.plan(icmpv4::HEADER_LEN + echo.data.len(), cx)?;
-        let (is_whole, header, identification) = (plan.len() == 1, header(echo), cx.egress.next_identification());
+        let key = cx.egress.identification_key(self.source, self.destination, Protocol::ICMP);
+        let identification = cx.egress.next_identification(key, cx.now);
+        let (is_whole, header) = (plan.len() == 1, header(echo));
         let mut sent = Sent::Posted;
         for piece in plan {
             let frame = self.frame(piece, identification, (&header, echo.data), cx).ok_or(SendError::PoolEmpty)?;

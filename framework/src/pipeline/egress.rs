@@ -12,9 +12,11 @@ use super::timestamps::Asked;
 use super::udp_flow::SendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::proto::{
-    ErrorLimit, Flow, HashSeed, NeighbourConfig, NeighbourWish, PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus,
+    ErrorLimit, Flow, HashSeed, IdentificationKey, Identifications, NeighbourConfig, NeighbourWish, PathMtuClaim,
+    PathMtuConfig, PathMtuRefusal, PathMtus,
 };
 use crate::time::Instant;
+use crate::wire::Protocol;
 
 crate::drop_reasons! {
     /// Why a datagram was not sent. The sender has been told as well.
@@ -70,9 +72,8 @@ pub struct Egress {
     pub(super) frames: Counter,
     pub(super) bytes: Counter,
     drops: Drops<EgressDrop>,
-    /// Identification of the next packet that routers may fragment (RFC 6864 4.3): one sequence for all that we send, as
-    /// flows may share their addresses.
-    identification: u16,
+    /// Of packets that routers may fragment: of all that we send, as flows may share their addresses.
+    identifications: Identifications,
     pub(super) resolver: Option<Resolver>,
     pub(super) errors: Option<IcmpErrors>,
     path_mtus: PathMtus,
@@ -93,9 +94,9 @@ impl Egress {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
             drops: scope.drops(),
-            identification: 0,
+            identifications: Identifications::new(config.seed),
             resolver: config.neighbours.map(|neighbours| Resolver::new(neighbours, config.seed, &scope)),
-            errors: config.errors.map(|limit| IcmpErrors::new(limit, &scope)),
+            errors: config.errors.map(|limit| IcmpErrors::new(limit.keyed(config.seed), &scope)),
             path_mtus: PathMtus::new(config.path_mtus, config.seed),
             path_changes: 0,
             asked: None,
@@ -159,9 +160,20 @@ impl Egress {
         self.path_changes
     }
 
-    pub(super) fn next_identification(&mut self) -> u16 {
-        self.identification = self.identification.wrapping_add(1);
-        self.identification
+    /// Where the identifications of packets between two ends are counted.
+    pub(super) fn identification_key(
+        &self,
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        protocol: Protocol,
+    ) -> IdentificationKey {
+        self.identifications.key(source, destination, protocol)
+    }
+
+    /// The identification of the next packet between two ends.
+    #[inline]
+    pub(super) fn next_identification(&mut self, key: IdentificationKey, now: Instant) -> u16 {
+        self.identifications.next(key, now)
     }
 
     /// Counts a datagram that is not sent, and says why.

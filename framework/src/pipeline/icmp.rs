@@ -206,6 +206,11 @@ impl Envelope {
         Some(Self { link, source, destination, ttl: header.ttl(), tos: header.tos() })
     }
 
+    fn next_identification(&self, cx: &mut Cx<'_>) -> u16 {
+        let key = cx.egress.identification_key(self.destination, self.source, Protocol::ICMP);
+        cx.egress.next_identification(key, cx.now)
+    }
+
     /// The header of an answer of `payload_len` bytes. Routers may fragment it: the way back may be narrower than the
     /// way here, and nobody would send the answer again.
     fn answer(&self, payload_len: usize, identification: u16) -> Option<Ipv4Header> {
@@ -395,7 +400,7 @@ impl Icmp {
         let Some(station) = envelope.link.station_to(envelope.source, cx) else {
             return Err((IcmpDrop::NoRoute, mbuf));
         };
-        let Some(ipv4) = envelope.answer(mbuf.len(), cx.egress.next_identification()) else {
+        let Some(ipv4) = envelope.answer(mbuf.len(), envelope.next_identification(cx)) else {
             return Err((IcmpDrop::TooShort, mbuf));
         };
         let (link, link_len) = envelope.link.header(station, EtherType::IPV4, cx.host);
@@ -428,7 +433,7 @@ impl Icmp {
             return Err(IcmpDrop::RingFull);
         }
         become_answer(message);
-        let identification = cx.egress.next_identification();
+        let identification = envelope.next_identification(cx);
         for FragmentPiece { offset, len, more } in plan {
             let header = envelope.answer(len, identification);
             let mut ipv4 = header.ok_or(IcmpDrop::TooShort)?;

@@ -7,14 +7,13 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::egress::Egress;
 use super::node::Cx;
 use super::resolver::{self, Resolver};
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
-    Asker, Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, InterfaceId, NeighbourWish,
-    Resolution,
+    Asker, Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, IdentificationKey, InterfaceId,
+    NeighbourWish, Resolution,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::checksum::Sum;
@@ -92,6 +91,7 @@ pub struct UdpFlow {
     link_len: usize,
     /// For an empty payload; patched for each datagram.
     ipv4: Ipv4Header,
+    identification: IdentificationKey,
     udp: UdpHeader,
     mtu: usize,
 }
@@ -151,6 +151,7 @@ impl UdpFlow {
             link: [0; ethernet::HEADER_LEN + 2 * TAG_LEN],
             link_len: 0,
             ipv4: ipv4_header(*local.ip(), *remote.ip(), options),
+            identification: IdentificationKey::default(),
             udp: UdpHeader::new(&ports).expect("an empty datagram is not too long"),
             mtu: cx.host.mtu(),
         };
@@ -262,6 +263,7 @@ impl UdpFlow {
         if self.options.dont_fragment {
             self.ipv4.set_identification(cx.egress.proof(Flow { local: self.local, remote: self.remote }));
         }
+        self.identification = cx.egress.identification_key(*self.local.ip(), destination, Protocol::UDP);
         let tags = self.options.vlan.map(|tci| VlanTags::single(VlanTag::from_tci(EtherType::VLAN, tci)));
         let fields = EthernetFields { dst: mac, src: cx.host.mac(), ethertype: EtherType::IPV4 };
         let emitted = EthernetHeader::new(fields).emit_tagged(&tags.unwrap_or(cx.host.vlan()), &mut self.link);
@@ -288,7 +290,7 @@ impl UdpFlow {
             return Err((cx.egress.refuse(error), payload));
         }
         let mut headers = [0; HEADERS_LEN_MAX];
-        let (headers_len, offload) = self.headers(&mut headers, &payload, cx.egress);
+        let (headers_len, offload) = self.headers(&mut headers, &payload, cx);
         let frame = match prepend(payload, &headers[..headers_len], cx) {
             Ok(mut frame) => {
                 // Where the NIC finds the checksum's field.
@@ -334,12 +336,12 @@ impl UdpFlow {
 
     /// Writes the headers of a datagram in one frame; returns their length and what the NIC has to do.
     #[inline]
-    fn headers(&self, headers: &mut [u8; HEADERS_LEN_MAX], payload: &Mbuf, egress: &mut Egress) -> (usize, Offload) {
+    fn headers(&self, headers: &mut [u8; HEADERS_LEN_MAX], payload: &Mbuf, cx: &mut Cx<'_>) -> (usize, Offload) {
         let udp_len = udp::HEADER_LEN + payload.len();
         let mut ipv4 = self.ipv4;
         ipv4.set_total_len((ipv4::HEADER_LEN + udp_len) as u16);
         if !self.options.dont_fragment {
-            ipv4.set_identification(egress.next_identification());
+            ipv4.set_identification(cx.egress.next_identification(self.identification, cx.now));
         }
         let mut udp = self.udp;
         udp.set_length(udp_len as u16);
@@ -388,7 +390,7 @@ impl UdpFlow {
             udp.set_checksum(self.udp_checksum(&udp, core::iter::once(payload)));
         }
         let mut ipv4 = self.ipv4;
-        ipv4.set_identification(cx.egress.next_identification());
+        ipv4.set_identification(cx.egress.next_identification(self.identification, cx.now));
         let mut sent = Sent::Posted;
         for piece in plan {
             let frame = self.fragment(piece, ipv4, &udp, payload, cx);

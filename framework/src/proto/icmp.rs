@@ -9,8 +9,9 @@ use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::demux::{Flow, Found};
+use super::hash::HashSeed;
 use super::host::{Destination, Host};
-use super::rate_limit::TokenBucket;
+use super::rate_limit::{PeerShares, TokenBucket};
 use super::sockets::UdpSockets;
 use super::tcp::Seq;
 use crate::time::Instant;
@@ -79,7 +80,19 @@ impl fmt::Display for ErrorRefusal {
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorLimit {
     bucket: TokenBucket,
+    secret: Option<Secret>,
 }
+
+/// What keeps senders from counting: see [`PeerShares`].
+#[derive(Clone, Copy, Debug)]
+struct Secret {
+    seed: HashSeed,
+    shares: PeerShares,
+    asked: u64,
+}
+
+/// Errors to one sender in a second. Who gets so many knows.
+const OF_A_SENDER: u32 = 100;
 
 impl Default for ErrorLimit {
     /// 1000 a second and 50 at once, as Linux (`icmp_msgs_per_sec`, `icmp_msgs_burst`).
@@ -91,7 +104,22 @@ impl Default for ErrorLimit {
 impl ErrorLimit {
     /// Errors at the rate of `bucket`.
     pub const fn new(bucket: TokenBucket) -> Self {
-        Self { bucket }
+        Self { bucket, secret: None }
+    }
+
+    /// The same where nobody can tell by what he is sent how many others were: of one sender there is a share, and how
+    /// many tokens are left is a guess, right on average.
+    pub fn keyed(self, seed: HashSeed) -> Self {
+        let secret = Secret { seed, shares: PeerShares::new(seed), asked: 0 };
+        Self { secret: Some(secret), ..self }
+    }
+
+    fn take(&mut self, sender: Ipv4Addr, now: Instant) -> bool {
+        let Some(Secret { seed, shares, asked }) = &mut self.secret else { return self.bucket.take(now) };
+        *asked += 1;
+        !self.bucket.is_empty(now)
+            && shares.take(sender, OF_A_SENDER, now)
+            && self.bucket.take_about_one(now, seed.sip(&[*asked]))
     }
 
     /// Whether an error about a packet may be sent, and between whom. All of RFC 1122 3.2.2's exceptions are asked
@@ -114,7 +142,7 @@ impl ErrorLimit {
         if header.protocol() == Protocol::ICMP && !is_query(packet.payload) {
             return Err(ErrorRefusal::AboutError);
         }
-        if !self.bucket.take(now) {
+        if !self.take(header.source(), now) {
             return Err(ErrorRefusal::RateLimited);
         }
         Ok(ErrorRoute { source: header.destination(), destination: header.source() })

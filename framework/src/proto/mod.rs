@@ -15,6 +15,7 @@ pub mod demux;
 pub mod fragmentation;
 pub mod host;
 pub mod icmp;
+pub mod identification;
 pub mod membership;
 pub mod neighbor;
 pub mod path_mtu;
@@ -33,6 +34,7 @@ pub use host::{Destination, Host, HostConfig, HostError, HostEvent, Resolution, 
 pub use icmp::{
     ErrorLimit, ErrorRefusal, ErrorRoute, FlowError, FlowErrorKind, Offence, UnmatchedError, match_error, match_segment,
 };
+pub use identification::{IdentificationKey, Identifications};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
 pub use membership::{Announcement, Reporter, ReporterConfig, ReporterError};
 pub use neighbor::{
@@ -42,7 +44,7 @@ pub use neighbor::{
 pub use path_mtu::{PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus};
 pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
-pub use rate_limit::TokenBucket;
+pub use rate_limit::{PeerLimit, PeerShares, TokenBucket};
 pub use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released};
 pub use room::{Advise, unadvised};
 pub(crate) use room::{can_be_had, furnish};

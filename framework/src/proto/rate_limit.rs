@@ -3,6 +3,9 @@
 //! Kept as one instant, the generic cell rate algorithm (ITU-T I.371): when the bucket would be full again. Nothing
 //! is refilled by a timer, and nothing drifts.
 
+use core::net::Ipv4Addr;
+
+use super::hash::HashSeed;
 use crate::time::Instant;
 
 /// Permits `per_second` events a second on average and `burst` at once. Full at the beginning.
@@ -38,6 +41,16 @@ impl TokenBucket {
         Instant::from_nanos(self.full_at.as_nanos().saturating_sub(self.tolerance_ns))
     }
 
+    /// Takes none, one or two tokens, one on average, as `noise` has it: so nobody can count how many there were. False
+    /// where there is none, and then nothing changes. Linux's ICMP does the same (`icmp_global_allow`).
+    pub fn take_about_one(&mut self, now: Instant, noise: u64) -> bool {
+        let is_there = !self.is_empty(now);
+        for _ in 0..noise % 3 {
+            self.take(now);
+        }
+        is_there
+    }
+
     /// Takes a token; false where there is none, and then nothing changes. About 1 ns.
     #[inline]
     pub fn take(&mut self, now: Instant) -> bool {
@@ -48,6 +61,75 @@ impl TokenBucket {
         self.full_at = Instant::from_nanos(begin.saturating_add(self.interval_ns));
         true
     }
+}
+
+/// Answers to strangers: so many a second at most, and a quarter of them to one.
+///
+/// A limit that is exact and everybody's is a teller: who uses it up but for one, and then asks for that one, learns
+/// whether somebody else was answered in between (CVE-2016-5696, CVE-2020-25705). So that of all is another number in
+/// each second, down to half of what was said, and one stranger's share is used up by himself alone.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerLimit {
+    shares: PeerShares,
+    per_second: u32,
+    second: u64,
+    left: u32,
+}
+
+impl PeerLimit {
+    /// `per_second` answers in a second at most. `seed` is what nobody guesses by.
+    pub fn new(per_second: u32, seed: HashSeed) -> Self {
+        Self { shares: PeerShares::new(seed), per_second, second: u64::MAX, left: 0 }
+    }
+
+    /// Takes one for `peer`; false where there is none left in this second, of all or of his share.
+    pub fn take(&mut self, peer: Ipv4Addr, now: Instant) -> bool {
+        let second = second(now);
+        if second != self.second {
+            let fewer = self.shares.seed.sip(&[second, NOISE]) % u64::from(self.per_second / 2 + 1);
+            (self.second, self.left) = (second, self.per_second - fewer as u32);
+        }
+        let is_there = self.left > 0 && self.shares.take(peer, self.per_second.div_ceil(4), now);
+        self.left -= u32::from(is_there);
+        is_there
+    }
+}
+
+/// What each stranger had in this second. Two of them share a place now and then, others in each second, and nobody can
+/// tell which.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerShares {
+    seed: HashSeed,
+    second: u64,
+    had: [u32; PLACES],
+}
+
+const PLACES: usize = 64;
+/// Not the number of a second.
+const NOISE: u64 = u64::MAX;
+
+impl PeerShares {
+    /// Nobody had any.
+    pub fn new(seed: HashSeed) -> Self {
+        Self { seed, second: u64::MAX, had: [0; PLACES] }
+    }
+
+    /// Takes one of a share of so many a second; false where there is none left.
+    pub fn take(&mut self, peer: Ipv4Addr, share: u32, now: Instant) -> bool {
+        let second = second(now);
+        if second != self.second {
+            (self.second, self.had) = (second, [0; PLACES]);
+        }
+        let had = &mut self.had[self.seed.sip(&[second, peer.to_bits().into()]) as usize % PLACES];
+        let is_there = *had < share;
+        *had += u32::from(is_there);
+        is_there
+    }
+}
+
+/// Units of 2^30 ns, a little more than a second.
+fn second(now: Instant) -> u64 {
+    now.as_nanos() >> 30
 }
 
 #[cfg(test)]
@@ -78,6 +160,63 @@ mod tests {
         assert_eq!(taken(&mut bucket, now, 100), 3);
         now += Duration::from_secs(3600);
         assert_eq!(taken(&mut bucket, now, 100), 10);
+    }
+
+    fn peer(idx: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 0, 0, idx)
+    }
+
+    /// How many answers `peer` has in each of ten seconds, after others were answered so often.
+    fn answers_after(others: u32) -> Vec<usize> {
+        let mut limit = PeerLimit::new(1_000, HashSeed::new(1, 2));
+        (0..10_u64)
+            .map(|second| {
+                let now = Instant::from_nanos(second << 30);
+                (0..others).for_each(|_| _ = limit.take(peer(9), now));
+                (0..1_000).filter(|_| limit.take(peer(1), now)).count()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn stranger_cannot_tell_by_his_answers_how_many_others_had() {
+        assert_eq!(answers_after(0), [250; 10]);
+        assert_eq!(answers_after(0), answers_after(200));
+    }
+
+    #[test]
+    fn limit_of_all_is_another_in_each_second_and_never_more_than_was_said() {
+        let mut limit = PeerLimit::new(1_000, HashSeed::new(1, 2));
+        let counts: Vec<_> = (0..20_u64)
+            .map(|second| {
+                let now = Instant::from_nanos(second << 30);
+                (0..10_000).filter(|idx| limit.take(peer((idx % 200) as u8), now)).count()
+            })
+            .collect();
+        assert!(counts.iter().all(|count| (500..=1_000).contains(count)), "{counts:?}");
+        let different: std::collections::HashSet<_> = counts.iter().collect();
+        assert!(different.len() > 10, "{counts:?}");
+    }
+
+    #[test]
+    fn limit_of_one_gives_one() {
+        let mut limit = PeerLimit::new(1, HashSeed::new(1, 2));
+        let taken = [1, 2].map(|idx| limit.take(peer(idx), Instant::ZERO));
+        assert_eq!((taken, limit.take(peer(3), Instant::from_nanos(1 << 30))), ([true, false], true));
+    }
+
+    #[test]
+    fn bucket_of_unknown_depth_keeps_its_rate() {
+        let mut bucket = TokenBucket::new(1_000, 50);
+        let seed = HashSeed::new(1, 2);
+        let mut count = 0;
+        let first = (0..200_u64).filter(|idx| bucket.take_about_one(Instant::ZERO, seed.sip(&[*idx]))).count();
+        for ms in 1..10_000_u64 {
+            let now = Instant::from_nanos(ms * 1_000_000);
+            count += (0..3_u64).filter(|idx| bucket.take_about_one(now, seed.sip(&[ms, *idx]))).count();
+        }
+        assert!(first != 50 && (30..80).contains(&first), "{first}");
+        assert!((9_000..20_000).contains(&count), "{count}");
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub struct TcpConfig {
     /// Challenge ACKs a second at most, over all connections (RFC 5961 7); in each second another number down to half
     /// of it, so that nobody can count by what is left. Of one connection ten.
     pub challenge_acks_per_second: u32,
-    /// Resets a second that answer segments of no connection.
+    /// Resets a second that answer segments of no connection, at most; in each second another number down to half of it, and a quarter of
+    /// them to one address, so that nobody can tell by his own how many others had (CVE-2016-5696).
     pub resets_per_second: u32,
 }
 

@@ -27,7 +27,7 @@ use super::ways::Ways;
 use super::wheel::Wheel;
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
-use crate::proto::{Advise, ConsumerId, Flow, HashSeed, TokenBucket, unadvised};
+use crate::proto::{Advise, ConsumerId, Flow, HashSeed, PeerLimit, unadvised};
 use crate::time::Instant;
 
 /// TCP without I/O and without a clock. `P` is what payloads are kept as.
@@ -45,6 +45,7 @@ pub struct Tcp<P> {
 /// Purposes of the machine's seed, beside those of its [`Secret`].
 const FLOWS: u64 = 101;
 const LISTENERS: u64 = 102;
+const RESETS: u64 = 103;
 
 /// What is not a connection's own: a turn has it beside the connection that it works on.
 pub(super) struct Shared<P> {
@@ -69,7 +70,7 @@ pub(super) struct Shared<P> {
     /// What callers have of the places.
     pub(super) admission: Admission,
     pub(super) challenges: Challenges,
-    pub(super) resets: TokenBucket,
+    pub(super) resets: PeerLimit,
     pub(super) owed_resets: OwedResets,
     pub(super) tally: TcpTally,
 }
@@ -183,7 +184,7 @@ impl<P: Payload> Tcp<P> {
                 next_ephemeral: 0,
                 admission: Admission::new(capacity - config.places_for_calls(), config.listeners_max, capacity),
                 challenges: Challenges::new(config.challenge_acks_per_second),
-                resets: TokenBucket::new(config.resets_per_second, config.resets_per_second),
+                resets: PeerLimit::new(config.resets_per_second, seed.derive(RESETS)),
                 owed_resets: OwedResets::new(),
                 tally: TcpTally::default(),
                 config,

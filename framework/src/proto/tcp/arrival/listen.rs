@@ -289,7 +289,7 @@ impl<P: Payload> Tcp<P> {
     /// RFC 9293 3.10.7.1: so that a peer that believes in a connection learns that there is none.
     #[cold]
     pub(super) fn answer_with_reset<O: Output<P>>(&mut self, arrival: &Arrival, now: Instant, output: &mut O) {
-        if !self.shared.resets.take(now) {
+        if !self.shared.resets.take(*arrival.flow.remote.ip(), now) {
             self.shared.tally.resets_suppressed += 1;
             return;
         }

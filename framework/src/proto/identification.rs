@@ -1,0 +1,152 @@
+//! Identifications of packets that routers may fragment (RFC 6864 4.3): no two alike for the same ends and protocol for as long as
+//! fragments live, and none that tells a stranger how many packets go to others.
+//!
+//! One sequence for all that a host sends is such a teller: who is answered before and after sees by the step how often it answered
+//! somebody in between (idle scans). So each pair of ends counts in one of many counters from a place of its own (RFC 7739 5.3), and a
+//! counter that was idle leaps by chance, as on Linux (`ip_idents_reserve`): of two pairs that share one, neither can count the other.
+//! What is never cut may carry what it likes (RFC 6864 4.1), and is not counted here.
+
+use core::net::Ipv4Addr;
+
+use super::hash::HashSeed;
+use crate::time::Instant;
+use crate::wire::Protocol;
+
+/// 8 KiB. Ends that share a counter, as of a thousand pairs half do, come around sooner than 65,536 packets.
+const COUNTERS: usize = 1024;
+/// Nanoseconds of a step of time, as a power of two: 4 ms, as Linux's clock. An idle counter leaps by no more than so many.
+const STEP_SHIFT: u32 = 22;
+
+/// The identifications of all that one worker sends.
+#[derive(Debug)]
+pub struct Identifications {
+    seed: HashSeed,
+    counters: Box<[Counter; COUNTERS]>,
+    /// Leaps so far: no two are of the same number.
+    leaps: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counter {
+    next: u16,
+    /// When it was used last, in steps.
+    used: u32,
+}
+
+/// Which counter a pair of ends has, and its place of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdentificationKey {
+    counter: u16,
+    offset: u16,
+}
+
+impl Identifications {
+    /// Takes all memory.
+    pub fn new(seed: HashSeed) -> Self {
+        Self { seed, counters: Box::new([Counter::default(); COUNTERS]), leaps: 0 }
+    }
+
+    /// Where packets between two ends are counted: a keyed hash, some 10 ns. Who sends often keeps it.
+    pub fn key(&self, source: Ipv4Addr, destination: Ipv4Addr, protocol: Protocol) -> IdentificationKey {
+        let addresses = u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits());
+        let hash = self.seed.sip(&[addresses, protocol.0.into()]);
+        IdentificationKey { counter: (hash % COUNTERS as u64) as u16, offset: (hash >> 48) as u16 }
+    }
+
+    /// The next one. An addition and a compare, where the counter was used within the last 4 ms.
+    #[inline]
+    pub fn next(&mut self, key: IdentificationKey, now: Instant) -> u16 {
+        let counter = &mut self.counters[usize::from(key.counter) % COUNTERS];
+        let step = (now.as_nanos() >> STEP_SHIFT) as u32;
+        if counter.used != step {
+            self.leaps += 1;
+            counter.leap(step, self.seed.sip(&[self.leaps]));
+        }
+        counter.next = counter.next.wrapping_add(1);
+        counter.next.wrapping_add(key.offset)
+    }
+}
+
+impl Counter {
+    /// It was idle for some steps: nobody knows how many identifications it has left out.
+    #[cold]
+    fn leap(&mut self, step: u32, noise: u64) {
+        let idle = u64::from(step.wrapping_sub(self.used)).min(u64::from(u16::MAX));
+        self.next = self.next.wrapping_add((noise % (idle + 1)) as u16);
+        self.used = step;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Duration;
+
+    const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    fn peer(idx: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(0x0a01_0000 + idx)
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn pair_of_ends_sees_none_twice_in_65536_packets_of_a_burst() {
+        let mut identifications = Identifications::new(HashSeed::new(1, 2));
+        let key = identifications.key(OURS, peer(1), Protocol::UDP);
+        let mut seen: Vec<_> = (0..65_536).map(|_| identifications.next(key, at(100_000))).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 65_536);
+    }
+
+    /// An idle scan: who asks before and after a packet to somebody else learns whether it was sent.
+    #[test]
+    fn packets_to_others_leave_no_step_in_what_a_stranger_sees() {
+        let seen = |others: u32| -> Vec<u16> {
+            let mut identifications = Identifications::new(HashSeed::new(1, 2));
+            let stranger = identifications.key(OURS, peer(0), Protocol::ICMP);
+            let all = (1..=others).map(|idx| identifications.key(OURS, peer(idx), Protocol::UDP));
+            let others: Vec<_> = all.filter(|other| other.counter != stranger.counter).collect();
+            let mut ask = |_| {
+                others.iter().for_each(|other| _ = identifications.next(*other, at(100_000)));
+                identifications.next(stranger, at(100_000))
+            };
+            (0..100).map(&mut ask).collect()
+        };
+        for seen in [seen(0), seen(50)] {
+            assert!(seen.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == 1), "{seen:?}");
+        }
+    }
+
+    /// Who shares the counter of another finds it leaping by itself.
+    #[test]
+    fn counter_that_was_idle_leaps_by_chance() {
+        let mut identifications = Identifications::new(HashSeed::new(1, 2));
+        let key = identifications.key(OURS, peer(1), Protocol::UDP);
+        let mut last = identifications.next(key, at(0));
+        let steps: std::collections::HashSet<_> = (1..=100)
+            .map(|round| {
+                let next = identifications.next(key, at(round * 1_000));
+                next.wrapping_sub(core::mem::replace(&mut last, next))
+            })
+            .collect();
+        assert!(steps.len() > 50 && steps.iter().all(|step| (1..=240).contains(step)), "{steps:?}");
+    }
+
+    #[test]
+    fn ends_begin_at_places_of_their_own() {
+        let mut identifications = Identifications::new(HashSeed::new(1, 2));
+        let mut first: Vec<_> = (0..100)
+            .map(|idx| {
+                let key = identifications.key(OURS, peer(idx), Protocol::UDP);
+                identifications.next(key, at(0))
+            })
+            .collect();
+        first.sort_unstable();
+        first.dedup();
+        assert!(first.len() > 95, "{} of a hundred", first.len());
+    }
+}
