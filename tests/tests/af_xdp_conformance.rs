@@ -14,6 +14,7 @@ use wirepath::time::Instant;
 use wirepath::wire::EtherType;
 use wirepath_tests::netns::Namespace;
 use wirepath_tests::patience::{PATIENCE, PatientRx};
+use wirepath_tests::port;
 
 const RING_LEN: u32 = 64;
 const NEAR: &str = "near";
@@ -41,7 +42,7 @@ impl VethRig {
             tx_ring_len: RING_LEN,
             ..AfXdpConfig::new(interface)
         };
-        let mut device = AfXdpDevice::open(&config).unwrap();
+        let mut device = port::open(&config);
         assert_eq!(device.mode(), self.mode, "{}", device.describe());
         device.steer(&Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL }, 0).unwrap();
         let (rx, tx) = device.take_queue(0).unwrap().open(pool, &block.scope(interface)).unwrap();
