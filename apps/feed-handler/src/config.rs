@@ -611,11 +611,11 @@ mod tests {
         let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\n[host]\n{host}\n");
         let addresses: Vec<_> = (0..65).map(|idx| format!("\"10.{idx}.0.2/24\"")).collect();
         refused(&own(&format!("addresses = [\n{}\n]", addresses.join(",\n"))), 70, 1, "give the host fewer addresses");
-        let neighbours: Vec<_> = (0..300)
+        let neighbours: Vec<_> = (0..600)
             .map(|idx| format!("{{ address = \"10.1.{}.{}\", mac = \"02:00:00:00:00:01\" }}", idx / 250, 3 + idx % 250))
             .collect();
         let text = own(&format!("addresses = [\"10.1.0.2/16\"]\nneighbours = [\n{}\n]", neighbours.join(",\n")));
-        let fault = Config::parse(&text).expect_err("300 neighbours");
+        let fault = Config::parse(&text).expect_err("600 neighbours");
         assert!(fault.what.contains("give the host fewer neighbours"), "{}", fault.what);
         assert_eq!(key_of(&text, fault.at.start), Some("address"));
     }
