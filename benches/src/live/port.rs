@@ -19,7 +19,7 @@ use wirepath::proto::{
     UdpSockets,
 };
 use wirepath::time::{Clock, TscClock};
-use wirepath::wire::VlanTags;
+use wirepath::wire::{EtherType, VlanTags};
 use wirepath::worker::{Parts, Worker};
 
 use super::pair::End;
@@ -195,7 +195,7 @@ pub fn open_all<Tx: TxQueue, A: TcpApp + UdpApp + App>(
     wrap: impl FnOnce(AfXdpTx) -> Tx,
     app: A,
 ) -> Result<Port<Tx, TcpStack, A>, String> {
-    let rule = Rule { destination: Some(place.ours.address), ..Rule::ALL };
+    let rule = Rule { ethertype: Some(EtherType::IPV4), destination: Some(place.ours.address), ..Rule::ALL };
     open_tcp_with(place, &rule, wrap, app)
 }
 

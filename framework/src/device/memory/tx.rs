@@ -177,6 +177,14 @@ impl MemoryTx {
         posted
     }
 
+    /// An urgent frame that is long, very short, a chain, or for a ring that is looked at anew.
+    #[inline(never)]
+    fn post_urgent_other(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        let posted = self.post_complete(mbuf);
+        self.producer.publish();
+        posted
+    }
+
     /// A frame that is urgent, or that something is to be done to.
     #[inline(never)]
     fn post_with_wishes(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
@@ -272,7 +280,7 @@ impl TxQueue for MemoryTx {
                 self.end(mbuf, len);
                 Ok(())
             }
-            _ => self.post_with_wishes(mbuf, Offload { urgent: true, ..Offload::default() }),
+            _ => self.post_urgent_other(mbuf),
         }
     }
 

@@ -233,14 +233,8 @@ impl TcpCalls<'_, '_> {
     /// once leave with one doorbell where all but the last go by [`post`](Self::post).
     #[inline]
     pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
-        if self.launch(template, |tx, frame| tx.post_urgent(frame)) {
-            return Ok(Sent::Posted);
-        }
-        let sent = self.send_template(template)?;
-        if sent == Sent::Posted {
-            self.0.ring_doorbell();
-        }
-        Ok(sent)
+        let is_posted = self.launch(template, |tx, frame| tx.post_urgent(frame));
+        if is_posted { Ok(Sent::Posted) } else { self.send_and_ring(template) }
     }
 
     /// [`fire`](Self::fire) without the doorbell: the order leaves with the next one, that of another `fire`, of
@@ -331,6 +325,17 @@ impl TcpCalls<'_, '_> {
 
     fn prospect(&mut self, id: ConnectionId) -> Result<Prospect, SendError> {
         self.machine().ok_or(SendError::NotFound)?.prospect(id)
+    }
+
+    /// As [`send_template`](Self::send_template), and rings where it has left.
+    #[cold]
+    #[inline(never)]
+    fn send_and_ring(&mut self, template: &mut Template) -> Result<Sent, SendError> {
+        let sent = self.send_template(template)?;
+        if sent == Sent::Posted {
+            self.0.ring_doorbell();
+        }
+        Ok(sent)
     }
 
     /// It cannot leave at once, or not in this form.
