@@ -124,14 +124,10 @@ metal: root tools ## as root: conformance and figures on two ports of ConnectX N
 	@target/release/metal --device $(DEV) --peer $(PEER) $(if $(CORES),--cores $(CORES))
 
 .PHONY: fuzz
-fuzz: tools ## fuzz every parser and the pipeline, FUZZ_SECONDS=60 each
+fuzz: tools ## fuzz every parser and the pipeline under the address sanitizer, FUZZ_SECONDS=60 each; TARGETS="tcp arp" for these alone
 	$(call want,c++,g++,to build libFuzzer,exit 2)
-	@cargo fuzz --version 2>/dev/null || { echo "wirepath: cargo-fuzz is missing; cargo install cargo-fuzz" >&2; exit 2; }
-	cd tests && for corpus in corpus/*; do \
-		mkdir -p fuzz/finds/$${corpus#*/} && \
-		RUSTC_BOOTSTRAP=1 TARGET=$${corpus#*/} cargo fuzz run any -s none fuzz/finds/$${corpus#*/} $$corpus -- \
-			-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -timeout=10 || exit 1; \
-	done
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "wirepath: installing cargo-fuzz"; cargo install --locked cargo-fuzz; }
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
 
 # What verbs need that make network namespaces, or drive a NIC.
 .PHONY: root
