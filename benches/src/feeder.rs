@@ -35,7 +35,7 @@ impl Feeder {
             let frame = &self.frames[self.order[self.next] as usize];
             self.next = (self.next + 1) % self.order.len();
             let mbuf = self.pool.alloc_copy(frame).expect("posted buffers of short frames come home at once");
-            let posted = self.tx.post(mbuf, Offload::default());
+            let posted = self.tx.post(mbuf, Offload::NONE);
             assert!(posted.is_ok(), "the wire is full: feed no more than it has slots");
         }
         self.tx.ring_doorbell(Instant::ZERO);

@@ -200,7 +200,7 @@ impl Node<Route> for Rewrite {
         if !written {
             return discard(mbuf, &mut self.drops, ForwardDrop::Malformed);
         }
-        if let Err(mbuf) = cx.tx.post(mbuf, Offload::default()) {
+        if let Err(mbuf) = cx.tx.post(mbuf, Offload::NONE) {
             discard(mbuf, &mut self.drops, ForwardDrop::RingFull);
         }
     }

@@ -57,9 +57,9 @@ impl SendRings {
     pub fn send(&mut self, posting: Posting) {
         for burst in &mut self.bursts {
             match posting {
-                Posting::Bursts => _ = self.tx.post_burst(burst, Offload::default()),
-                Posting::Frames => post_each(&mut self.tx, burst, Offload::default()),
-                Posting::Urgent => post_each(&mut self.tx, burst, Offload { urgent: true, ..Offload::default() }),
+                Posting::Bursts => _ = self.tx.post_burst(burst, Offload::NONE),
+                Posting::Frames => post_each(&mut self.tx, burst, Offload::NONE),
+                Posting::Urgent => post_each(&mut self.tx, burst, Offload::URGENT),
             }
             self.tx.ring_doorbell(Instant::ZERO);
         }

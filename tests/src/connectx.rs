@@ -99,7 +99,7 @@ impl End {
     /// Posts a frame; whether the ring took it.
     pub fn post(&mut self, frame: &[u8]) -> bool {
         let mbuf = self.pool.alloc_copy(frame).unwrap();
-        self.tx.post(mbuf, Offload::default()).map_err(Mbuf::free).is_ok()
+        self.tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).is_ok()
     }
 
     /// Sends frames, and turns as often as it takes.

@@ -133,7 +133,7 @@ impl Port {
     /// Sends a frame at once; whether the ring took it.
     pub fn send(&mut self, frame: &[u8]) -> bool {
         let mbuf = self.pool.alloc_copy(frame).unwrap();
-        let posted = self.tx.post(mbuf, Offload::default()).map_err(Mbuf::free).is_ok();
+        let posted = self.tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).is_ok();
         self.tx.ring_doorbell(self.now);
         posted
     }

@@ -144,7 +144,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
     pub fn inject(&mut self, frame: &[u8]) -> bool {
         self.hand_tx.reap();
         let Some(mbuf) = self.hand_pool.alloc_copy(frame) else { return false };
-        let taken = self.hand_tx.post(mbuf, Offload::default()).map_err(Mbuf::free).is_ok();
+        let taken = self.hand_tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).is_ok();
         self.hand_tx.ring_doorbell(self.now);
         taken
     }

@@ -200,7 +200,7 @@ fn send(soak: &Soak, shared: &Shared) -> End {
         tx.reap();
         for _ in 0..32.min(soak.frames - sent) {
             let Some(mbuf) = numbered(&pool, sent) else { break };
-            match tx.post(mbuf, Offload::default()) {
+            match tx.post(mbuf, Offload::NONE) {
                 Ok(()) => sent += 1,
                 Err(mbuf) => {
                     mbuf.free();

@@ -246,7 +246,7 @@ fn jumbo_frame_is_a_chain_both_ways() {
                         }
                         chain = Some(mbuf);
                     }
-                    port.tx.post(chain.unwrap(), Offload::default()).unwrap();
+                    port.tx.post(chain.unwrap(), Offload::NONE).unwrap();
                     port.tx.ring_doorbell(port.now);
                 }
                 assert!(port.until(|port| (port.tx.reap(), port.tx.in_flight()).1 == 0));
@@ -566,7 +566,7 @@ fn several_queues_have_a_worker_each() {
                     let (_rx, mut tx) = device.take_queue(idx).unwrap().open(&pool, &block.scope("q")).unwrap();
                     for number in 0..100 {
                         let mbuf = pool.alloc_copy(&frame(u64::from(idx) * 1000 + number, 64)).unwrap();
-                        tx.post(mbuf, Offload::default()).unwrap();
+                        tx.post(mbuf, Offload::NONE).unwrap();
                         tx.ring_doorbell(Instant::ZERO);
                     }
                     wait_until(|| true);

@@ -100,7 +100,7 @@ fn ends_badly_in_a_process_of_its_own() {
         let (pool, block) = (pool(1024, 2048), Block::heap());
         let (mut rx, mut tx) = queue.open(&pool, &block.scope("port")).unwrap();
         rx.receive(&mut wirepath::mem::Burst::new(), 32, &pool, wirepath::time::Instant::from_nanos(1));
-        tx.post(pool.alloc_copy(&frame(1, 64)).unwrap(), Offload::default()).map_err(Mbuf::free).unwrap();
+        tx.post(pool.alloc_copy(&frame(1, 64)).unwrap(), Offload::NONE).map_err(Mbuf::free).unwrap();
         eprintln!("attached");
         match end.as_str() {
             "panic" => panic!("as the test wants it"),
@@ -175,7 +175,7 @@ fn jumbo_frames_of_the_kernel_arrive_and_ours_arrive_there() {
                     chain.take().into_iter().for_each(|rest| mbuf.attach(rest));
                     chain = Some(mbuf);
                 }
-                port.tx.post(chain.unwrap(), Offload::default()).map_err(Mbuf::free).unwrap();
+                port.tx.post(chain.unwrap(), Offload::NONE).map_err(Mbuf::free).unwrap();
                 port.tx.ring_doorbell(port.now);
                 let received = kernel.receive(PATIENCE).unwrap();
                 assert_eq!(received.frame, sent, "{len} bytes, {mode:?}, chunks of {chunk_len}");

@@ -71,7 +71,7 @@ impl Scene {
     /// Sends a frame by the bond; by which leg it came out.
     fn send(&mut self, number: u64) -> usize {
         let mbuf = self.pool.alloc_copy(&frame(number, 64)).unwrap();
-        self.tx.post(mbuf, Offload::default()).map_err(drop).unwrap();
+        self.tx.post(mbuf, Offload::NONE).map_err(drop).unwrap();
         let start = std::time::Instant::now();
         while start.elapsed() < PATIENCE {
             self.turn();

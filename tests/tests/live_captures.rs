@@ -124,11 +124,11 @@ fn send(frames: &[Frame], pace: Pace) -> u64 {
         while !pacer.is_due(frame.at_ns, clock.now()) {
             std::thread::sleep(Duration::from_micros(50));
         }
-        let mut posted = tx.post(pool.alloc_copy(&frame.bytes).unwrap(), Offload::default());
+        let mut posted = tx.post(pool.alloc_copy(&frame.bytes).unwrap(), Offload::NONE);
         while let Err(back) = posted {
             tx.ring_doorbell(clock.now());
             tx.reap();
-            posted = tx.post(back, Offload::default());
+            posted = tx.post(back, Offload::NONE);
         }
         tx.ring_doorbell(clock.now());
         tx.reap();

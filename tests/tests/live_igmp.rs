@@ -235,7 +235,7 @@ impl Asking {
             while !stopping.load(Ordering::Relaxed) {
                 router.with(|_, cx| {
                     let query = cx.pool.alloc_copy(&version_1_query()).unwrap();
-                    cx.tx.post(query, Offload::default()).map_err(Mbuf::free).unwrap();
+                    cx.tx.post(query, Offload::NONE).map_err(Mbuf::free).unwrap();
                 });
                 sleep(Duration::from_millis(500));
             }

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::SocketAddrV4;
-use std::num::NonZeroU16;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use softhca::testing::is_inside;
@@ -72,7 +71,7 @@ fn tag_that_is_inserted_is_stripped_at_the_other_end() {
     }
     let frame = datagram(&[7; 40]).emit();
     let tagged = Frame { tags: VlanTags::single(VlanTag::new(0x123)), ..datagram(&[7; 40]) }.emit();
-    let offload = Offload { vlan: Some(0x123), ..Offload::default() };
+    let offload = Offload::NONE.with_vlan(0x123);
     let (mut near, mut far) = pair(|config| config);
     let count = send(&mut near, &mut far, &frame, offload, |mbuf| {
         assert_eq!((mbuf.vlan(), mbuf.bytes()), (None, &tagged[..]));
@@ -85,13 +84,13 @@ fn tag_that_is_inserted_is_stripped_at_the_other_end() {
     {
         let (mut near, mut far) =
             pair(|config| Mlx5Config { vlan_stripping: Feature::Demanded, spread, striding, ..config });
-        for (sent, offload) in [(&frame, offload), (&tagged, Offload::default())] {
+        for (sent, offload) in [(&frame, offload), (&tagged, Offload::NONE)] {
             let count = send(&mut near, &mut far, sent, offload, |mbuf| {
                 assert_eq!((mbuf.vlan(), mbuf.bytes()), (Some(0x123), &frame[..]));
             });
             assert_eq!(count, 1);
         }
-        let count = send(&mut near, &mut far, &frame, Offload::default(), |mbuf| assert_eq!(mbuf.vlan(), None));
+        let count = send(&mut near, &mut far, &frame, Offload::NONE, |mbuf| assert_eq!(mbuf.vlan(), None));
         assert_eq!(count, 1);
         is_clean(near, far);
     }
@@ -106,7 +105,7 @@ fn frames_tell_when_they_left_and_when_they_came() {
     let frame = datagram(&[1; 40]).emit();
     let (before, mut last) = (unix_ns(), 0);
     for sequence in 0..20 {
-        let offload = Offload { timestamp: true, ..Offload::default() };
+        let offload = Offload::TIMESTAMP;
         let mut arrived = 0;
         let count = send(&mut near, &mut far, &frame, offload, |mbuf| {
             arrived = mbuf.timestamp().expect("a frame without its time").as_nanos();
@@ -133,14 +132,14 @@ fn raw_times_are_counts_of_the_clock() {
     let (mut near, mut far) = pair(raw);
     let mut last = 0;
     for _ in 0..5 {
-        send(&mut near, &mut far, &datagram(&[1; 40]).emit(), Offload::default(), |mbuf| {
+        send(&mut near, &mut far, &datagram(&[1; 40]).emit(), Offload::NONE, |mbuf| {
             assert_eq!(mbuf.timestamp(), None);
             let ticks = mbuf.ticks().expect("a frame without its count");
             assert!(ticks > last);
             last = ticks;
         });
     }
-    let asking = Offload { timestamp: true, ..Offload::default() };
+    let asking = Offload::TIMESTAMP;
     send(&mut near, &mut far, &datagram(&[1; 40]).emit(), asking, |_| ());
     near.burst().drain(..).for_each(Mbuf::free);
     assert_eq!(near.tx.take_timestamp(), None);
@@ -158,7 +157,7 @@ fn checksums_are_filled_in_and_verified() {
     let mut blank = right.clone();
     blank[24..26].fill(0);
     blank[40..42].fill(0xff);
-    let offload = Offload { ip_checksum: true, l4_checksum: true, ..Offload::default() };
+    let offload = Offload::IP_CHECKSUM | Offload::L4_CHECKSUM;
     let count = send(&mut near, &mut far, &blank, offload, |mbuf| {
         assert_eq!(mbuf.bytes(), right);
         assert_eq!((mbuf.ip_checksum(), mbuf.l4_checksum()), (Verdict::Good, Verdict::Good));
@@ -168,14 +167,14 @@ fn checksums_are_filled_in_and_verified() {
     for damaged in [24, 41] {
         let mut frame = right.clone();
         frame[damaged] ^= 1;
-        let count = send(&mut near, &mut far, &frame, Offload::default(), |mbuf| {
+        let count = send(&mut near, &mut far, &frame, Offload::NONE, |mbuf| {
             assert!([mbuf.ip_checksum(), mbuf.l4_checksum()].iter().any(|verdict| *verdict != Verdict::Good));
         });
         assert_eq!(count, 1);
     }
     // What is no IP has no verdict.
     let other = datagram(&[]).link(EtherType(0x88b5), &[3; 46]);
-    send(&mut near, &mut far, &other, Offload::default(), |mbuf| {
+    send(&mut near, &mut far, &other, Offload::NONE, |mbuf| {
         assert_eq!((mbuf.ip_checksum(), mbuf.l4_checksum()), (Verdict::Unknown, Verdict::Unknown));
     });
     is_clean(near, far);
@@ -194,8 +193,7 @@ fn payload_is_cut_into_segments() {
     frame.extend([0x1b, 0x58, 0x23, 0x28, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
     let payload: Vec<u8> = (0..1_300).map(|at| at as u8).collect();
     frame.extend(&payload);
-    let offload =
-        Offload { ip_checksum: true, l4_checksum: true, segment_len: NonZeroU16::new(500), ..Offload::default() };
+    let offload = (Offload::IP_CHECKSUM | Offload::L4_CHECKSUM).with_segment_len(500);
     let mut received = Vec::new();
     let mut mbuf = near.pool.alloc_copy(&frame).unwrap();
     mbuf.set_l2_len(14);

@@ -349,7 +349,7 @@ fn all_send(test: &str, abi: &str, options: &[&str], doorbell: &str) {
     for (end, found) in &mut ends {
         assert_eq!(found, doorbell);
         for _ in 0..3 {
-            let urgent = Offload { urgent: true, ..Offload::default() };
+            let urgent = Offload::URGENT;
             end.tx.post(end.pool.alloc_copy(&[7; 60]).unwrap(), urgent).map_err(Mbuf::free).unwrap();
             end.burst().drain(..).for_each(Mbuf::free);
         }

@@ -38,7 +38,7 @@ fn soak(near: &mut End, far: &mut End, count: u64) {
         for _ in 0..portion {
             bytes[14..22].copy_from_slice(&sent.to_be_bytes());
             let Some(mbuf) = near.pool.alloc_copy(&bytes[..len(sent)]) else { break };
-            if let Err(mbuf) = near.tx.post(mbuf, Offload::default()) {
+            if let Err(mbuf) = near.tx.post(mbuf, Offload::NONE) {
                 mbuf.free();
                 break;
             }

@@ -57,7 +57,7 @@ struct Echo;
 
 impl Node<()> for Echo {
     fn push(&mut self, mbuf: Mbuf, (): &mut (), cx: &mut Cx<'_>) {
-        cx.tx.post(mbuf, Offload::default()).map_err(Mbuf::free).unwrap();
+        cx.tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).unwrap();
     }
 
     fn tick(&mut self, (): &mut (), _cx: &mut Cx<'_>) {}
@@ -149,7 +149,7 @@ impl Wire {
 
     /// The next frame arrives, and goes back.
     fn send(&mut self) {
-        self.far.1.post(self.pool.alloc_copy(&frame(self.sent)).unwrap(), Offload::default()).unwrap();
+        self.far.1.post(self.pool.alloc_copy(&frame(self.sent)).unwrap(), Offload::NONE).unwrap();
         self.far.1.ring_doorbell(self.clock.now());
         self.sent += 1;
         self.turn();

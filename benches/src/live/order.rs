@@ -201,7 +201,7 @@ impl Clocked {
 impl TxQueue for Clocked {
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let posted = self.tx.post(mbuf, offload);
-        if offload.urgent {
+        if offload.has(Offload::URGENT) {
             self.note();
         }
         posted

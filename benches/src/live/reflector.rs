@@ -51,7 +51,7 @@ impl<A> Node<A> for Reflect {
             return discard(mbuf, &mut self.drops, ReflectorDrop::TooShort);
         };
         *stations = self.stations;
-        match cx.tx.post(mbuf, Offload::default()) {
+        match cx.tx.post(mbuf, Offload::NONE) {
             Ok(()) => self.frames.inc(),
             Err(mbuf) => discard(mbuf, &mut self.drops, ReflectorDrop::RingFull),
         }

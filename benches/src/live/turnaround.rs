@@ -54,7 +54,7 @@ impl<A> Node<A> for Turnaround {
             return discard(mbuf, &mut self.drops, TurnaroundDrop::AsksNothing);
         };
         mbuf.trim_to(len);
-        if let Err(mbuf) = cx.tx.post(mbuf, Offload::default()) {
+        if let Err(mbuf) = cx.tx.post(mbuf, Offload::NONE) {
             discard(mbuf, &mut self.drops, TurnaroundDrop::RingFull);
         }
     }

@@ -135,7 +135,7 @@ impl Callers {
         let packet = data_segment([address(1), *SERVER.ip()], &fields, options, data);
         let frame =
             self.pool.alloc_copy(&[link.as_bytes(), &packet].concat()).expect("posted buffers come home at once");
-        let posted = self.tx.post(frame, Offload::default());
+        let posted = self.tx.post(frame, Offload::NONE);
         assert!(posted.is_ok(), "a batch is what the wire has room for");
         self.tx.ring_doorbell(START);
         self.tx.reap();

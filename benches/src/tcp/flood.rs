@@ -88,7 +88,7 @@ impl Flood {
             let syn =
                 self.pair.client.pool().alloc_copy(&self.syns[self.next]).expect("posted buffers come home at once");
             self.next = (self.next + 1) % STRANGERS;
-            let posted = self.pair.client.tx_mut().post(syn, Offload::default());
+            let posted = self.pair.client.tx_mut().post(syn, Offload::NONE);
             assert!(posted.is_ok(), "a burst is less than the wire has room for");
         }
     }

@@ -203,7 +203,7 @@ impl TxToken for Leaving<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
         let mut mbuf = self.1.alloc().expect("2048 buffers are more than are on their way");
         let result = fill(mbuf.append(len).expect("a frame fits a buffer"));
-        if let Err(mbuf) = self.0.post(mbuf, Offload::default()) {
+        if let Err(mbuf) = self.0.post(mbuf, Offload::NONE) {
             mbuf.free();
         }
         result

@@ -127,7 +127,7 @@ impl Link {
     /// Posts one linear frame; the mbuf comes back where the ring is full.
     fn post(&mut self, frame: &[u8]) -> Result<(), Mbuf> {
         let mbuf = self.tx_pool.alloc_copy(frame).expect("the rig's pools are as large as was asked");
-        self.tx.post(mbuf, Offload::default())
+        self.tx.post(mbuf, Offload::NONE)
     }
 
     /// Posts all frames, which the ring must take.
@@ -288,7 +288,7 @@ fn full_ring_gives_the_mbuf_back(rig: &mut dyn Rig) -> Result<(), String> {
     let untouched = refused.bytes() == frame(len, sent.len());
     link.tx.ring_doorbell(link.now());
     same(&sent, &link.drain(32)?)?;
-    let later = link.tx.post(refused, Offload::default());
+    let later = link.tx.post(refused, Offload::NONE);
     link.tx.ring_doorbell(link.now());
     match (untouched, later) {
         (false, _) => Err("the refused mbuf was changed".into()),
@@ -302,8 +302,7 @@ fn full_ring_gives_the_mbuf_back(rig: &mut dyn Rig) -> Result<(), String> {
 
 fn urgent_frame_leaves_at_once(rig: &mut dyn Rig) -> Result<(), String> {
     let len = rig.frame_len_min().max(64);
-    let posts: [Post; 2] =
-        [|tx, mbuf| tx.post(mbuf, Offload { urgent: true, ..Offload::default() }), |tx, mbuf| tx.post_urgent(mbuf)];
+    let posts: [Post; 2] = [|tx, mbuf| tx.post(mbuf, Offload::URGENT), |tx, mbuf| tx.post_urgent(mbuf)];
     // With some that wait for a doorbell, and alone.
     for (before, post) in [3, 0].into_iter().flat_map(|before| posts.map(|post| (before, post))) {
         let mut link = rig.link(2 * BURST_MAX);
@@ -336,7 +335,7 @@ fn held_mbuf_stays(rig: &mut dyn Rig) -> Result<(), String> {
     let mut link = rig.link(BURST_MAX);
     let mbuf = link.tx_pool.alloc_copy(&sent).ok_or("the rig's pool is too small")?;
     let held = mbuf.hold();
-    link.tx.post(mbuf, Offload::default()).map_err(|mbuf| {
+    link.tx.post(mbuf, Offload::NONE).map_err(|mbuf| {
         mbuf.free();
         "the ring was full at once"
     })?;
@@ -360,7 +359,7 @@ fn rehearsed_frames_stay(rig: &mut dyn Rig) -> Result<(), String> {
     let mut received = Vec::new();
     for (turn, portion) in sent.chunks(portion).enumerate() {
         for (idx, frame) in portion.iter().enumerate() {
-            let offload = Offload { urgent: turn % 2 == 0, ..Offload::default() };
+            let offload = Offload::URGENT.when(turn % 2 == 0);
             let mbuf = link.tx_pool.alloc_copy(&ghost).ok_or("the rig's pool is too small")?;
             link.tx.rehearse(mbuf, offload);
             let mbuf = link.tx_pool.alloc_copy(frame).ok_or("the rig's pool is too small")?;
@@ -370,7 +369,7 @@ fn rehearsed_frames_stay(rig: &mut dyn Rig) -> Result<(), String> {
             })?;
         }
         let mbuf = link.tx_pool.alloc_copy(&ghost).ok_or("the rig's pool is too small")?;
-        link.tx.rehearse(mbuf, Offload::default());
+        link.tx.rehearse(mbuf, Offload::NONE);
         link.tx.ring_doorbell(link.now());
         received.extend(link.collect(32, portion.len())?);
     }
@@ -404,7 +403,7 @@ fn too_long_is_named(rig: &mut dyn Rig) -> Result<(), String> {
     let Some(mbuf) = link.tx_pool.alloc_copy(&frame(len, 0)) else {
         return Ok(()); // No buffer holds so much, so no such frame can be made.
     };
-    if let Err(mbuf) = link.tx.post(mbuf, Offload::default()) {
+    if let Err(mbuf) = link.tx.post(mbuf, Offload::NONE) {
         mbuf.free();
         return Err("it was given back as if the ring were full".into());
     }
@@ -428,7 +427,7 @@ fn chain_is_gathered(rig: &mut dyn Rig) -> Result<(), String> {
     payload.free();
     middle.attach(link.tx_pool.view(held).map_err(|_| "the pool is too small")?);
     head.attach(middle);
-    link.tx.post(head, Offload::default()).map_err(|mbuf| {
+    link.tx.post(head, Offload::NONE).map_err(|mbuf| {
         mbuf.free();
         "the ring was full at once"
     })?;
@@ -445,7 +444,7 @@ fn vlan_is_inserted(rig: &mut dyn Rig) -> Result<(), String> {
     let plain = frame(100, 1);
     let mut link = rig.link(BURST_MAX);
     let mbuf = link.tx_pool.alloc_copy(&plain).ok_or("the rig's pool is too small")?;
-    let offload = Offload { vlan: Some(0x6123), ..Offload::default() };
+    let offload = Offload::NONE.with_vlan(0x6123);
     link.tx.post(mbuf, offload).map_err(|mbuf| {
         mbuf.free();
         "the ring was full at once"

@@ -22,16 +22,17 @@ pub mod either;
 pub mod fault;
 pub mod memory;
 pub mod mlx5;
+mod offload;
 pub mod pcap;
 pub mod steering;
 pub mod tap;
 
 use core::fmt;
-use core::num::NonZeroU16;
 
 use crate::counters::Scope;
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Instant, UnixTime};
+pub use offload::Offload;
 use steering::{Fields, Rule, RuleId, SteerError};
 
 /// A port: where queues come from and what decides which frames reach them. Set-up only, never on the data path.
@@ -101,7 +102,7 @@ pub enum RxState {
 
 /// The sending half of a queue. Post and doorbell are apart so that a burst costs one doorbell.
 ///
-/// A frame that cannot wait for it is posted [urgent](Offload::urgent): its device rings before the post returns. What that costs
+/// A frame that cannot wait for it is posted [urgent](Offload::URGENT): its device rings before the post returns. What that costs
 /// beyond a post, once for each such frame:
 ///
 /// | device | ringing |
@@ -121,7 +122,7 @@ pub trait TxQueue {
     /// Posts a frame that is complete as it stands, and rings: [`post`](Self::post) with that one wish, for which a device may have a
     /// shorter way.
     fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
-        self.post(mbuf, Offload { urgent: true, ..Offload::default() })
+        self.post(mbuf, Offload::URGENT)
     }
 
     /// Posts the frames of `burst` in order, all with the same wishes, as [`post`](Self::post) does one; returns how many were
@@ -185,27 +186,10 @@ pub(crate) fn post_one_by_one<T: TxQueue + ?Sized>(tx: &mut T, burst: &mut Burst
     before - burst.len()
 }
 
-/// What a frame wants of the NIC. The default wants nothing: the frame is complete as it stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offload {
-    /// Fill in the IPv4 header checksum; the mbuf's `l2_len` and `l3_len` say where.
-    pub ip_checksum: bool,
-    /// Fill in the UDP or TCP checksum; the field holds the pseudo-header's sum.
-    pub l4_checksum: bool,
-    /// Cut the TCP payload into segments of this many bytes.
-    pub segment_len: Option<NonZeroU16>,
-    /// Insert an 802.1Q tag with this tag control information.
-    pub vlan: Option<u16>,
-    /// Report when the frame left: [`TxQueue::take_timestamp`].
-    pub timestamp: bool,
-    /// Latency before throughput: the device rings before the post returns, as [`TxQueue`] says at which cost.
-    pub urgent: bool,
-}
-
 /// When a frame left the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxTimestamp {
-    /// Which frame: the count of frames with [`Offload::timestamp`] that this queue took before it, those that it dropped
+    /// Which frame: the count of frames with [`Offload::TIMESTAMP`] that this queue took before it, those that it dropped
     /// included.
     pub sequence: u64,
     /// When, by the device's clock.

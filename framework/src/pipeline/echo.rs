@@ -149,7 +149,7 @@ impl Way {
     /// Posts a frame, or lets it wait for its neighbour.
     fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, SendError> {
         let (left, error) = match self.is_known {
-            true => (cx.tx.post(frame, Offload::default()).map(|()| Sent::Posted), SendError::RingFull),
+            true => (cx.tx.post(frame, Offload::NONE).map(|()| Sent::Posted), SendError::RingFull),
             false => {
                 let error = SendError::NeighbourMissing(self.wish.next_hop);
                 (resolver::queue(frame, self.wish, cx).map(|()| Sent::Waiting), error)

@@ -411,7 +411,7 @@ impl Icmp {
                 None => return Err((IcmpDrop::NoHeadroom, mbuf)),
             }
         }
-        match cx.tx.post(mbuf, Offload::default()) {
+        match cx.tx.post(mbuf, Offload::NONE) {
             Ok(()) => {
                 self.echoes.inc();
                 Ok(())
@@ -440,7 +440,7 @@ impl Icmp {
             ipv4.set_fragment(offset as u16, more);
             let parts = [&link[..link_len], ipv4.as_bytes(), &message[offset..offset + len]];
             let frame = build(&parts, cx).ok_or(IcmpDrop::PoolEmpty)?;
-            if let Err(frame) = cx.tx.post(frame, Offload::default()) {
+            if let Err(frame) = cx.tx.post(frame, Offload::NONE) {
                 frame.free();
                 return Err(IcmpDrop::RingFull);
             }

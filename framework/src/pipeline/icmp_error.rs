@@ -112,7 +112,7 @@ fn try_send(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) 
     let (header, header_len) = link.header(station, EtherType::IPV4, cx.host);
     let parts = [&header[..header_len], ipv4.as_bytes(), &message[..message_len]];
     let frame = build(&parts, cx).ok_or(UnsentError::PoolEmpty)?;
-    cx.tx.post(frame, Offload::default()).map_err(|frame| {
+    cx.tx.post(frame, Offload::NONE).map_err(|frame| {
         frame.free();
         UnsentError::RingFull
     })

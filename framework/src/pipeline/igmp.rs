@@ -329,7 +329,7 @@ impl Igmp {
                 break;
             };
             let is_leave = matches!(message, Announcement::Leave(_));
-            match frame(mbuf, &message, cx).map(|frame| cx.tx.post(frame, Offload::default())) {
+            match frame(mbuf, &message, cx).map(|frame| cx.tx.post(frame, Offload::NONE)) {
                 Ok(Ok(())) if is_leave => self.leaves_sent.inc(),
                 Ok(Ok(())) => self.reports_sent.inc(),
                 Ok(Err(unsent)) | Err(unsent) => {

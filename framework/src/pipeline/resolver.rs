@@ -211,7 +211,7 @@ impl Outlet {
             }
             NeighbourAction::Resolved { handle: mut frame, mac } => {
                 frame.bytes_mut()[..6].copy_from_slice(&mac.0);
-                match tx.post(frame, Offload::default()) {
+                match tx.post(frame, Offload::NONE) {
                     Ok(()) => self.resolved.inc(),
                     Err(frame) => discard(frame, &mut self.drops, WaitingDrop::RingFull),
                 }
@@ -253,7 +253,7 @@ pub(super) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool, tx: &mut dy
     let len = EthernetHeader::new(fields).emit_tagged(tags, &mut bytes).expect("the array holds two tags");
     let packet_len = ArpPacket::new(&send.packet).emit(&mut bytes[len..]).expect("and a packet");
     let Some(frame) = pool.alloc_copy(&bytes[..len + packet_len]) else { return false };
-    match tx.post(frame, Offload::default()) {
+    match tx.post(frame, Offload::NONE) {
         Ok(()) => true,
         Err(frame) => {
             frame.free();

@@ -574,7 +574,7 @@ fn checksum_is_computed_left_out_or_asked_of_the_nic() {
     let offload = UdpOptions { checksum: Checksum::Offload, ..Default::default() };
     let frame = bench.sent(group(9_000), &offload, b"tick").remove(0);
     assert_eq!(field(&frame), Sum::of(&frame[26..34]).add_u16(17).add_u16(12).fold());
-    assert!(bench.outbox.offloads.last().unwrap().l4_checksum);
+    assert!(bench.outbox.offloads.last().unwrap().has(Offload::L4_CHECKSUM));
 }
 
 #[test]
@@ -706,7 +706,7 @@ fn urgent_flow_rings_once_for_each_datagram() {
         let mut flow = bench.flow(group(9_000), &UdpOptions { urgent, ..Default::default() });
         bench.cx(|_, _, cx| flow.send(&vec![7; len], cx)).unwrap();
         bench.take_frames();
-        bench.outbox.offloads.drain(..).map(|offload| offload.urgent).collect::<Vec<_>>()
+        bench.outbox.offloads.drain(..).map(|offload| offload.has(Offload::URGENT)).collect::<Vec<_>>()
     };
     assert_eq!((urgent(true, 64), urgent(false, 64)), (vec![true], vec![false]));
     assert_eq!((urgent(true, 4_000), urgent(false, 4_000)), (vec![false, false, true], vec![false; 3]));

@@ -92,14 +92,14 @@ struct Marking<'a> {
 impl TxQueue for Marking<'_> {
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        self.tx.post(mbuf, Offload { timestamp: true, ..offload })?;
+        self.tx.post(mbuf, offload | Offload::TIMESTAMP)?;
         self.asked.push(self.token);
         self.frames += 1;
         Ok(())
     }
 
     fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.tx.rehearse(mbuf, Offload { timestamp: true, ..offload });
+        self.tx.rehearse(mbuf, offload | Offload::TIMESTAMP);
     }
 
     fn ring_doorbell(&mut self, now: Instant) {

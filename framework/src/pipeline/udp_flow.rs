@@ -294,7 +294,7 @@ impl UdpFlow {
         let frame = match prepend(payload, &headers[..headers_len], cx) {
             Ok(mut frame) => {
                 // Where the NIC finds the checksum's field.
-                if offload.l4_checksum {
+                if offload.has(Offload::L4_CHECKSUM) {
                     frame.set_l2_len(self.link_len);
                     frame.set_l3_len(ipv4::HEADER_LEN);
                 }
@@ -345,12 +345,12 @@ impl UdpFlow {
         }
         let mut udp = self.udp;
         udp.set_length(udp_len as u16);
-        let mut offload = Offload { urgent: self.options.urgent, ..Offload::default() };
+        let mut offload = Offload::URGENT.when(self.options.urgent);
         match self.options.checksum {
             Checksum::Zero => (),
             // What waits is posted by somebody else, who does not know what the NIC was to do.
             Checksum::Offload if self.next_hop == NextHop::Known => {
-                offload.l4_checksum = true;
+                offload |= Offload::L4_CHECKSUM;
                 udp.set_checksum(self.pseudo_sum(udp_len).fold());
             }
             Checksum::Compute | Checksum::Offload => {
@@ -397,7 +397,7 @@ impl UdpFlow {
             let frame = frame.ok_or_else(|| cx.egress.refuse(SendError::PoolEmpty))?;
             let frame_len = frame.len() as u64;
             // The last one rings for all.
-            let offload = Offload { urgent: self.options.urgent && !piece.more, ..Offload::default() };
+            let offload = Offload::URGENT.when(self.options.urgent && !piece.more);
             sent = self.leave(frame, offload, cx).map_err(|(error, frame)| {
                 frame.free();
                 cx.egress.refuse(error)

@@ -82,7 +82,7 @@ fn post(tx: &mut impl TxQueue, pool: &Pool, input: &mut Input<'_>) -> u64 {
     for _ in 0..input.below(20) {
         let Some(mbuf) = pool.alloc_copy(input.take(60)) else { break };
         let room = tx.room();
-        let offload = Offload { timestamp: input.below(8) == 0, ..Offload::default() };
+        let offload = Offload::TIMESTAMP.when(input.below(8) == 0);
         match tx.post(mbuf, offload) {
             Ok(()) => posted += 1,
             Err(mbuf) => {

@@ -251,14 +251,11 @@ fn post(tx: &mut impl TxQueue, pool: &Pool, input: &mut Input<'_>) {
     }
     mbuf.set_l2_len(14);
     mbuf.set_l3_len(20);
-    let offload = Offload {
-        ip_checksum: wishes & 1 != 0,
-        l4_checksum: wishes & 2 != 0,
-        vlan: (wishes & 4 != 0).then_some(0x123),
-        timestamp: wishes & 8 != 0,
-        urgent: wishes & 0x20 != 0,
-        segment_len: None,
-    };
+    let flags = Offload::IP_CHECKSUM.when(wishes & 1 != 0)
+        | Offload::L4_CHECKSUM.when(wishes & 2 != 0)
+        | Offload::TIMESTAMP.when(wishes & 8 != 0)
+        | Offload::URGENT.when(wishes & 0x20 != 0);
+    let offload = if wishes & 4 != 0 { flags.with_vlan(0x123) } else { flags };
     _ = tx.post(mbuf, offload).map_err(Mbuf::free);
 }
 

@@ -45,7 +45,7 @@ const WARM_UP: usize = 100;
 pub(super) fn first_frame(lab: &Lab) -> Result<(), String> {
     let cable = ways::plain().cable(lab);
     let (mut near, mut far) = (End::open(&cable, 0)?, End::open(&cable, 1)?);
-    near.post(&frame(64), Offload::default());
+    near.post(&frame(64), Offload::NONE);
     near.ring_doorbell();
     match far.wait() {
         Some(mbuf) => {
@@ -127,7 +127,7 @@ fn send(queue: Mlx5Queue, config: &Mlx5Config, core: Option<usize>, len: usize, 
     let mut sent = 0;
     while start.elapsed() < each {
         end.tx.reap();
-        sent += (0..BURST).take_while(|_| end.post(&bytes, Offload::default())).count() as u64;
+        sent += (0..BURST).take_while(|_| end.post(&bytes, Offload::NONE)).count() as u64;
         end.ring_doorbell();
     }
     let last = Clock::now();
@@ -193,7 +193,7 @@ fn round_trip(cable: &Cable, len: usize, urgent: bool, pace: Pace) -> Result<His
         affinity::pin(core).map_err(|error| error.to_string())?;
     }
     let (mut near, mut far) = (End::open(cable, 0)?, End::open(cable, 1)?);
-    let (bytes, offload) = (frame(len), Offload { urgent, ..Offload::default() });
+    let (bytes, offload) = (frame(len), Offload::URGENT.when(urgent));
     // Three digits, up to the longest that we wait.
     let mut trips =
         Histogram::new_with_bounds(1, PATIENCE.as_nanos() as u64 * 2, 3).map_err(|error| error.to_string())?;

@@ -168,10 +168,10 @@ impl SimTx {
         let frame: Vec<u8> = mbuf.segments().flatten().copied().collect();
         let (l2_len, l3_len) = (mbuf.l2_len(), mbuf.l3_len());
         self.done.push(mbuf);
-        if !offload.l4_checksum {
+        if !offload.has(Offload::L4_CHECKSUM) {
             return vec![frame];
         }
-        let segment_len = offload.segment_len.map_or(usize::MAX, |len: NonZeroU16| len.get().into());
+        let segment_len = offload.segment_len().map_or(usize::MAX, |len: NonZeroU16| len.get().into());
         packet::cut(&frame, l2_len, l3_len, segment_len)
     }
 
@@ -187,10 +187,10 @@ impl TxQueue for SimTx {
             return Err(mbuf);
         }
         assert!(mbuf.is_linear() || self.config.chains, "a chain for a device that takes none");
-        assert!(self.config.checksums || !offload.l4_checksum, "an offload that the device has not");
-        assert!(self.config.segments || offload.segment_len.is_none(), "segmentation that the device has not");
+        assert!(self.config.checksums || !offload.has(Offload::L4_CHECKSUM), "an offload that the device has not");
+        assert!(self.config.segments || offload.segment_len().is_none(), "segmentation that the device has not");
         self.ring.push_back((mbuf, offload));
-        if offload.urgent {
+        if offload.has(Offload::URGENT) {
             self.rung = self.ring.len();
         }
         Ok(())

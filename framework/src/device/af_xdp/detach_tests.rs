@@ -64,7 +64,7 @@ impl Looped {
     fn hears_itself(&mut self) -> bool {
         let frame = [&[0xff; 12][..], &[0x88, 0xb5], &[7; 50]].concat();
         let mbuf = self.pool.alloc_copy(&frame).unwrap();
-        self.tx.post(mbuf, Offload { urgent: true, ..Offload::default() }).map_err(Mbuf::free).unwrap();
+        self.tx.post(mbuf, Offload::URGENT).map_err(Mbuf::free).unwrap();
         (0..100).any(|_| self.receive() == 1)
     }
 

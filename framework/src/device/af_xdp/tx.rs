@@ -226,7 +226,7 @@ impl AfXdpTx {
         if len < ETHERNET_LEN {
             return self.refuse(mbuf, AfXdpTxDrop::TooShort);
         }
-        if offload.ip_checksum || offload.l4_checksum || offload.segment_len.is_some() || offload.vlan.is_some() {
+        if !offload.is_within(Offload::URGENT | Offload::TIMESTAMP) {
             return self.refuse(mbuf, AfXdpTxDrop::OffloadUnsupported);
         }
         if !mbuf.is_linear() {
@@ -250,7 +250,7 @@ impl TxQueue for AfXdpTx {
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         self.place(mbuf, offload)?;
-        if offload.urgent {
+        if offload.has(Offload::URGENT) {
             self.counters.urgent.inc();
             self.ring();
         }

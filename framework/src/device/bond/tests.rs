@@ -41,7 +41,7 @@ fn wire(buffers: usize) -> Wire {
 impl Wire {
     fn send(&mut self, byte: u8) {
         let mbuf = self.pool.alloc_copy(&[byte; 60]).unwrap();
-        self.near.1.post(mbuf, Offload::default()).map_err(drop).unwrap();
+        self.near.1.post(mbuf, Offload::NONE).map_err(drop).unwrap();
         self.near.1.ring_doorbell(Instant::ZERO);
     }
 
@@ -77,7 +77,7 @@ fn without_an_active_leg_nothing_is_sent_and_nothing_received() {
     wire.send(1);
     [&wire.near_leg, &wire.far_leg].into_iter().for_each(|leg| leg.set(usize::MAX));
     let mbuf = wire.pool.alloc_copy(&[2; 60]).unwrap();
-    wire.near.1.post(mbuf, Offload::default()).unwrap_err().free();
+    wire.near.1.post(mbuf, Offload::NONE).unwrap_err().free();
     assert_eq!((wire.near.1.room(), wire.receive(), wire.standby_drops()), (0, vec![], 1));
 }
 

@@ -110,7 +110,7 @@ fn sent_frames_are_recorded_once_and_refused_ones_not() {
     let mut refused = 0;
     for _ in 0..SLOTS + 3 {
         let mbuf = pool.alloc_copy(&[7; 60]).unwrap();
-        if let Err(mbuf) = tx.post(mbuf, Offload { vlan: Some(0x0203), ..Offload::default() }) {
+        if let Err(mbuf) = tx.post(mbuf, Offload::NONE.with_vlan(0x0203)) {
             mbuf.free();
             refused += 1;
         }
@@ -173,7 +173,7 @@ fn full_disk_does_not_stop_the_worker() {
     let mut far = { far }.take_queue(0).unwrap().open(&pool, &block.scope("far")).unwrap();
     for _ in 0..400 {
         tx.reap();
-        tx.post(pool.alloc_copy(&[0; 1_500]).unwrap(), Offload::default()).unwrap();
+        tx.post(pool.alloc_copy(&[0; 1_500]).unwrap(), Offload::NONE).unwrap();
         tx.ring_doorbell(Instant::ZERO);
         let mut burst = Burst::new();
         assert_eq!(far.0.receive(&mut burst, 32, &pool, Instant::ZERO), 1);

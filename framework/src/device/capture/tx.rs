@@ -35,7 +35,7 @@ impl<T: TxQueue> TxQueue for CaptureTx<T> {
         }
         // Written before the frame is out of hand, and taken back where the ring is full.
         let mut tap = self.tap.borrow_mut();
-        tap.offer(&mbuf, offload.vlan);
+        tap.offer(&mbuf, offload.vlan());
         let posted = self.inner.post(mbuf, offload);
         match &posted {
             Ok(()) => tap.keep(),

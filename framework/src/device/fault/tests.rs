@@ -53,7 +53,7 @@ impl Wire {
     /// Posts from near; a full ring gives the frame's number back.
     fn post(&mut self, idx: u32) -> Result<(), u32> {
         let mbuf = self.pool.alloc_copy(&frame(idx)).unwrap();
-        self.near.1.post(mbuf, Offload::default()).map_err(|mbuf| {
+        self.near.1.post(mbuf, Offload::NONE).map_err(|mbuf| {
             let idx = number(mbuf.bytes());
             mbuf.free();
             idx
@@ -239,7 +239,7 @@ fn held_bytes_are_never_corrupted() {
     let mut wire = tx_faults(1, Faults { corruption: 1.0, ..Faults::NONE });
     let mbuf = wire.pool.alloc_copy(&frame(9)).unwrap();
     let held = mbuf.hold();
-    wire.near.1.post(mbuf, Offload::default()).unwrap();
+    wire.near.1.post(mbuf, Offload::NONE).unwrap();
     wire.near.1.ring_doorbell(Instant::ZERO);
     assert_eq!(wire.receive_at(0, 32), [frame(9)]);
     assert_eq!((wire.count("near/fault/tx/not_done"), wire.count("near/fault/tx/corrupted")), (1, 0));
@@ -307,7 +307,7 @@ fn refused_frame_is_untouched() {
     let mut wire = tx_faults(1, Faults { corruption: 1.0, duplication: 1.0, ..Faults::NONE });
     (0..SLOTS).for_each(|idx| wire.post(idx).unwrap());
     let mbuf = wire.pool.alloc_copy(&frame(77)).unwrap();
-    let back = wire.near.1.post(mbuf, Offload::default()).unwrap_err();
+    let back = wire.near.1.post(mbuf, Offload::NONE).unwrap_err();
     assert_eq!(back.bytes(), frame(77));
     back.free();
     wire.close();
@@ -350,7 +350,7 @@ struct StampingTx {
 impl TxQueue for StampingTx {
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         self.sent.push(number(mbuf.bytes()));
-        self.asked += u64::from(offload.timestamp);
+        self.asked += u64::from(offload.has(Offload::TIMESTAMP));
         mbuf.free();
         Ok(())
     }
@@ -386,7 +386,7 @@ fn timestamps_keep_the_numbers_that_the_worker_counts() {
     let faults = Faults { loss: 0.3, reordering: 0.3, duplication: 0.2, ..Faults::NONE };
     let mut tx = FaultTx::new(StampingTx::default(), Fates::new(4, 0, faults), stock, &block.scope("near"));
     for idx in 0..40 {
-        let offload = Offload { timestamp: true, ..Offload::default() };
+        let offload = Offload::TIMESTAMP;
         tx.post(pool.alloc_copy(&frame(idx)).unwrap(), offload).unwrap();
     }
     tx.ring_doorbell(Instant::from_nanos(5));

@@ -79,7 +79,7 @@ impl<T: TxQueue> FaultTx<T> {
     fn take(&mut self, fate: &Fate, offload: Offload) {
         self.taken += 1;
         self.stall_next = self.stall_next.max(fate.ring_full.unwrap_or(0));
-        if offload.timestamp {
+        if offload.has(Offload::TIMESTAMP) {
             self.stamps.ask();
         }
     }
@@ -102,7 +102,7 @@ impl<T: TxQueue> FaultTx<T> {
     /// Damage, where it is the frame's fate. A frame whose checksum the NIC fills in is spared: the damage would get a
     /// right checksum, which no network does.
     fn flip(fate: &Fate, mbuf: &mut Mbuf, offload: Offload) -> Option<Flip> {
-        if offload.ip_checksum || offload.l4_checksum {
+        if offload.has(Offload::IP_CHECKSUM) || offload.has(Offload::L4_CHECKSUM) {
             return None;
         }
         Flip::apply(mbuf, fate.corruption?)
@@ -168,7 +168,7 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         let twin = self.twin(&fate, &mbuf);
         let flip = Self::flip(&fate, &mut mbuf, offload);
         let held_back = !self.held_back.is_full();
-        let stamp = offload.timestamp.then(|| self.stamps.next());
+        let stamp = offload.has(Offload::TIMESTAMP).then(|| self.stamps.next());
         if let Err(Posted { mut mbuf, .. }) = self.forward(Posted { mbuf, offload, stamp }, fate.hold) {
             // The worker gets its frame back as it was, and the frame keeps its number and fate.
             if let Some(flip) = flip {
@@ -182,7 +182,7 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         self.take(&fate, offload);
         self.count(&fate, twin.is_some(), flip.is_some(), held_back);
         if let Some(mbuf) = twin {
-            let offload = Offload { timestamp: false, ..offload };
+            let offload = offload.without(Offload::TIMESTAMP);
             let twin = Posted { mbuf, offload, stamp: None };
             self.held_back.push(twin, Hold::No, self.now, self.taken, self.fates.faults().delay_max);
         }

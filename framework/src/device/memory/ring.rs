@@ -21,7 +21,7 @@
 //!
 //! Invariants:
 //! 1. `posted - head <= slots` at all times: the producer writes only slots that the consumer has given back by its
-//!    Release store of `head`, which the producer read by an Acquire load and counted in its `room`.
+//!    Release store of `head`, which the producer read by an Acquire load and set its `full_at` by.
 //! 2. The consumer reads only slots before the `tail` that it read by an Acquire load; the producer published them by
 //!    a Release store after writing them, and does not touch them again until (1) gives them back.
 //! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods take `&mut self`.
@@ -90,8 +90,8 @@ unsafe impl Send for Ring {}
 pub(super) struct Producer {
     ring: Arc<Ring>,
     posted: u32,
-    /// Slots that were free when the consumer's `head` was read last, less those posted since.
-    room: u32,
+    /// Where `posted` will be when the slots are used up that were free when the consumer's `head` was read last.
+    full_at: u32,
 }
 
 /// A producer that may lend: it belongs to a worker, and its mbufs with it.
@@ -167,7 +167,7 @@ pub(super) fn ring(slots: u32, frame_len_max: usize) -> (Producer, Consumer) {
         guard: AtomicBool::new(false),
     });
     (
-        Producer { ring: Arc::clone(&ring), posted: 0, room: slots },
+        Producer { ring: Arc::clone(&ring), posted: 0, full_at: slots },
         Consumer { ring, head: 0, tail: 0, is_guarded: false },
     )
 }
@@ -176,27 +176,38 @@ impl Producer {
     /// Slots that can be posted now.
     #[inline(always)]
     pub(super) fn room(&mut self) -> u32 {
-        if self.room == 0 { self.refresh_room() } else { self.room }
+        if self.is_full() { self.refresh_room() } else { self.known_room() }
     }
 
     /// The same, with a fresh look at the consumer.
     pub(super) fn refresh_room(&mut self) -> u32 {
         self.look_at_head();
-        self.room
+        self.known_room()
+    }
+
+    #[inline(always)]
+    fn known_room(&self) -> u32 {
+        self.full_at.wrapping_sub(self.posted)
+    }
+
+    /// Whether no slot is known to be free.
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.posted == self.full_at
     }
 
     /// How far the consumer has come.
     fn look_at_head(&mut self) -> u32 {
         let head = self.ring.head.0.load(Ordering::Acquire);
-        self.room = self.ring.mask + 1 - self.posted.wrapping_sub(head);
+        self.full_at = head.wrapping_add(self.ring.mask + 1);
         head
     }
 
     /// A slot has been written, and its length with it.
     #[inline(always)]
     fn pass(&mut self) {
+        debug_assert!(!self.is_full(), "a slot that was posted was free");
         self.posted = self.posted.wrapping_add(1);
-        self.room -= 1;
     }
 
     /// The next slot to fill; `None` where the ring is full.
@@ -208,7 +219,7 @@ impl Producer {
     /// The same where it is known already that one is free.
     #[inline(always)]
     pub(super) fn known_slot(&mut self) -> Option<Slot<'_>> {
-        if self.room == 0 { None } else { Some(Slot(self)) }
+        if self.is_full() { None } else { Some(Slot(self)) }
     }
 
     /// Shows the consumer all that was posted.
@@ -319,12 +330,12 @@ impl Slot<'_> {
     #[inline(always)]
     pub(super) fn copy(&mut self, frame: &[u8]) -> bool {
         let (ring, posted) = (&*self.0.ring, self.0.posted);
-        let len = ring.len_of(posted);
         // SAFETY: a slot has so many blocks (4), this one is free (1), and reached by this producer alone (3), which is borrowed mutably.
         let place = unsafe { &mut *ring.first_block(posted).cast::<[u8; COPIED_LEN_MAX]>() };
         let Some(place) = place.get_mut(..frame.len()) else { return false };
         copy_frame(place, frame);
-        len.store(frame.len() as u32, Ordering::Relaxed);
+        // Looked up last, so that nothing is to be remembered while the bytes go.
+        ring.len_of(posted).store(frame.len() as u32, Ordering::Relaxed);
         true
     }
 

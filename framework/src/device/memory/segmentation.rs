@@ -60,12 +60,12 @@ impl Headers {
         let is_ipv4 = mbuf.l3_len() >= ipv4::HEADER_LEN && l3 >= TAG_OFFSET + 2;
         let len = l4 + usize::from(frame.get(l4 + DATA_OFFSET)? >> 4) * 4;
         let is_tcp = is_ipv4 && len >= l4 + tcp::HEADER_LEN && frame[l3 + PROTOCOL] == Protocol::TCP.0;
-        let tag_len = if offload.vlan.is_some() { TAG_LEN } else { 0 };
+        let tag_len = if offload.vlan().is_some() { TAG_LEN } else { 0 };
         if !is_tcp || len > frame.len() || len + tag_len > HEAD_LEN_MAX {
             return None;
         }
         let mut bytes = [0; HEAD_LEN_MAX];
-        tag(&frame[..len], offload.vlan, &mut bytes);
+        tag(&frame[..len], offload.vlan(), &mut bytes);
         let mut headers = Self {
             bytes,
             len: len + tag_len,
@@ -127,18 +127,18 @@ impl Headers {
 
 /// Fills in the checksums that a whole frame asks for. False where it is no UDP or TCP over IPv4 where its lengths say.
 pub(super) fn finish(frame: &mut [u8], mbuf: &Mbuf, offload: Offload) -> bool {
-    let tag_len = if offload.vlan.is_some() { TAG_LEN } else { 0 };
+    let tag_len = if offload.vlan().is_some() { TAG_LEN } else { 0 };
     let Some(packet) = frame.get_mut(mbuf.l2_len() + tag_len..) else { return false };
     let Some((ipv4, l4)) = packet.split_at_mut_checked(mbuf.l3_len()) else { return false };
     if ipv4.len() < ipv4::HEADER_LEN {
         return false;
     }
-    if offload.ip_checksum {
+    if offload.has(Offload::IP_CHECKSUM) {
         put(ipv4, IPV4_CHECKSUM, [0; 2]);
         let sum = checksum(ipv4);
         put(ipv4, IPV4_CHECKSUM, sum.to_be_bytes());
     }
-    !offload.l4_checksum || finish_l4(ipv4, l4)
+    !offload.has(Offload::L4_CHECKSUM) || finish_l4(ipv4, l4)
 }
 
 /// The field has the sum of the pseudo header.

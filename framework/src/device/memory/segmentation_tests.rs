@@ -1,7 +1,6 @@
 //! What leaves a device that cuts, seen by whoever receives it.
 
 use core::net::Ipv4Addr;
-use core::num::NonZeroU16;
 
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -106,8 +105,7 @@ fn frame(pool: &Pool, headers: &[u8], payload: &[u8], first: usize, others: usiz
 }
 
 fn wishes(segment_len: usize) -> Offload {
-    let segment_len = NonZeroU16::new(segment_len as u16);
-    Offload { l4_checksum: true, ip_checksum: segment_len.is_some(), segment_len, ..Offload::default() }
+    (Offload::L4_CHECKSUM | Offload::IP_CHECKSUM.when(segment_len > 0)).with_segment_len(segment_len as u16)
 }
 
 /// What one frame of several is to be.
@@ -176,7 +174,7 @@ proptest! {
         let kept = wire.tx_pool.in_use();
         let tags = if vlan.is_some() { 4 } else { 0 };
         prop_assert!(54 + tags + options_len + segment_len <= 1522, "else it is too long");
-        wire.post(mbuf, Offload { vlan, ..wishes(segment_len) }).unwrap();
+        wire.post(mbuf, vlan.map_or(wishes(segment_len), |tci| wishes(segment_len).with_vlan(tci))).unwrap();
         prop_assert!(wire.tx_pool.in_use() == kept || wire.tx_pool.in_use() == 0, "lent or copied");
         if sender_goes {
             wire.tx = None;
@@ -276,7 +274,7 @@ impl Wire {
         let mut mbuf = self.tx_pool.alloc_copy(&bytes).unwrap();
         mbuf.set_l2_len(LINK.len());
         mbuf.set_l3_len(20);
-        self.post(mbuf, Offload { ip_checksum: true, ..wishes(0) }).unwrap();
+        self.post(mbuf, wishes(0) | Offload::IP_CHECKSUM).unwrap();
         self.received()
     }
 }

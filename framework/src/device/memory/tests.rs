@@ -79,7 +79,7 @@ fn wire() -> Wire {
 
 impl Wire {
     fn send(&mut self, frame: &[u8]) {
-        self.near.1.post(self.pool.alloc_copy(frame).unwrap(), Offload::default()).unwrap();
+        self.near.1.post(self.pool.alloc_copy(frame).unwrap(), Offload::NONE).unwrap();
         self.near.1.ring_doorbell(Instant::ZERO);
     }
 
@@ -116,16 +116,16 @@ fn rules_change_while_it_runs_and_the_rest_is_counted() {
 fn ring_is_full_on_request() {
     let mut wire = wire();
     wire.near.1.set_refusing(true);
-    let mbuf = wire.near.1.post(wire.pool.alloc_copy(&OTHER_FRAME).unwrap(), Offload::default()).unwrap_err();
+    let mbuf = wire.near.1.post(wire.pool.alloc_copy(&OTHER_FRAME).unwrap(), Offload::NONE).unwrap_err();
     assert_eq!((wire.near.1.room(), wire.block.snapshot().count("near/tx/ring_full")), (0, Some(1)));
     wire.near.1.set_refusing(false);
-    assert!(wire.near.1.post(mbuf, Offload::default()).is_ok());
+    assert!(wire.near.1.post(mbuf, Offload::NONE).is_ok());
 }
 
 #[test]
 fn offload_that_it_has_not_is_a_named_drop() {
     let mut wire = wire();
-    let offload = Offload { l4_checksum: true, ..Offload::default() };
+    let offload = Offload::L4_CHECKSUM;
     assert!(wire.near.1.post(wire.pool.alloc_copy(&OTHER_FRAME).unwrap(), offload).is_ok());
     assert_eq!(wire.block.snapshot().count("near/tx/drop/offload_unsupported"), Some(1));
     assert_eq!(wire.pool.in_use(), 0);
@@ -217,7 +217,7 @@ fn ends_on_two_threads_lose_nothing() {
         for number in 0..frames {
             tx.reap();
             let mut mbuf = pool.alloc_copy(&numbered(number)).unwrap();
-            while let Err(back) = tx.post(mbuf, Offload::default()) {
+            while let Err(back) = tx.post(mbuf, Offload::NONE) {
                 mbuf = back;
                 tx.ring_doorbell(Instant::ZERO);
                 thread::yield_now();
@@ -252,7 +252,7 @@ fn checksum_that_nobody_computed_is_good_where_the_wire_skips_them() {
         let (pool, block) = (Pool::heap(8).unwrap(), Block::heap());
         let (_, mut tx) = left.take_queue(0).unwrap().open(&pool, &block.scope("left")).unwrap();
         let (mut rx, _) = right.take_queue(0).unwrap().open(&pool, &block.scope("right")).unwrap();
-        let wish = Offload { l4_checksum: true, ..Offload::default() };
+        let wish = Offload::L4_CHECKSUM;
         tx.post(pool.alloc_copy(&[1; 60]).unwrap(), wish).unwrap();
         tx.ring_doorbell(Instant::ZERO);
         let mut burst = Burst::new();

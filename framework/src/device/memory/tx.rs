@@ -34,7 +34,8 @@ pub struct MemoryTx {
     /// Longer frames do not go the short way: none does while the ring is refused.
     usual_len_max: usize,
     slots: u32,
-    skips_checksums: bool,
+    /// What is not done though a frame asks for it: its checksum, where the other side does not look at it.
+    skipped: Offload,
     segments: bool,
     refusing: bool,
     frames: Counter,
@@ -55,7 +56,7 @@ impl MemoryTx {
             frame_len_max: config.frame_len_max,
             usual_len_max: config.frame_len_max,
             slots: config.ring_len(),
-            skips_checksums: config.skips_checksums,
+            skipped: Offload::L4_CHECKSUM.when(config.skips_checksums),
             segments: config.segments,
             refusing: false,
             frames: scope.counter("frames", Unit::Frames),
@@ -85,20 +86,21 @@ impl MemoryTx {
     /// Every frame that is not as usual: tagged, over several buffers, with wishes, too long, or for a full ring.
     #[inline(never)]
     fn post_other(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        if offload.timestamp {
+        if offload.has(Offload::TIMESTAMP) {
             return self.post_asking(mbuf, offload);
         }
-        if let Some(segment_len) = offload.segment_len.filter(|_| self.segments) {
+        if let Some(segment_len) = offload.segment_len().filter(|_| self.segments) {
             return self.post_segments(mbuf, offload, segment_len);
         }
-        let tag_len = if offload.vlan.is_some() { TAG_LEN } else { 0 };
+        let tag_len = if offload.vlan().is_some() { TAG_LEN } else { 0 };
         let len = mbuf.len() + tag_len;
         if len > self.frame_len_max || (tag_len > 0 && mbuf.bytes().len() < TAG_OFFSET) {
             self.refuse(mbuf, MemoryTxDrop::TooLong);
             return Ok(());
         }
-        let needed = Offload { l4_checksum: offload.l4_checksum && !self.skips_checksums, ..offload };
-        let is_to_finish = needed.l4_checksum || needed.ip_checksum || needed.segment_len.is_some();
+        let needed = offload.without(self.skipped);
+        let checksums = needed.has(Offload::IP_CHECKSUM) || needed.has(Offload::L4_CHECKSUM);
+        let is_to_finish = checksums || needed.segment_len().is_some();
         if is_to_finish && !self.segments {
             self.refuse(mbuf, MemoryTxDrop::OffloadUnsupported);
             return Ok(());
@@ -108,7 +110,7 @@ impl MemoryTx {
             self.ring_full.inc();
             return Err(mbuf);
         };
-        gather(&mbuf, offload.vlan, slot.bytes_mut());
+        gather(&mbuf, offload.vlan(), slot.bytes_mut());
         if is_to_finish && !finish(&mut slot.bytes_mut()[..len], &mbuf, needed) {
             self.refuse(mbuf, MemoryTxDrop::OffloadUnsupported);
             return Ok(());
@@ -123,7 +125,7 @@ impl MemoryTx {
     #[inline(never)]
     fn post_asking(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let before = self.frames.get();
-        self.post_other(mbuf, Offload { timestamp: false, ..offload })?;
+        self.post_other(mbuf, offload.without(Offload::TIMESTAMP))?;
         let number = self.departures.next_sequence();
         if self.frames.get() == before {
             return Ok(());
@@ -148,7 +150,7 @@ impl MemoryTx {
 
     /// A frame that leaves as several.
     fn post_segments(&mut self, mbuf: Mbuf, offload: Offload, segment_len: NonZeroU16) -> Result<(), Mbuf> {
-        let Some((mut headers, cut)) = Headers::of(&mbuf, offload, segment_len, !self.skips_checksums) else {
+        let Some((mut headers, cut)) = Headers::of(&mbuf, offload, segment_len, self.skipped == Offload::NONE) else {
             self.refuse(mbuf, MemoryTxDrop::OffloadUnsupported);
             return Ok(());
         };
@@ -188,22 +190,14 @@ impl MemoryTx {
     /// A frame that is urgent, or that something is to be done to.
     #[inline(never)]
     fn post_with_wishes(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        let posted = match offload.vlan.is_some() || self.wants_work(offload) {
-            true => self.post_other(mbuf, offload),
-            false => self.post_complete(mbuf),
+        let posted = match offload.is_within(self.skipped | Offload::URGENT) {
+            true => self.post_complete(mbuf),
+            false => self.post_other(mbuf, offload),
         };
-        if offload.urgent {
+        if offload.has(Offload::URGENT) {
             self.producer.publish();
         }
         posted
-    }
-
-    #[inline(always)]
-    fn wants_work(&self, offload: Offload) -> bool {
-        offload.ip_checksum
-            || offload.timestamp
-            || offload.segment_len.is_some()
-            || (offload.l4_checksum && !self.skips_checksums)
     }
 
     /// A frame without wishes. A short one in one buffer goes straight on its way, without a call, so that nothing is to be saved for it.
@@ -235,14 +229,14 @@ impl MemoryTx {
                 self.count(len);
                 Ok(())
             }
-            Err(mbuf) => self.post_other(mbuf, Offload::default()),
+            Err(mbuf) => self.post_other(mbuf, Offload::NONE),
         }
     }
 
     /// A frame without wishes that is a chain, or too long. The wishes are made here, not on the stack of who calls.
     #[inline(never)]
     fn post_unusual(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
-        self.post_other(mbuf, Offload::default())
+        self.post_other(mbuf, Offload::NONE)
     }
 
     /// Sends the buffer of a posted frame home.
@@ -263,7 +257,7 @@ impl MemoryTx {
 impl TxQueue for MemoryTx {
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        if offload.vlan.is_some() || offload.urgent || self.wants_work(offload) {
+        if !offload.is_within(self.skipped) {
             return self.post_with_wishes(mbuf, offload);
         }
         self.post_complete(mbuf)

@@ -69,7 +69,6 @@ mod tx;
 #[allow(unsafe_code)]
 mod units;
 mod watch;
-mod wishes;
 mod wqe;
 
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};

@@ -5,8 +5,8 @@ use core::num::NonZeroU16;
 
 use super::parts::TxAbilities;
 use super::tx::Mlx5TxDrop;
-use super::wishes::Wishes;
 use super::wqe::{CHECKSUM_L3, CHECKSUM_L4, ethernet_units};
+use crate::device::Offload;
 use crate::mem::{Mbuf, Region};
 
 /// Bytes of an Ethernet header, and of a tag, which goes between its addresses and its EtherType.
@@ -91,7 +91,7 @@ impl WqeShape {
 /// The form of any frame. `inline`: it goes wholly inline if it is short enough.
 pub(super) fn of(
     mbuf: &Mbuf,
-    wishes: Wishes,
+    offload: Offload,
     limits: &WqeLimits,
     region: &Region,
     inline: bool,
@@ -100,22 +100,22 @@ pub(super) fn of(
     if len < ETHERNET_LEN {
         return Err(Mlx5TxDrop::TooShort);
     }
-    let wanted = wishes.checksums();
+    let wanted = offload.checksums();
     if wanted != 0 && !limits.abilities.checksums {
         return Err(Mlx5TxDrop::OffloadUnsupported);
     }
-    let cut = match wishes.segment_len() {
-        Some(segment_len) => segmentation(mbuf, segment_len, limits, wishes.vlan().is_some())?,
+    let cut = match offload.segment_len() {
+        Some(segment_len) => segmentation(mbuf, segment_len, limits, offload.vlan().is_some())?,
         None => None,
     };
-    let tag_len = if wishes.vlan().is_some() { TAG_LEN } else { 0 };
+    let tag_len = if offload.vlan().is_some() { TAG_LEN } else { 0 };
     let frame_len = cut.map_or(len, |cut| cut.header_len + usize::from(cut.segment_len.get())) + tag_len;
     if frame_len > limits.abilities.frame_len_max as usize {
         return Err(Mlx5TxDrop::TooLong);
     }
     let by_device = limits.abilities.vlan_insert && limits.inline_len_min == 0 && cut.is_none();
     let fits_inline = inline && len + tag_len <= limits.inline_len_max;
-    let (inline_len, tag) = match (cut, wishes.vlan()) {
+    let (inline_len, tag) = match (cut, offload.vlan()) {
         (Some(cut), tag) => (cut.header_len, tag.map_or(Tag::None, Tag::Inline)),
         (None, tag) if fits_inline => (len, tag.map_or(Tag::None, Tag::Inline)),
         (None, None) => (limits.inline_len_min.min(len), Tag::None),
@@ -136,7 +136,7 @@ pub(super) fn of(
         return Err(Mlx5TxDrop::TooManySegments);
     }
     let both = CHECKSUM_L3 | CHECKSUM_L4;
-    let checksums = if wishes.segment_len().is_some() { both } else { wanted };
+    let checksums = if offload.segment_len().is_some() { both } else { wanted };
     let segment_len = cut.map(|cut| cut.segment_len);
     Ok(WqeShape { checksums, tag, segment_len, inline_len, header_len, units, has_pointers: pointers > 0 })
 }

@@ -24,7 +24,6 @@ use super::recover::Recovery;
 use super::shape::{self, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, Lens, Load, Sq, Warmth};
 use super::watch::Fault;
-use super::wishes::Wishes;
 use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
 use crate::device::departures::Departures;
@@ -84,7 +83,7 @@ pub struct Mlx5Tx {
     sq: Sq,
     limits: WqeLimits,
     /// Checksums that may be wished for.
-    checksum_wishes: Wishes,
+    checksum_flags: Offload,
     /// Blocks of the longest WQE that is wholly inline.
     inline_blocks_max: u32,
     region: Arc<Region>,
@@ -186,7 +185,7 @@ impl Mlx5Tx {
             cq: Cq::new(parts.cq),
             sq,
             limits,
-            checksum_wishes: if parts.abilities.checksums { Wishes::CHECKSUMS } else { Wishes::NONE },
+            checksum_flags: (Offload::IP_CHECKSUM | Offload::L4_CHECKSUM).when(parts.abilities.checksums),
             inline_blocks_max,
             region: Arc::clone(pool.region()),
             // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
@@ -296,25 +295,25 @@ pub(super) fn has_room_for_segmentation(units: u32) -> bool {
 impl Mlx5Tx {
     /// Every frame that does not go into the open multi-packet WQE.
     #[inline(never)]
-    fn post_other(&mut self, mut mbuf: Mbuf, wishes: Wishes) -> Result<(), Mbuf> {
+    fn post_other(&mut self, mut mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         if self.refuses && self.still_refuses() {
             return self.refuse(mbuf);
         }
-        let alone = self.sq.is_rung() || wishes.has(Wishes::URGENT);
-        if !alone && self.has_multi && self.is_plain(wishes) && self.sq.open_multi(wishes) {
-            match self.sq.push_multi(mbuf, wishes, self.plain_lens) {
+        let alone = self.sq.is_rung() || offload.has(Offload::URGENT);
+        if !alone && self.has_multi && self.is_plain(offload) && self.sq.open_multi(offload) {
+            match self.sq.push_multi(mbuf, offload, self.plain_lens) {
                 Ok(()) => return Ok(()),
                 Err(back) => mbuf = back,
             }
         }
         self.sq.close_multi();
         let inline = alone && self.sq.free_blocks() >= 2 * self.inline_blocks_max;
-        if mbuf.is_linear() && self.is_ordinary(wishes) && self.plain_lens.contains(mbuf.bytes().len() as u32) {
-            self.post_linear(mbuf, wishes, inline)?;
+        if mbuf.is_linear() && self.is_ordinary(offload) && self.plain_lens.contains(mbuf.bytes().len() as u32) {
+            self.post_linear(mbuf, offload, inline)?;
         } else {
-            self.post_any(mbuf, wishes, inline)?;
+            self.post_any(mbuf, offload, inline)?;
         }
-        if wishes.has(Wishes::URGENT) {
+        if offload.has(Offload::URGENT) {
             self.ring();
         }
         Ok(())
@@ -322,33 +321,33 @@ impl Mlx5Tx {
 
     /// A frame in one buffer that leaves as it is, checksums aside.
     #[inline(always)]
-    fn post_linear(&mut self, mbuf: Mbuf, wishes: Wishes, inline: bool) -> Result<(), Mbuf> {
+    fn post_linear(&mut self, mbuf: Mbuf, offload: Offload, inline: bool) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
         if inline && (self.limits.inline_len_min..=self.limits.inline_len_max).contains(&len) {
-            let units = self.sq.write_inline(wishes.checksums(), None, mbuf.bytes());
+            let units = self.sq.write_inline(offload.checksums(), None, mbuf.bytes());
             mbuf.free();
-            let stamp = self.stamp(wishes);
+            let stamp = self.stamp(offload);
             self.sq.post(Opcode::Send, units, Load { frames: 1, mbufs: 0 }, len as u32, stamp);
             return Ok(());
         }
         if self.limits.inline_len_min > 0 || !shape::is_inside(mbuf.bytes(), &self.region) {
-            return self.post_any(mbuf, wishes, inline);
+            return self.post_any(mbuf, offload, inline);
         }
         if self.sq.free_blocks() == 0 {
             return self.full(mbuf);
         }
-        let stamp = self.stamp(wishes);
-        self.sq.post_pointer(mbuf, wishes.checksums(), stamp);
+        let stamp = self.stamp(offload);
+        self.sq.post_pointer(mbuf, offload.checksums(), stamp);
         Ok(())
     }
 
     /// Chains, tags, payloads to be cut, headers that must be inline; and what can never be sent.
     #[inline(never)]
-    fn post_any(&mut self, mbuf: Mbuf, wishes: Wishes, inline: bool) -> Result<(), Mbuf> {
-        let shape = match shape::of(&mbuf, wishes, &self.limits, &self.region, inline) {
+    fn post_any(&mut self, mbuf: Mbuf, offload: Offload, inline: bool) -> Result<(), Mbuf> {
+        let shape = match shape::of(&mbuf, offload, &self.limits, &self.region, inline) {
             Ok(shape) => shape,
             Err(reason) => {
-                self.stamp(wishes);
+                self.stamp(offload);
                 if !self.sq.is_rehearsing() {
                     self.drops.count(reason);
                 }
@@ -371,7 +370,7 @@ impl Mlx5Tx {
             mbuf.free();
         }
         let opcode = if shape.segment_len.is_some() { Opcode::Segment } else { Opcode::Send };
-        let stamp = self.stamp(wishes);
+        let stamp = self.stamp(offload);
         let load = Load { frames: 1, mbufs: shape.has_pointers.into() };
         self.sq.post(opcode, shape.units, load, len as u32, stamp);
         Ok(())
@@ -393,8 +392,8 @@ impl Mlx5Tx {
 
     /// The number of a frame that wants to know when it left.
     #[inline(always)]
-    fn stamp(&mut self, wishes: Wishes) -> Option<u64> {
-        wishes.has(Wishes::TIMESTAMP).then(|| self.departures.next_sequence())
+    fn stamp(&mut self, offload: Offload) -> Option<u64> {
+        offload.has(Offload::TIMESTAMP).then(|| self.departures.next_sequence())
     }
 
     #[cold]
@@ -411,20 +410,20 @@ impl Mlx5Tx {
 
     /// Whether it wants nothing that a multi-packet WQE does not have.
     #[inline(always)]
-    fn is_plain(&self, wishes: Wishes) -> bool {
-        wishes.are_within(self.checksum_wishes)
+    fn is_plain(&self, offload: Offload) -> bool {
+        offload.is_within(self.checksum_flags)
     }
 
     /// Whether it is sent as it is, with one WQE of its own.
     #[inline(always)]
-    fn is_ordinary(&self, wishes: Wishes) -> bool {
-        wishes.are_within(self.checksum_wishes | Wishes::TIMESTAMP | Wishes::URGENT)
+    fn is_ordinary(&self, offload: Offload) -> bool {
+        offload.is_within(self.checksum_flags | Offload::TIMESTAMP | Offload::URGENT)
     }
 
     /// Posts frames in multi-packet WQEs as long as they are plain and there is room.
     #[inline(never)]
-    fn post_multi_burst(&mut self, burst: &mut Burst, wishes: Wishes) {
-        while self.sq.open_multi(wishes) {
+    fn post_multi_burst(&mut self, burst: &mut Burst, offload: Offload) {
+        while self.sq.open_multi(offload) {
             let taken = self.sq.push_multi_front_of(burst, self.plain_lens);
             if burst.is_empty() || taken == 0 {
                 return;
@@ -570,10 +569,9 @@ impl TxQueue for Mlx5Tx {
     /// urgent leave at once.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        let wishes = Wishes::of(offload);
-        match self.sq.push_multi(mbuf, wishes, self.plain_lens) {
+        match self.sq.push_multi(mbuf, offload, self.plain_lens) {
             Ok(()) => Ok(()),
-            Err(mbuf) => self.post_other(mbuf, wishes),
+            Err(mbuf) => self.post_other(mbuf, offload),
         }
     }
 
@@ -589,12 +587,12 @@ impl TxQueue for Mlx5Tx {
     /// Nearly all frames of a burst are plain, and cost some 20 instructions each.
     #[inline]
     fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
-        let (before, wishes) = (burst.len(), Wishes::of(offload));
-        if before > 1 && self.is_plain(wishes) && !self.refuses {
+        let before = burst.len();
+        if before > 1 && self.is_plain(offload) && !self.refuses {
             if self.has_multi {
-                self.post_multi_burst(burst, wishes);
+                self.post_multi_burst(burst, offload);
             } else if self.limits.inline_len_min == 0 {
-                self.post_plain_burst(burst, wishes.checksums());
+                self.post_plain_burst(burst, offload.checksums());
             }
         }
         if !burst.is_empty() {
@@ -631,7 +629,7 @@ impl TxQueue for Mlx5Tx {
         self.sq.send_home() as usize
     }
 
-    /// Frames of one buffer without wishes; in a multi-packet WQE four times as many may find room.
+    /// Frames of one buffer without offloads; in a multi-packet WQE four times as many may find room.
     fn room(&mut self) -> usize {
         self.reap();
         if self.refuses && self.still_refuses() {

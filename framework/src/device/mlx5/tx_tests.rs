@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use core::num::NonZeroU16;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -65,8 +64,10 @@ fn ring_of(blocks: u32) -> PlainTxConfig {
     PlainTxConfig { blocks, cqes: blocks.max(8), ..PlainTxConfig::default() }
 }
 
-const PLAIN: Offload =
-    Offload { ip_checksum: false, l4_checksum: false, segment_len: None, vlan: None, timestamp: false, urgent: false };
+/// The same with a tag, where there is one.
+fn tagged(offload: Offload, vlan: Option<u16>) -> Offload {
+    vlan.map_or(offload, |tci| offload.with_vlan(tci))
+}
 
 fn frame(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + seed * 13 + 1) as u8).collect()
@@ -111,7 +112,7 @@ impl Rig {
 
     /// Posts frames of 64 bytes, which the ring must take.
     fn post_plain(&mut self, count: usize) {
-        (0..count).for_each(|seed| assert!(self.post(&frame(64, seed), PLAIN), "frame {seed}"));
+        (0..count).for_each(|seed| assert!(self.post(&frame(64, seed), Offload::NONE), "frame {seed}"));
     }
 
     fn ring(&mut self) {
@@ -219,7 +220,7 @@ fn bytes_of(sends: &[Send]) -> Vec<Vec<u8>> {
 fn lone_small_frame_is_inline_and_its_mbuf_is_home_at_once() {
     for len in [14, 15, 17, 18, 19, 30, 60, 64, 225, 226] {
         let mut rig = rig(ring_of(64));
-        assert!(rig.post(&frame(len, 1), PLAIN));
+        assert!(rig.post(&frame(len, 1), Offload::NONE));
         assert_eq!((rig.pool.in_use(), rig.tx().in_flight()), (0, 0), "{len} bytes");
         rig.ring();
         let wqes = rig.fetch();
@@ -233,7 +234,7 @@ fn lone_small_frame_is_inline_and_its_mbuf_is_home_at_once() {
 fn longer_frame_is_a_pointer_and_its_mbuf_comes_home_with_its_completion() {
     let mut rig = rig(ring_of(64));
     for len in [227, 1514, 1522] {
-        assert!(rig.post(&frame(len, 1), PLAIN));
+        assert!(rig.post(&frame(len, 1), Offload::NONE));
         rig.ring();
         let wqes = rig.fetch();
         assert_eq!((wqes.len(), wqes[0].ds, wqes[0].is_signaled), (1, 3, true));
@@ -265,7 +266,7 @@ fn wqe_of_many_frames_ends_at_its_longest_and_another_begins() {
     burst.iter().for_each(|mbuf| {
         rig.registered.push_back((mbuf.data_ptr().addr() as u64, mbuf.bytes().to_vec()));
     });
-    assert_eq!((rig.tx().post_burst(&mut burst, PLAIN), burst.len()), (62, 0));
+    assert_eq!((rig.tx().post_burst(&mut burst, Offload::NONE), burst.len()), (62, 0));
     rig.ring();
     let wqes = rig.fetch();
     assert_eq!(wqes.iter().map(|wqe| (wqe.ds, wqe.sends.len())).collect::<Vec<_>>(), [(62, 60), (4, 2)]);
@@ -281,7 +282,7 @@ fn device_without_multi_packet_wqes_gets_one_for_each_frame() {
     let mut burst: Burst = (5..25).map(|seed| rig.mbuf(&frame(64, seed))).collect();
     let spans: Vec<_> = burst.iter().map(|mbuf| (mbuf.data_ptr().addr() as u64, mbuf.bytes().to_vec())).collect();
     rig.registered.extend(spans);
-    assert_eq!(rig.tx().post_burst(&mut burst, PLAIN), 20);
+    assert_eq!(rig.tx().post_burst(&mut burst, Offload::NONE), 20);
     rig.ring();
     let wqes = rig.fetch();
     assert_eq!(wqes.len(), 25);
@@ -296,8 +297,10 @@ fn device_without_multi_packet_wqes_gets_one_for_each_frame() {
 #[test]
 fn frames_with_other_wishes_end_the_common_wqe() {
     let mut rig = rig(ring_of(64));
-    let checksums = Offload { ip_checksum: true, l4_checksum: true, ..PLAIN };
-    for (seed, offload) in [PLAIN, PLAIN, PLAIN, checksums, checksums, PLAIN].into_iter().enumerate() {
+    let checksums = Offload::IP_CHECKSUM | Offload::L4_CHECKSUM;
+    for (seed, offload) in
+        [Offload::NONE, Offload::NONE, Offload::NONE, checksums, checksums, Offload::NONE].into_iter().enumerate()
+    {
         assert!(rig.post(&frame(64, seed), offload));
     }
     rig.ring();
@@ -312,7 +315,7 @@ fn chain_is_a_pointer_for_each_buffer_and_empty_ones_are_none() {
     let mut rig = rig(ring_of(64));
     let parts = [frame(300, 1), vec![], frame(10, 2), frame(700, 3)];
     let mbuf = rig.chain(&parts.each_ref().map(Vec::as_slice));
-    rig.post_mbuf(mbuf, PLAIN).unwrap();
+    rig.post_mbuf(mbuf, Offload::NONE).unwrap();
     rig.ring();
     let wqes = rig.fetch();
     assert_eq!((wqes[0].ds, &wqes[0].sends[0].bytes), (5, &parts.concat()));
@@ -326,7 +329,7 @@ fn chain_is_a_pointer_for_each_buffer_and_empty_ones_are_none() {
 fn small_chain_that_is_alone_is_gathered_inline() {
     let mut rig = rig(ring_of(64));
     let mbuf = rig.chain(&[&frame(20, 1), &frame(30, 2), &frame(40, 3)]);
-    rig.post_mbuf(mbuf, PLAIN).unwrap();
+    rig.post_mbuf(mbuf, Offload::NONE).unwrap();
     assert_eq!(rig.pool.in_use(), 0);
     let sends = rig.flush();
     assert_eq!(sends[0].bytes, [frame(20, 1), frame(30, 2), frame(40, 3)].concat());
@@ -340,7 +343,7 @@ fn held_mbuf_stays_with_its_holder() {
     for len in [60, 1000] {
         let mbuf = rig.mbuf(&frame(len, 7));
         let held = mbuf.hold();
-        rig.post_mbuf(mbuf, PLAIN).unwrap();
+        rig.post_mbuf(mbuf, Offload::NONE).unwrap();
         assert_eq!(rig.flush()[0].bytes, frame(len, 7));
         let back = held.into_mbuf().expect("the queue has let go of it");
         assert_eq!(back.bytes(), frame(len, 7));
@@ -357,7 +360,7 @@ fn view_of_held_bytes_is_sent_from_where_they_lie() {
     payload.free();
     let mut head = rig.mbuf(&frame(54, 1));
     head.attach(rig.pool.view(held.another()).unwrap());
-    rig.post_mbuf(head, PLAIN).unwrap();
+    rig.post_mbuf(head, Offload::NONE).unwrap();
     assert_eq!(rig.flush()[0].bytes, [frame(54, 1), frame(900, 5)].concat());
     drop(held);
     rig.close();
@@ -367,10 +370,14 @@ fn view_of_held_bytes_is_sent_from_where_they_lie() {
 fn header_that_must_be_inline_is_so_whatever_the_frame() {
     let mut rig = rig(PlainTxConfig { inline_len_min: 18, ..ring_of(64) });
     let long = frame(1000, 1);
-    assert!(rig.post(&frame(400, 0), PLAIN) && rig.post(&long, PLAIN) && rig.post(&frame(18, 2), PLAIN));
+    assert!(
+        rig.post(&frame(400, 0), Offload::NONE)
+            && rig.post(&long, Offload::NONE)
+            && rig.post(&frame(18, 2), Offload::NONE)
+    );
     let chain = rig.chain(&[&long[..5], &long[5..17], &long[17..]]);
-    rig.post_mbuf(chain, PLAIN).unwrap();
-    assert!(rig.post(&long, Offload { vlan: Some(0x6007), ..PLAIN }));
+    rig.post_mbuf(chain, Offload::NONE).unwrap();
+    assert!(rig.post(&long, Offload::NONE.with_vlan(0x6007)));
     let sends = bytes_of(&rig.flush());
     let tagged = [&long[..12], &[0x81, 0, 0x60, 7], &long[12..]].concat();
     assert_eq!(sends, [frame(400, 0), long.clone(), frame(18, 2), long, tagged]);
@@ -381,7 +388,7 @@ fn header_that_must_be_inline_is_so_whatever_the_frame() {
 fn frame_shorter_than_the_inline_header_is_padded_as_it_will_be_on_the_wire() {
     let mut rig = rig(PlainTxConfig { inline_len_min: 18, ..ring_of(64) });
     for len in 14..18 {
-        assert!(rig.post(&frame(len, 1), PLAIN));
+        assert!(rig.post(&frame(len, 1), Offload::NONE));
         let sent = rig.flush()[0].bytes.clone();
         assert_eq!((sent.len(), &sent[..len]), (18, &frame(len, 1)[..]));
         assert!(sent[len..].iter().all(|&byte| byte == 0));
@@ -397,7 +404,7 @@ fn tag_is_inserted_by_the_device_or_inline() {
         let mut rig = rig(PlainTxConfig { vlan_insert, inline_len_min, ..ring_of(64) });
         let plain = frame(len, 3);
         for tci in [0, 0x6123, 0xffff] {
-            assert!(rig.post(&plain, Offload { vlan: Some(tci), ..PLAIN }));
+            assert!(rig.post(&plain, Offload::NONE.with_vlan(tci)));
             let tagged = [&plain[..12], &[0x81, 0], &tci.to_be_bytes(), &plain[12..]].concat();
             assert_eq!(rig.flush()[0].bytes, tagged, "{vlan_insert} {inline_len_min} {len}");
         }
@@ -423,7 +430,7 @@ fn payload_is_cut_behind_its_header() {
     let mut rig = rig(ring_of(64));
     for (l2_len, l3_len, tcp_len, vlan) in [(14, 20, 20, None), (14, 60, 60, Some(5)), (18, 40, 32, None)] {
         let (mbuf, whole) = tcp(&rig, l2_len, l3_len, tcp_len, 20_000);
-        rig.post_mbuf(mbuf, Offload { segment_len: NonZeroU16::new(1300), vlan, ..PLAIN }).unwrap();
+        rig.post_mbuf(mbuf, tagged(Offload::NONE.with_segment_len(1300), vlan)).unwrap();
         let sends = rig.flush();
         let header_len = l2_len + l3_len + tcp_len;
         let mut header = whole[..header_len].to_vec();
@@ -441,7 +448,7 @@ fn payload_of_one_segment_is_one_frame_with_checksums() {
     let mut rig = rig(ring_of(64));
     for payload_len in [0, 1, 1299, 1300] {
         let (mbuf, whole) = tcp(&rig, 14, 20, 20, payload_len);
-        rig.post_mbuf(mbuf, Offload { segment_len: NonZeroU16::new(1300), ..PLAIN }).unwrap();
+        rig.post_mbuf(mbuf, Offload::NONE.with_segment_len(1300)).unwrap();
         let sends = rig.flush();
         assert_eq!((&sends[0].bytes, sends[0].checksums, &sends[0].cut), (&whole, (true, true), &None));
     }
@@ -468,16 +475,16 @@ fn refused(config: PlainTxConfig, offload: Offload, reason: Mlx5TxDrop, mbuf: im
 fn what_can_never_be_sent_is_taken_and_counted_by_name() {
     let default = ring_of(64);
     let linear = |len| move |rig: &Rig| rig.mbuf(&frame(len, 1));
-    refused(default, PLAIN, Mlx5TxDrop::TooLong, linear(1523));
-    refused(default, Offload { vlan: Some(1), ..PLAIN }, Mlx5TxDrop::TooLong, linear(1519));
-    refused(default, PLAIN, Mlx5TxDrop::TooLong, |rig| rig.chain(&[&frame(1000, 1), &frame(523, 1)]));
-    refused(default, PLAIN, Mlx5TxDrop::TooShort, linear(13));
-    refused(default, PLAIN, Mlx5TxDrop::TooShort, linear(0));
-    refused(default, PLAIN, Mlx5TxDrop::TooManySegments, |rig| rig.chain(&[&[7; 20][..]; 70]));
+    refused(default, Offload::NONE, Mlx5TxDrop::TooLong, linear(1523));
+    refused(default, Offload::NONE.with_vlan(1), Mlx5TxDrop::TooLong, linear(1519));
+    refused(default, Offload::NONE, Mlx5TxDrop::TooLong, |rig| rig.chain(&[&frame(1000, 1), &frame(523, 1)]));
+    refused(default, Offload::NONE, Mlx5TxDrop::TooShort, linear(13));
+    refused(default, Offload::NONE, Mlx5TxDrop::TooShort, linear(0));
+    refused(default, Offload::NONE, Mlx5TxDrop::TooManySegments, |rig| rig.chain(&[&[7; 20][..]; 70]));
     let none = PlainTxConfig { checksums: false, segmentation_len_max: 0, ..default };
-    refused(none, Offload { ip_checksum: true, ..PLAIN }, Mlx5TxDrop::OffloadUnsupported, linear(60));
-    refused(none, Offload { l4_checksum: true, ..PLAIN }, Mlx5TxDrop::OffloadUnsupported, linear(60));
-    let cut = Offload { segment_len: NonZeroU16::new(500), ..PLAIN };
+    refused(none, Offload::IP_CHECKSUM, Mlx5TxDrop::OffloadUnsupported, linear(60));
+    refused(none, Offload::L4_CHECKSUM, Mlx5TxDrop::OffloadUnsupported, linear(60));
+    let cut = Offload::NONE.with_segment_len(500);
     refused(none, cut, Mlx5TxDrop::OffloadUnsupported, |rig| tcp(rig, 14, 20, 20, 2000).0);
     refused(default, cut, Mlx5TxDrop::HeadersUnknown, linear(1000));
     refused(default, cut, Mlx5TxDrop::HeadersUnknown, |rig| tcp(rig, 14, 20, 16, 2000).0);
@@ -485,7 +492,7 @@ fn what_can_never_be_sent_is_taken_and_counted_by_name() {
     refused(default, cut, Mlx5TxDrop::HeaderTooLong, |rig| tcp(rig, 150, 60, 60, 2000).0);
     let small = PlainTxConfig { segmentation_len_max: 3000, ..default };
     refused(small, cut, Mlx5TxDrop::TooLong, |rig| tcp(rig, 14, 20, 20, 3001).0);
-    let long = Offload { segment_len: NonZeroU16::new(1469), ..PLAIN };
+    let long = Offload::NONE.with_segment_len(1469);
     refused(default, long, Mlx5TxDrop::TooLong, |rig| tcp(rig, 14, 20, 20, 3000).0);
 }
 
@@ -502,7 +509,7 @@ fn no_wqe_is_longer_than_the_device_takes_it_and_none_is_shorter_than_need_be() 
         }
         assert_eq!(longest, (units as usize).min(62));
         let chain = rig.chain(&[&[7; 20][..]; 62]);
-        assert!(rig.post_mbuf(chain, PLAIN).is_ok());
+        assert!(rig.post_mbuf(chain, Offload::NONE).is_ok());
         assert_eq!(rig.dropped(Mlx5TxDrop::TooManySegments), 1);
         rig.flush();
     }
@@ -510,7 +517,7 @@ fn no_wqe_is_longer_than_the_device_takes_it_and_none_is_shorter_than_need_be() 
 
 #[test]
 fn header_that_is_repeated_is_no_longer_than_the_wqe_has_room_for() {
-    let cut = Offload { segment_len: NonZeroU16::new(500), ..PLAIN };
+    let cut = Offload::NONE.with_segment_len(500);
     let short = PlainTxConfig { wqe_units_max: 8, ..ring_of(64) };
     // Behind 82 bytes inline there is a pointer.
     refused(short, cut, Mlx5TxDrop::HeaderTooLong, |rig| tcp(rig, 14, 48, 24, 2000).0);
@@ -526,13 +533,13 @@ fn bytes_outside_the_registered_region_are_never_pointed_to() {
     let mut rig = rig(ring_of(64));
     let foreign = |len| other.alloc_copy(&frame(len, 1)).unwrap();
     // A small one is copied into the ring, so it may come from anywhere.
-    assert!(rig.tx().post(foreign(60), PLAIN).is_ok());
+    assert!(rig.tx().post(foreign(60), Offload::NONE).is_ok());
     assert_eq!(rig.flush()[0].bytes, frame(60, 1));
     let mut head = rig.mbuf(&frame(300, 1));
     head.attach(foreign(100));
     let mut burst: Burst = [foreign(1000), head, foreign(64), rig.mbuf(&frame(64, 3))].into_iter().collect();
     rig.registered.push_back((burst[3].data_ptr().addr() as u64, frame(64, 3)));
-    assert_eq!(rig.tx().post_burst(&mut burst, PLAIN), 4);
+    assert_eq!(rig.tx().post_burst(&mut burst, Offload::NONE), 4);
     let sends = rig.flush();
     assert_eq!(rig.dropped(Mlx5TxDrop::ForeignBuffer) + sends.len() as u64, 4);
     assert!(rig.dropped(Mlx5TxDrop::ForeignBuffer) >= 2);
@@ -552,7 +559,7 @@ fn full_ring_gives_the_mbuf_back_and_takes_it_later() {
                 let mut posted = 0;
                 let back = loop {
                     let mbuf = rig.mbuf(&frame(300, posted));
-                    match rig.post_mbuf(mbuf, PLAIN) {
+                    match rig.post_mbuf(mbuf, Offload::NONE) {
                         Ok(()) => posted += 1,
                         Err(back) => break back,
                     }
@@ -576,10 +583,13 @@ fn room_is_never_promised_in_vain() {
             let mut rig = rig(PlainTxConfig { multi_packet, ..ring_of(blocks) });
             for len in [64, 226, 1000, 100, 64] {
                 for before in [0, 1, 3, 7] {
-                    (0..before).for_each(|seed| _ = rig.post(&frame(len, seed), PLAIN));
+                    (0..before).for_each(|seed| _ = rig.post(&frame(len, seed), Offload::NONE));
                     let room = rig.tx().room();
                     for seed in 0..room {
-                        assert!(rig.post(&frame(len, seed), PLAIN), "{seed} of {room}, {blocks} blocks, {len} bytes");
+                        assert!(
+                            rig.post(&frame(len, seed), Offload::NONE),
+                            "{seed} of {room}, {blocks} blocks, {len} bytes"
+                        );
                     }
                 }
                 rig.flush();
@@ -600,11 +610,11 @@ fn longest_wqe_finds_room_again_and_again_in_any_ring() {
         for turn in 0..40 {
             // Inline frames that nobody asks a completion for lie between.
             for _ in 0..turn % 3 {
-                assert!(rig.post(&frame(20, turn), PLAIN));
+                assert!(rig.post(&frame(20, turn), Offload::NONE));
                 rig.flush();
             }
             let mbuf = rig.chain(&parts);
-            rig.post_mbuf(mbuf, PLAIN).unwrap();
+            rig.post_mbuf(mbuf, Offload::NONE).unwrap();
             assert_eq!(rig.flush()[0].bytes, whole, "{blocks} blocks, turn {turn}");
         }
         rig.close();
@@ -618,13 +628,13 @@ fn wqe_goes_over_the_end_of_the_ring_between_any_two_units() {
         for start in 0..blocks as usize {
             for len in [200, 100, 34, 64] {
                 // Urgent frames are inline wherever they are, a chain has pointers, and then many share a WQE.
-                assert!(rig.post(&frame(len, start), Offload { urgent: true, ..PLAIN }));
+                assert!(rig.post(&frame(len, start), Offload::URGENT));
                 rig.fetch();
                 let parts = [frame(250, 1), frame(250, 2), frame(250, 3), frame(250, 4), frame(250, 5)];
                 let mbuf = rig.chain(&parts.each_ref().map(Vec::as_slice));
-                rig.post_mbuf(mbuf, PLAIN).unwrap();
+                rig.post_mbuf(mbuf, Offload::NONE).unwrap();
                 assert_eq!(rig.flush()[0].bytes, parts.concat());
-                assert!(rig.post(&frame(400, 0), PLAIN));
+                assert!(rig.post(&frame(400, 0), Offload::NONE));
                 rig.post_plain(9);
                 let sends = rig.flush();
                 assert_eq!((sends.len(), &sends[9].bytes), (10, &frame(64, 8)));
@@ -640,7 +650,7 @@ fn wqe_goes_over_the_end_of_the_ring_between_any_two_units() {
 fn record_and_register_tell_the_same() {
     let mut rig = rig(PlainTxConfig { blueflame_len: 0, ..ring_of(8) });
     for turn in 0..100u16 {
-        assert!(rig.post(&frame(60, 1), PLAIN));
+        assert!(rig.post(&frame(60, 1), Offload::NONE));
         rig.post_plain(usize::from(turn % 3));
         let before = rig.nic.sq.record();
         rig.nic.sq.clear_register();
@@ -673,7 +683,7 @@ fn blueflame_carries_what_is_in_the_ring_and_halves_take_turns() {
     let mut half = 0;
     for turn in 0..60 {
         let len = [60, 20, 98][turn % 3];
-        assert!(rig.post(&frame(len, turn), PLAIN));
+        assert!(rig.post(&frame(len, turn), Offload::NONE));
         rig.nic.sq.clear_register();
         let first = rig.nic.sq.producer_index();
         rig.ring();
@@ -694,7 +704,7 @@ fn blueflame_carries_what_is_in_the_ring_and_halves_take_turns() {
 fn more_than_one_wqe_or_a_long_one_rings_the_plain_doorbell_and_turns_the_halves_too() {
     let mut rig = rig(PlainTxConfig { blueflame_len: 128, ..ring_of(64) });
     for (turn, lens) in [vec![60, 60], vec![200], vec![1000, 64, 64], vec![60, 60]].into_iter().enumerate() {
-        lens.iter().for_each(|&len| assert!(rig.post(&frame(len, 1), PLAIN)));
+        lens.iter().for_each(|&len| assert!(rig.post(&frame(len, 1), Offload::NONE)));
         rig.nic.sq.clear_register();
         rig.ring();
         let wqes = rig.fetch();
@@ -710,7 +720,7 @@ fn more_than_one_wqe_or_a_long_one_rings_the_plain_doorbell_and_turns_the_halves
 #[test]
 fn urgent_frame_leaves_without_a_doorbell() {
     let mut rig = rig(ring_of(64));
-    let urgent = Offload { urgent: true, ..PLAIN };
+    let urgent = Offload::URGENT;
     assert!(rig.post(&frame(100, 1), urgent));
     assert_eq!(bytes_of(&rig.fetch()[0].sends), [frame(100, 1)]);
     // Frames that wait leave with it, in order.
@@ -737,14 +747,14 @@ fn urgent_frame_waits_for_no_burst_that_is_open() {
 #[test]
 fn nothing_leaves_before_its_answers_would_be_ours() {
     let mut rig = rig(PlainTxConfig { shares_rules: true, ..ring_of(64) });
-    let urgent = Offload { urgent: true, ..PLAIN };
-    assert!(!rig.post(&frame(100, 1), PLAIN) && !rig.post(&frame(100, 1), urgent));
+    let urgent = Offload::URGENT;
+    assert!(!rig.post(&frame(100, 1), Offload::NONE) && !rig.post(&frame(100, 1), urgent));
     rig.ring();
     assert_eq!((rig.tx().room(), rig.fetch().len()), (0, 0));
     assert!(rig.tx().warm(Warmth::Ring, |_| ()).is_none());
     assert_eq!((rig.count("refused_unheard"), rig.count("refused_in_error")), (2, 0));
     rig.nic.objects.hearing.store(true, std::sync::atomic::Ordering::Release);
-    assert!(rig.post(&frame(100, 1), PLAIN), "at once, without a doorbell before");
+    assert!(rig.post(&frame(100, 1), Offload::NONE), "at once, without a doorbell before");
     rig.ring();
     assert_eq!(bytes_of(&rig.fetch()[0].sends), [frame(100, 1)]);
     rig.close();
@@ -769,7 +779,7 @@ fn record_is_written_before_the_register() {
             looks
         });
         for seed in 0..20_000 {
-            assert!(rig.post(&frame(300, seed), PLAIN));
+            assert!(rig.post(&frame(300, seed), Offload::NONE));
             rig.ring();
             rig.nic.complete_all();
             rig.tx().reap();
@@ -789,7 +799,7 @@ fn completion_is_asked_for_once_in_some_blocks_and_never_not_at_all() {
         // Frames that are wholly inline: nobody waits for their mbufs.
         let (mut since, mut silent) = (0, 0);
         for turn in 0..blocks * 3 {
-            assert!(rig.post(&frame(20, 1), PLAIN), "turn {turn} of a ring of {blocks}");
+            assert!(rig.post(&frame(20, 1), Offload::NONE), "turn {turn} of a ring of {blocks}");
             rig.ring();
             let wqe = rig.fetch().remove(0);
             since += u32::from(wqe.blocks);
@@ -808,7 +818,7 @@ fn completion_is_asked_for_once_in_some_blocks_and_never_not_at_all() {
 fn last_wqe_before_a_doorbell_completes_where_mbufs_wait_for_it() {
     let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(1024) });
     for count in [1, 2, 7, 63, 64, 65, 130] {
-        (0..count).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+        (0..count).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
         rig.ring();
         let wqes = rig.fetch();
         let signaled = wqes.iter().filter(|wqe| wqe.is_signaled).count();
@@ -825,7 +835,7 @@ fn last_wqe_before_a_doorbell_completes_where_mbufs_wait_for_it() {
 fn reap_is_bounded_and_goes_on_where_it_stopped() {
     let mut rig = rig(ring_of(256));
     for seed in 0..150 {
-        assert!(rig.post(&frame(300, seed), PLAIN));
+        assert!(rig.post(&frame(300, seed), Offload::NONE));
         rig.ring();
     }
     rig.fetch();
@@ -838,7 +848,7 @@ fn reap_is_bounded_and_goes_on_where_it_stopped() {
 #[test]
 fn completion_of_nothing_in_flight_is_counted_and_changes_nothing() {
     let mut rig = rig(ring_of(64));
-    (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+    (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
     rig.ring();
     let pi = rig.nic.sq.producer_index();
     let mut invalid = 0;
@@ -861,7 +871,7 @@ fn completion_of_nothing_in_flight_is_counted_and_changes_nothing() {
 fn completion_that_never_came_is_made_up_for_by_a_later_one() {
     let mut rig = rig(ring_of(64));
     for seed in 0..4 {
-        assert!(rig.post(&frame(300, seed), Offload { timestamp: seed == 1, ..PLAIN }));
+        assert!(rig.post(&frame(300, seed), Offload::TIMESTAMP.when(seed == 1)));
         rig.ring();
     }
     rig.fetch();
@@ -878,8 +888,8 @@ fn completion_that_never_came_is_made_up_for_by_a_later_one() {
 #[test]
 fn frame_that_asks_learns_when_it_left() {
     let mut rig = rig(ring_of(64));
-    let asking = Offload { timestamp: true, ..PLAIN };
-    for (len, offload) in [(300, asking), (64, PLAIN), (64, asking), (64, PLAIN), (20, asking)] {
+    let asking = Offload::TIMESTAMP;
+    for (len, offload) in [(300, asking), (64, Offload::NONE), (64, asking), (64, Offload::NONE), (20, asking)] {
         assert!(rig.post(&frame(len, 1), offload));
     }
     assert_eq!(rig.tx().take_timestamp(), None);
@@ -897,7 +907,7 @@ fn frame_that_asks_learns_when_it_left() {
 
 #[test]
 fn raw_departure_is_a_count_and_no_time_of_day() {
-    let asking = Offload { timestamp: true, ..PLAIN };
+    let asking = Offload::TIMESTAMP;
     let mut raw = rig(PlainTxConfig { raw_timestamps: true, ..ring_of(64) });
     let mut dated = rig(ring_of(64));
     for rig in [&mut raw, &mut dated] {
@@ -914,7 +924,7 @@ fn raw_departure_is_a_count_and_no_time_of_day() {
 fn departures_that_nobody_takes_are_lost_by_name() {
     let mut rig = rig(ring_of(64));
     for _ in 0..300 {
-        assert!(rig.post(&frame(20, 1), Offload { timestamp: true, ..PLAIN }));
+        assert!(rig.post(&frame(20, 1), Offload::TIMESTAMP));
         rig.flush();
     }
     assert_eq!(rig.count("timestamps_lost"), 300 - 256);
@@ -925,7 +935,7 @@ fn departures_that_nobody_takes_are_lost_by_name() {
 #[test]
 fn refused_frame_that_asked_keeps_its_number() {
     let mut rig = rig(ring_of(64));
-    let asking = Offload { timestamp: true, ..PLAIN };
+    let asking = Offload::TIMESTAMP;
     assert!(rig.post(&frame(2000, 1), asking) && rig.post(&frame(60, 1), asking));
     rig.flush();
     assert_eq!(rig.tx().take_timestamp().unwrap().sequence, 1);
@@ -948,14 +958,14 @@ const SYNDROMES: [(u8, Mlx5TxDrop); 7] = [
 fn frame_that_fails_is_counted_by_its_syndrome_and_those_behind_as_flushed() {
     for (syndrome, reason) in SYNDROMES {
         let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(64) });
-        (0..10).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+        (0..10).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
         rig.ring();
         rig.fetch();
         rig.fail(4, syndrome);
         assert_eq!((rig.tx().reap(), rig.tx().in_flight(), rig.tx().is_failed()), (5, 5, true));
         assert_eq!(rig.dropped(reason), 1);
         // From now on mbufs come back, until the queue is up again.
-        assert!(!rig.post(&frame(60, 1), PLAIN));
+        assert!(!rig.post(&frame(60, 1), Offload::NONE));
         assert_eq!((rig.tx().room(), rig.count("refused_in_error"), rig.count("ring_full")), (0, 1, 0));
         (5..10).for_each(|idx| rig.fail(idx, 0x05));
         assert_eq!((rig.tx().reap(), rig.tx().in_flight()), (5, 0));
@@ -969,7 +979,7 @@ fn frame_that_fails_is_counted_by_its_syndrome_and_those_behind_as_flushed() {
 fn error_of_a_wqe_that_is_not_in_flight_sends_nothing_home_and_stops_the_queue_all_the_same() {
     for counter in [3, 4, u16::MAX, 30_000] {
         let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(64) });
-        (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+        (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
         rig.ring();
         rig.fail(counter, 4);
         assert_eq!((rig.tx().reap(), rig.tx().in_flight(), rig.tx().is_failed()), (0, 3, true));
@@ -988,7 +998,7 @@ fn queue_comes_back_after_an_error_and_counts_from_zero() {
         let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(64) });
         rig.post_plain(5);
         rig.flush();
-        (0..6).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+        (0..6).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
         rig.ring();
         let failed = rig.nic.sq.done().wrapping_add(1);
         rig.fetch();
@@ -1017,7 +1027,7 @@ fn queue_comes_back_after_an_error_and_counts_from_zero() {
 #[test]
 fn reset_that_fails_is_tried_again() {
     let mut rig = rig(ring_of(64));
-    assert!(rig.post(&frame(300, 1), PLAIN));
+    assert!(rig.post(&frame(300, 1), Offload::NONE));
     rig.ring();
     rig.fetch();
     rig.fail(0, 0x02);
@@ -1051,14 +1061,14 @@ fn error_without_a_completion_is_heard_of_by_the_kernel() {
 #[test]
 fn queue_that_has_lost_its_completions_takes_nothing_more_and_gives_every_mbuf_back() {
     let mut rig = rig(ring_of(64));
-    (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+    (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
     rig.ring();
     rig.nic.objects.has_lost_cq.set(true);
     rig.tx().refresh_counters();
     for _ in 0..3 {
         rig.now += Duration::from_secs(1);
         rig.ring();
-        assert!(!rig.post(&frame(60, 1), PLAIN));
+        assert!(!rig.post(&frame(60, 1), Offload::NONE));
     }
     assert_eq!((rig.nic.objects.resets.get(), rig.count("cq_errors")), (0, 1));
     rig.close();
@@ -1092,10 +1102,9 @@ fn rehearsal_puts_nothing_on_the_wire() {
             let mbufs: Vec<_> = (0..5).map(|seed| rig.mbuf(&frame(64, seed))).collect();
             let now = rig.now;
             let rehearsed = rig.tx().warm(depth, |tx| {
-                let mut taken =
-                    usize::from(tx.post(chain, Offload { timestamp: true, ..PLAIN }).map_err(Mbuf::free).is_ok());
+                let mut taken = usize::from(tx.post(chain, Offload::TIMESTAMP).map_err(Mbuf::free).is_ok());
                 for (idx, mbuf) in mbufs.into_iter().enumerate() {
-                    let offload = Offload { urgent: idx == 4, ..PLAIN };
+                    let offload = Offload::URGENT.when(idx == 4);
                     taken += usize::from(tx.post(mbuf, offload).map_err(Mbuf::free).is_ok());
                 }
                 tx.ring_doorbell(now);
@@ -1114,7 +1123,7 @@ fn rehearsal_puts_nothing_on_the_wire() {
             while rig.tx().reap() > 0 {}
             rig.check_home();
             // And what is posted next is as if nothing had been.
-            assert!(rig.post(&frame(100, turn), Offload { timestamp: true, ..PLAIN }));
+            assert!(rig.post(&frame(100, turn), Offload::TIMESTAMP));
             assert_eq!(bytes_of(&rig.flush()), [frame(100, turn)]);
             assert_eq!(rig.tx().take_timestamp().unwrap().sequence, turn as u64);
         }
@@ -1127,9 +1136,9 @@ fn rehearsal_puts_nothing_on_the_wire() {
 fn rehearsal_in_a_full_ring_leaves_it_full() {
     for depth in [Warmth::Ring, Warmth::Doorbell] {
         let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(8) });
-        (0..8).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+        (0..8).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
         let mbuf = rig.mbuf(&frame(60, 1));
-        let taken = rig.tx().warm(depth, |tx| tx.post(mbuf, PLAIN).map_err(Mbuf::free).is_ok());
+        let taken = rig.tx().warm(depth, |tx| tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).is_ok());
         assert_eq!(taken, Some(false));
         assert_eq!(rig.flush().len(), 8);
         rig.close();
@@ -1139,13 +1148,13 @@ fn rehearsal_in_a_full_ring_leaves_it_full() {
 #[test]
 fn completion_that_comes_during_a_rehearsal_counts() {
     let mut rig = rig(ring_of(16));
-    assert!(rig.post(&frame(300, 1), PLAIN));
+    assert!(rig.post(&frame(300, 1), Offload::NONE));
     rig.ring();
     rig.fetch();
     rig.complete(1);
     let mbuf = rig.mbuf(&frame(300, 2));
     let reaped = rig.tx().warm(Warmth::Ring, |tx| {
-        tx.post(mbuf, PLAIN).map_err(Mbuf::free).unwrap();
+        tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).unwrap();
         tx.reap()
     });
     assert_eq!((reaped, rig.tx().in_flight()), (Some(1), 0));
@@ -1156,7 +1165,7 @@ fn completion_that_comes_during_a_rehearsal_counts() {
 #[test]
 fn there_is_no_rehearsal_while_the_queue_is_in_error() {
     let mut rig = rig(ring_of(16));
-    assert!(rig.post(&frame(300, 1), PLAIN));
+    assert!(rig.post(&frame(300, 1), Offload::NONE));
     rig.ring();
     rig.fail(0, 4);
     rig.tx().reap();
@@ -1169,7 +1178,7 @@ fn error_that_comes_during_a_rehearsal_is_recovered_from_behind_it() {
     for depth in [Warmth::Ring, Warmth::Doorbell] {
         let mut rig = rig(ring_of(16));
         rig.work_until(5);
-        assert!(rig.post(&frame(300, 1), PLAIN));
+        assert!(rig.post(&frame(300, 1), Offload::NONE));
         rig.ring();
         rig.fetch();
         let idx = rig.done.back().unwrap().0;
@@ -1178,7 +1187,7 @@ fn error_that_comes_during_a_rehearsal_is_recovered_from_behind_it() {
         let now = rig.now;
         rig.tx().warm(depth, |tx| {
             for mbuf in mbufs {
-                _ = tx.post(mbuf, Offload { timestamp: true, ..PLAIN }).map_err(Mbuf::free);
+                _ = tx.post(mbuf, Offload::TIMESTAMP).map_err(Mbuf::free);
                 tx.ring_doorbell(now);
                 tx.room();
             }
@@ -1191,7 +1200,7 @@ fn error_that_comes_during_a_rehearsal_is_recovered_from_behind_it() {
         rig.nic.sq.set_done(0);
         rig.done.clear();
         assert_eq!(bytes_of(&rig.flush()), [] as [Vec<u8>; 0], "nothing of the rehearsal, nor of what was before");
-        assert!(rig.post(&frame(300, 9), PLAIN));
+        assert!(rig.post(&frame(300, 9), Offload::NONE));
         assert_eq!(bytes_of(&rig.flush()), [frame(300, 9)]);
         assert_eq!((rig.dropped(Mlx5TxDrop::LocalProtection), rig.all_dropped()), (1, 1));
         rig.close();
@@ -1204,13 +1213,13 @@ fn rehearsal_that_panics_is_over() {
     let mbuf = rig.mbuf(&frame(300, 1));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         rig.tx().warm(Warmth::Ring, |tx| {
-            tx.post(mbuf, PLAIN).map_err(Mbuf::free).unwrap();
+            tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).unwrap();
             std::panic::resume_unwind(Box::new("of the app's own"));
         })
     }));
     assert!(panicked.is_err());
     rig.check_home();
-    assert!(rig.post(&frame(300, 2), PLAIN));
+    assert!(rig.post(&frame(300, 2), Offload::NONE));
     assert_eq!(bytes_of(&rig.flush()), [frame(300, 2)]);
     rig.close();
 }
@@ -1222,7 +1231,7 @@ fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
     let now = rig.now;
     rig.tx().warm(Warmth::Ring, |tx| {
         for mbuf in mbufs {
-            tx.rehearse(mbuf, PLAIN);
+            tx.rehearse(mbuf, Offload::NONE);
             tx.ring_doorbell(now);
         }
         tx.ring_doorbell(now);
@@ -1231,7 +1240,7 @@ fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
     rig.tx().warm(Warmth::Ring, |tx| {
         for mbuf in mbufs {
             tx.warm(Warmth::Ring, |_| ());
-            tx.post(mbuf, PLAIN).map_err(Mbuf::free).unwrap();
+            tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).unwrap();
             tx.ring_doorbell(now);
         }
     });
@@ -1243,8 +1252,8 @@ fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
 fn rehearsed_frame_that_can_never_be_sent_is_no_drop() {
     let mut rig = rig(ring_of(16));
     let (short, alone) = (rig.mbuf(&frame(5, 1)), rig.mbuf(&frame(9_000, 1)));
-    rig.tx().warm(Warmth::Ring, |tx| tx.post(short, PLAIN).map_err(Mbuf::free).unwrap());
-    rig.tx().rehearse(alone, PLAIN);
+    rig.tx().warm(Warmth::Ring, |tx| tx.post(short, Offload::NONE).map_err(Mbuf::free).unwrap());
+    rig.tx().rehearse(alone, Offload::NONE);
     assert_eq!(rig.all_dropped(), 0);
     rig.close();
 }
@@ -1266,7 +1275,7 @@ fn ring_that_cannot_work_is_refused_in_words() {
 #[test]
 fn dropped_queue_rings_for_what_waits_and_gives_every_mbuf_back() {
     let mut rig = rig(ring_of(64));
-    (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), PLAIN)));
+    (0..3).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
     rig.ring();
     rig.post_plain(5);
     let rig = rig.close();
@@ -1279,7 +1288,7 @@ fn dropped_queue_rings_for_what_waits_and_gives_every_mbuf_back() {
 fn mbufs_that_the_nic_does_not_let_go_of_stay_with_it() {
     let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(64) });
     for seed in 0..5 {
-        assert!(rig.post(&frame(300, seed), PLAIN));
+        assert!(rig.post(&frame(300, seed), Offload::NONE));
         rig.ring();
     }
     rig.fetch();
@@ -1295,7 +1304,7 @@ fn dropped_queue_counts_no_frame_as_lost_that_the_nic_has_sent() {
     for (before, waiting) in [(0, 0), (3, 0), (3, 1), (5, 4)] {
         let mut rig = rig(ring_of(64));
         for _ in 0..before {
-            assert!(rig.post(&frame(60, 1), PLAIN));
+            assert!(rig.post(&frame(60, 1), Offload::NONE));
             rig.ring();
         }
         rig.post_plain(waiting);
@@ -1435,7 +1444,7 @@ impl Ledger {
     /// Posts; the frame is expected where it was taken and not dropped by name.
     fn post(&mut self, mbuf: Mbuf, offload: Offload, bytes: Vec<u8>, cut: Option<(Vec<u8>, usize)>) {
         let (dropped, expected) = (self.rig.all_dropped(), mbuf.segments().map(<[u8]>::to_vec).collect::<Vec<_>>());
-        let wants_cut = offload.segment_len.is_some();
+        let wants_cut = offload.segment_len().is_some();
         match self.rig.post_mbuf(mbuf, offload) {
             Err(back) => {
                 assert_eq!(back.segments().map(<[u8]>::to_vec).collect::<Vec<_>>(), expected, "it came back changed");
@@ -1443,8 +1452,9 @@ impl Ledger {
             }
             Ok(()) if self.rig.all_dropped() > dropped => {}
             Ok(()) => {
-                let checksums = (offload.ip_checksum || wants_cut, offload.l4_checksum || wants_cut);
-                self.expect(bytes, checksums, offload.vlan, cut);
+                let checksums =
+                    (offload.has(Offload::IP_CHECKSUM) || wants_cut, offload.has(Offload::L4_CHECKSUM) || wants_cut);
+                self.expect(bytes, checksums, offload.vlan(), cut);
             }
         }
     }
@@ -1471,13 +1481,17 @@ impl Ledger {
                 }
                 let (ip_checksum, l4_checksum, vlan) = (*ip_checksum, *l4_checksum, *vlan);
                 let (timestamp, urgent) = (*timestamp, *urgent);
-                let offload = Offload { ip_checksum, l4_checksum, segment_len: None, vlan, timestamp, urgent };
+                let flags = Offload::IP_CHECKSUM.when(ip_checksum)
+                    | Offload::L4_CHECKSUM.when(l4_checksum)
+                    | Offload::TIMESTAMP.when(timestamp)
+                    | Offload::URGENT.when(urgent);
+                let offload = tagged(flags, vlan);
                 self.post(mbuf, offload, parts.concat(), None);
                 self.fetch();
             }
             Step::Segment { header: (l2_len, words), payload, mss, vlan } => {
                 let (mbuf, whole) = tcp(&self.rig, *l2_len, 20, words * 4, *payload);
-                let offload = Offload { segment_len: NonZeroU16::new(*mss), vlan: *vlan, ..PLAIN };
+                let offload = tagged(Offload::NONE.with_segment_len(*mss), *vlan);
                 let header_len = l2_len + 20 + words * 4;
                 let is_cut = *payload > usize::from(*mss);
                 let (bytes, payload) = if is_cut { whole.split_at(header_len) } else { (&whole[..], &[][..]) };
@@ -1490,7 +1504,7 @@ impl Ledger {
                     let bytes = mbuf.bytes();
                     self.rig.registered.push_back((bytes.as_ptr().addr() as u64, bytes.to_vec()));
                 }
-                let offload = Offload { ip_checksum: *checksums, l4_checksum: *checksums, ..PLAIN };
+                let offload = Offload::IP_CHECKSUM.when(*checksums) | Offload::L4_CHECKSUM.when(*checksums);
                 let dropped = self.rig.all_dropped();
                 let taken = self.rig.tx().post_burst(&mut burst, offload);
                 assert_eq!(taken + burst.len(), *count);
@@ -1516,7 +1530,7 @@ impl Ledger {
                 let mbufs = [self.rig.mbuf(&frame(64, 1)), self.rig.mbuf(&frame(400, 1)), self.rig.mbuf(&frame(64, 1))];
                 let now = self.rig.now;
                 self.rig.tx().warm(depth, |tx| {
-                    mbufs.into_iter().for_each(|mbuf| _ = tx.post(mbuf, PLAIN).map_err(Mbuf::free));
+                    mbufs.into_iter().for_each(|mbuf| _ = tx.post(mbuf, Offload::NONE).map_err(Mbuf::free));
                     tx.room();
                     tx.ring_doorbell(now);
                     tx.reap();
@@ -1592,12 +1606,13 @@ proptest! {
                     let mbuf = rig.chain(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>());
                     let (ip_checksum, l4_checksum, vlan) = (*ip_checksum, *l4_checksum, *vlan);
                     let (timestamp, urgent) = (*timestamp, *urgent);
-                    let offload = Offload { ip_checksum, l4_checksum, segment_len: None, vlan, timestamp, urgent };
+                    let flags = Offload::IP_CHECKSUM.when(ip_checksum) | Offload::L4_CHECKSUM.when(l4_checksum) | Offload::TIMESTAMP.when(timestamp) | Offload::URGENT.when(urgent);
+                let offload = tagged(flags, vlan);
                     _ = rig.tx().post(mbuf, offload).map_err(Mbuf::free);
                 }
                 Step::Segment { .. } | Step::Burst { .. } => {
                     let mut burst: Burst = (0..20).map(|_| rig.mbuf(&frame(64, 1))).collect();
-                    rig.tx().post_burst(&mut burst, PLAIN);
+                    rig.tx().post_burst(&mut burst, Offload::NONE);
                     burst.drain(..).for_each(Mbuf::free);
                 }
                 Step::Ring => rig.ring(),
@@ -1610,7 +1625,7 @@ proptest! {
                     let (now, dropped) = (rig.now, rig.dropped(Mlx5TxDrop::TooShort));
                     rig.tx().warm(depth, |tx| {
                         for mbuf in mbufs.drain(..) {
-                            _ = tx.post(mbuf, PLAIN).map_err(Mbuf::free);
+                            _ = tx.post(mbuf, Offload::NONE).map_err(Mbuf::free);
                             tx.reap();
                             tx.ring_doorbell(now);
                         }

@@ -12,6 +12,8 @@
 
 use core::num::NonZeroU16;
 
+use crate::device::Offload;
+
 /// Bytes of a unit. The ring's length is a multiple of it, so a unit never wraps; a WQE does.
 pub(super) const UNIT_LEN: usize = 16;
 /// Units of a basic block (WQEBB), in which ring positions count.
@@ -31,6 +33,10 @@ pub(super) const INLINE_LEN_FIRST: usize = 2;
 pub(super) const CHECKSUM_L3: u8 = 0x40;
 /// The UDP or TCP checksum. The device sums the pseudo-header itself and ignores what the field holds.
 pub(super) const CHECKSUM_L4: u8 = 0x80;
+
+// Offload flags go into the Ethernet segment as they are.
+const _: () =
+    assert!(Offload::IP_CHECKSUM.checksums() == CHECKSUM_L3 && Offload::L4_CHECKSUM.checksums() == CHECKSUM_L4);
 
 /// What a WQE is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

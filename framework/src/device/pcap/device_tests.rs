@@ -311,8 +311,8 @@ fn sent_frames_bear_the_time_of_their_doorbell() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sent.pcap");
     let mut port = open(&PcapConfig { record: Some(path.clone()), epoch_ns: 1_000_000, ..PcapConfig::default() });
-    port.send_at(7, b"first", Offload::default());
-    port.send_at(9, b"second", Offload::default());
+    port.send_at(7, b"first", Offload::NONE);
+    port.send_at(9, b"second", Offload::NONE);
     let outcome = port.device.recorded();
     assert!(outcome.get().is_none());
     drop(port.tx);
@@ -324,7 +324,7 @@ fn sent_frames_bear_the_time_of_their_doorbell() {
 #[test]
 fn unsupported_offload_is_refused_by_name() {
     let mut port = open(&PcapConfig::default());
-    port.send_at(0, &[0; 60], Offload { l4_checksum: true, ..Offload::default() });
+    port.send_at(0, &[0; 60], Offload::L4_CHECKSUM);
     assert_eq!((port.count("tx/drop/offload_unsupported"), port.count("tx/frames")), (1, 0));
     assert_eq!((port.pool.in_use(), port.pool.unnamed()), (0, 0));
 }
@@ -333,7 +333,7 @@ fn unsupported_offload_is_refused_by_name() {
 fn full_disk_is_counted_and_told() {
     let mut port = open(&PcapConfig { record: Some("/dev/full".into()), ..PcapConfig::default() });
     for _ in 0..300 {
-        port.send_at(0, &[0; 1_500], Offload::default());
+        port.send_at(0, &[0; 1_500], Offload::NONE);
     }
     assert_eq!(port.count("tx/frames") + port.count("tx/drop/write_failed"), 300);
     assert!(port.count("tx/drop/write_failed") > 0);
@@ -345,7 +345,7 @@ fn full_disk_is_counted_and_told() {
 #[test]
 fn dropped_sender_loses_no_mbuf() {
     let mut port = open(&PcapConfig::default());
-    port.tx.post(port.pool.alloc_copy(b"posted, never rung").unwrap(), Offload::default()).unwrap();
+    port.tx.post(port.pool.alloc_copy(b"posted, never rung").unwrap(), Offload::NONE).unwrap();
     drop(port.tx);
     assert_eq!((port.pool.in_use(), port.pool.unnamed()), (0, 0));
 }

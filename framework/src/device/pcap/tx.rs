@@ -94,20 +94,21 @@ impl PcapTx {
 
 impl TxQueue for PcapTx {
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        if mbuf.len() + offload.vlan.map_or(0, |_| TAG_LEN) > self.frame_len_max {
+        if mbuf.len() + offload.vlan().map_or(0, |_| TAG_LEN) > self.frame_len_max {
             self.refuse(mbuf, PcapTxDrop::TooLong);
             return Ok(());
         }
-        let tag_fits = offload.vlan.is_none() || mbuf.len() >= ADDRESSES_LEN;
-        if !tag_fits || offload.ip_checksum || offload.l4_checksum || offload.segment_len.is_some() {
+        let tag_fits = offload.vlan().is_none() || mbuf.len() >= ADDRESSES_LEN;
+        let checksums = offload.has(Offload::IP_CHECKSUM) || offload.has(Offload::L4_CHECKSUM);
+        if !tag_fits || checksums || offload.segment_len().is_some() {
             self.refuse(mbuf, PcapTxDrop::OffloadUnsupported);
             return Ok(());
         }
         if self.posted.is_full() {
             self.write_posted();
         }
-        self.posted.push((mbuf, offload.vlan));
-        if offload.urgent {
+        self.posted.push((mbuf, offload.vlan()));
+        if offload.has(Offload::URGENT) {
             self.write_posted();
         }
         Ok(())

@@ -67,7 +67,7 @@ impl Port {
 
     /// The peer sends a frame, and the worker gets it.
     fn arrive(&mut self, frame: &[u8]) {
-        self.far.1.post(self.pool.alloc_copy(frame).unwrap(), Offload::default()).unwrap();
+        self.far.1.post(self.pool.alloc_copy(frame).unwrap(), Offload::NONE).unwrap();
         self.far.1.ring_doorbell(self.now);
         assert_eq!(self.receive(), 1);
     }
@@ -84,7 +84,7 @@ impl Port {
 
     fn send_copy(&mut self, frame: &[u8]) {
         let mbuf = self.pool.alloc_copy(frame).unwrap();
-        self.send(mbuf, Offload::default());
+        self.send(mbuf, Offload::NONE);
     }
 }
 
@@ -175,7 +175,7 @@ fn listener_gets_every_frame_in_order_with_direction_and_tag() {
     for len in 14..200 {
         port.arrive(&vec![len as u8; len]);
         let mbuf = port.pool.alloc_copy(&vec![!(len as u8); len]).unwrap();
-        port.send(mbuf, Offload { vlan: Some(0x2007), ..Offload::default() });
+        port.send(mbuf, Offload::NONE.with_vlan(0x2007));
         let received = listener.read().unwrap().unwrap();
         assert_eq!((received.direction, received.vlan, received.original_len), (Direction::Rx, None, len));
         assert_eq!(received.bytes, vec![len as u8; len]);
@@ -198,7 +198,7 @@ fn frame_in_segments_is_one_and_cut_where_the_listener_wants() {
     let mut head = port.pool.alloc_copy(&whole[..17]).unwrap();
     head.attach(port.pool.alloc_copy(&whole[17..41]).unwrap());
     head.attach(port.pool.alloc_copy(&whole[41..]).unwrap());
-    port.send(head, Offload::default());
+    port.send(head, Offload::NONE);
     assert_eq!(read_all(&mut listener), [(Direction::Tx, 90, whole[..70].to_vec())]);
 }
 
@@ -208,7 +208,7 @@ fn refused_frame_is_not_shown() {
     let mut listener = port.listen(64);
     for _ in 0..SLOTS + 100 {
         let mbuf = port.pool.alloc_copy(&[7; 60]).unwrap();
-        if let Err(mbuf) = port.tx.post(mbuf, Offload::default()) {
+        if let Err(mbuf) = port.tx.post(mbuf, Offload::NONE) {
             mbuf.free();
         }
     }
@@ -336,7 +336,7 @@ fn queue_without_room_for_its_ring_runs_and_says_so() {
     let (pool, block) = (Pool::heap(16).unwrap(), Block::heap());
     let (mut rx, mut tx) = queue.open(&pool, &block.scope("near")).unwrap();
     assert_eq!(rx.receive(&mut Burst::new(), 32, &pool, Instant::ZERO), 0);
-    tx.post(pool.alloc_copy(&[0; 60]).unwrap(), Offload::default()).unwrap();
+    tx.post(pool.alloc_copy(&[0; 60]).unwrap(), Offload::NONE).unwrap();
 }
 
 #[test]

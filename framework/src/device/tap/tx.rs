@@ -45,7 +45,7 @@ impl<T: TxQueue> TapTx<T> {
         self.tap.offer(&mbuf);
         let posted = self.inner.post(mbuf, offload);
         match &posted {
-            Ok(()) => self.tap.keep(offload.vlan),
+            Ok(()) => self.tap.keep(offload.vlan()),
             Err(_) => self.tap.retract(),
         }
         posted

@@ -8,6 +8,7 @@ use super::headers::{Body, UsualHeaders};
 use super::roster::Roster;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::way_out::{OutCounters, note_lens};
+use crate::device::Offload;
 use crate::mem::{Held, Mbuf};
 use crate::proto::tcp::Aim;
 
@@ -57,7 +58,7 @@ impl TcpCalls<'_, '_> {
         let offload = offloads.usual();
         let Some(mut fresh) = pool.alloc_fresh(UsualHeaders::LEN + message.len()) else { return false };
         if let Some((headers, place)) = UsualHeaders::first_of(fresh.bytes_mut()) {
-            let body = Body::copied(place, message, offload.l4_checksum);
+            let body = Body::copied(place, message, offload.has(Offload::L4_CHECKSUM));
             headers.write(link, &aim.outgoing(), timestamps, body);
         }
         let (mut frame, payload) = fresh.keep(UsualHeaders::LEN);

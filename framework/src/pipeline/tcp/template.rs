@@ -241,7 +241,7 @@ impl TcpCalls<'_, '_> {
     /// [`Cx::ring_doorbell`], or of the turn's end. Makes no system call.
     #[inline]
     pub fn post(&mut self, template: &mut Template) -> Result<Sent, SendError> {
-        let is_posted = self.launch(template, |tx, frame| tx.post(frame, Offload::default()));
+        let is_posted = self.launch(template, |tx, frame| tx.post(frame, Offload::NONE));
         if is_posted { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
@@ -365,5 +365,4 @@ impl TcpCalls<'_, '_> {
 }
 
 /// The checksum stands already, and nothing is more urgent.
-const OFFLOAD: Offload =
-    Offload { ip_checksum: false, l4_checksum: false, segment_len: None, vlan: None, timestamp: false, urgent: true };
+const OFFLOAD: Offload = Offload::URGENT;

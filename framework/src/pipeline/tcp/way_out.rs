@@ -72,15 +72,16 @@ impl OutOffloads {
     /// What the NIC is to do with a segment that is not to be cut.
     #[inline(always)]
     pub(super) fn usual(self) -> Offload {
-        Offload { l4_checksum: self.checksum, ..Offload::default() }
+        Offload::L4_CHECKSUM.when(self.checksum)
     }
 
     /// What the NIC is to do with a segment. What waits for a neighbour is posted by somebody else, who does not know.
     #[inline]
     fn of(self, segment: &Outgoing, waits: bool) -> Offload {
         let checksum = self.checksum && !waits;
-        let segment_len = if checksum { core::num::NonZeroU16::new(segment.segment_len) } else { None };
-        Offload { l4_checksum: checksum, ip_checksum: segment_len.is_some(), segment_len, ..Offload::default() }
+        let segment_len = if checksum { segment.segment_len } else { 0 };
+        let checksums = Offload::L4_CHECKSUM.when(checksum) | Offload::IP_CHECKSUM.when(segment_len > 0);
+        checksums.with_segment_len(segment_len)
     }
 }
 
@@ -97,7 +98,7 @@ pub(super) struct WayOut<'a, 'b> {
 /// Has a NIC that sums know where the usual headers are.
 #[inline(always)]
 pub(super) fn note_lens(frame: &mut Mbuf, offload: Offload) {
-    if offload.l4_checksum {
+    if offload.has(Offload::L4_CHECKSUM) {
         frame.set_l2_len(ethernet::HEADER_LEN);
         frame.set_l3_len(ipv4::HEADER_LEN);
     }
@@ -204,7 +205,7 @@ impl WayOut<'_, '_> {
         let Some(headers) = frame.append(UsualHeaders::LEN).and_then(UsualHeaders::place) else {
             unreachable!("a buffer has room for headers")
         };
-        headers.write(&link, segment, timestamps, Body::of(&[], offload.l4_checksum));
+        headers.write(&link, segment, timestamps, Body::of(&[], offload.has(Offload::L4_CHECKSUM)));
         let posted = self.post(frame, offload).map_err(Mbuf::free);
         self.sent(slot, segment, 0, posted.map_err(|()| Unsent::Busy))
     }
@@ -223,7 +224,7 @@ impl WayOut<'_, '_> {
             return self.send_other(slot, segment, Some(payload));
         };
         let offload = self.offloads.usual();
-        let body = Body::summed(frame.bytes(), sum, offload.l4_checksum);
+        let body = Body::summed(frame.bytes(), sum, offload.has(Offload::L4_CHECKSUM));
         if let Some(headers) = frame.prepend(UsualHeaders::LEN).and_then(UsualHeaders::place) {
             headers.write(&link, segment, timestamps, body);
         }
@@ -364,7 +365,7 @@ fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
 
 impl Departure<'_> {
     fn send_bare(&self, cx: &mut Cx<'_>) -> Result<(), Unsent> {
-        let headers = compose(self.link, self.segment, Body::of(&[], self.offload.l4_checksum));
+        let headers = compose(self.link, self.segment, Body::of(&[], self.offload.has(Offload::L4_CHECKSUM)));
         let Some(frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
         self.leave_or_free(frame, cx)
     }
@@ -372,7 +373,7 @@ impl Departure<'_> {
     fn send_payload(&self, payload: &mut Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let sum = payload.sum();
         let Some(mut frame) = owned(payload) else { return self.send_copy(payload, chains, cx) };
-        let body = Body::summed(frame.bytes(), sum, self.offload.l4_checksum);
+        let body = Body::summed(frame.bytes(), sum, self.offload.has(Offload::L4_CHECKSUM));
         let headers = compose(self.link, self.segment, body);
         match frame.prepend(headers.len()) {
             Some(room) => room.copy_from_slice(&headers),
@@ -402,7 +403,7 @@ impl Departure<'_> {
     fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let Bytes::Held(held) = payload else { return Err(Unsent::NoWay) };
         let Some(bytes) = held.bytes() else { return Err(Unsent::NoWay) };
-        let headers = compose(self.link, self.segment, Body::of(bytes, self.offload.l4_checksum));
+        let headers = compose(self.link, self.segment, Body::of(bytes, self.offload.has(Offload::L4_CHECKSUM)));
         let Some(mut frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
         let view = if chains { cx.pool.view(held.another()).ok() } else { None };
         let is_whole = match view {
@@ -428,7 +429,7 @@ impl Departure<'_> {
 
     /// Posts a frame, or lets it wait for its neighbour. It comes back where neither can be.
     fn leave(&self, mut frame: Mbuf, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
-        if self.offload.l4_checksum {
+        if self.offload.has(Offload::L4_CHECKSUM) {
             frame.set_l2_len(self.link.len());
             frame.set_l3_len(ipv4::HEADER_LEN);
         }

@@ -176,7 +176,7 @@ impl Legs {
     fn flood(&mut self) -> (Vec<u32>, u64) {
         for (tx, leg) in self.switch.iter_mut().zip([LEFT, RIGHT]) {
             let frame = self.pool.alloc_copy(&[leg as u8; 60]).unwrap();
-            tx.post(frame, Offload::default()).map_err(drop).unwrap();
+            tx.post(frame, Offload::NONE).map_err(drop).unwrap();
             tx.ring_doorbell(Instant::ZERO);
         }
         let mut burst = Burst::new();

@@ -459,7 +459,7 @@ fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
         syn_to(address(1), mac(1), 0),
     ];
     for frame in frames {
-        tx.post(pool.alloc_copy(&frame).unwrap(), Offload::default()).unwrap();
+        tx.post(pool.alloc_copy(&frame).unwrap(), Offload::NONE).unwrap();
     }
     tx.ring_doorbell(begin);
     end.poll_once(begin);
@@ -480,7 +480,7 @@ fn syns_beyond_the_rate_are_counted_by_name_and_nothing_else_of_them_is_looked_a
     let count = |name: &str| block.snapshot().count(&format!("1/tcp/drop/{name}")).unwrap();
     let mut call = |flaws: &[u8], now| {
         for &flaw in flaws {
-            tx.post(pool.alloc_copy(&syn_to(address(1), mac(1), flaw)).unwrap(), Offload::default()).unwrap();
+            tx.post(pool.alloc_copy(&syn_to(address(1), mac(1), flaw)).unwrap(), Offload::NONE).unwrap();
         }
         tx.ring_doorbell(now);
         end.poll_once(now);

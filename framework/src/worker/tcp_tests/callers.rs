@@ -101,7 +101,7 @@ fn let_in(crowd: Crowd) -> u64 {
         while later.front().is_some_and(|(at, _)| *at <= turn) {
             frames.extend(later.pop_front().map(|(_, frame)| frame));
         }
-        frames.into_iter().for_each(|frame| tx.post(pool.alloc_copy(&frame).unwrap(), Offload::default()).unwrap());
+        frames.into_iter().for_each(|frame| tx.post(pool.alloc_copy(&frame).unwrap(), Offload::NONE).unwrap());
         tx.ring_doorbell(now);
         end.poll_once(now);
         let mut burst = Burst::new();

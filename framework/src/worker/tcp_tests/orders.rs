@@ -430,7 +430,7 @@ fn send_delegated(line: &mut Line, delegation: &Delegation, offset: usize, paylo
     line.ask(|_, cx| {
         let mut frame = [0; 1514];
         let len = delegation.write_frame(offset, payload, &mut frame).unwrap();
-        cx.tx.post(cx.pool.alloc_copy(&frame[..len]).unwrap(), Offload::default()).unwrap();
+        cx.tx.post(cx.pool.alloc_copy(&frame[..len]).unwrap(), Offload::NONE).unwrap();
     });
 }
 

@@ -105,7 +105,7 @@ fn neighbour_is_asked_anew_after_three_retransmissions_to_it() {
                 }
             };
             if let Some(answer) = answer {
-                tx.post(pool.alloc_copy(&answer).unwrap(), Offload::default()).unwrap();
+                tx.post(pool.alloc_copy(&answer).unwrap(), Offload::NONE).unwrap();
             }
         }
         tx.ring_doorbell(now);

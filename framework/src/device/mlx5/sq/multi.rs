@@ -3,7 +3,7 @@
 
 use super::ledger::Load;
 use super::{Lens, Sq, at};
-use crate::device::mlx5::wishes::Wishes;
+use crate::device::Offload;
 use crate::device::mlx5::wqe::{self, BLOCK_UNITS, HEAD_UNITS, Opcode, Unit};
 use crate::mem::{Burst, Mbuf, Span};
 
@@ -17,20 +17,20 @@ pub(super) struct Multi {
     /// Bytes of the frames in it.
     bytes: u32,
     /// What its frames wish for: checksums.
-    wishes: Wishes,
+    offload: Offload,
 }
 
 impl Multi {
     /// None is open.
-    pub(super) const CLOSED: Self = Self { used: 0, limit: 0, bytes: 0, wishes: Wishes::NONE };
+    pub(super) const CLOSED: Self = Self { used: 0, limit: 0, bytes: 0, offload: Offload::NONE };
 }
 
 impl Sq {
     /// Opens a multi-packet WQE for frames that wish for these checksums, and nothing else, where none is open that does and has
     /// room. Whether one is open now.
     #[inline(always)]
-    pub(in super::super) fn open_multi(&mut self, wishes: Wishes) -> bool {
-        if self.multi.used < self.multi.limit && self.multi.wishes == wishes {
+    pub(in super::super) fn open_multi(&mut self, offload: Offload) -> bool {
+        if self.multi.used < self.multi.limit && self.multi.offload == offload {
             return true;
         }
         self.close_multi();
@@ -38,16 +38,16 @@ impl Sq {
         if units == 0 {
             return false;
         }
-        self.multi = Multi { used: HEAD_UNITS, limit: units, bytes: 0, wishes };
-        self.write(1, wqe::ethernet(wishes.checksums()));
+        self.multi = Multi { used: HEAD_UNITS, limit: units, bytes: 0, offload };
+        self.write(1, wqe::ethernet(offload.checksums()));
         true
     }
 
     /// Puts a simple frame into the open multi-packet WQE, if its length is one of `lens`; otherwise, and where none is open for
-    /// these wishes, it comes back.
+    /// these offloads, it comes back.
     #[inline(always)]
-    pub(in super::super) fn push_multi(&mut self, mbuf: Mbuf, wishes: Wishes, lens: Lens) -> Result<(), Mbuf> {
-        if self.multi.used >= self.multi.limit || self.multi.wishes != wishes {
+    pub(in super::super) fn push_multi(&mut self, mbuf: Mbuf, offload: Offload, lens: Lens) -> Result<(), Mbuf> {
+        if self.multi.used >= self.multi.limit || self.multi.offload != offload {
             return Err(mbuf);
         }
         let position = at(self.posted).wrapping_add(self.multi.used);
