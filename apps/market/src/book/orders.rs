@@ -52,7 +52,7 @@ impl Orders {
 
     #[inline]
     pub(super) fn get(&mut self, at: Position) -> &mut Order {
-        self.entries.get_mut(at.0)
+        self.entries.written_mut(at.0)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -80,11 +80,11 @@ impl Orders {
             let from_home = idx.wrapping_sub(self.home(entry.reference)) & mask;
             let from_hole = idx.wrapping_sub(hole) & mask;
             if from_home >= from_hole {
-                *self.entries.get_mut(hole) = entry;
+                *self.entries.written_mut(hole) = entry;
                 hole = idx;
             }
         }
-        *self.entries.get_mut(hole) = EMPTY;
+        *self.entries.written_mut(hole) = EMPTY;
         self.len -= 1;
     }
 

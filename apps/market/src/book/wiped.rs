@@ -44,6 +44,13 @@ impl<T: Copy> Wiped<T> {
         &mut self.entries[idx]
     }
 
+    /// An entry that was written since the last emptying, which is not looked at again.
+    #[inline]
+    pub(super) fn written_mut(&mut self, idx: usize) -> &mut T {
+        debug_assert_eq!(self.seen[idx / RUN], self.emptying, "the caller has found the entry in use");
+        &mut self.entries[idx]
+    }
+
     /// Empties all entries. One step; after four billion times it walks over all of them once, as then the numbers repeat.
     pub(super) fn clear(&mut self) {
         self.emptying = self.emptying.wrapping_add(1);
