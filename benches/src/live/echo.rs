@@ -9,8 +9,9 @@
 //! not do, as XDP comes before it. As in [`goodput`](super::goodput), a frame is a segment of an MTU: with TSO and GRO left on a kernel
 //! sends 2 MB as some forty frames instead of 1,400, and would lose as few.
 //!
-//! Both ends go before other programs (SCHED_RR), whoever they are. The handshake is lost as well, but not counted: a SYN again
-//! takes a second (RFC 6298 2.1), whoever sends it.
+//! Both ends go before other programs (SCHED_RR), and sleep for some microseconds where there is nothing to do, whoever
+//! they are: a worker that spins would keep the core from the kernel's timers, which its peer waits for. The handshake is
+//! lost as well, but not counted: a SYN again takes a second (RFC 6298 2.1), whoever sends it.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -135,7 +136,7 @@ const fn address() -> SocketAddrV4 {
     SocketAddrV4::new(FAR.address, PORT)
 }
 
-/// A while until a socket is looked at again.
+/// A while until there may be something to do.
 fn pause() {
     thread::sleep(Duration::from_micros(20));
 }
@@ -201,7 +202,9 @@ fn answer(ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", address()))?;
     ready.store(true, Ordering::Release);
     while !stopping.load(Ordering::Relaxed) {
-        port.turn();
+        if port.turn() == 0 {
+            pause();
+        }
     }
     Ok(())
 }
@@ -217,7 +220,9 @@ fn ask() -> Result<Duration, String> {
     let start = Instant::now();
     let is_over = |asker: &Asker| asker.heard >= LEN || asker.since.unwrap_or(start).elapsed() > LIMIT;
     while !is_over(port.app()) {
-        (0..100).for_each(|_| _ = port.turn());
+        if port.turn() == 0 {
+            pause();
+        }
     }
     let since = port.app().since.ok_or("the server does not answer")?;
     let took = since.elapsed().min(LIMIT);
