@@ -64,7 +64,7 @@ fn round_trips(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut i
     let title = format!("TCP request and response of {MESSAGE_LEN} B in memory, both ends");
     add(Line::new(&title, "ns", Ok(ours.spread())).at_most(300.0).hoping(200.0));
     add(Line::new("  smoltcp in the same run", "ns", Ok(theirs.spread())));
-    add(Line::new("  instructions, both ends", "instr", instructions("tcp-round-trip")).at_most(3500.0));
+    add(Line::new("  instructions, both ends", "instr", instructions("tcp-round-trip")).at_most(3300.0));
 }
 
 fn orders(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
@@ -72,7 +72,7 @@ fn orders(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl F
     let [spent] = interleave(samples, [&mut || orders.time(BATCHES)]);
     let title = format!("TCP template of {MESSAGE_LEN} B patched and fired, posted in memory");
     add(Line::new(&title, "ns", Ok(spent.spread())).at_most(60.0).hoping(40.0));
-    add(Line::new("  instructions", "instr", instructions("tcp-fire")).at_most(350.0));
+    add(Line::new("  instructions", "instr", instructions("tcp-fire")).at_most(340.0));
 }
 
 fn crowds(samples: usize, add: &mut impl FnMut(Line)) {
