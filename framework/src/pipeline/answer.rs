@@ -55,6 +55,21 @@ impl Link {
     }
 }
 
+/// Who sent the frame that is being looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) address: Ipv4Addr,
+    pub(super) station: MacAddr,
+}
+
+impl Sender {
+    /// The sender of a packet whose IPv4 header stands `advanced` bytes before its data, and is from `address`.
+    pub(super) fn of(mbuf: &Mbuf, advanced: usize, address: Ipv4Addr, host: &Host) -> Option<Self> {
+        let station = Link::behind(mbuf, advanced, host)?.src;
+        station.is_unicast().then_some(Self { address, station })
+    }
+}
+
 /// A link header from us: its bytes and how many.
 pub(super) fn link_header(
     dst: MacAddr,

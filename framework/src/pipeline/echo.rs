@@ -54,7 +54,7 @@ impl Way {
             Resolution::Own => return Err(ConnectError::Own(destination)),
             Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
         };
-        let wish = NeighbourWish { next_hop, source, asker: Asker::Peer };
+        let wish = NeighbourWish { next_hop, source, asker: Asker::Stranger };
         // What was learned is kept fresh, so that no later echo has to wait.
         let is_asked = (!is_known || cx.host.has_learned(next_hop)) && resolver::keep(wish, cx);
         if !is_known && !is_asked {

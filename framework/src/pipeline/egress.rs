@@ -5,6 +5,7 @@
 
 use core::net::Ipv4Addr;
 
+use super::answer::Sender;
 use super::icmp_error::IcmpErrors;
 use super::node::Cx;
 use super::resolver::{self, Resolver};
@@ -78,6 +79,8 @@ pub struct Egress {
     pub(super) errors: Option<IcmpErrors>,
     path_mtus: PathMtus,
     path_changes: u64,
+    /// Whose segment the machine is looking at, where it may have to be answered to who sent it.
+    pub(super) sender: Option<Sender>,
     /// Frames that were marked to be stamped, once somebody wants that.
     pub(super) asked: Option<Box<Asked>>,
     /// Those that were marked and whose time will never come.
@@ -99,6 +102,7 @@ impl Egress {
             errors: config.errors.map(|limit| IcmpErrors::new(limit.keyed(config.seed), &scope)),
             path_mtus: PathMtus::new(config.path_mtus, config.seed),
             path_changes: 0,
+            sender: None,
             asked: None,
             timestamps_lost: scope.counter("timestamps_lost", Unit::Events),
         }

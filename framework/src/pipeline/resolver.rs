@@ -35,6 +35,8 @@ crate::drop_reasons! {
         NoRoom => "no_room",
         /// The neighbour was forgotten.
         Forgotten => "forgotten",
+        /// Others had caused as many questions as they may, and it was not asked for.
+        RateLimited => "rate_limited",
         /// The device's ring was full when the answer came.
         RingFull => "ring_full",
     }
@@ -47,6 +49,7 @@ impl From<NeighbourDrop> for WaitingDrop {
             NeighbourDrop::Superseded => Self::Superseded,
             NeighbourDrop::NoRoom => Self::NoRoom,
             NeighbourDrop::Forgotten => Self::Forgotten,
+            NeighbourDrop::RateLimited => Self::RateLimited,
         }
     }
 }
@@ -76,6 +79,8 @@ struct Outlet {
     questions: Counter,
     /// Questions that found no buffer or no slot; the machine asks again.
     unsent: Counter,
+    /// Neighbours that were not asked for, as others had caused as many questions as they may.
+    limited: Counter,
     resolved: Counter,
     drops: Drops<WaitingDrop>,
 }
@@ -95,6 +100,7 @@ impl Resolver {
                 unreached: ArrayVec::new(),
                 questions: scope.counter("questions", Unit::Packets),
                 unsent: scope.counter("unsent", Unit::Packets),
+                limited: scope.counter("limited", Unit::Events),
                 resolved: scope.counter("resolved", Unit::Packets),
                 drops: scope.drops(),
             },
@@ -139,12 +145,19 @@ pub(super) fn queue(frame: Mbuf, wish: NeighbourWish, cx: &mut Cx<'_>) -> Result
     Ok(())
 }
 
-/// Wants a neighbour to be known from now on: asks where it is not. False where there is no room, or nobody asks.
+/// Wants a neighbour to be known from now on: asks where it is not. False where there is no room or no question left, or
+/// nobody asks.
 pub(super) fn keep(wish: NeighbourWish, cx: &mut Cx<'_>) -> bool {
     let tags = cx.host.vlan();
     let Some(Resolver { neighbours, outlet, .. }) = &mut cx.egress.resolver else { return false };
     let (pool, tx) = (cx.pool, &mut *cx.tx);
-    neighbours.keep(wish, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx))
+    match neighbours.keep(wish, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx)) {
+        Ok(()) => true,
+        Err(reason) => {
+            outlet.limited.add(u64::from(reason == NeighbourDrop::RateLimited));
+            false
+        }
+    }
 }
 
 /// A neighbour seems not to answer: it is checked now.

@@ -480,7 +480,7 @@ pub fn send_to(
     cx: &mut Cx<'_>,
 ) -> Result<Sent, SendToError> {
     // Whoever answers all comers by this asks for as many as call.
-    let flow = UdpFlow::connect_for(Asker::Peer, local, remote, options, cx);
+    let flow = UdpFlow::connect_for(Asker::Stranger, local, remote, options, cx);
     let mut flow = flow.map_err(SendToError::Connect)?;
     flow.send(payload, cx).map_err(SendToError::Send)
 }

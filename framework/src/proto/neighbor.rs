@@ -19,6 +19,9 @@
 //! callers caused, the oldest first, then who asked for us, then who has connections of their own to us; never whom
 //! our app asked for. A caller who is there answers within a fraction of a millisecond, so he is known before as many
 //! others have called as there are places.
+//!
+//! Nor can they have us ask the whole network as often as they call: the questions that others cause have a
+//! [rate](NeighbourConfig::questions), those that our app causes have none.
 
 mod event;
 mod lines;
@@ -31,6 +34,7 @@ use lines::{Line, Lines, Place};
 
 use super::hash::HashSeed;
 use super::host::{Destination, Host, HostEvent, Resolution};
+use super::rate_limit::TokenBucket;
 use super::slab::{NIL, Slab};
 use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
@@ -71,6 +75,10 @@ pub struct NeighbourConfig {
     pub retry: Duration,
     /// Questions before a neighbour is given up.
     pub tries: u32,
+    /// How many new neighbours are asked for because others want something of us: so many for each kind of
+    /// [`Asker`], and without a limit for our app. Every station of the network has to look at a question, so more of
+    /// them make us a stranger's amplifier; fewer keep out callers whom we do not know and who did not ask for us.
+    pub questions: TokenBucket,
     /// Who learns the answers.
     pub learn_from: LearnFrom,
 }
@@ -89,7 +97,8 @@ pub enum LearnFrom {
 
 impl Default for NeighbourConfig {
     /// 256 neighbours, as many as a network of 24 bits has, of them 16 strangers; 64 waiting packets and 8 of one
-    /// neighbour; 30 s, 1 s and 3 tries; ARP.
+    /// neighbour; 30 s, 1 s and 3 tries; 1,000 questions a second for others, and 300 at once, some more than there
+    /// are places; ARP.
     fn default() -> Self {
         Self {
             neighbours_max: 256,
@@ -99,6 +108,7 @@ impl Default for NeighbourConfig {
             reachable: Duration::from_secs(30),
             retry: Duration::from_secs(1),
             tries: 3,
+            questions: TokenBucket::new(1_000, 300),
             learn_from: LearnFrom::Arp,
         }
     }
@@ -133,7 +143,29 @@ pub struct Neighbours<H> {
     entries: Slab<Entry>,
     lines: Lines,
     pending: Slab<Pending<H>>,
+    limits: Limits,
     sweep: Sweep,
+}
+
+/// What is left of the questions that others may cause. Each kind has its own, so that a flood of one kind, whom
+/// nobody has proven to be there, keeps no other from being asked for.
+#[derive(Debug)]
+struct Limits {
+    peers: TokenBucket,
+    strangers: TokenBucket,
+    callers: TokenBucket,
+}
+
+impl Limits {
+    fn take(&mut self, asker: Asker, now: Instant) -> Result<(), NeighbourDrop> {
+        let may_ask = match asker {
+            Asker::App => true,
+            Asker::Peer => self.peers.take(now),
+            Asker::Stranger => self.strangers.take(now),
+            Asker::Caller => self.callers.take(now),
+        };
+        if may_ask { Ok(()) } else { Err(NeighbourDrop::RateLimited) }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -194,12 +226,13 @@ impl<H> Neighbours<H> {
             entries: Slab::new(config.neighbours_max),
             lines: Lines::EMPTY,
             pending: Slab::new(config.pending_max),
+            limits: Limits { peers: config.questions, strangers: config.questions, callers: config.questions },
             sweep: Sweep { at: 0, due: Instant::MAX, found: Instant::MAX },
         }
     }
 
     /// Takes what cannot be sent yet, and asks. It comes back through `act`: at once where the neighbour is known or
-    /// there is no room, else with the answer or the last question's silence.
+    /// there is no room or question left, else with the answer or the last question's silence.
     pub fn queue(
         &mut self,
         wish: NeighbourWish,
@@ -212,21 +245,21 @@ impl<H> Neighbours<H> {
             return act(NeighbourAction::Resolved { handle, mac });
         }
         match self.ask(wish, host, now, act) {
-            Some(idx) => self.wait(idx, handle, act),
-            None => act(NeighbourAction::Released { handle, reason: NeighbourDrop::NoRoom }),
+            Ok(idx) => self.wait(idx, handle, act),
+            Err(reason) => act(NeighbourAction::Released { handle, reason }),
         }
     }
 
-    /// Wants a neighbour to be known from now on, though nothing waits for it yet: gateways, at start. False where
-    /// there is no room.
+    /// Wants a neighbour to be known from now on, though nothing waits for it yet: gateways, at start. An error where
+    /// there is no room or no question left.
     pub fn keep(
         &mut self,
         wish: NeighbourWish,
         host: &mut Host,
         now: Instant,
         act: &mut impl FnMut(NeighbourAction<H>),
-    ) -> bool {
-        self.ask(wish, host, now, act).is_some()
+    ) -> Result<(), NeighbourDrop> {
+        self.ask(wish, host, now, act).map(|_| ())
     }
 
     /// What is sent to a neighbour is not answered (RFC 1122 3.3.1.4, negative advice): it is checked now and not
@@ -328,23 +361,25 @@ impl<H> Neighbours<H> {
         host: &mut Host,
         now: Instant,
         act: &mut impl FnMut(NeighbourAction<H>),
-    ) -> Option<u32> {
+    ) -> Result<u32, NeighbourDrop> {
         // All who call from behind a router need it: it is not theirs.
         let asker = if is_router(wish.next_hop, host) { Asker::App } else { wish.asker };
         if let Some(idx) = self.find(wish.next_hop) {
             self.lines.rise(&mut self.entries, idx, asker);
             if self.is_lost(idx, host, now) {
+                self.limits.take(asker, now)?;
                 self.entries[idx].state = State::Asking(0);
                 self.ask_again(idx, host, now, act);
             }
-            return Some(idx);
+            return Ok(idx);
         }
+        self.limits.take(asker, now)?;
         if self.entries.free_count() == 0
             && let Some(idx) = self.lines.least()
         {
             self.remove(idx, NeighbourDrop::NoRoom, host, act);
         }
-        let idx = self.insert(Entry {
+        let entry = Entry {
             address: wish.next_hop,
             source: wish.source,
             mac: MacAddr::ZERO,
@@ -355,9 +390,10 @@ impl<H> Neighbours<H> {
             first: NIL,
             last: NIL,
             count: 0,
-        })?;
+        };
+        let idx = self.insert(entry).ok_or(NeighbourDrop::NoRoom)?;
         self.ask_again(idx, host, now, act);
-        Some(idx)
+        Ok(idx)
     }
 
     /// Whether who told the host of a neighbour has taken it back.

@@ -3,6 +3,7 @@
 
 use zerocopy::FromBytes;
 
+use super::super::answer::Sender;
 use super::super::node::{Cx, Node, discard};
 use super::super::outline::Outline;
 use super::super::udp::ChecksumPolicy;
@@ -279,7 +280,10 @@ impl Tcp {
             return self.push_chain(mbuf, app, cx);
         }
         match self.check(&mbuf, mbuf.bytes(), cx) {
-            Ok((arrival, header_len)) => self.take(&arrival, payload(mbuf, header_len), app, cx),
+            Ok((arrival, header_len)) => {
+                cx.egress.sender = Sender::of(&mbuf, mbuf.l3_len(), *arrival.flow.remote.ip(), cx.host);
+                self.take(&arrival, payload(mbuf, header_len), app, cx);
+            }
             Err(reason) => discard(mbuf, &mut self.drops, reason),
         }
     }
@@ -364,10 +368,12 @@ impl Tcp {
         cx: &mut Cx<'_>,
     ) -> Option<Received<Bytes>> {
         let now = cx.now;
-        Inner::call(cx, |machine, output| {
+        let received = Inner::call(cx, |machine, output| {
             let accept = |listener| app.on_tcp_accept(listener, arrival.flow);
             machine.receive_any(arrival, payload, accept, now, output)
-        })
+        });
+        cx.egress.sender = None;
+        received
     }
 
     /// A segment that passed, and its payload.

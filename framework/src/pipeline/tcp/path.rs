@@ -179,6 +179,16 @@ impl Path {
     }
 }
 
+/// The link header of an answer that goes back to the station its question came from, as ICMP errors do: where others
+/// have taken all places or questions, the neighbour is not asked for, and who is there is answered all the same.
+#[cold]
+pub(super) fn back(errand: Errand, cx: &Cx<'_>) -> Option<([u8; LINK_LEN_MAX], usize)> {
+    let sender = cx.egress.sender.filter(|sender| sender.address == errand.destination)?;
+    let is_answer = errand.asker == Asker::Caller && cx.egress.resolver.is_some() && cx.host.is_up();
+    let is_unknown = matches!(cx.host.resolve(sender.address, cx.now), Resolution::NeighbourMissing { .. });
+    (is_answer && is_unknown).then(|| link_header(sender.station, EtherType::IPV4, &cx.host.vlan(), cx.host))
+}
+
 /// Units of 2^24 ns, which is 17 ms: what a shift gives.
 fn coarse(now: Instant) -> u32 {
     (now.as_nanos() >> 24) as u32

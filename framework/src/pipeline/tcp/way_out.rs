@@ -343,6 +343,7 @@ impl WayOut<'_, '_> {
                 return Err(Unsent::NoWay);
             }
             Way::Asked(link, wish) => (link, Some(wish)),
+            Way::Lost if payload.is_none() => return send_back(errand, segment, *offloads, cx),
             Way::Lost => return Err(Unsent::NoWay),
         };
         let departure = Departure { link, segment, offload: offloads.of(segment, wish.is_some()), wish };
@@ -438,6 +439,14 @@ impl Departure<'_> {
             Some(wish) => wait(frame, wish, cx),
         }
     }
+}
+
+/// An answer to who is not known, and is not asked for now.
+#[cold]
+fn send_back(errand: Errand, segment: &Outgoing, offloads: OutOffloads, cx: &mut Cx<'_>) -> Result<(), Unsent> {
+    let Some((link, link_len)) = path::back(errand, cx) else { return Err(Unsent::NoWay) };
+    let departure = Departure { link: &link[..link_len], segment, offload: offloads.of(segment, false), wish: None };
+    departure.send_bare(cx)
 }
 
 /// The resolver writes the destination into a frame of its own.

@@ -21,8 +21,10 @@ pub enum Asker {
     /// Our app: a call of ours, a flow, a gateway. It is kept fresh until it is forgotten.
     #[default]
     App,
-    /// Somebody whom we exchange data with, by a connection of theirs or a datagram. Kept fresh as well.
+    /// Somebody whose connection to us stands. Kept fresh as well.
     Peer,
+    /// Somebody to whom a datagram goes without a flow: most likely whoever sent us one. Kept fresh as well.
+    Stranger,
     /// Somebody has called, and is to be answered.
     Caller,
 }
@@ -70,6 +72,8 @@ pub enum NeighbourDrop {
     NoRoom,
     /// The neighbour was forgotten.
     Forgotten,
+    /// It is not asked for, as others of its kind have caused as many questions as they may.
+    RateLimited,
 }
 
 /// What became of an ARP packet.
@@ -111,6 +115,7 @@ impl fmt::Display for NeighbourDrop {
             Self::Superseded => "newer packets wait for the neighbour",
             Self::NoRoom => "no room for another neighbour or waiting packet",
             Self::Forgotten => "the neighbour was forgotten",
+            Self::RateLimited => "the neighbour is not asked for, as strangers cause too many questions",
         })
     }
 }

@@ -25,7 +25,7 @@ impl Line {
     pub(super) fn of(asker: Asker) -> Self {
         match asker {
             Asker::App => Self::App,
-            Asker::Peer => Self::Peers,
+            Asker::Peer | Asker::Stranger => Self::Peers,
             Asker::Caller => Self::Idle,
         }
     }
@@ -118,7 +118,7 @@ impl Lines {
         match (entries[idx].place.line, asker) {
             (Line::App, _) | (_, Asker::Caller) => (),
             (_, Asker::App) => self.shift(entries, idx, Line::App),
-            (_, Asker::Peer) => self.shift(entries, idx, Line::Peers),
+            (_, Asker::Peer | Asker::Stranger) => self.shift(entries, idx, Line::Peers),
         }
     }
 

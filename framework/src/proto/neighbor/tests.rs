@@ -89,6 +89,10 @@ impl Script {
         self.with(|neighbours, host, now, mut act| neighbours.queue(wish, handle, host, now, &mut act));
     }
 
+    fn keep(&mut self, wish: NeighbourWish) -> Result<(), NeighbourDrop> {
+        self.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act))
+    }
+
     fn hear(&mut self, operation: ArpOperation, sender: (Ipv4Addr, MacAddr), target_ip: Ipv4Addr) -> Heard {
         let (sender_ip, sender_mac) = sender;
         let fields = ArpFields { operation, sender_mac, sender_ip, target_mac: MacAddr::ZERO, target_ip };
@@ -317,7 +321,7 @@ fn stranger_that_we_want_stays_and_another_makes_way() {
     script.hear(ArpOperation::Request, (peer(10), PEER_MAC), OURS);
     script.hear(ArpOperation::Request, (peer(11), PEER_MAC), OURS);
     let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::App };
-    assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)));
+    assert_eq!(script.keep(wish), Ok(()));
     (2..5).for_each(|last| script.queue(peer(last), last.into()));
     assert_eq!((script.neighbours.len(), script.believed(peer(11))), (4, None));
     script.queue(peer(5), 5);
@@ -379,11 +383,46 @@ fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
     assert_eq!(late, Heard::Ignored(NotLearned::Unsolicited));
 }
 
+/// A question is for all stations of the network: who calls from many addresses made us its amplifier.
+#[test]
+fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_none() {
+    let mut script =
+        script_with(NeighbourConfig { questions: TokenBucket::new(10, 3), ..NeighbourConfig::default() }, 256);
+    let mut ask = |asker: Asker, range: core::ops::Range<u8>| {
+        let before = script.asked.len();
+        range.for_each(|last| script.queue_for(asker, peer(last), last.into()));
+        let refused = script.released.drain(..).filter(|(_, why)| *why == NeighbourDrop::RateLimited).count();
+        script.now += Duration::from_millis(200);
+        (script.asked.len() - before, refused)
+    };
+    assert_eq!(ask(Asker::Caller, 10..30), (3, 17));
+    assert_eq!(
+        [ask(Asker::Stranger, 40..60), ask(Asker::Peer, 70..90)],
+        [(3, 17); 2],
+        "a flood of one kind is not another's"
+    );
+    assert_eq!(ask(Asker::App, 100..120), (20, 0));
+    assert_eq!(ask(Asker::Caller, 10..13), (0, 0), "they are asked for, and answers to them wait");
+    assert_eq!(ask(Asker::Caller, 13..30), (3, 14), "after 600 ms");
+}
+
+#[test]
+fn caller_who_may_not_be_asked_for_takes_nobodys_place() {
+    let mut script = script_with(
+        NeighbourConfig { neighbours_max: 3, questions: TokenBucket::new(1, 3), ..NeighbourConfig::default() },
+        8,
+    );
+    (10..20).for_each(|last| script.queue_answer(peer(last), last.into()));
+    assert_eq!(script.neighbours.len(), 3);
+    let kept: Vec<_> = (10..20).filter(|last| script.neighbours.find(peer(*last)).is_some()).collect();
+    assert_eq!(kept, [10, 11, 12]);
+}
+
 #[test]
 fn callers_take_no_place_from_those_whom_the_app_asks_for() {
     let mut script = script();
     let wish = NeighbourWish { next_hop: peer(2), source: OURS, asker: Asker::App };
-    assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)), "a gateway");
+    assert_eq!(script.keep(wish), Ok(()), "a gateway");
     script.queue(peer(3), 3);
     (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
     script.queue(peer(4), 4);
@@ -436,7 +475,7 @@ fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
         assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
     }
     let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::Peer };
-    assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)));
+    assert_eq!(script.keep(wish), Ok(()));
     script.run(31);
     assert_eq!((script.believed(peer(10)), script.believed(peer(11))), (Some(PEER_MAC), None));
     assert_eq!(script.asked[2..], [(30, PEER_MAC), (31, PEER_MAC)], "it is kept fresh");
@@ -452,7 +491,7 @@ fn peer_of_old_makes_way_for_a_new_caller() {
         assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
     }
     let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::Peer };
-    assert!(script.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act)));
+    assert_eq!(script.keep(wish), Ok(()));
     script.queue_answer(peer(20), 20);
     assert_eq!(script.hear(ArpOperation::Reply, (peer(20), PEER_MAC), OURS), Heard::Answered);
     let known: Vec<_> = [10, 11, 12, 13, 20].map(|last| script.believed(peer(last)).is_some()).into();

@@ -63,8 +63,17 @@ fn segment(from: (Ipv4Addr, MacAddr), port: u16, flags: TcpFlags, ack: u32) -> V
     frame(&SegmentEnds { from, to: (address(1), mac(1)) }, &fields, &[], &[])
 }
 
-/// How many of the true callers are let in, each of whom calls when more than half of the time is over, and again after a second.
-fn let_in(crowd: Crowd) -> u64 {
+/// What came of a crowd.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    /// True callers who were let in.
+    let_in: u64,
+    /// ARP requests that all stations of the network had to look at.
+    questions: u64,
+}
+
+/// What comes of a crowd where each true caller calls when more than half of the time is over, and again after a second.
+fn run(crowd: Crowd) -> Outcome {
     let (left, mut right) = pair("tcp", MemoryConfig { slots: 1024, ..MemoryConfig::default() });
     let block = Block::heap();
     let machine = TcpConfig { chunks_max: 64, ..TcpConfig::default() };
@@ -77,7 +86,7 @@ fn let_in(crowd: Crowd) -> u64 {
     let second = (1_000_000_000 / crowd.turn.as_nanos()) as usize;
     let call_at = |idx: u8| crowd.turns * 5 / 8 + usize::from(idx) * 97;
     let mut later: std::collections::VecDeque<(usize, Vec<u8>)> = Default::default();
-    let (mut flood, mut questions) = (0, 0);
+    let (mut flood, mut questions, mut asked) = (0, 0, 0);
     for turn in 0..crowd.turns {
         let now = begin + Duration::from_nanos(crowd.turn.as_nanos() * turn as u64);
         let mut frames = Vec::new();
@@ -107,13 +116,24 @@ fn let_in(crowd: Crowd) -> u64 {
         let mut burst = Burst::new();
         while rx.receive(&mut burst, 32, &pool, now) > 0 {
             for mbuf in burst.drain(..) {
+                asked += u64::from(is_question(mbuf.bytes()));
                 later.extend(answer(mbuf.bytes()).map(|answer| (turn + ANSWER_TURNS, answer)));
                 mbuf.free();
             }
         }
         tx.reap();
     }
-    end.tcp().tally().established
+    Outcome { let_in: end.tcp().tally().established, questions: asked }
+}
+
+/// How many of the true callers are let in, without and with a question of their own before.
+fn let_in(crowd: Crowd) -> [u64; 2] {
+    [false, true].map(|asks_first| run(Crowd { asks_first, ..crowd }).let_in)
+}
+
+/// A broadcast ARP request.
+fn is_question(frame: &[u8]) -> bool {
+    frame[..6] == MacAddr::BROADCAST.0 && frame[12..14] == [8, 6] && frame[21] == 1
 }
 
 /// A host on a network of 65,534 addresses, which knows none of them.
@@ -151,27 +171,35 @@ fn answer(frame: &[u8]) -> Option<Vec<u8>> {
 
 #[test]
 fn callers_who_are_there_get_in_while_nobody_else_calls() {
-    assert_eq!([false, true].map(|asks_first| let_in(Crowd { asks_first, ..SLOW })), [8, 8]);
+    assert_eq!(let_in(SLOW), [8, 8]);
 }
 
 /// A hundred SYNs a second were enough to lock everybody out, as open questions kept their places for seven seconds.
 #[test]
 fn slow_flood_from_250_silent_addresses_locks_nobody_out() {
-    let crowd = Crowd { flood_per_second: 100, ..SLOW };
-    assert_eq!([false, true].map(|asks_first| let_in(Crowd { asks_first, ..crowd })), [8, 8]);
+    assert_eq!(let_in(Crowd { flood_per_second: 100, ..SLOW }), [8, 8]);
 }
 
 #[test]
 fn fast_flood_from_a_whole_network_locks_nobody_out() {
     for (flood_per_second, silent) in [(90_000, 250), (90_000, 60_000)] {
-        let crowd = Crowd { flood_per_second, silent, ..FAST };
-        assert_eq!([false, true].map(|asks_first| let_in(Crowd { asks_first, ..crowd })), [8, 8], "{silent}");
+        assert_eq!(let_in(Crowd { flood_per_second, silent, ..FAST }), [8, 8], "{silent}");
     }
 }
 
 /// What is learned from who asks for us takes no place from those that we ask for.
 #[test]
 fn flood_of_questions_with_made_up_senders_locks_nobody_out() {
-    let crowd = Crowd { flood_per_second: 30_000, questions_per_second: 30_000, ..FAST };
-    assert_eq!([false, true].map(|asks_first| let_in(Crowd { asks_first, ..crowd })), [8, 8]);
+    assert_eq!(let_in(Crowd { flood_per_second: 30_000, questions_per_second: 30_000, ..FAST }), [8, 8]);
+}
+
+/// Each SYN from another address had us ask all stations of the network for it.
+#[test]
+fn flood_from_a_whole_network_has_us_ask_at_a_limited_rate() {
+    let crowd = Crowd { flood_per_second: 90_000, silent: 60_000, ..FAST };
+    for asks_first in [false, true] {
+        let Outcome { let_in, questions } = run(Crowd { asks_first, ..crowd });
+        // 300 at once, 1,000 a second for a quarter of one, and those for true callers' connections.
+        assert!(let_in == 8 && (250..=300 + 250 + 8).contains(&questions), "{questions} questions, {let_in} let in");
+    }
 }
