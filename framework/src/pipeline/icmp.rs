@@ -53,7 +53,7 @@ crate::drop_reasons! {
         BadPathMtu => "bad_path_mtu",
         /// "Fragmentation needed" about a datagram that has not the identification of what the flow sends: made up (RFC 8899 4.6.1).
         UnprovenPathMtu => "unproven_path_mtu",
-        /// More "fragmentation needed" about datagrams than are looked at: somebody guesses.
+        /// More "fragmentation needed" about the datagrams of a flow than are looked at: somebody guesses.
         PathMtuLimited => "path_mtu_limited",
         /// "Fragmentation needed" on a path that larger segments went through: what is then missed is cut (RFC 5927 7.2).
         Doubted => "doubted",

@@ -118,7 +118,7 @@ impl ErrorLimit {
         let Some(Secret { seed, shares, asked }) = &mut self.secret else { return self.bucket.take(now) };
         *asked += 1;
         !self.bucket.is_empty(now)
-            && shares.take(sender, OF_A_SENDER, now)
+            && shares.take(sender.to_bits().into(), OF_A_SENDER, now)
             && self.bucket.take_about_one(now, seed.sip(&[*asked]))
     }
 

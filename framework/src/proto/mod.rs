@@ -44,7 +44,7 @@ pub use neighbor::{
 pub use path_mtu::{PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus};
 pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
-pub use rate_limit::{PeerLimit, PeerShares, TokenBucket};
+pub use rate_limit::{PeerLimit, PeerShares, Shares, TokenBucket};
 pub use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released};
 pub use room::{Advise, unadvised};
 pub(crate) use room::{can_be_had, furnish};

@@ -13,15 +13,19 @@ use core::net::Ipv4Addr;
 
 use super::demux::Flow;
 use super::hash::HashSeed;
-use super::rate_limit::TokenBucket;
+use super::rate_limit::Shares;
 use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
 
 /// What the key of the proofs is derived by.
 const PROOF: u64 = u64::from_be_bytes(*b"path mtu");
-/// Claims about datagrams whose identification is looked at: 16 at once and four a second. Of 65,536 identifications a forger tries
-/// so few that he needs two hours and more of a flood for one flow; true claims come once a flow and ten minutes.
-const CLAIMS: TokenBucket = TokenBucket::new(4, 16);
+/// What the key of the places is derived by.
+const PLACE: u64 = u64::from_be_bytes(*b"mtuclaim");
+/// Wrong guesses about a flow in a second, after which no claim about it is looked at until the next. So a forger tries
+/// 65,536 identifications in four hours and a half.
+const GUESSES: u32 = 4;
+/// Where they are counted: whoever wants to spoil the claims of all flows has to guess so often for each place. 4 KiB.
+const PLACES: usize = 1_024;
 
 /// How much is held, and for how long. All memory is taken at construction.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +70,7 @@ pub enum PathMtuRefusal {
     NoRoom,
     /// The quoted datagram has another identification than those that we send have: a guess.
     Unproven,
-    /// More claims than are looked at: guesses, most likely.
+    /// As many guesses about this flow, or one that shares its place, as are borne in a second.
     TooMany,
 }
 
@@ -79,7 +83,7 @@ pub struct PathMtus {
     paths: Vec<Path>,
     /// What identifications are drawn from: not the table's seed, of which an observer learns something else.
     proof: HashSeed,
-    claims: TokenBucket,
+    guesses: Shares<PLACES>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,24 +97,33 @@ impl PathMtus {
     /// No path is known. Takes all memory.
     pub fn new(config: PathMtuConfig, seed: HashSeed) -> Self {
         let capacity = config.destinations_max;
-        let proof = seed.derive(PROOF);
+        let (proof, guesses) = (seed.derive(PROOF), Shares::new(seed.derive(PLACE)));
         let (by_destination, paths) = (Table::new(capacity, seed), Vec::with_capacity(capacity));
-        Self { config, by_destination, paths, proof, claims: CLAIMS }
+        Self { config, by_destination, paths, proof, guesses }
     }
 
     /// The identification of the datagrams of a flow that forbids fragments. One SipHash.
     pub fn identification(&self, flow: Flow) -> u16 {
-        let ends = [flow.local, flow.remote];
-        self.proof.sip(&ends.map(|end| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port()))) as u16
+        self.hash(flow) as u16
     }
 
-    /// Whether a quoted datagram is one that the flow has sent, as far as can be told.
+    /// Whether a quoted datagram is one that the flow has sent, as far as can be told. Only guesses are counted, and
+    /// for their flow: a stranger's cost no other flow its true claims.
     pub fn prove(&mut self, flow: Flow, identification: u16, now: Instant) -> Result<(), PathMtuRefusal> {
-        match self.claims.take(now) {
-            false => Err(PathMtuRefusal::TooMany),
-            true if identification != self.identification(flow) => Err(PathMtuRefusal::Unproven),
-            true => Ok(()),
+        let hash = self.hash(flow);
+        if self.guesses.is_used_up(hash, GUESSES, now) {
+            return Err(PathMtuRefusal::TooMany);
         }
+        if identification == hash as u16 {
+            return Ok(());
+        }
+        self.guesses.take(hash, GUESSES, now);
+        Err(PathMtuRefusal::Unproven)
+    }
+
+    fn hash(&self, flow: Flow) -> u64 {
+        let ends = [flow.local, flow.remote];
+        self.proof.sip(&ends.map(|end| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port())))
     }
 
     /// Bytes of the largest packet to a destination, where somebody told. One probe of a table.
@@ -238,13 +251,30 @@ mod tests {
             let refused = |guess: &u16| paths.prove(flow(1), *guess, now) == Err(PathMtuRefusal::Unproven);
             (0..u16::MAX).filter(|guess| *guess != right).filter(refused).count()
         };
-        assert_eq!(try_all(Instant::ZERO), 16);
-        assert_eq!(try_all(Instant::ZERO + Duration::from_secs(1)), 4);
-        let later = Instant::ZERO + Duration::from_secs(1);
+        let later = Instant::ZERO + Duration::from_secs(2);
+        assert_eq!((try_all(Instant::ZERO), try_all(later)), (4, 4));
         assert_eq!(paths.prove(flow(1), right, later), Err(PathMtuRefusal::TooMany));
-        let later = later + Duration::from_secs(1);
+        let later = later + Duration::from_secs(2);
         assert_eq!(paths.prove(flow(1), right, later), Ok(()));
         assert_eq!(paths.prove(flow(2), right, later), Err(PathMtuRefusal::Unproven));
+    }
+
+    /// Four guesses a second took the true claims of all flows.
+    #[test]
+    fn guesses_about_one_flow_cost_no_other_its_claims() {
+        let mut paths = paths(4);
+        for second in 0..10 {
+            let now = Instant::ZERO + Duration::from_secs(2 * second);
+            let wrong = !paths.identification(flow(1));
+            (0..1_000).for_each(|_| _ = paths.prove(flow(1), wrong, now));
+            let refused = |paths: &mut PathMtus, port| {
+                let right = paths.identification(flow(port));
+                paths.prove(flow(port), right, now).is_err()
+            };
+            assert!(refused(&mut paths, 1), "his own are used up");
+            let count = (2..1_002).filter(|port| refused(&mut paths, *port)).count();
+            assert!(count < 10, "{count} of 1,000 true claims refused in second {second}");
+        }
     }
 
     #[test]

@@ -89,41 +89,52 @@ impl PeerLimit {
             let fewer = self.shares.seed.sip(&[second, NOISE]) % u64::from(self.per_second / 2 + 1);
             (self.second, self.left) = (second, self.per_second - fewer as u32);
         }
-        let is_there = self.left > 0 && self.shares.take(peer, self.per_second.div_ceil(4), now);
+        let is_there = self.left > 0 && self.shares.take(peer.to_bits().into(), self.per_second.div_ceil(4), now);
         self.left -= u32::from(is_there);
         is_there
     }
 }
 
-/// What each stranger had in this second. Two of them share a place now and then, others in each second, and nobody can
-/// tell which.
+/// What each stranger had in this second.
+pub type PeerShares = Shares<64>;
+
+/// What each of many had in this second, by a number that says who it is. Two of them share a place now and then,
+/// others in each second, and nobody can tell which.
 #[derive(Clone, Copy, Debug)]
-pub struct PeerShares {
+pub struct Shares<const PLACES: usize> {
     seed: HashSeed,
     second: u64,
     had: [u32; PLACES],
 }
 
-const PLACES: usize = 64;
 /// Not the number of a second.
 const NOISE: u64 = u64::MAX;
 
-impl PeerShares {
+impl<const PLACES: usize> Shares<PLACES> {
     /// Nobody had any.
     pub fn new(seed: HashSeed) -> Self {
         Self { seed, second: u64::MAX, had: [0; PLACES] }
     }
 
     /// Takes one of a share of so many a second; false where there is none left.
-    pub fn take(&mut self, peer: Ipv4Addr, share: u32, now: Instant) -> bool {
+    pub fn take(&mut self, whose: u64, share: u32, now: Instant) -> bool {
+        let had = self.had(whose, now);
+        let is_there = *had < share;
+        *had += u32::from(is_there);
+        is_there
+    }
+
+    /// Whether a share of so many a second is used up. Takes none.
+    pub fn is_used_up(&mut self, whose: u64, share: u32, now: Instant) -> bool {
+        *self.had(whose, now) >= share
+    }
+
+    fn had(&mut self, whose: u64, now: Instant) -> &mut u32 {
         let second = second(now);
         if second != self.second {
             (self.second, self.had) = (second, [0; PLACES]);
         }
-        let had = &mut self.had[self.seed.sip(&[second, peer.to_bits().into()]) as usize % PLACES];
-        let is_there = *had < share;
-        *had += u32::from(is_there);
-        is_there
+        &mut self.had[self.seed.sip(&[second, whose]) as usize % PLACES]
     }
 }
 
