@@ -292,7 +292,8 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.close(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows.
+    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not where it was told
+    /// already, with `LingerTimedOut`, as the connection went on.
     pub fn abort(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.abort(id, now, output)).unwrap_or(Err(CallError::NotFound))

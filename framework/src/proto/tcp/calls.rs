@@ -55,7 +55,8 @@ impl<P: Payload> Tcp<P> {
             return Err(ConnectError::BadAddress(flow.remote));
         }
         let Claim { flow, last, iss_min } = self.claim(flow, options, now)?;
-        if !self.can_make_room() {
+        let makes_room = last.is_some_and(|last| self.connections[last].is_unheard());
+        if !makes_room && !self.can_make_room() {
             return Err(ConnectError::TooMany { limit: self.shared.config.connections_max });
         }
         // Nothing refuses any more: what is in the way may go.
@@ -80,11 +81,23 @@ impl<P: Payload> Tcp<P> {
     fn claim(&mut self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         match flow.local.port() {
             0 => self.choose_port(flow, options, now).ok_or(ConnectError::NoPort { remote: flow.remote }),
+            _ => self.claim_named(flow, options, now),
+        }
+    }
+
+    /// The same where the local port is named. Whoever names it again means what has it still and goes on unheard: that
+    /// would be in the way for as long as a silent peer is tried, and the app has been told that nobody waits for it.
+    /// Linux refuses (`__inet_check_established`), but gives an orphan up sooner.
+    fn claim_named(&self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
+        match self.flows.get(flow.into()).map(|&slot| (slot, &self.connections[slot])) {
+            Some((slot, last)) if last.is_unheard() => {
+                Ok(Claim { flow, last: Some(slot), iss_min: Some(last.next_iss_min()) })
+            }
             _ => self.claim_port(flow, options, now),
         }
     }
 
-    /// The same where the local port is named.
+    /// The same where any port will do.
     pub(super) fn claim_port(
         &self,
         flow: Flow,
@@ -107,12 +120,19 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The ends of a connection that is over, in TIME-WAIT or closed, are free.
+    /// The ends of a connection that is over, or goes on unheard, are free.
     fn give_up<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
         match self.connections[slot].state {
             State::TimeWait => self.end_time_wait(slot, now, output),
-            _ => self.detach(slot),
+            State::Closed => self.detach(slot),
+            _ => self.end_unheard(slot, now, output),
         }
+    }
+
+    /// Ends a connection that goes on unheard, and its place is free.
+    fn end_unheard<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
+        self.turn(slot, output, now).abort();
+        self.release(slot);
     }
 
     /// How long the ends of a connection in TIME-WAIT are not to be had for another. With timestamps that is until
@@ -254,10 +274,18 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows.
+    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not where it was told
+    /// already, with `LingerTimedOut`, as the connection went on.
     pub fn abort<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
-        let slot = self.find(id).ok_or(CallError::NotFound)?;
-        self.turn(slot, output, now).abort();
+        if let Some(mut turn) = self.turn_of(id, output, now) {
+            turn.abort();
+            return Ok(());
+        }
+        let is_its = |connection: &Connection| connection.generation == id.generation && connection.is_unheard();
+        if !self.connections.get(id.slot).is_some_and(is_its) {
+            return Err(CallError::NotFound);
+        }
+        self.end_unheard(id.slot, now, output);
         Ok(())
     }
 

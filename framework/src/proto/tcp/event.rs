@@ -80,7 +80,8 @@ pub enum CloseReason {
     /// The peer, or the router to it, did not answer ARP while the handshake was open.
     NoNeighbour,
     /// What was handed over was not acknowledged within the time to linger. It goes on in the
-    /// background, and nobody hears how it ends: its ends are taken until then.
+    /// background, and nobody hears how it ends. The name is good for `abort` alone, which ends it,
+    /// as a call from the same port to the same peer does.
     LingerTimedOut,
 }
 
@@ -103,7 +104,7 @@ impl fmt::Display for CloseReason {
             Self::NoNeighbour => "no answer to ARP for the peer, or the router to it: check cable, VLAN and addresses",
             Self::LingerTimedOut => {
                 "what was handed over was not acknowledged within ConnectionOptions::linger, and goes on unheard: \
-                 raise it to hear how it ends, or abort in place of close"
+                 raise it to hear how it ends, or abort to end it"
             }
         })
     }

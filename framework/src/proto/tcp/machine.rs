@@ -241,7 +241,8 @@ impl<P: Payload> Tcp<P> {
         connection.map_or(ConsumerId::default(), |connection| connection.consumer)
     }
 
-    /// The next event of any connection: which, whose, and what. After `Closed` the name is void.
+    /// The next event of any connection: which, whose, and what. After `Closed` the name is void, but
+    /// for `abort` after `LingerTimedOut`.
     pub fn next_event(&mut self) -> Option<(ConnectionId, ConsumerId, TcpEvent)> {
         loop {
             let slot = self.shared.ready.first()?;

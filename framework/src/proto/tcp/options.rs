@@ -47,7 +47,8 @@ pub enum Linger {
     #[default]
     Background,
     /// As well, but `Closed` comes after so long at the latest, as `close` of a socket returns:
-    /// then with `LingerTimedOut`, and the rest goes on in the background. Zero resets at once.
+    /// then with `LingerTimedOut`, and the rest goes on in the background until it is acknowledged,
+    /// given up or aborted. Zero resets at once.
     For(Duration),
 }
 

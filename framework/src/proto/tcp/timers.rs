@@ -288,6 +288,11 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 }
 
 impl Connection {
+    /// Whether the app has heard that its time to linger is over, and the connection goes on.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.has(flag::ORPHANED) && !matches!(self.state, State::TimeWait | State::Closed)
+    }
+
     /// Whether a silent peer is asked, where keepalive is on: also one that may still send to us when we have sent
     /// our last. Who wants no more has other deadlines.
     pub(super) fn may_ask(&self) -> bool {
