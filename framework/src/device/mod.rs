@@ -125,6 +125,12 @@ pub trait TxQueue {
         self.post(mbuf, Offload::URGENT)
     }
 
+    /// Posts a frame that whoever sends has not asked for: an ARP question, a bare acknowledgment. The same as
+    /// [`post`](Self::post) but for a queue that marks what a caller posts, so that it is stamped: that leaves the frame unmarked.
+    fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        self.post(mbuf, offload)
+    }
+
     /// Posts the frames of `burst` in order, all with the same wishes, as [`post`](Self::post) does one; returns how many were
     /// taken. What the ring has no room for stays in `burst`. A device may do better with many frames at once than one by one.
     fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {

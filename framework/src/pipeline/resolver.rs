@@ -266,7 +266,8 @@ pub(super) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool, tx: &mut dy
     let len = EthernetHeader::new(fields).emit_tagged(tags, &mut bytes).expect("the array holds two tags");
     let packet_len = ArpPacket::new(&send.packet).emit(&mut bytes[len..]).expect("and a packet");
     let Some(frame) = pool.alloc_copy(&bytes[..len + packet_len]) else { return false };
-    match tx.post(frame, Offload::NONE) {
+    // The time that a sender asks for is not that of a question on its behalf.
+    match tx.post_unmarked(frame, Offload::NONE) {
         Ok(()) => true,
         Err(frame) => {
             frame.free();

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A send that does not ask pays nothing: the mark is set by a sending queue that stands before the device for the length of
-//! the call. What a call does not post, as it waits for a neighbour or for a window, is not stamped when it leaves later.
+//! the call. What a call does not post, as it waits for a neighbour or for a window, is not stamped when it leaves later. What the
+//! stack sends by itself within the call, an ARP question or a bare acknowledgment, passes the mark by.
 
 use std::collections::VecDeque;
 
@@ -98,6 +99,10 @@ impl TxQueue for Marking<'_> {
         Ok(())
     }
 
+    fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        self.tx.post_unmarked(mbuf, offload)
+    }
+
     fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
         self.tx.rehearse(mbuf, offload | Offload::TIMESTAMP);
     }
@@ -148,7 +153,8 @@ impl Cx<'_> {
     /// Runs `send`, and has the device stamp each frame that it posts: by a [`UdpFlow`](super::UdpFlow), by any call of
     /// [`Cx::tcp`], [`fire`](super::tcp::TcpCalls::fire) included. Returns what `send` returned, and of how many frames there
     /// will be a [`TxTime`] with `token`: none where nothing left within the call, or timestamps are not
-    /// [enabled](Self::enable_timestamps). Some 20 ns above the send; a frame that is stamped goes by a WQE of its own.
+    /// [enabled](Self::enable_timestamps); more than its own where older data of the connection left with it. ARP questions and
+    /// bare acknowledgments do not count. Some 20 ns above the send; a frame that is stamped goes by a WQE of its own.
     pub fn timestamped<T>(&mut self, token: u64, send: impl FnOnce(&mut Cx<'_>) -> T) -> (T, usize) {
         let Some(mut asked) = self.egress.asked.take() else { return (send(self), 0) };
         let mut marking = Marking { tx: &mut *self.tx, asked: &mut asked, token, frames: 0 };

@@ -9,7 +9,7 @@ use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
 use super::path::{self, Errand, Path, Way};
 use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
-use crate::device::{Capabilities, Offload};
+use crate::device::{Capabilities, Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::proto::tcp::{Outgoing, Output, Payload, Run, Seq, Unsent};
 use crate::proto::{Asker, Flow, NeighbourWish};
@@ -206,7 +206,8 @@ impl WayOut<'_, '_> {
             unreachable!("a buffer has room for headers")
         };
         headers.write(&link, segment, timestamps, Body::of(&[], offload.has(Offload::L4_CHECKSUM)));
-        let posted = self.post(frame, offload).map_err(Mbuf::free);
+        note_lens(&mut frame, offload);
+        let posted = post_bare(frame, segment, offload, self.cx.tx).map_err(Mbuf::free);
         self.sent(slot, segment, 0, posted.map_err(|()| Unsent::Busy))
     }
 
@@ -364,11 +365,24 @@ fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
     }
 }
 
+/// Posts a segment without payload. An acknowledgment is not what a caller sends: it is not stamped for whoever sends meanwhile.
+#[inline(always)]
+fn post_bare(frame: Mbuf, segment: &Outgoing, offload: Offload, tx: &mut dyn TxQueue) -> Result<(), Mbuf> {
+    match segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST) {
+        true => tx.post(frame, offload),
+        false => tx.post_unmarked(frame, offload),
+    }
+}
+
 impl Departure<'_> {
     fn send_bare(&self, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let headers = compose(self.link, self.segment, Body::of(&[], self.offload.has(Offload::L4_CHECKSUM)));
         let Some(frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
-        self.leave_or_free(frame, cx)
+        let left = match self.wish {
+            None => post_bare(self.with_lens(frame), self.segment, self.offload, cx.tx),
+            Some(wish) => wait(frame, wish, cx),
+        };
+        left.map_err(|frame| (frame.free(), Unsent::Busy).1)
     }
 
     fn send_payload(&self, payload: &mut Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
@@ -429,15 +443,20 @@ impl Departure<'_> {
     }
 
     /// Posts a frame, or lets it wait for its neighbour. It comes back where neither can be.
-    fn leave(&self, mut frame: Mbuf, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+    fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+        match self.wish {
+            None => cx.tx.post(self.with_lens(frame), self.offload),
+            Some(wish) => wait(frame, wish, cx),
+        }
+    }
+
+    /// Has a NIC that sums know where the headers are.
+    fn with_lens(&self, mut frame: Mbuf) -> Mbuf {
         if self.offload.has(Offload::L4_CHECKSUM) {
             frame.set_l2_len(self.link.len());
             frame.set_l3_len(ipv4::HEADER_LEN);
         }
-        match self.wish {
-            None => cx.tx.post(frame, self.offload),
-            Some(wish) => wait(frame, wish, cx),
-        }
+        frame
     }
 }
 

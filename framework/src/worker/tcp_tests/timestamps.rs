@@ -74,6 +74,61 @@ fn what_waits_is_not_stamped_when_it_leaves() {
     assert_eq!(told(&mut line), []);
 }
 
+/// Of a neighbor that nobody has asked for, or that was given up, the send itself asks.
+#[test]
+fn question_for_a_neighbor_is_not_stamped_as_what_waits_for_the_answer() {
+    let mut line = stamping(Wanted { asks: true, ..Wanted::default() });
+    let [local, stranger, silent] = [1, 77, 78].map(|host| SocketAddrV4::new(address(host), 5_000));
+    let questions = |line: &Line| line.count("1/egress/neighbours/questions");
+    let (flow, frames) =
+        line.ask(|_, cx| cx.timestamped(1, |cx| UdpFlow::connect(local, stranger, &UdpOptions::default(), cx)));
+    let (mut flow, asked) = (flow.unwrap(), questions(&line));
+    assert_eq!((frames, asked), (0, 1));
+
+    for _ in 0..30 {
+        line.now += Duration::from_secs(1);
+        line.client.poll_once(line.now);
+    }
+    let asked = questions(&line);
+    assert_eq!(asked, 3, "it was given up");
+    let (sent, frames) = line.ask(|_, cx| cx.timestamped(2, |cx| flow.send(b"hello", cx)));
+    assert_eq!((sent, frames, questions(&line)), (Ok(crate::pipeline::Sent::Waiting), 0, asked + 1));
+
+    let (called, frames) = line.ask(|_, cx| {
+        cx.timestamped(3, |cx| cx.tcp().connect(local, silent, &ConnectionOptions::default(), ConsumerId(1)))
+    });
+    assert_eq!((called.is_ok(), frames, questions(&line)), (true, 0, asked + 2));
+    assert_eq!(told(&mut line), []);
+}
+
+/// One that is due leaves with the call, where no data can carry it.
+#[test]
+fn acknowledgment_is_not_stamped_as_the_order_that_waits() {
+    let options = ConnectionOptions { nodelay: false, ..ConnectionOptions::default() };
+    let mut line = stamping(Wanted { options, ..Wanted::default() });
+    let id = line.id();
+    // The first bytes of a connection are acknowledged at once.
+    let (now, plenty) = (line.now, pattern(30_000));
+    line.server.with_app(now, |app, cx| cx.tcp().send(app.id.unwrap(), &plenty).unwrap());
+    line.turn_until(|line| line.client.app().received.len() == plenty.len());
+    line.turns(100);
+    let now = line.now;
+    line.ask(|_, cx| cx.tcp().send(id, b"first").unwrap());
+    // The server has not heard of it when it sends, so the next small segment waits (Nagle).
+    line.server.with_app(now, |app, cx| cx.tcp().send(app.id.unwrap(), b"quote").unwrap());
+    line.client.poll_once(line.now);
+    assert_eq!(line.client.app().received[plenty.len()..], *b"quote");
+
+    line.now += options.ack_delay;
+    let segments = |line: &Line| line.client.tcp().tally().segments_out;
+    let before = segments(&line);
+    let (sent, frames) = line.ask(|_, cx| cx.timestamped(1, |cx| cx.tcp().send(id, b"second")));
+    assert_eq!((sent, frames, segments(&line) - before), (Ok(6), 0, 1));
+    assert_eq!(told(&mut line), []);
+    line.turn_until(|line| line.server.app().received == b"firstsecond");
+    line.close();
+}
+
 #[test]
 fn frames_that_the_wire_loses_leave_the_others_their_tokens() {
     let faults = Faults { loss: 0.3, ..Faults::NONE };
