@@ -36,7 +36,7 @@ fn environment_is_read_where_it_is_known_whose_it_is() {
         for file in rust_files(&root().join(folder)) {
             let name = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
             let text = std::fs::read_to_string(&file).unwrap();
-            let code = text.split("\n#[cfg(test)]").next().unwrap();
+            let code = code_of(&text);
             if name.contains("/src/") && ["env::var", "env::{var", "getenv("].iter().any(|call| code.contains(call)) {
                 readers.push(name);
             }
@@ -44,6 +44,20 @@ fn environment_is_read_where_it_is_known_whose_it_is() {
     }
     readers.sort();
     assert_eq!(readers, READERS, "files that read the environment (left) and those that are named here (right)");
+}
+
+#[test]
+fn code_behind_an_item_for_tests_is_code() {
+    let text = "a\n#[cfg(test)]\nmod rig;\nb\n#[cfg(test)]\nmod tests {\n    c\n}\nd\n";
+    assert_eq!(code_of(text), "a\n#[cfg(test)]\nmod rig;\nb\n#[cfg(test)]\nd\n");
+    assert_eq!(code_of("a\nb\n"), "a\nb\n");
+}
+
+/// A file without the tests that stand in it. Other items that are for tests only count as code: what stands behind them is.
+fn code_of(text: &str) -> String {
+    let Some((before, tests)) = text.split_once("\nmod tests {") else { return text.into() };
+    let behind = tests.split_once("\n}").map_or("", |(_, behind)| behind);
+    before.to_owned() + behind
 }
 
 /// The items of its lists, each with the heading above it.
