@@ -5,6 +5,8 @@ use std::io;
 use std::process::Command;
 use std::sync::Arc;
 
+use super::assembler::{Assembler, Reg};
+use super::bpf::Program;
 use super::interface::Interface;
 use super::port::Port;
 use super::rx::AfXdpRx;
@@ -138,5 +140,26 @@ fn queue_has_ended_where_another_program_took_the_interface() {
         drop(other);
         looped.receive();
         assert_eq!(looped.rx.state(), RxState::Ended, "for good: whoever runs it has been told");
+    });
+}
+
+/// The kernel says EINVAL of an interface that it has not. This one is there.
+#[test]
+fn queue_has_ended_where_the_interface_refuses_the_program() {
+    alone("queue_has_ended_where_the_interface_refuses_the_program", || {
+        let mut looped = Looped::open();
+        // A program for packets on their way out, which nothing takes as one for XDP.
+        let mut asm = Assembler::default();
+        asm.mov(Reg::R0, 0);
+        asm.exit();
+        let (other, link) = Program::on_the_way_out(&asm.finish(), Interface::find("lo").unwrap().index).unwrap();
+        drop(link);
+        looped.port().detach_for(other).unwrap();
+        looped.receive();
+        assert_eq!((looped.times_put_back(), looped.rx.state()), (0, RxState::Ended));
+        let said = looped.device.why_ended().unwrap();
+        assert!(said.contains("taken off lo while it ran, and cannot be put back: "), "{said}");
+        assert!(said.contains("Invalid argument"), "{said}");
+        assert!(looped.device.steer(&Rule::igmp(), 0).is_err(), "nor does a rule that is added say that all is well");
     });
 }

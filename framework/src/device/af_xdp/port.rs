@@ -14,7 +14,7 @@ use super::device::AfXdpConfig;
 use super::error::{CAPABILITIES, SetupError};
 use super::filter::{NicFilter, Wanted};
 use super::holder;
-use super::interface::Interface;
+use super::interface::{Interface, LinkState, LinkWatch};
 use super::kfuncs::{self, Absent, Found, Kfuncs, Told};
 use super::program::{Rules, Source, Verdict, generate};
 use super::socket::kernel_version;
@@ -53,6 +53,8 @@ pub(super) struct Port {
     pub(super) unstamped: Option<io::Error>,
     _stamped: Option<AllStamped>,
     namespace: Option<(u64, u64)>,
+    /// Says whether the interface is there, in the namespace of [`attach`](Self::attach).
+    watch: LinkWatch,
     abilities: Abilities,
     rules_max: usize,
     maps: Maps,
@@ -111,6 +113,8 @@ impl Port {
             rules: map(MapKind::Hash, size_of::<Key>(), size_of::<u32>(), config.rules_max.max(1) as u32)?,
             sockets: map(MapKind::Sockets, 4, 4, interface.queues.into())?,
         };
+        let watch = LinkWatch::new(interface.index)
+            .map_err(|error| SetupError::system("opening a socket that watches the link", error))?;
         let filter = NicFilter::open(interface.index)
             .map_err(|error| SetupError::system("telling the NIC which groups to let through", error))?;
         let wanted = [config.rx_timestamps, config.rx_hash, config.rx_vlan && interface.strips_vlan];
@@ -132,6 +136,7 @@ impl Port {
             unstamped,
             _stamped: stamped,
             namespace: namespace(),
+            watch,
             abilities: attached.abilities,
             rules_max: config.rules_max,
             put_back: AtomicU64::new(0),
@@ -239,7 +244,7 @@ impl Port {
         match self.exchange(installed, &wanted) {
             Ok(()) => {}
             // The interface is gone and took the program along; the queues say so.
-            Err(error) if is_without_interface(&error) && installed.link.is_detached() => {}
+            Err(_) if self.is_without_interface() => {}
             Err(error) => return Err(refused(&error)),
         }
         installed.contents = wanted;
@@ -248,7 +253,7 @@ impl Port {
 
     /// Puts the program back where somebody has taken it off (`bpftool link detach`): until then the kernel gets every frame, and
     /// nobody is told. A system call; each queue makes it now and then. Where it cannot be put back, as another program has taken
-    /// the interface, the queues have [ended](Self::lost).
+    /// the interface, or the driver refuses it with an MTU that was raised meanwhile, the queues have [ended](Self::lost).
     pub(super) fn look_after(&self) {
         // Who changes rules meanwhile has the lock, and finds out as well.
         let Ok(mut installed) = self.installed.try_lock() else { return };
@@ -258,9 +263,15 @@ impl Port {
         match self.put_back(&mut installed) {
             Ok(()) => {}
             // The queues say so.
-            Err(error) if is_without_interface(&error) => {}
+            Err(_) if self.is_without_interface() => {}
             Err(error) => _ = self.lost.set(error.raw_os_error().unwrap_or(0)),
         }
+    }
+
+    /// Whether the interface is gone, or in another namespace. What the kernel says where it is to put a program there does not tell:
+    /// for an interface that it has not it says EINVAL (`bpf_xdp_link_attach` in net/core/dev.c), and so do drivers for other reasons.
+    fn is_without_interface(&self) -> bool {
+        self.watch.look() == Some(LinkState::Gone)
     }
 
     /// Puts the program on the interface again.
@@ -382,11 +393,6 @@ fn refused(error: &io::Error) -> SteerError {
         Some(libc::EPERM | libc::EACCES) => SteerError::NoPermission { capabilities: CAPABILITIES },
         errno => SteerError::Refused { errno: errno.unwrap_or(0) },
     }
-}
-
-/// What the kernel says of an interface that it does not have (`bpf_xdp_link_attach` in net/core/dev.c: EINVAL).
-fn is_without_interface(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL | libc::ENOLINK))
 }
 
 /// Whether a kernel of this version has what takes the program away with the process. One that does not say is tried.
@@ -556,6 +562,13 @@ impl Port {
     /// Takes the program off, as another process may.
     pub(super) fn detach(&self) -> io::Result<()> {
         self.installed().link.detach()
+    }
+
+    /// Takes the program off for one that no interface takes: EINVAL, as drivers say it.
+    pub(super) fn detach_for(&self, refused: Program) -> io::Result<()> {
+        let mut installed = self.installed();
+        (installed.compares, installed.lookups) = (None, refused);
+        installed.link.detach()
     }
 }
 
