@@ -111,7 +111,7 @@ enum NextHop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// It was posted, and leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. By a flow that is
-    /// [`urgent`](UdpOptions::urgent) it has left.
+    /// [`urgent`](UdpOptions::urgent) the device has been told of it.
     Posted,
     /// It waits until its neighbour answers. What becomes of it then is counted as `egress/neighbours/…`.
     Waiting,

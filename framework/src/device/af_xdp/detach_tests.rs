@@ -34,9 +34,8 @@ struct Looped {
 impl Looped {
     fn open() -> Self {
         // Frames of 64 KiB, as they are on a loopback, take more chunks than there may be.
-        for arguments in [["link", "set", "lo", "mtu", "1500"], ["link", "set", "dev", "lo", "up"]] {
-            assert!(Command::new("ip").args(arguments).status().unwrap().success());
-        }
+        assert!(Command::new("ip").args(["link", "set", "lo", "mtu", "1500"]).status().unwrap().success());
+        set_link("up");
         let layout = Layout::umem(2048);
         let pool = Pool::new(Arc::new(Region::heap(layout.region_len(256)).unwrap()), layout).unwrap();
         let mut device = AfXdpDevice::open(&config()).unwrap();
@@ -79,6 +78,10 @@ fn config() -> AfXdpConfig {
     AfXdpConfig { rx_ring_len: 64, tx_ring_len: 64, mode: Mode::Generic, ..AfXdpConfig::new("lo") }
 }
 
+fn set_link(state: &str) {
+    assert!(Command::new("ip").args(["link", "set", "lo", state]).status().unwrap().success());
+}
+
 fn program() -> Option<u32> {
     Interface::find("lo").unwrap().program
 }
@@ -93,6 +96,22 @@ fn alone(test: &str, check: fn()) {
     if let Err(error) = tried.join().unwrap() {
         println!("SKIPPED {test}: {error}; run as root");
     }
+}
+
+/// What is posted is the device's, also where the kernel does not take it yet.
+#[test]
+fn frame_that_the_kernel_does_not_take_at_once_is_counted_and_leaves_later() {
+    alone("frame_that_the_kernel_does_not_take_at_once_is_counted_and_leaves_later", || {
+        let mut looped = Looped::open();
+        let refused = |looped: &Looped| looped.block.snapshot().count("q/tx/kicks_refused").unwrap();
+        set_link("down");
+        assert!(!looped.hears_itself(), "and its post said that it was taken");
+        assert_eq!((refused(&looped), looped.tx.in_flight()), (1, 1));
+        set_link("up");
+        looped.tx.ring_doorbell(looped.now);
+        assert!((0..100).any(|_| looped.receive() == 1));
+        assert_eq!((refused(&looped), looped.tx.in_flight()), (1, 0));
+    });
 }
 
 #[test]

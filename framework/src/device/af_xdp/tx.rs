@@ -67,7 +67,8 @@ struct Counters {
     kicks: Counter,
     /// Frames that did not wait for the doorbell. In copy mode each is a system call more.
     urgent: Counter,
-    /// Those that it refused: the link is down, or the driver's ring is full. They are made again with the next doorbell.
+    /// Those that it refused: the link is down, or the driver's ring or the socket's buffer is full. They are made again with the next
+    /// doorbell; what was posted waits in the ring.
     kicks_refused: Counter,
     /// Completions of an address that was not in flight.
     completions_invalid: Counter,
@@ -185,10 +186,11 @@ impl AfXdpTx {
                 return;
             }
             self.counters.kicks.inc();
-            if let Err(error) = sys::kick_tx(self.umem.socket()) {
-                self.kick_refused(&error);
-            }
+            let kicked = sys::kick_tx(self.umem.socket());
             let still_left = self.tx.untaken();
+            if let Err(error) = kicked {
+                self.kick_refused(&error, left.saturating_sub(still_left));
+            }
             if still_left >= left {
                 return;
             }
@@ -197,10 +199,10 @@ impl AfXdpTx {
     }
 
     #[cold]
-    fn kick_refused(&mut self, error: &io::Error) {
+    fn kick_refused(&self, error: &io::Error, taken: u32) {
         match error.raw_os_error() {
             // The kernel stopped after its batch; the loop goes on.
-            Some(libc::EAGAIN) => {}
+            Some(libc::EAGAIN) if taken > 0 => {}
             // Not bound any more: the interface was removed, or moved to another network namespace.
             Some(libc::ENXIO | libc::ENODEV) => self.umem.set_gone(),
             _ => self.counters.kicks_refused.inc(),

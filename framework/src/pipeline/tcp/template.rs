@@ -47,7 +47,8 @@ pub struct Template {
 /// What became of bytes that the connection has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// They have left: the device has been told of them. By [`post`](TcpCalls::post) they leave with the next doorbell.
+    /// They were given to the device, and it has been told of them. By [`post`](TcpCalls::post) they leave with the next doorbell. Over
+    /// AF_XDP `tx/kicks_refused` counts where the kernel did not take them at once: then they leave as soon as it does.
     Posted,
     /// They have not left. They wait: for data before them, for the peer's window or the congestion window, for the device. They leave as
     /// soon as may be; [`abort`](TcpCalls::abort) is what takes them back.
@@ -225,8 +226,8 @@ impl TcpCalls<'_, '_> {
         Ok(template)
     }
 
-    /// Sends the template's payload with the connection's numbers of now. Where it may leave at once, it has left
-    /// with the end of this call, and all that was posted before it; it does not wait for the end of the burst. Otherwise it is sent as
+    /// Sends the template's payload with the connection's numbers of now. Where it may leave at once, the device has been told
+    /// of it with the end of this call, and of all that was posted before it; it does not wait for the end of the burst. Otherwise it is sent as
     /// by [`send`](TcpCalls::send), whole or not at all.
     ///
     /// It rings, which of AF_XDP is a system call for each order ([`TxQueue`] says what of which device). Several orders at
