@@ -8,7 +8,8 @@
 //!
 //! A line is good at the reading that it goes through, to half that reading's bracket, and worse the farther from it: by what
 //! is not known of the rate, and by [`WANDER_PPB`] for what the rate may do meanwhile. The error is a bound as long as it
-//! does not do more; a clock that is set, or slewed by more, is noticed at the next reading, and its line begins anew.
+//! does not do more; a clock that is set, or slewed by more, is noticed at the next reading, and its line begins anew. So is a
+//! step of our own, as where the processor's counter goes back.
 
 use core::fmt;
 

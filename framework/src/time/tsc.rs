@@ -9,9 +9,15 @@
 //! meanwhile is counted as the system counts it. The rate stays the one that was measured at start, also where another
 //! processor counts at another: a process that was moved to other hardware is better started anew.
 //!
+//! Copies of a clock show the same time, whichever of them sees first that the counter went back: they share the point that time
+//! is counted from. Where a copy has shown more than the new point says, that point moves on for all, so the copies differ until
+//! each of them was read once more, by what the rate was wrong since the start.
+//!
 //! Invariants:
 //! 1. `rdtsc` is an instruction that every x86-64 has; it reads a counter and touches no memory.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use super::{Clock, Duration, Instant};
@@ -25,19 +31,38 @@ const FRACTION_BITS: u32 = 32;
 /// As far as the counters of two cores of a machine may differ, and more: 0.2 to 1 ms. A step back of so little is waited out.
 const SKEW_MAX: u64 = 1 << 20;
 
-/// A clock that counts processor ticks.
-#[derive(Clone, Copy, Debug)]
+/// A clock that counts processor ticks. Its copies ([`Clone`]) have one origin, now and later.
+#[derive(Clone, Debug)]
 pub struct TscClock {
-    /// A reading of the counter,
-    origin: u64,
-    /// and when it was.
-    origin_at: Instant,
+    /// The point that this copy counts from.
+    base: Base,
     /// Nanoseconds a tick, with [`FRACTION_BITS`] of fraction.
     ns_per_tick: u64,
-    /// The counter as it was read last, never before `origin`.
+    /// The counter as this copy read it last, never before the base.
     last: u64,
     /// The system's clock at our zero, for when the counter has gone back.
     zero: StdInstant,
+    shared: Arc<Shared>,
+}
+
+/// What the copies of a clock share.
+#[derive(Debug)]
+struct Shared {
+    /// The number of the base, looked at with each reading.
+    number: AtomicU64,
+    /// The point that all count from, as each learns with its next reading.
+    base: Mutex<Base>,
+}
+
+/// A point that time is counted from.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    /// Counts the times that it was moved.
+    number: u64,
+    /// A reading of the counter,
+    ticks: u64,
+    /// and when it was.
+    at: Instant,
 }
 
 impl TscClock {
@@ -53,30 +78,71 @@ impl TscClock {
         let ns = after.duration_since(before).as_nanos() << FRACTION_BITS;
         let elapsed = u128::from(ticks_after.checked_sub(ticks_before).filter(|&elapsed| elapsed > 0)?);
         let ns_per_tick = u64::try_from(ns / elapsed).ok()?;
-        Some(Self { origin: ticks_after, origin_at: Instant::ZERO, ns_per_tick, last: ticks_after, zero: after })
+        Some(Self::counting_from(ticks_after, after, ns_per_tick))
+    }
+
+    fn counting_from(ticks: u64, zero: StdInstant, ns_per_tick: u64) -> Self {
+        let base = Base { number: 0, ticks, at: Instant::ZERO };
+        let shared = Arc::new(Shared { number: AtomicU64::new(base.number), base: Mutex::new(base) });
+        Self { base, ns_per_tick, last: ticks, zero, shared }
     }
 
     #[inline(always)]
-    fn at(&mut self, ticks: u64, system: impl FnOnce(StdInstant) -> Instant) -> Instant {
-        self.last = if ticks < self.last { self.go_back(ticks, system) } else { ticks };
-        self.time(self.last)
+    fn at(&mut self, counter: impl Fn() -> u64, system: impl FnOnce(StdInstant) -> Instant) -> Instant {
+        let ticks = counter();
+        if ticks < self.last || !self.has_shared_base() {
+            return self.settle(ticks, counter, system);
+        }
+        self.last = ticks;
+        self.time(ticks)
     }
 
-    /// The counter is behind what it was. Returns the reading to go on with.
+    #[inline(always)]
+    fn has_shared_base(&self) -> bool {
+        self.base.number == self.shared.number.load(Ordering::Relaxed)
+    }
+
+    /// The counter is behind what it was, or another copy has found it so.
     #[cold]
-    fn go_back(&mut self, ticks: u64, system: impl FnOnce(StdInstant) -> Instant) -> u64 {
-        if self.last - ticks <= SKEW_MAX {
-            return self.last;
+    fn settle(&mut self, ticks: u64, counter: impl Fn() -> u64, system: impl FnOnce(StdInstant) -> Instant) -> Instant {
+        let shown = self.time(self.last);
+        if self.has_shared_base() && self.last.saturating_sub(ticks) <= SKEW_MAX {
+            return shown;
         }
-        self.origin_at = self.time(self.last).max(system(self.zero));
-        self.origin = ticks;
-        ticks
+        // No panic leaves it half written.
+        let mut base = self.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
+        // The base may be from behind the step, and the reading that led here from before it.
+        let ticks = counter();
+        let least = if base.number == self.base.number { self.last } else { base.ticks };
+        if least.saturating_sub(ticks) <= SKEW_MAX {
+            self.last = ticks.max(least);
+        } else {
+            base.move_to(ticks, shown.max(system(self.zero)));
+            self.last = ticks;
+        }
+        if base.time(self.last, self.ns_per_tick) < shown {
+            base.move_to(self.last, shown);
+        }
+        self.shared.number.store(base.number, Ordering::Relaxed);
+        self.base = *base;
+        base.time(self.last, self.ns_per_tick)
     }
 
     #[inline(always)]
     fn time(&self, ticks: u64) -> Instant {
-        let ns = (u128::from(ticks - self.origin) * u128::from(self.ns_per_tick)) >> FRACTION_BITS;
-        self.origin_at + Duration::from_nanos(ns as u64)
+        self.base.time(ticks, self.ns_per_tick)
+    }
+}
+
+impl Base {
+    #[inline(always)]
+    fn time(&self, ticks: u64, ns_per_tick: u64) -> Instant {
+        let ns = (u128::from(ticks - self.ticks) * u128::from(ns_per_tick)) >> FRACTION_BITS;
+        self.at + Duration::from_nanos(ns as u64)
+    }
+
+    fn move_to(&mut self, ticks: u64, at: Instant) {
+        *self = Self { number: self.number + 1, ticks, at };
     }
 }
 
@@ -84,7 +150,7 @@ impl Clock for TscClock {
     #[inline]
     fn now(&mut self) -> Instant {
         // A u64 of nanoseconds overflows after 584 years of uptime.
-        self.at(ticks(), |zero| Instant::from_nanos(zero.elapsed().as_nanos() as u64))
+        self.at(ticks, |zero| Instant::from_nanos(zero.elapsed().as_nanos() as u64))
     }
 }
 
@@ -135,49 +201,112 @@ mod tests {
     }
 
     /// Two ticks a nanosecond.
-    fn clock(origin: u64) -> TscClock {
-        TscClock { origin, origin_at: Instant::ZERO, ns_per_tick: 1 << 31, last: origin, zero: StdInstant::now() }
+    fn clock(ticks: u64) -> TscClock {
+        TscClock::counting_from(ticks, StdInstant::now(), 1 << 31)
     }
 
     fn unasked(_: StdInstant) -> Instant {
         panic!("the system's clock costs more")
     }
 
+    impl TscClock {
+        /// Reads the clock where the counter stands at `ticks`. The system's clock is not asked.
+        fn read(&mut self, ticks: u64) -> u64 {
+            self.at(|| ticks, unasked).as_nanos()
+        }
+
+        /// The same where the system's clock shows `ns`.
+        fn read_beside(&mut self, ticks: u64, ns: u64) -> u64 {
+            self.at(|| ticks, |_| Instant::from_nanos(ns)).as_nanos()
+        }
+    }
+
     #[test]
     fn counter_of_another_core_is_waited_out() {
         let mut clock = clock(5_000_000);
-        assert_eq!(clock.at(5_000_000 - 400, unasked), Instant::ZERO);
-        assert_eq!(clock.at(5_002_000, unasked), Instant::from_nanos(1_000));
-        assert_eq!(clock.at(5_001_600, unasked), Instant::from_nanos(1_000));
-        assert_eq!(clock.at(5_002_002, unasked), Instant::from_nanos(1_001));
+        assert_eq!(clock.read(5_000_000 - 400), 0);
+        assert_eq!(clock.read(5_002_000), 1_000);
+        assert_eq!(clock.read(5_001_600), 1_000);
+        assert_eq!(clock.read(5_002_002), 1_001);
     }
 
     #[test]
     fn counter_that_goes_back_has_time_go_on_as_the_system_says() {
         let mut clock = clock(1 << 40);
-        assert_eq!(clock.at((1 << 40) + 2_000, unasked), Instant::from_nanos(1_000));
+        assert_eq!(clock.read((1 << 40) + 2_000), 1_000);
         // The machine woke with the counter at 50, and the system has counted 7 µs since the start.
-        assert_eq!(clock.at(50, |_| Instant::from_nanos(7_000)), Instant::from_nanos(7_000));
-        assert_eq!(clock.at(250, unasked), Instant::from_nanos(7_100));
+        assert_eq!(clock.read_beside(50, 7_000), 7_000);
+        assert_eq!(clock.read(250), 7_100);
         // Again, and the system's clock is behind ours: ours goes on from where it stood.
-        assert_eq!(clock.at(250 + (1 << 30), unasked), Instant::from_nanos(7_100 + (1 << 29)));
-        assert_eq!(clock.at(0, |_| Instant::from_nanos(8_000)), Instant::from_nanos(7_100 + (1 << 29)));
-        assert_eq!(clock.at(2, unasked), Instant::from_nanos(7_101 + (1 << 29)));
+        assert_eq!(clock.read(250 + (1 << 30)), 7_100 + (1 << 29));
+        assert_eq!(clock.read_beside(0, 8_000), 7_100 + (1 << 29));
+        assert_eq!(clock.read(2), 7_101 + (1 << 29));
+    }
+
+    #[test]
+    fn copies_show_one_time_after_the_counter_went_back() {
+        let mut worker = clock(1 << 40);
+        let mut sampler = worker.clone();
+        assert_eq!(sampler.read((1 << 40) + 2_000), 1_000);
+        assert_eq!(worker.read((1 << 40) + 8_000), 4_000);
+        // The worker sees it, and the other copy learns of it: the system's clock is asked once.
+        assert_eq!(worker.read_beside(50, 7_000), 7_000);
+        assert_eq!(sampler.read(250), 7_100);
+        assert_eq!(worker.read(250), 7_100);
+        // The copy that sees it has not been read for long, and the system's clock is slow.
+        let (early, late) = (6_975 + (1 << 24), 6_975 + (1 << 29));
+        assert_eq!((sampler.read(1 << 25), worker.read(1 << 30)), (early, late));
+        assert_eq!(sampler.read_beside(10, 9_000), early);
+        assert_eq!((worker.read(10), sampler.read(10)), (late, late));
+        assert_eq!((worker.read(30), sampler.read(30)), (late + 10, late + 10));
+    }
+
+    /// A copy that was not read for so long that the counter has passed what it read last.
+    #[test]
+    fn copy_that_cannot_see_that_the_counter_went_back_learns_it() {
+        let mut worker = clock(1 << 30);
+        let mut sampler = worker.clone();
+        let before = worker.read(1 << 40);
+        let now = worker.read_beside(1 << 35, before + 7_000);
+        assert_eq!(now, before + 7_000);
+        assert_eq!((sampler.read(1 << 35), sampler.read((1 << 35) + 2)), (now, now + 1));
     }
 
     proptest::proptest! {
         #[test]
         fn any_counter_neither_runs_time_backwards_nor_stops_it(readings in proptest::collection::vec(0..1u64 << 40, 0..50)) {
             let mut clock = clock(readings.first().copied().unwrap_or(0));
-            let mut before = Instant::ZERO;
+            let mut before = 0;
             for ticks in readings {
-                let now = clock.at(ticks, |_| Instant::ZERO);
+                let now = clock.read_beside(ticks, 0);
                 proptest::prop_assert!(now >= before);
                 // From here on the counter counts.
-                let after = clock.at(ticks.saturating_add(2 * SKEW_MAX), |_| Instant::ZERO);
+                let after = clock.read_beside(ticks.saturating_add(2 * SKEW_MAX), 0);
                 proptest::prop_assert!(after > now || ticks > u64::MAX - 2 * SKEW_MAX);
                 before = after;
             }
+        }
+
+        #[test]
+        fn copies_neither_run_backwards_nor_differ_once_all_were_read(
+            readings in proptest::collection::vec((0..3usize, 0..1u64 << 40, 0..1u64 << 40), 0..50)
+        ) {
+            let mut before = [0; 3];
+            let clock = clock(0);
+            let mut clocks = [clock.clone(), clock.clone(), clock];
+            let mut ticks = 0;
+            for (idx, now, system) in readings {
+                ticks = now;
+                let shown = clocks[idx].read_beside(ticks, system);
+                proptest::prop_assert!(shown >= before[idx]);
+                before[idx] = shown;
+            }
+            // Two rounds: the second copy may have shown more than the first.
+            for _ in 0..2 {
+                clocks.iter_mut().for_each(|clock| _ = clock.read_beside(ticks, 0));
+            }
+            let shown = clocks.each_mut().map(|clock| clock.read(ticks + 2 * SKEW_MAX));
+            proptest::prop_assert!(shown.iter().all(|&one| one == shown[0]), "{:?}", shown);
         }
     }
 }

@@ -3,7 +3,7 @@
 use wirepath::time::{Clock, Instant, MonotonicClock, TscClock};
 
 /// The best clock of this machine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Timepiece {
     Tsc(TscClock),
     Monotonic(MonotonicClock),

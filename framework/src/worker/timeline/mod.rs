@@ -8,7 +8,8 @@
 //!                                          └─▶ gauges for `wirepath stats`
 //! ```
 //!
-//! The thread reads the clock that the worker reads: hand it a copy, so that both have one origin.
+//! The thread reads the clock that the worker reads: hand it a copy, so that both have one origin. Copies of a
+//! [`TscClock`](crate::time::TscClock) keep one, also where the processor's counter goes back.
 
 mod phc;
 #[allow(unsafe_code)]
