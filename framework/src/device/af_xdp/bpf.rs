@@ -139,6 +139,14 @@ impl Map {
         unsafe { bpf(MAP_DELETE, &attribute) }.map(drop)
     }
 
+    /// From now on nobody changes it but programs: EPERM.
+    #[cfg(test)]
+    pub(super) fn freeze(&self) -> io::Result<()> {
+        const MAP_FREEZE: c_long = 22;
+        // SAFETY: no address in the attribute.
+        unsafe { bpf(MAP_FREEZE, &(self.fd.as_raw_fd() as u32)) }.map(drop)
+    }
+
     /// The descriptor's number, for a program to name.
     pub(super) fn raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()

@@ -87,7 +87,7 @@ fn program() -> Option<u32> {
 }
 
 /// Runs `check` in a namespace of its own; says why where there is none.
-fn alone(test: &str, check: fn()) {
+pub(super) fn alone(test: &str, check: fn()) {
     let tried = std::thread::spawn(move || {
         sys::leave_namespace()?;
         check();

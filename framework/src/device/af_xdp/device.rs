@@ -9,7 +9,7 @@ use super::error::SetupError;
 use super::gate::Gate;
 use super::interface::{Interface, LinkWatch};
 use super::kfuncs::{Absent, Told};
-use super::port::{Mode, Port};
+use super::port::{Awaited, Mode, Port};
 use super::rx::{AfXdpRx, RxParts};
 use super::socket::{self, Copying, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
 use super::tx::AfXdpTx;
@@ -82,6 +82,7 @@ pub struct AfXdpDevice {
 /// A queue on its way to a worker.
 pub struct AfXdpQueue {
     port: Arc<Port>,
+    awaited: Awaited,
     config: AfXdpConfig,
     idx: u16,
     frame_len_max: usize,
@@ -92,7 +93,10 @@ pub struct AfXdpQueue {
 
 impl AfXdpDevice {
     /// Puts a program without rules on the interface. The kernel goes on receiving every frame until a rule names some of them
-    /// and the queue they come on has been polled, or has sent something.
+    /// and the queue they come on has been polled, or was to send something.
+    ///
+    /// Nothing leaves a queue before all that were taken by then hear, as an answer may come on any of them: so take the queues before
+    /// the first worker starts. Who sends before is told that there is no room (`tx/refused_unheard`).
     ///
     /// # Errors
     /// One sentence with the next step in it: no such interface, no permission, a program of somebody else on the interface
@@ -248,6 +252,7 @@ impl Device for AfXdpDevice {
         self.taken[usize::from(idx)] = true;
         Ok(AfXdpQueue {
             port: Arc::clone(&self.port),
+            awaited: Awaited::new(&self.port),
             config: self.config.clone(),
             idx,
             frame_len_max: self.frame_len_max(),
@@ -286,8 +291,8 @@ impl Queue for AfXdpQueue {
     type Tx = AfXdpTx;
 
     /// Makes the pool's region the umem and binds the socket. The pool must be of [`Layout::umem`](crate::mem::Layout::umem).
-    /// Frames come from the first [`receive`](crate::device::RxQueue::receive) on, or from the first frame that leaves, before whose
-    /// answer; until then they go to the kernel.
+    /// Frames come from the first [`receive`](crate::device::RxQueue::receive) on, or from the first
+    /// [`post`](crate::device::TxQueue::post), before what is posted leaves; until then they go to the kernel.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(AfXdpRx, AfXdpTx), DeviceError> {
         if !is_umem_layout(pool.layout()) {
             return Err(SetupError::NotAUmem { stride: pool.layout().stride() }.into());
@@ -318,7 +323,7 @@ impl Queue for AfXdpQueue {
         };
         let umem = Rc::new(bound.umem);
         let rings = bound.rings;
-        let gate = Rc::new(Gate::new(Arc::clone(&self.port), self.idx, Rc::clone(&umem)));
+        let gate = Rc::new(Gate::new(self.awaited, self.idx, Rc::clone(&umem), scope));
         let parts = RxParts {
             port: self.port,
             umem: Rc::clone(&umem),

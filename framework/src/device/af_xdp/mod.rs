@@ -65,6 +65,8 @@ mod umem;
 #[cfg(test)]
 mod detach_tests;
 #[cfg(test)]
+mod gate_tests;
+#[cfg(test)]
 mod metadata_tests;
 #[cfg(test)]
 mod program_tests;

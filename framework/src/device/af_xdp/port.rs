@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
@@ -62,11 +62,16 @@ pub(super) struct Port {
     installed: Mutex<Installed>,
     /// Whether frames may have something told before them. Once they may, they may forever: some could still be in a ring.
     tells: AtomicBool,
+    /// Queues that were taken and do not hear yet.
+    awaited: AtomicUsize,
     /// Times that the program was found off the interface, and put back.
     put_back: AtomicU64,
     /// Why it is off for good: the system's number.
     lost: OnceLock<i32>,
 }
+
+/// A queue that was taken and does not hear yet. As long as there is one, no queue of the port sends its first frame.
+pub(super) struct Awaited(Arc<Port>);
 
 /// What programs share with us and with the ones after them.
 struct Maps {
@@ -139,6 +144,7 @@ impl Port {
             watch,
             abilities: attached.abilities,
             rules_max: config.rules_max,
+            awaited: AtomicUsize::new(0),
             put_back: AtomicU64::new(0),
             lost: OnceLock::new(),
             maps,
@@ -158,6 +164,11 @@ impl Port {
     #[inline]
     pub(super) fn tells(&self) -> bool {
         self.tells.load(Ordering::Relaxed)
+    }
+
+    /// Whether all queues that were taken hear.
+    pub(super) fn all_hear(&self) -> bool {
+        self.awaited.load(Ordering::Acquire) == 0
     }
 
     /// Lets frames of `queue` come to `socket`.
@@ -351,6 +362,25 @@ impl Port {
     fn installed(&self) -> MutexGuard<'_, Installed> {
         // Rules and maps agree after every statement that can panic.
         self.installed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Awaited {
+    /// A queue of `port` is taken.
+    pub(super) fn new(port: &Arc<Port>) -> Self {
+        port.awaited.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(port))
+    }
+
+    pub(super) fn port(&self) -> &Arc<Port> {
+        &self.0
+    }
+}
+
+impl Drop for Awaited {
+    /// It hears, or never will.
+    fn drop(&mut self) {
+        self.0.awaited.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -569,6 +599,11 @@ impl Port {
         let mut installed = self.installed();
         (installed.compares, installed.lookups) = (None, refused);
         installed.link.detach()
+    }
+
+    /// From now on the kernel lets no queue hear, as it does where a program gives its capabilities away.
+    pub(super) fn freeze(&self) -> io::Result<()> {
+        self.maps.sockets.freeze()
     }
 }
 

@@ -44,7 +44,8 @@ const ETHERNET_LEN: usize = 14;
 
 /// The sending half of a queue. `ring_doorbell`, and the post of a frame that is urgent, make a system call where the kernel asks for
 /// one: in copy mode once for all that was posted (once for 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps.
-/// The first of them makes another one, where the queue was not polled before: what is sent must not be answered to the kernel.
+/// The first post makes another one, where the queue was not polled before: what is sent must not be answered to the kernel. For the
+/// same reason there is no room before all queues that were taken of the port hear.
 pub struct AfXdpTx {
     umem: Rc<Umem>,
     gate: Rc<Gate>,
@@ -63,6 +64,8 @@ struct Counters {
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
+    /// Frames given back because their answers would have come to the kernel: not all queues that were taken of the port hear.
+    refused_unheard: Counter,
     /// System calls that set the kernel to work.
     kicks: Counter,
     /// Frames that did not wait for the doorbell. In copy mode each is a system call more.
@@ -91,6 +94,7 @@ impl AfXdpTx {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
             ring_full: scope.counter("ring_full", Unit::Events),
+            refused_unheard: scope.counter("refused_unheard", Unit::Frames),
             kicks: scope.counter("kicks", Unit::Events),
             urgent: scope.counter("urgent", Unit::Frames),
             kicks_refused: scope.counter("kicks_refused", Unit::Events),
@@ -133,6 +137,12 @@ impl AfXdpTx {
         Err(mbuf)
     }
 
+    #[cold]
+    fn unheard(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        self.counters.refused_unheard.inc();
+        Err(mbuf)
+    }
+
     /// A frame of several buffers: a descriptor each, all but the last saying that more follow.
     fn post_chain(&mut self, mbuf: Mbuf, len: usize) -> Result<(), Mbuf> {
         let mut descs = ArrayVec::<Desc, SEGMENTS_MAX>::new();
@@ -169,7 +179,6 @@ impl AfXdpTx {
     #[inline]
     fn ring(&mut self) {
         if self.unpublished {
-            self.gate.open();
             self.tx.publish();
             self.unpublished = false;
         }
@@ -221,6 +230,9 @@ impl AfXdpTx {
     /// Posts a frame that waits for the doorbell.
     #[inline]
     fn place(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if !self.gate.open() {
+            return self.unheard(mbuf);
+        }
         let len = mbuf.len();
         if len > self.frame_len_max {
             return self.refuse(mbuf, AfXdpTxDrop::TooLong);
@@ -303,7 +315,7 @@ impl TxQueue for AfXdpTx {
     /// Frames of one buffer. Takes home what was sent, as room comes from that only.
     fn room(&mut self) -> usize {
         self.reap();
-        self.in_flight.room()
+        if self.gate.open() { self.in_flight.room() } else { 0 }
     }
 
     fn in_flight(&self) -> usize {
