@@ -16,9 +16,10 @@ pub(crate) fn furnish<T>(count: usize, advise: Advise, item: impl FnMut(usize) -
     items.into_boxed_slice()
 }
 
-/// Whether so many bytes can be had. They are asked for at once and given back untouched, as a
-/// kernel refuses at once what is more than the machine has. Tables are furnished one by one, and a
-/// refusal of the last of them would end the process.
+/// Whether the kernel grants so many bytes. They are asked for at once and given back untouched.
+/// Tables are furnished one by one, and a refusal of the last of them would end the process. Linux
+/// refuses more than memory and swap together (`vm.overcommit_memory` 0), and grants what is not
+/// left of them: whoever may read files asks the machine before, as a live port does.
 pub(crate) fn can_be_had(bytes: usize) -> bool {
     let mut room = Vec::<u8>::new();
     let is_given = room.try_reserve_exact(bytes).is_ok();

@@ -66,6 +66,11 @@ impl TcpSockets {
         }))))
     }
 
+    /// Bytes that [`new`](Self::new) takes: connections, with their ways, and chunks, without the buffers in these.
+    pub fn bytes(machine: &TcpConfig) -> usize {
+        machine.bytes::<Bytes>()
+    }
+
     /// For a worker without TCP: nobody listens, and no connection can be had.
     pub const fn none() -> Self {
         Self(None)

@@ -97,7 +97,7 @@ impl TcpConfig {
         (0..=self.retries).fold(Duration::ZERO, |sum, retry| sum + span(retry))
     }
 
-    /// Whether the machine has the memory: the kernel is asked before anything is taken.
+    /// Whether the kernel grants the memory: it is asked before anything is taken.
     pub(super) fn check_memory<P>(&self) -> Result<(), TcpConfigError> {
         let (connections, chunks, bytes) = (self.connections_max, self.chunks_max, self.bytes::<P>());
         if can_be_had(bytes) { Ok(()) } else { Err(TcpConfigError::NoMemory { connections, chunks, bytes }) }
@@ -164,7 +164,7 @@ pub enum TcpConfigError {
     },
     /// Too short to be waited for, or longer than the standard wants.
     TimeWait(Duration),
-    /// More memory than the machine gives.
+    /// More memory than the kernel grants.
     NoMemory {
         /// `TcpConfig::connections_max`.
         connections: usize,

@@ -154,7 +154,7 @@ impl Key for FlowKey {
 
 impl<P: Payload> Tcp<P> {
     /// A machine without connections. Takes all memory: [`TcpConfig::bytes`]; an error where the
-    /// machine does not give so much. `seed` must be secret, or sequence numbers, ports and cookies
+    /// kernel does not grant so much. `seed` must be secret, or sequence numbers, ports and cookies
     /// can be guessed.
     pub fn new(config: TcpConfig, seed: HashSeed) -> Result<Self, TcpConfigError> {
         Self::new_advised(config, seed, unadvised)

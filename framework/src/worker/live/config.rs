@@ -7,9 +7,10 @@ use super::device::PortConfig;
 use super::error::LiveError;
 use crate::device::af_xdp::AfXdpConfig;
 use crate::pipeline::ChecksumPolicy;
-use crate::pipeline::tcp::TcpConfig;
+use crate::pipeline::tcp::{TcpConfig, TcpSockets};
 use crate::proto::Ipv4Prefix;
 use crate::wire::{IgmpVersion, MacAddr, Protocol, VlanTags};
+use crate::worker::topology::Machine;
 
 /// Which interface, whose it is, and what is wanted of it.
 #[derive(Clone, Debug)]
@@ -210,6 +211,17 @@ impl LiveConfig {
         }
     }
 
+    /// Whether the machine has the memory for TCP in all workers. The kernel grants each of them what it has not left,
+    /// and ends a process when it is used.
+    pub(super) fn check_memory(&self, machine: &Machine) -> Result<(), LiveError> {
+        let (Some(tcp), Some(left)) = (self.tcp, machine.memory_left()) else { return Ok(()) };
+        let (workers, each) = (self.queues.len(), TcpSockets::bytes(&tcp));
+        match (each as u128).saturating_mul(workers as u128) > left.bytes {
+            true => Err(LiveError::TcpMemory { tcp: Box::new(tcp), workers, each, left }),
+            false => Ok(()),
+        }
+    }
+
     fn check_shared(&self) -> Result<(), LiveError> {
         if self.vlan.is_empty() {
             return Ok(());
@@ -318,6 +330,23 @@ mod tests {
     fn own(takes: Takes) -> LiveConfig {
         let addresses = vec![Ipv4Prefix::new(Ipv4Addr::new(10, 0, 0, 2), 24).unwrap()];
         LiveConfig::new("eth1").owned(OwnHost { addresses, takes, ..OwnHost::default() })
+    }
+
+    /// The kernel would grant it, and the OOM killer end us as the tables are made.
+    #[test]
+    fn more_tcp_than_the_machine_has_left_is_refused_with_the_sum_and_the_bound() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        std::fs::write(root.path().join("proc/meminfo"), "MemTotal: 9000000 kB\nMemAvailable: 1048576 kB\n").unwrap();
+        let (machine, nowhere) = (Machine::at(root.path()), Machine::at("/nonexistent"));
+        let tcp = TcpConfig { connections_max: 1 << 20, chunks_max: 1 << 10, ..TcpConfig::default() };
+        let one = LiveConfig::new("eth1").with_tcp(tcp);
+        let two = LiveConfig { queues: vec![0, 1], ..one.clone() };
+        assert!(one.check_memory(&machine).is_ok() && two.check_memory(&nowhere).is_ok());
+        let refused = two.check_memory(&machine).unwrap_err().to_string();
+        assert!(refused.starts_with("TCP of 2 workers takes 127"), "{refused}");
+        assert!(refused.contains("for 1048576 connections and 1024 chunks each"), "{refused}");
+        assert!(refused.contains("1024 MiB are left (MemAvailable of /proc/meminfo): lower TcpConfig::"), "{refused}");
     }
 
     #[test]

@@ -7,10 +7,11 @@ use std::io;
 use crate::counters::SetupError;
 use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
-use crate::pipeline::tcp::TcpConfigError;
+use crate::pipeline::tcp::{TcpConfig, TcpConfigError};
 use crate::proto::{HostError, Ipv4Prefix};
 use crate::worker::PostError;
 use crate::worker::kernel::MirrorError;
+use crate::worker::topology::MemoryLeft;
 
 /// Why it does not go live. Nothing is left on the interface.
 #[derive(Debug)]
@@ -55,6 +56,17 @@ pub enum LiveError {
     },
     /// The limits of TCP do not add up.
     Tcp(TcpConfigError),
+    /// The machine has not the memory for TCP.
+    TcpMemory {
+        /// Its limits in each worker.
+        tcp: Box<TcpConfig>,
+        /// How many workers there are.
+        workers: usize,
+        /// Bytes that it takes in each.
+        each: usize,
+        /// What the machine has.
+        left: MemoryLeft,
+    },
     /// Open connections cannot be written down for a guardian.
     Roster(SetupError),
     /// No buffers.
@@ -77,6 +89,17 @@ impl fmt::Display for LiveError {
             Self::Membership { interface, group, error } => write_membership(f, interface, *group, error),
             Self::Ear { interface, error } => write_ear(f, interface, error),
             Self::Tcp(error) => error.fmt(f),
+            Self::TcpMemory { tcp, workers, each, left } => write!(
+                f,
+                "TCP of {workers} worker{} takes {} MiB, for {} connections and {} chunks each, and {} MiB are left ({}): lower \
+                 TcpConfig::connections_max or chunks_max",
+                if *workers == 1 { "" } else { "s" },
+                (*each as u128 * *workers as u128) >> 20,
+                tcp.connections_max,
+                tcp.chunks_max,
+                left.bytes >> 20,
+                left.bound
+            ),
             Self::Roster(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
         }

@@ -19,6 +19,7 @@ use crate::proto::Ipv4Prefix;
 use crate::worker::StopFlag;
 use crate::worker::kernel::{EarThread, Link, Mirror, MirrorThread};
 use crate::worker::timeline::{NicClock, Phc};
+use crate::worker::topology::Machine;
 
 /// An interface that is live for as long as this or one of its queues exists. Keep it on the main thread.
 pub struct LivePort {
@@ -58,6 +59,7 @@ impl LivePort {
     /// One sentence with the next step in it; everything is given back.
     pub fn open(config: &LiveConfig, scope: &Scope, stop: &StopFlag) -> Result<Self, LiveError> {
         config.check()?;
+        config.check_memory(&Machine::here())?;
         let interface = config.port.interface();
         let mut mirror = Mirror::open(scope)?;
         let Some(link) = mirror.link(interface).cloned() else {
