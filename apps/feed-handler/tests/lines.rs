@@ -5,124 +5,14 @@ mod common;
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
 
-use common::{numbers, replay, run};
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::{MoldUdp64, PacketWriter};
+use common::made::{
+    A, B, Capture, deep, deep_message, ethernet, ipv4, ipv4_header, mold, mold_of, tagged, udp, udp_frame,
+};
+use common::{numbers, run};
 use serde_json::{Value, json};
 use tempfile::tempdir;
-use wirepath::device::pcap::Writer;
-use wirepath::wire::ethernet::EthernetFields;
-use wirepath::wire::udp::UdpFields;
-use wirepath::wire::{EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpHeader};
-
-const A: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
-const B: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 2);
-const SENDER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-/// A system event, the shortest message of ITCH.
-const MESSAGE: &[u8] = b"S\0\0\0\0\0\0\0\0\0\x01O";
-
-/// Frames with their times in µs.
-#[derive(Default)]
-struct Capture(Vec<(u64, Vec<u8>)>);
-
-impl Capture {
-    fn frame(mut self, at_us: u64, frame: Vec<u8>) -> Self {
-        self.0.push((at_us, frame));
-        self
-    }
-
-    /// A MoldUDP64 packet with `count` messages from number `seq` on.
-    fn packet(self, at_us: u64, group: Ipv4Addr, session: &[u8; 10], seq: u64, count: u32) -> Self {
-        self.frame(at_us, udp_frame(group, &mold(session, seq, count)))
-    }
-
-    fn replay(self, flags: &[&str]) -> Value {
-        self.replay_with("", flags)
-    }
-
-    /// Replays as another format.
-    fn replay_as(self, format: &str) -> Value {
-        let directory = tempdir().unwrap();
-        let file = directory.path().join("made.pcap");
-        self.write(&file);
-        replay(&file, format, &[])
-    }
-
-    fn write(&self, file: &Path) {
-        let mut writer = Writer::create(file).unwrap();
-        for (at_us, frame) in &self.0 {
-            writer.write(1_000_000_000 + at_us * 1_000, frame);
-        }
-        writer.finish().unwrap();
-    }
-
-    /// Replays with a configuration.
-    fn replay_with(self, config: &str, flags: &[&str]) -> Value {
-        let directory = tempdir().unwrap();
-        let (file, config_file) = (directory.path().join("made.pcap"), directory.path().join("made.toml"));
-        fs::write(&config_file, config).unwrap();
-        self.write(&file);
-        replay(&file, "mold-itch50", &[flags, &["--config", config_file.to_str().unwrap()]].concat())
-    }
-}
-
-fn mold(session: &[u8; 10], seq: u64, count: u32) -> Vec<u8> {
-    mold_of(session, seq, &vec![MESSAGE; count as usize])
-}
-
-fn mold_of(session: &[u8; 10], seq: u64, messages: &[&[u8]]) -> Vec<u8> {
-    let mut room = [0; 1400];
-    let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*session, seq), &mut room).unwrap();
-    messages.iter().for_each(|message| writer.push(message).unwrap());
-    writer.finish().to_vec()
-}
-
-fn udp_frame(group: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
-    ethernet(EtherType::IPV4, &ipv4(group, Protocol::UDP, &udp(group, payload)))
-}
-
-fn udp(group: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
-    let fields = UdpFields { source_port: 7, destination_port: 7, payload_len: payload.len() };
-    let mut header = UdpHeader::new(&fields).unwrap();
-    header.fill_checksum(SENDER, group, payload);
-    let mut bytes = vec![0; 8];
-    header.emit(&mut bytes).unwrap();
-    [&bytes, payload].concat()
-}
-
-fn ipv4_header(destination: Ipv4Addr, protocol: Protocol, payload_len: usize) -> Ipv4Header {
-    let fields = Ipv4Fields {
-        source: SENDER,
-        destination,
-        protocol,
-        ttl: 1,
-        tos: 0,
-        identification: 9,
-        dont_fragment: false,
-        payload_len,
-    };
-    Ipv4Header::new(&fields).unwrap()
-}
-
-fn ipv4(destination: Ipv4Addr, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 20];
-    ipv4_header(destination, protocol, payload.len()).emit(&mut bytes).unwrap();
-    [&bytes, payload].concat()
-}
-
-fn ethernet(ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
-    let dst = MacAddr([1, 0, 0x5e, 1, 1, 1]);
-    let header = EthernetHeader::new(EthernetFields { dst, src: MacAddr([2, 0, 0, 0, 0, 9]), ethertype });
-    let mut bytes = vec![0; 14];
-    header.emit(&mut bytes).unwrap();
-    [&bytes, payload].concat()
-}
-
-fn tagged(vlan: u16, frame: &[u8]) -> Vec<u8> {
-    [&frame[..12], &[0x81, 0x00], &vlan.to_be_bytes(), &frame[12..]].concat()
-}
+use wirepath::wire::{EtherType, Protocol};
 
 fn channels(summary: &Value) -> usize {
     summary["channels"].as_array().unwrap().len()
@@ -462,23 +352,6 @@ fn books_that_find_no_memory_are_counted() {
     let capture = Capture::default().frame(0, udp_frame(A, &payload));
     let summary = capture.replay_with("[books]\ninstruments = 1\norders = 1\nlevels = 1\n", &[]);
     assert_eq!(numbers(&summary, ["messages", "books.instruments", "books.refused"]), [2, 1, 1]);
-}
-
-/// An IEX-TP packet of DEEP 1.0, written by hand from the specification.
-fn deep(seq: u64, messages: &[Vec<u8>]) -> Vec<u8> {
-    let blocks: Vec<u8> =
-        messages.iter().flat_map(|message| [&(message.len() as u16).to_le_bytes()[..], message].concat()).collect();
-    let counts = [(blocks.len() as u16).to_le_bytes(), (messages.len() as u16).to_le_bytes()].concat();
-    let (channel, session) = (1u32.to_le_bytes(), 77u32.to_le_bytes());
-    let header = [&[1, 0, 0x04, 0x80][..], &channel, &session, &counts, &[0; 8], &seq.to_le_bytes(), &[0; 8]].concat();
-    [header, blocks].concat()
-}
-
-/// A price level (`8` bids, `5` offers) or, with an identifier behind it, a trade.
-fn deep_message(kind: u8, size: u32, price: i64) -> Vec<u8> {
-    let identifier: &[u8] = if kind == b'T' { &[9; 8] } else { &[] };
-    let time = 1_500_000_000_000_000_000u64.to_le_bytes();
-    [&[kind, 1], &time[..], b"ZIEXT   ", &size.to_le_bytes(), &price.to_le_bytes(), identifier].concat()
 }
 
 #[test]

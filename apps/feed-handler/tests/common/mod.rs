@@ -1,6 +1,8 @@
 //! Runs the binary as a user does, and reads its JSON summary.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod made;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
