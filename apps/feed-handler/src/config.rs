@@ -18,7 +18,7 @@ use wirepath::pipeline::ChecksumPolicy;
 use wirepath::worker::live::{LiveConfig, Want};
 
 use crate::error::Error;
-use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, SetConfig};
+use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig};
 use crate::format::Format;
 use crate::plan::{self, CapacityPlan, Placement, WorkerPlan};
 
@@ -82,6 +82,7 @@ struct ChannelSection {
     name: Spanned<String>,
     format: Spanned<Format>,
     queue: Option<Spanned<u16>>,
+    numbers: Option<Spanned<Vec<Spanned<u32>>>>,
     lines: Spanned<Vec<LineSection>>,
 }
 
@@ -245,6 +246,7 @@ impl Config {
             }
             self.check_format(section)?;
             self.check_queue(section)?;
+            check_numbers(section)?;
             for line in lines {
                 self.check_vlan(line)?;
                 let group = line.address();
@@ -398,6 +400,33 @@ impl Config {
     }
 }
 
+/// Each number is a channel, with books of its own.
+fn check_numbers(section: &ChannelSection) -> Result<(), Fault> {
+    let Some(numbers) = &section.numbers else { return Ok(()) };
+    let format = *section.format.get_ref();
+    let Some(most) = format.number_max() else {
+        let what = format!("packets of {format} have no channel number: leave this out");
+        return Err(Fault::new(numbers.span(), what));
+    };
+    let count = numbers.get_ref().len();
+    if count == 0 || count > NUMBERS_MAX {
+        let what =
+            format!("{count} channel numbers: name 1 to {NUMBERS_MAX}, or leave this out for the first that comes");
+        return Err(Fault::new(numbers.span(), what));
+    }
+    for (idx, number) in numbers.get_ref().iter().enumerate() {
+        if *number.get_ref() > most {
+            let what =
+                format!("{} is out of range for a channel number of {format}: use 0 to {most}", number.get_ref());
+            return Err(Fault::new(number.span(), what));
+        }
+        if numbers.get_ref()[..idx].iter().any(|other| other.get_ref() == number.get_ref()) {
+            return Err(Fault::new(number.span(), format!("channel number {} is named twice", number.get_ref())));
+        }
+    }
+    Ok(())
+}
+
 impl ChannelSection {
     fn set(&self) -> SetConfig {
         let letters = ('A'..).map(String::from);
@@ -408,7 +437,9 @@ impl ChannelSection {
             senders: line.sources.iter().map(|sender| sender.0).collect(),
         });
         let queue = self.queue.as_ref().map(|queue| *queue.get_ref());
-        SetConfig { name: self.name.get_ref().clone(), queue, lines: lines.collect() }
+        let numbers =
+            self.numbers.iter().flat_map(|numbers| numbers.get_ref()).map(|number| *number.get_ref()).collect();
+        SetConfig { name: self.name.get_ref().clone(), queue, numbers, lines: lines.collect() }
     }
 }
 
@@ -476,6 +507,21 @@ mod tests {
         refused("[worker]\nburst = 32\nbrust = 1\n", 3, 1, "brust");
         refused("[wroker]\n", 1, 2, "wroker");
         refused(&channel("{ group = \"239.1.1.1\", prot = 1 }"), 5, 24, "prot");
+    }
+
+    #[test]
+    fn channel_numbers_are_some_different_ones_of_a_format_that_has_them() {
+        let named = |format: &str, numbers: &str| {
+            let lines = "lines = [{ group = \"239.1.1.1\", port = 1 }]";
+            format!("[[channels]]\nname = \"c\"\nformat = \"{format}\"\nnumbers = {numbers}\n{lines}\n")
+        };
+        refused(&named("mold-itch50", "[0]"), 4, 11, "packets of mold-itch50 have no channel number");
+        refused(&named("cboe-pitch", "[]"), 4, 11, "0 channel numbers: name 1 to 64");
+        refused(&named("cboe-pitch", "[1, 256]"), 4, 15, "use 0 to 255");
+        refused(&named("iex-deep", "[1, 2, 1]"), 4, 18, "channel number 1 is named twice");
+        refused(&named("iex-deep", "[-1]"), 4, 12, "a whole number, 0 or more");
+        let config = Config::parse(&named("cboe-pitch", "[7, 1]")).unwrap();
+        assert_eq!((&config.sets()[0].numbers[..], config.sets()[0].channels_max()), (&[7, 1][..], 2));
     }
 
     #[test]

@@ -54,6 +54,15 @@ impl Format {
         }
     }
 
+    /// The largest number that a channel has in the packets; `None` where packets have no such number.
+    pub(crate) const fn number_max(self) -> Option<u32> {
+        match self {
+            Self::MoldItch50 | Self::Itch50File => None,
+            Self::IexTops | Self::IexDeep => Some(u32::MAX),
+            Self::CboePitch => Some(u8::MAX as u32),
+        }
+    }
+
     /// A message type as the format's own specification writes it: a letter, or a number where types are numbers.
     pub fn kind_name(self, kind: u8) -> String {
         match self {

@@ -26,9 +26,14 @@ pub(crate) fn check(channels: usize, each: u128) -> Result<String, Error> {
     check_on(&Machine::here(), channels, each)
 }
 
-/// Whether one more channel of `each` bytes may be opened while the feed runs.
-pub(crate) fn has_room(each: u128) -> bool {
-    Machine::here().memory_left().is_none_or(|left| each <= left.bytes)
+/// How many channels of `each` bytes the machine has memory for now.
+pub(crate) fn room_for(each: u128) -> usize {
+    room_on(&Machine::here(), each)
+}
+
+fn room_on(machine: &Machine, each: u128) -> usize {
+    let room = machine.memory_left().map(|left| left.bytes / each.max(1));
+    room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }
 
 fn check_on(machine: &Machine, channels: usize, each: u128) -> Result<String, Error> {
@@ -64,6 +69,15 @@ mod tests {
         assert!(refused.contains("the books of 200 channels take 200.0 GB, 1000 MB each"), "{refused}");
         assert!(refused.contains("8000 MB are left (MemAvailable of /proc/meminfo)"), "{refused}");
         assert!(refused.contains("lower instruments, orders and levels in [books]"), "{refused}");
+    }
+
+    #[test]
+    fn channels_that_there_is_memory_for_are_counted() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(room_on(&Machine::at(root.path()), GB), usize::MAX, "a system that tells nothing refuses nothing");
+        fs::create_dir(root.path().join("proc")).unwrap();
+        fs::write(root.path().join("proc/meminfo"), "MemAvailable:    7812500 kB\n").unwrap();
+        assert_eq!([GB, 3 * GB, 9 * GB].map(|each| room_on(&Machine::at(root.path()), each)), [8, 2, 0]);
     }
 
     #[test]

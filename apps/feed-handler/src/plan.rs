@@ -72,6 +72,13 @@ pub struct RunPlan {
     pub duration: Option<Duration>,
 }
 
+impl FeedPlan {
+    /// Channels that the configuration names.
+    pub fn channels_max(&self) -> usize {
+        self.sets.iter().map(SetConfig::channels_max).sum()
+    }
+}
+
 /// Where and how the worker runs.
 #[derive(Clone, Debug)]
 pub struct WorkerPlan {
@@ -184,8 +191,23 @@ pub fn parse_group(text: &str) -> Result<SocketAddrV4, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Everything by default, and no channels.
+    pub(crate) fn feed_plan() -> FeedPlan {
+        FeedPlan {
+            format: Format::IexDeep,
+            worker: WorkerPlan::default(),
+            policy: Policy::default(),
+            window: Window::default(),
+            capacity: CapacityPlan::default(),
+            sets: Vec::new(),
+            groups: Vec::new(),
+            truth: None,
+            tops: Tops::All,
+        }
+    }
 
     #[test]
     fn pace_that_is_none_is_refused() {

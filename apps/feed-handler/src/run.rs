@@ -21,9 +21,7 @@ use crate::worker::{self, Event, Ground, Job, Nodes};
 pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
     let interface = plan.live.port.interface().to_owned();
     let first = plan.live.queues.first().copied().unwrap_or_default();
-    // A worker without channels has room for the first one that it learns.
-    let on_queues = plan.live.queues.iter().map(|&idx| on_queue(&plan.feed, idx, first).sets.len().max(1)).sum();
-    let books = memory::check(on_queues, plan.feed.format.memory(plan.feed.capacity))?;
+    let books = memory::check(plan.feed.channels_max(), plan.feed.format.memory(plan.feed.capacity))?;
     let block = worker::counters(&mut tell);
     let mut port = LivePort::open(&plan.live, &block.scope("port"), stop).map_err(Error::failed)?;
     let mut queues = Vec::new();

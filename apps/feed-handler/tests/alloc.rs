@@ -7,12 +7,16 @@
 #![allow(unsafe_code, reason = "a global allocator is unsafe by its trait")]
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
+mod common;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
+use common::made::{A, Capture, deep_message, deep_of, udp_frame};
 use exchange_sim::{Probability, Settings};
 use feed_handler::args::{Cli, Command};
 use feed_handler::report::Summary;
@@ -58,9 +62,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-fn summary(file: &Path) -> Summary {
-    let arguments = ["feed-handler", "replay", file.to_str().unwrap(), "--format", "mold-itch50", "--cpu", "any"];
-    let Command::Replay(args) = Cli::parse_from(arguments).command else { panic!("a replay was asked for") };
+fn summary(file: &Path, flags: &[&str]) -> Summary {
+    let arguments = ["feed-handler", "replay", file.to_str().unwrap(), "--cpu", "any"];
+    let Command::Replay(args) = Cli::parse_from(arguments.iter().chain(flags)).command else {
+        panic!("a replay was asked for")
+    };
     replay(&args.plan().unwrap(), &StopFlag::new(), |_: Event| ()).unwrap()
 }
 
@@ -76,15 +82,32 @@ fn allocations(messages: u64) -> (u64, u64) {
     }
     exchange_sim::generate(&settings, &file).unwrap();
     let before = ALLOCATIONS.load(Ordering::Relaxed);
-    let summary = summary(&file);
+    let summary = summary(&file, &["--format", "mold-itch50"]);
     (ALLOCATIONS.load(Ordering::Relaxed) - before, summary.gaps)
 }
 
 #[test]
-fn packets_cost_no_allocation() {
+fn packets_and_forged_channels_cost_no_allocation() {
     IS_TEST.set(true);
+    assert_eq!(allocations_with_forged(300), allocations_with_forged(1));
     let (short, _) = allocations(5_000);
     let (long, gaps) = allocations(30_000);
     assert!(gaps > 10, "{gaps} gaps: the day was too quiet to tell");
     assert_eq!(long, short);
+}
+
+/// Allocations of the worker's thread in a day of ten packets, with two forged ones of each of so many other channels in it.
+fn allocations_with_forged(channels: u32) -> u64 {
+    let directory = tempdir().unwrap();
+    let (file, config) = (directory.path().join("day.pcap"), directory.path().join("day.toml"));
+    let frame = |channel, seq| (seq, udp_frame(A, &deep_of(channel, seq, &[deep_message(b'8', 100, 10_0000)])));
+    let forged = (2..2 + channels).flat_map(|channel| [5, 6].map(|seq| frame(channel, seq)));
+    Capture((1..=5).map(|seq| frame(1, seq)).chain(forged).chain((6..=10).map(|seq| frame(1, seq))).collect())
+        .write(&file);
+    let line = "lines = [{ group = \"239.1.1.1\", port = 7 }]";
+    fs::write(&config, format!("[[channels]]\nname = \"c\"\nformat = \"iex-deep\"\n{line}\n")).unwrap();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let summary = summary(&file, &["--config", config.to_str().unwrap()]);
+    assert_eq!((summary.messages, summary.packets), (10, 10 + 2 * u64::from(channels)));
+    ALLOCATIONS.load(Ordering::Relaxed) - before
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 
 use common::made::{
-    A, B, Capture, deep, deep_message, ethernet, ipv4, ipv4_header, mold, mold_of, tagged, udp, udp_frame,
+    A, B, Capture, deep, deep_message, deep_of, ethernet, ipv4, ipv4_header, mold, mold_of, tagged, udp, udp_frame,
 };
 use common::{numbers, run};
 use serde_json::{Value, json};
@@ -108,6 +108,34 @@ fn damaged_channel_number_opens_no_channel() {
     let summary = capture.replay_as("iex-deep");
     assert_eq!((channels(&summary), &summary["drops"]), (1, &json!({ "feed.doubtful": 1 })));
     assert_eq!(numbers(&summary, ["messages", "gaps", "missing"]), [19, 1, 1]);
+}
+
+const DEEP_LINE: &str =
+    "[[channels]]\nname = \"c\"\nformat = \"iex-deep\"\nlines = [{ group = \"239.1.1.1\", port = 7 }]\n";
+
+/// A packet of `channel`, its `seq`th.
+fn deep_frame(channel: u32, seq: u64) -> Vec<u8> {
+    udp_frame(A, &deep_of(channel, seq, &[deep_message(b'8', 100, 10_0000)]))
+}
+
+#[test]
+fn channel_number_that_a_configured_line_does_not_have_is_refused_by_name() {
+    let good = |seq: u64| (seq, deep_frame(1, seq));
+    let forged = (2..=300).flat_map(|channel| [1, 2].map(|seq| (10, deep_frame(channel, seq))));
+    let capture = Capture((1..=10).map(good).chain(forged).chain((11..=20).map(good)).collect());
+    let summary = capture.replay_of("iex-deep", DEEP_LINE, &[]);
+    assert_eq!((channels(&summary), &summary["drops"]), (1, &json!({ "feed.unknown_channel": 2 * 299 })));
+    assert_eq!(numbers(&summary, ["messages", "gaps", "channels.0.channel"]), [20, 0, 1]);
+}
+
+#[test]
+fn numbers_say_which_channels_a_configured_line_has() {
+    let capture = (1..=20).fold(Capture::default(), |capture, seq| {
+        (1..=4).fold(capture, |capture, channel| capture.frame(seq, deep_frame(channel, seq)))
+    });
+    let summary = capture.replay_of("iex-deep", &(DEEP_LINE.to_owned() + "numbers = [4, 2]\n"), &[]);
+    assert_eq!((channels(&summary), &summary["drops"]), (2, &json!({ "feed.unknown_channel": 40 })));
+    assert_eq!(numbers(&summary, ["messages", "gaps", "channels.0.channel", "channels.1.channel"]), [40, 0, 2, 4]);
 }
 
 #[test]

@@ -17,7 +17,6 @@ use wirepath::time::{Instant, UnixTime};
 
 use crate::format::Protocol;
 use crate::join::Learner;
-use crate::memory;
 
 use super::channel::{Channel, Key};
 use super::desk::Desk;
@@ -28,9 +27,10 @@ use super::newcomers::{Newcomer, Newcomers};
 pub const LINES_MAX: usize = 4;
 /// Groups that one feed listens to.
 pub const GROUPS_MAX: usize = 1024;
-/// Channels of one feed that were not configured, or are beyond the first of their set: each has books of its own, and
-/// what comes decides how many there are.
+/// Channels that a feed learns: each has books of its own, and what comes decides how many there are.
 pub const CHANNELS_MAX: usize = 256;
+/// Channel numbers that one set names: Cboe's largest feed has 35 units.
+pub const NUMBERS_MAX: usize = 64;
 
 wirepath::drop_reasons! {
     /// Why the feed handler drops a datagram.
@@ -49,9 +49,11 @@ wirepath::drop_reasons! {
         OtherFormat => "other_format",
         /// Another VLAN than the line was configured for.
         OtherVlan => "other_vlan",
-        /// Of one channel more than [`CHANNELS_MAX`] beside the configured ones.
+        /// Of a channel number that its set does not have.
+        UnknownChannel => "unknown_channel",
+        /// Of one channel more than the [`CHANNELS_MAX`] that are learned.
         ChannelsFull => "channels_full",
-        /// Of one channel more than the machine has memory for books.
+        /// Of one channel more than the machine had memory for at the start.
         NoMemory => "no_memory",
         /// A fifth group with the same session.
         LinesFull => "lines_full",
@@ -87,6 +89,9 @@ pub struct FeedConfig {
     pub sets: Vec<SetConfig>,
     /// Groups that are known before the first packet, and of which only that will tell where they belong.
     pub groups: Vec<SocketAddrV4>,
+    /// Channels that may be learned, [`CHANNELS_MAX`] at most. All but the first take their memory when they come, which
+    /// holds up everything else: right for a file, which waits. 0 on a live port.
+    pub learned_max: usize,
 }
 
 /// Lines that carry the same messages.
@@ -96,8 +101,17 @@ pub struct SetConfig {
     pub name: String,
     /// The queue of a live port that it comes on; `None` for the first one. All lines of a set meet on one worker.
     pub queue: Option<u16>,
+    /// Its channels' numbers in the packets, [`NUMBERS_MAX`] at most; empty for one channel, of the first number that comes.
+    pub numbers: Vec<u32>,
     /// Line A first.
     pub lines: Vec<LineConfig>,
+}
+
+impl SetConfig {
+    /// Channels that it may have.
+    pub fn channels_max(&self) -> usize {
+        self.numbers.len().max(1)
+    }
 }
 
 /// One line of a set.
@@ -134,10 +148,38 @@ pub(super) struct Source {
     place: Option<(u16, Line)>,
 }
 
+impl Source {
+    /// A group of which only the first packet tells where it belongs.
+    fn learned(group: SocketAddrV4) -> Self {
+        Self { name: None, group, vlan: None, senders: Vec::new(), place: None }
+    }
+}
+
 /// Lines that carry the same messages, by their sources.
 pub(super) struct Set {
     pub(super) name: Option<String>,
     pub(super) lines: ArrayVec<u32, LINES_MAX>,
+    numbers: Numbers,
+}
+
+/// The channel numbers that a set takes. Whoever reaches a group can name any.
+enum Numbers {
+    /// The set was learned: whichever come.
+    Any,
+    /// The first that comes, once it has come.
+    First(Option<u32>),
+    /// These.
+    Named(Vec<u32>),
+}
+
+impl Numbers {
+    fn takes(&self, number: u32) -> bool {
+        match self {
+            Self::Any => true,
+            Self::First(first) => first.is_none_or(|first| first == number),
+            Self::Named(numbers) => numbers.contains(&number),
+        }
+    }
 }
 
 /// The feed handler's app.
@@ -146,8 +188,10 @@ pub struct Feed<P: Protocol> {
     pub(super) sources: Vec<Source>,
     pub(super) sets: Vec<Set>,
     pub(super) channels: Vec<Channel<P>>,
-    /// Memory for channels that have not been heard: one for each set that is configured, or else for one.
+    /// Memory for channels that have not been heard: all of the configured sets, and the first that is learned.
     spare: Vec<Channel<P>>,
+    /// Channels that were learned.
+    learned: usize,
     /// Groups that were not taken, as there were [`GROUPS_MAX`], whenever one of their datagrams came.
     pub(super) groups_refused: u64,
     /// Channel of the last packet, as the next one is mostly of the same.
@@ -160,14 +204,18 @@ pub struct Feed<P: Protocol> {
 }
 
 impl<P: Protocol> Feed<P> {
-    /// A feed with the memory for the channels that are configured, or else for the first that is learned.
+    /// A feed with the memory for the channels that are configured, and for the first that is learned.
     pub fn new(config: FeedConfig, sampler: Sampler, scope: &Scope) -> Self {
         let scope = scope.scope("feed");
+        let learned_max = config.learned_max.min(CHANNELS_MAX);
+        let configured: usize = config.sets.iter().map(SetConfig::channels_max).sum();
+        let channels_max = configured + learned_max;
         let mut feed = Self {
             sources: Vec::with_capacity(GROUPS_MAX),
             sets: Vec::with_capacity(GROUPS_MAX),
-            channels: Vec::with_capacity(config.sets.len() + CHANNELS_MAX),
+            channels: Vec::with_capacity(channels_max),
             spare: Vec::new(),
+            learned: 0,
             groups_refused: 0,
             last: 0,
             newest_ns: 0,
@@ -175,15 +223,15 @@ impl<P: Protocol> Feed<P> {
             sampler,
             desk: Desk::new(&scope),
             drops: scope.drops(),
-            config,
+            config: FeedConfig { learned_max, ..config },
         };
         for set in feed.config.sets.clone() {
             feed.add_set(&set);
         }
         for group in feed.config.groups.clone() {
-            feed.sources.push(Source { name: None, group, vlan: None, senders: Vec::new(), place: None });
+            feed.sources.push(Source::learned(group));
         }
-        feed.spare = (0..feed.sets.len().max(1)).map(|_| feed.new_channel()).collect();
+        feed.spare = (0..configured + learned_max.min(1)).map(|_| feed.new_channel()).collect();
         feed
     }
 
@@ -224,7 +272,11 @@ impl<P: Protocol> Feed<P> {
     }
 
     fn add_set(&mut self, config: &SetConfig) {
-        let mut set = Set { name: Some(config.name.clone()), lines: ArrayVec::new() };
+        let numbers = match &config.numbers[..] {
+            [] => Numbers::First(None),
+            numbers => Numbers::Named(numbers.to_vec()),
+        };
+        let mut set = Set { name: Some(config.name.clone()), lines: ArrayVec::new(), numbers };
         for (idx, line) in config.lines.iter().enumerate() {
             set.lines.push(self.sources.len() as u32);
             self.sources.push(Source {
@@ -260,8 +312,7 @@ impl<P: Protocol> Feed<P> {
         let Some((channel, line)) = self.route(idx, &packet.header) else {
             return self.introduce(idx, &packet, now_ns, hold);
         };
-        self.desk.packets.inc();
-        self.channels[channel].hear(line, &packet, now_ns, hold, &mut self.desk);
+        self.hear(channel, line, &packet, now_ns, hold);
         Ok(())
     }
 
@@ -277,6 +328,20 @@ impl<P: Protocol> Feed<P> {
         Some((self.last, line))
     }
 
+    /// Gives a packet to its channel.
+    #[inline]
+    fn hear(
+        &mut self,
+        idx: usize,
+        line: Line,
+        packet: &Packet<'_, P::Framing>,
+        now_ns: u64,
+        hold: impl FnOnce() -> Option<Held>,
+    ) {
+        self.desk.packets.inc();
+        self.channels[idx].hear(line, packet, now_ns, hold, &mut self.desk);
+    }
+
     /// A packet of a channel or a group that is not known. With the second one that says so it is: see
     /// [`Newcomers`].
     #[cold]
@@ -289,6 +354,11 @@ impl<P: Protocol> Feed<P> {
     ) -> Result<(), FeedDrop> {
         let header = packet.header;
         let set = self.sources[source].place.map(|(set, _)| set);
+        if let Some(set) = set
+            && !self.sets[usize::from(set)].numbers.takes(header.channel)
+        {
+            return Err(FeedDrop::UnknownChannel);
+        }
         // A group with the session of a channel that is known has that as its witness.
         let is_twin = set.is_none() && P::HAS_SESSIONS && self.channels.iter().any(|channel| channel.is_twin(&header));
         let second = Newcomer { source, set, header, now_ns, held: None };
@@ -306,8 +376,7 @@ impl<P: Protocol> Feed<P> {
             self.admit(first);
         }
         let (channel, line) = self.open(source, &header)?;
-        self.desk.packets.inc();
-        self.channels[channel].hear(line, packet, now_ns, hold, &mut self.desk);
+        self.hear(channel, line, packet, now_ns, hold);
         Ok(())
     }
 
@@ -318,13 +387,11 @@ impl<P: Protocol> Feed<P> {
             Err(reason) => return self.drops.count(reason),
         };
         let Some(held) = held else { return self.drops.count(FeedDrop::Doubtful) };
-        self.desk.packets.inc();
         // The channel reads it where it lies, and the desk may be needed meanwhile.
         let gathered = if held.bytes().is_some() { None } else { Some(self.desk.bytes(&held).to_vec()) };
         let bytes = gathered.as_deref().or(held.bytes()).unwrap_or_default();
         if let Ok(packet) = P::Framing::parse(bytes) {
-            let another = || Some(held.another());
-            self.channels[channel].hear(line, &packet, now_ns, another, &mut self.desk);
+            self.hear(channel, line, &packet, now_ns, || Some(held.another()));
         }
     }
 
@@ -345,7 +412,7 @@ impl<P: Protocol> Feed<P> {
         let set = match twin {
             Some(set) if P::HAS_SESSIONS => set,
             _ => {
-                self.sets.push(Set { name: None, lines: ArrayVec::new() });
+                self.sets.push(Set { name: None, lines: ArrayVec::new(), numbers: Numbers::Any });
                 (self.sets.len() - 1) as u16
             }
         };
@@ -360,34 +427,32 @@ impl<P: Protocol> Feed<P> {
         if let Some(idx) = self.channels.iter().position(|channel| channel.key == key) {
             return Ok(idx);
         }
-        let channel = match self.spare_for(key) {
-            Some(spare) => spare,
-            None => self.one_more_channel()?,
-        };
+        let channel = self.memory_for(key)?;
         self.channels.push(channel.open(key, session));
         Ok(self.channels.len() - 1)
     }
 
-    /// The memory that was taken for a configured set's first channel, or for the first channel that is learned.
-    fn spare_for(&mut self, key: Key) -> Option<Channel<P>> {
-        let sets = self.config.sets.len();
-        let is_first = match usize::from(key.set) < sets {
-            true => self.channels.iter().all(|channel| channel.key.set != key.set),
-            false => sets == 0,
-        };
-        if is_first { self.spare.pop() } else { None }
+    /// The memory of a channel that is not open: that of a configured set was taken at the start.
+    fn memory_for(&mut self, key: Key) -> Result<Channel<P>, FeedDrop> {
+        let numbers = &mut self.sets[usize::from(key.set)].numbers;
+        match numbers {
+            Numbers::Any => return self.learn(),
+            Numbers::First(first @ None) => *first = Some(key.channel),
+            Numbers::Named(numbers) if numbers.contains(&key.channel) => {}
+            Numbers::First(_) | Numbers::Named(_) => return Err(FeedDrop::UnknownChannel),
+        }
+        Ok(self.spare.pop().expect("each number of a configured set has its memory, and is opened once"))
     }
 
-    /// Takes memory for a channel that nobody configured, while there is room for it.
-    fn one_more_channel(&self) -> Result<Channel<P>, FeedDrop> {
-        let taken_from_spare = self.config.sets.len().max(1) - self.spare.len();
-        if self.channels.len() - taken_from_spare == CHANNELS_MAX {
-            return Err(FeedDrop::ChannelsFull);
+    /// Takes memory for a channel that nobody configured, while there may be one more.
+    fn learn(&mut self) -> Result<Channel<P>, FeedDrop> {
+        match self.learned {
+            CHANNELS_MAX => return Err(FeedDrop::ChannelsFull),
+            learned if learned == self.config.learned_max => return Err(FeedDrop::NoMemory),
+            _ => self.learned += 1,
         }
-        if !memory::has_room(P::memory(self.config.capacity)) {
-            return Err(FeedDrop::NoMemory);
-        }
-        Ok(self.new_channel())
+        let first = if self.learned == 1 { self.spare.pop() } else { None };
+        Ok(first.unwrap_or_else(|| self.new_channel()))
     }
 
     /// When a packet arrived. Never goes back, also where a capture of two lines does.
@@ -438,7 +503,48 @@ impl<P: Protocol> Learner for Feed<P> {
             self.groups_refused += 1;
             return None;
         }
-        self.sources.push(Source { name: None, group, vlan: None, senders: Vec::new(), place: None });
+        self.sources.push(Source::learned(group));
         Some(ConsumerId(self.sources.len() as u32 - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use market::framing::MoldUdp64;
+    use market::framing::mold_udp64::MoldHeader;
+    use wirepath::counters::Block;
+    use wirepath::time::MonotonicClock;
+
+    use super::*;
+    use crate::format::MoldItch50;
+
+    /// A feed that learns so many channels, and hears as many groups as are asked for.
+    fn feed(learned_max: usize, groups: u8) -> Feed<MoldItch50> {
+        let config = FeedConfig {
+            policy: Policy::default(),
+            window: Window { packets: 8, wait_ns: 1_000 },
+            capacity: Capacity { books: 1, orders: 1, levels: 1 },
+            clock: ArrivalClock::Worker,
+            sets: Vec::new(),
+            groups: (1..=groups).map(|idx| SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, idx), 7)).collect(),
+            learned_max,
+        };
+        let clock = MonotonicClock::start();
+        Feed::new(config, Sampler::new(clock, Rc::new(Cell::new(Instant::ZERO)), 0), &Block::heap().scope("worker0"))
+    }
+
+    fn header(session: u8) -> Header {
+        MoldUdp64::header(&MoldHeader::new([b'0' + session; 10], 1))
+    }
+
+    #[test]
+    fn channels_are_learned_as_far_as_the_memory_reached_at_the_start() {
+        let mut feed = feed(2, 3);
+        let opened = [0, 1, 2].map(|source: u8| feed.open(usize::from(source), &header(source)));
+        assert_eq!(opened, [Ok((0, Line(0))), Ok((1, Line(0))), Err(FeedDrop::NoMemory)]);
+        assert_eq!(feed.open(1, &header(1)), Ok((1, Line(0))), "and those that are there stay");
     }
 }

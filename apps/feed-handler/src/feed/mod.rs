@@ -9,7 +9,9 @@
 //! number within a set is a channel with a sequence, an arbiter, a decoder and books of its own. Lines and sets are
 //! configured, or [learned](crate::join) from the first packet of each group.
 //!
-//! A channel that is learned takes its memory when its first packet comes, the first of them at the start. From then on
+//! The memory of configured channels and of the first that is learned is taken at the start, and on a live port nothing is
+//! learned: a channel number that the configuration does not have is refused by name. A replay takes the memory of further
+//! channels when the second packet of each comes, as many as there was memory for at the start; its file waits. Otherwise
 //! nothing here allocates, locks or makes a system call; see [`Sampler`] for the one clock read in several packets.
 
 mod app;
@@ -19,6 +21,8 @@ mod latency;
 mod newcomers;
 mod tally;
 
-pub use app::{ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, GROUPS_MAX, LINES_MAX, LineConfig, SetConfig};
+pub use app::{
+    ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig,
+};
 pub use latency::{Latency, Received, Sampler};
 pub use tally::{BooksTally, ChannelTally, FeedTally, LineTally, Top, Tops};

@@ -25,7 +25,7 @@ use source::Source;
 pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
     let truth = plan.feed.truth.as_deref().map(Truth::read).transpose().map_err(Error::failed)?;
     sniff::check(plan)?;
-    tell(Event::Notice(memory::check(plan.feed.sets.len().max(1), plan.feed.format.memory(plan.feed.capacity))?));
+    tell(Event::Notice(memory::check(plan.feed.channels_max().max(1), plan.feed.format.memory(plan.feed.capacity))?));
     let (source, queue) = Source::open(plan)?;
     let block = worker::counters(&mut tell);
     let (events, heard) = mpsc::channel();

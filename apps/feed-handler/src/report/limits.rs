@@ -1,23 +1,32 @@
 //! A sentence for each limit of the handler that packets have met, with what to do about it: what is beyond one is counted
 //! by a name that says little alone.
 
+use wirepath::counters::Snapshot;
+
 use super::Summary;
+use super::account::count;
 use super::text::grouped;
 use crate::feed::{CHANNELS_MAX, GROUPS_MAX, LINES_MAX};
 
 /// What a count of dropped datagrams means, by the reason that counts it.
-pub(super) fn meanings() -> [(&'static str, String); 5] {
+pub(super) fn meanings() -> [(&'static str, String); 6] {
     [
+        (
+            "feed.unknown_channel",
+            "have a channel number that their line does not: name the numbers that are wanted with `numbers` in [[channels]] \
+             (without it a line has the first number that comes), the others are damaged or forged"
+                .to_owned(),
+        ),
         (
             "feed.channels_full",
             format!(
-                "are of channels beyond the {CHANNELS_MAX} that a worker opens beside the configured ones: name the groups that are \
-                 wanted ([[channels]] or --group), or give some to another process"
+                "are of channels beyond the {CHANNELS_MAX} that a replay learns: name the groups that are wanted ([[channels]] or \
+                 --group), and replay the file again for the rest"
             ),
         ),
         (
             "feed.no_memory",
-            "are of channels for whose books the machine has no memory: lower [books], or name fewer channels"
+            "are of channels for whose books the machine had no memory at the start: lower [books], or name fewer channels"
                 .to_owned(),
         ),
         (
@@ -34,6 +43,16 @@ pub(super) fn meanings() -> [(&'static str, String); 5] {
     ]
 }
 
+/// The limits that were first met between two looks at the counters, for those who do not wait for the summary.
+pub(crate) fn newly_met(before: &Snapshot, now: &Snapshot) -> Vec<String> {
+    let met = meanings().into_iter().filter_map(|(reason, meaning)| {
+        let name = reason.replace('.', "/drop/");
+        let dropped = |counters| count(counters, &name);
+        (dropped(before) == 0 && dropped(now) > 0).then(|| format!("datagrams (dropped: {reason}) {meaning}"))
+    });
+    met.collect()
+}
+
 /// The limits that were met.
 pub(super) fn limits(summary: &Summary) -> Vec<String> {
     let met = meanings().into_iter().filter_map(|(reason, meaning)| {
@@ -48,4 +67,26 @@ pub(super) fn limits(summary: &Summary) -> Vec<String> {
         )
     });
     met.chain(groups).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wirepath::counters::Block;
+
+    use super::*;
+    use crate::feed::FeedDrop;
+
+    #[test]
+    fn limit_is_told_once_while_it_runs_when_it_is_first_met() {
+        let block = Block::heap();
+        let mut drops = block.scope("worker1").scope("feed").drops();
+        let at_start = block.snapshot();
+        drops.count(FeedDrop::UnknownChannel);
+        let met = block.snapshot();
+        let told = newly_met(&at_start, &met);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("datagrams (dropped: feed.unknown_channel) have a channel number"), "{told:?}");
+        drops.count(FeedDrop::UnknownChannel);
+        assert_eq!(newly_met(&met, &block.snapshot()), [""; 0]);
+    }
 }

@@ -20,6 +20,7 @@ mod truth;
 pub(crate) use account::count as worker_count;
 pub use account::{MessageAccount, PacketAccount};
 pub use channel::{BooksSummary, ChannelSummary, LatencySummary, LineSummary, TopSummary};
+pub(crate) use limits::newly_met;
 pub(crate) use silence::silence;
 pub use summary::{Core, Ending, Origin, Run, Summary, Undecoded};
 pub use text::Table;

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::feed::FeedTally;
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50};
 use crate::plan::{FeedPlan, Placement};
-use crate::report::Core;
+use crate::report::{Core, newly_met};
 
 pub(crate) use ground::{Ground, Nodes, replay_host, seed};
 pub use progress::{Event, Progress};
@@ -129,6 +129,7 @@ pub(crate) fn watch(
                     next += PROGRESS_PERIOD;
                     let now = block.snapshot();
                     tell(Event::Progress(Progress::between(&before, &now, now.taken.duration_since(started))));
+                    newly_met(&before, &now).into_iter().for_each(|sentence| tell(Event::Notice(sentence)));
                     before = now;
                 }
             }

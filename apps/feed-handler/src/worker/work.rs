@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, Sampler};
 use crate::format::Protocol;
 use crate::join::Learning;
+use crate::memory;
 use crate::plan::FeedPlan;
 
 /// Turns after a stop: the longest ring at a frame a turn.
@@ -53,8 +54,7 @@ fn turn<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
     let (rx, tx) = queue.open_any(&pool, &scope, intake).map_err(Error::failed)?;
 
     let seed = random_seed();
-    let is_named = !plan.sets.is_empty() || !plan.groups.is_empty();
-    let learning = if is_named { Learning::Off } else { Learning::On };
+    let learning = learning(&plan, arrival);
     let reports = matches!(&nodes, Nodes::Host(config) if config.igmp.is_some());
     let pipeline = nodes.tree(learning, &host, seed, &scope);
     let sampler = Sampler::new(clock, received, plan.worker.latency_every);
@@ -131,14 +131,27 @@ fn said(block: &Block, worker: &str) -> u64 {
     count("reports_sent") + count("leaves_sent")
 }
 
+/// A file of which nothing is named is heard whole. A port is not: whoever reaches it can send to any group.
+fn learning(plan: &FeedPlan, arrival: ArrivalClock) -> Learning {
+    let is_named = !plan.sets.is_empty() || !plan.groups.is_empty();
+    if is_named || arrival == ArrivalClock::Worker { Learning::Off } else { Learning::On }
+}
+
 fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> FeedConfig {
+    let capacity = plan.capacity.over(P::capacity());
+    // The first fits: it was looked at before anything was taken.
+    let learned_max = match clock {
+        ArrivalClock::Recorded if plan.sets.is_empty() => memory::room_for(P::memory(capacity)).max(1),
+        _ => 0,
+    };
     FeedConfig {
         policy: plan.policy,
         window: plan.window,
-        capacity: plan.capacity.over(P::capacity()),
+        capacity,
         clock,
         sets: plan.sets.clone(),
         groups: plan.groups.clone(),
+        learned_max,
     }
 }
 
@@ -151,10 +164,26 @@ fn socket_capacity(plan: &FeedPlan) -> SocketCapacity {
 
 /// How many buffers the parts of this worker may hold at one time.
 fn sizing(buffers: Sizing, plan: &FeedPlan) -> Sizing {
-    let channels = plan.sets.len().max(4);
+    let channels = plan.channels_max().max(4);
     buffers.part(
         "arbitration",
         channels * (plan.window.packets + 1 + DOUBTS_MAX),
         "packets behind a hole or that wait for a witness, four channels at one time",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::tests::feed_plan;
+
+    use super::*;
+
+    #[test]
+    fn port_learns_neither_groups_nor_channels() {
+        let plan = feed_plan();
+        assert_eq!(learning(&plan, ArrivalClock::Recorded), Learning::On);
+        assert_eq!(learning(&plan, ArrivalClock::Worker), Learning::Off);
+        assert!(feed_config::<crate::format::IexDeep>(&plan, ArrivalClock::Recorded).learned_max > 0);
+        assert_eq!(feed_config::<crate::format::IexDeep>(&plan, ArrivalClock::Worker).learned_max, 0);
+    }
 }
