@@ -18,8 +18,10 @@ use wirepath::time::{Instant, UnixTime};
 use crate::format::Protocol;
 use crate::join::Learner;
 
-use super::channel::{Channel, Key};
+use super::channel::Channel;
+use super::deadlines::Deadlines;
 use super::desk::Desk;
+use super::index::{Index, Key};
 use super::latency::Sampler;
 use super::newcomers::{Newcomer, Newcomers};
 
@@ -146,12 +148,14 @@ pub(super) struct Source {
     senders: Vec<Ipv4Addr>,
     /// `None` until its first packet tells where it belongs.
     place: Option<(u16, Line)>,
+    /// Number and place of its last packet's channel, as the next one is mostly of the same.
+    recent: Option<(u32, u32)>,
 }
 
 impl Source {
     /// A group of which only the first packet tells where it belongs.
     fn learned(group: SocketAddrV4) -> Self {
-        Self { name: None, group, vlan: None, senders: Vec::new(), place: None }
+        Self { name: None, group, vlan: None, senders: Vec::new(), place: None, recent: None }
     }
 }
 
@@ -188,14 +192,14 @@ pub struct Feed<P: Protocol> {
     pub(super) sources: Vec<Source>,
     pub(super) sets: Vec<Set>,
     pub(super) channels: Vec<Channel<P>>,
+    index: Index,
+    deadlines: Deadlines,
     /// Memory for channels that have not been heard: all of the configured sets, and the first that is learned.
     spare: Vec<Channel<P>>,
     /// Channels that were learned.
     learned: usize,
     /// Groups that were not taken, as there were [`GROUPS_MAX`], whenever one of their datagrams came.
     pub(super) groups_refused: u64,
-    /// Channel of the last packet, as the next one is mostly of the same.
-    last: usize,
     newest_ns: u64,
     newcomers: Newcomers,
     pub(super) sampler: Sampler,
@@ -214,10 +218,11 @@ impl<P: Protocol> Feed<P> {
             sources: Vec::with_capacity(GROUPS_MAX),
             sets: Vec::with_capacity(GROUPS_MAX),
             channels: Vec::with_capacity(channels_max),
+            index: Index::new(channels_max),
+            deadlines: Deadlines::new(channels_max),
             spare: Vec::new(),
             learned: 0,
             groups_refused: 0,
-            last: 0,
             newest_ns: 0,
             newcomers: Newcomers::new(),
             sampler,
@@ -285,6 +290,7 @@ impl<P: Protocol> Feed<P> {
                 vlan: line.vlan,
                 senders: line.senders.clone(),
                 place: Some((self.sets.len() as u16, Line(idx))),
+                recent: None,
             });
         }
         self.sets.push(set);
@@ -316,19 +322,23 @@ impl<P: Protocol> Feed<P> {
         Ok(())
     }
 
-    /// The channel and the line of a packet, where both are known: one compare for a packet of the same channel as the
-    /// last.
+    /// The channel and the line of a packet, where both are known: one compare for a packet of the same channel as its
+    /// group's last.
     #[inline]
     fn route(&mut self, source: usize, header: &Header) -> Option<(usize, Line)> {
-        let (set, line) = self.sources[source].place?;
-        let key = Key { set, channel: header.channel };
-        if self.channels.get(self.last).is_none_or(|last| last.key != key) {
-            self.last = self.channels.iter().position(|channel| channel.key == key)?;
+        let source = &mut self.sources[source];
+        let (set, line) = source.place?;
+        if let Some((number, idx)) = source.recent
+            && number == header.channel
+        {
+            return Some((idx as usize, line));
         }
-        Some((self.last, line))
+        let idx = self.index.find(Key { set, channel: header.channel })?;
+        source.recent = Some((header.channel, idx as u32));
+        Some((idx, line))
     }
 
-    /// Gives a packet to its channel.
+    /// Gives a packet to its channel, and notes until when a hole in that may stay open.
     #[inline]
     fn hear(
         &mut self,
@@ -339,7 +349,21 @@ impl<P: Protocol> Feed<P> {
         hold: impl FnOnce() -> Option<Held>,
     ) {
         self.desk.packets.inc();
-        self.channels[idx].hear(line, packet, now_ns, hold, &mut self.desk);
+        let channel = &mut self.channels[idx];
+        channel.hear(line, packet, now_ns, hold, &mut self.desk);
+        if let Some(deadline_ns) = channel.arbiter.deadline_ns() {
+            self.deadlines.note(idx, deadline_ns);
+        }
+    }
+
+    /// Gives up the holes whose time is over.
+    #[cold]
+    fn expire(&mut self, now_ns: u64) {
+        self.deadlines.expire(now_ns, |idx| {
+            let channel = &mut self.channels[idx];
+            channel.expire(now_ns, &mut self.desk);
+            channel.arbiter.deadline_ns()
+        });
     }
 
     /// A packet of a channel or a group that is not known. With the second one that says so it is: see
@@ -401,8 +425,8 @@ impl<P: Protocol> Feed<P> {
             Some(place) => place,
             None => self.place(source, header)?,
         };
-        self.last = self.find_or_open(Key { set, channel: header.channel }, header.session)?;
-        Ok((self.last, line))
+        let idx = self.find_or_open(Key { set, channel: header.channel }, header.session)?;
+        Ok((idx, line))
     }
 
     /// Finds out where a learned group belongs: it is one more line of the set that has the same session and channel, or
@@ -424,12 +448,15 @@ impl<P: Protocol> Feed<P> {
     }
 
     fn find_or_open(&mut self, key: Key, session: Session) -> Result<usize, FeedDrop> {
-        if let Some(idx) = self.channels.iter().position(|channel| channel.key == key) {
+        if let Some(idx) = self.index.find(key) {
             return Ok(idx);
         }
         let channel = self.memory_for(key)?;
+        let idx = self.channels.len();
         self.channels.push(channel.open(key, session));
-        Ok(self.channels.len() - 1)
+        self.deadlines.push();
+        self.index.insert(key, idx);
+        Ok(idx)
     }
 
     /// The memory of a channel that is not open: that of a configured set was taken at the start.
@@ -480,14 +507,12 @@ impl<P: Protocol> UdpApp for Feed<P> {
 }
 
 impl<P: Protocol> App for Feed<P> {
-    /// Holes grow old while nothing comes. One compare per channel.
+    /// Holes grow old while nothing comes. One compare where none is too old.
     #[inline]
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        if self.config.clock == ArrivalClock::Recorded {
-            return;
-        }
-        for channel in &mut self.channels {
-            channel.expire(cx.now.as_nanos(), &mut self.desk);
+        let now_ns = cx.now.as_nanos();
+        if self.config.clock == ArrivalClock::Worker && self.deadlines.is_due(now_ns) {
+            self.expire(now_ns);
         }
     }
 }
@@ -513,6 +538,7 @@ mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
 
+    use market::PacketWriter;
     use market::framing::MoldUdp64;
     use market::framing::mold_udp64::MoldHeader;
     use wirepath::counters::Block;
@@ -521,11 +547,13 @@ mod tests {
     use super::*;
     use crate::format::MoldItch50;
 
+    const WAIT_NS: u64 = 1_000;
+
     /// A feed that learns so many channels, and hears as many groups as are asked for.
     fn feed(learned_max: usize, groups: u8) -> Feed<MoldItch50> {
         let config = FeedConfig {
             policy: Policy::default(),
-            window: Window { packets: 8, wait_ns: 1_000 },
+            window: Window { packets: 8, wait_ns: WAIT_NS },
             capacity: Capacity { books: 1, orders: 1, levels: 1 },
             clock: ArrivalClock::Worker,
             sets: Vec::new(),
@@ -546,5 +574,38 @@ mod tests {
         let opened = [0, 1, 2].map(|source: u8| feed.open(usize::from(source), &header(source)));
         assert_eq!(opened, [Ok((0, Line(0))), Ok((1, Line(0))), Err(FeedDrop::NoMemory)]);
         assert_eq!(feed.open(1, &header(1)), Ok((1, Line(0))), "and those that are there stay");
+    }
+
+    #[test]
+    fn holes_of_several_channels_each_grow_old_in_their_time() {
+        let mut feed = feed(3, 3);
+        let hear = |feed: &mut Feed<MoldItch50>, session: u8, seq, now_ns| {
+            let mut room = [0; 64];
+            let header = MoldHeader::new([b'0' + session; 10], seq);
+            let mut writer = PacketWriter::<MoldUdp64>::new(header, &mut room).unwrap();
+            writer.push(b"S\0\0\0\0\0\0\0\0\0\x01O").unwrap();
+            let packet = MoldUdp64::parse(writer.finish()).unwrap();
+            let (idx, line) = feed.open(usize::from(session), &packet.header).unwrap();
+            feed.hear(idx, line, &packet, now_ns, || None);
+        };
+        for session in 0..3 {
+            hear(&mut feed, session, 1, 0);
+        }
+        assert!(!feed.deadlines.is_due(u64::MAX - 1), "nothing is missing yet");
+        // Numbers that were skipped are believed when a second packet skips them too.
+        for (session, now_ns) in [(2, 100), (0, 300)] {
+            hear(&mut feed, session, 3, now_ns);
+            hear(&mut feed, session, 4, now_ns);
+        }
+        let gaps = |feed: &Feed<MoldItch50>| [0, 1, 2].map(|idx| feed.channels[idx].arbiter.counts().gaps);
+        for (now_ns, expected) in
+            [(99 + WAIT_NS, [0; 3]), (100 + WAIT_NS, [0, 0, 1]), (299 + WAIT_NS, [0, 0, 1]), (300 + WAIT_NS, [1, 0, 1])]
+        {
+            if feed.deadlines.is_due(now_ns) {
+                feed.expire(now_ns);
+            }
+            assert_eq!(gaps(&feed), expected, "at {now_ns} ns");
+        }
+        assert!(!feed.deadlines.is_due(u64::MAX - 1), "and nothing is looked at any more");
     }
 }

@@ -8,14 +8,8 @@ use wirepath::mem::Held;
 
 use super::app::LINES_MAX;
 use super::desk::Desk;
+use super::index::Key;
 use crate::format::Protocol;
-
-/// Which channel: the lines it comes by, and the channel's number in the packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) set: u16,
-    pub(super) channel: u32,
-}
 
 pub(super) struct Channel<P: Protocol> {
     pub(super) key: Key,

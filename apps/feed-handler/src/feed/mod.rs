@@ -16,7 +16,9 @@
 
 mod app;
 mod channel;
+mod deadlines;
 mod desk;
+mod index;
 mod latency;
 mod newcomers;
 mod tally;
