@@ -454,6 +454,16 @@ fn two_forged_queries_silence_source_reports_for_ten_minutes_at_most() {
 }
 
 #[test]
+fn forged_query_each_ten_minutes_keeps_source_reports_silent() {
+    let mut script = told(Include, &[1]);
+    for _ in 0..6 {
+        forge(&mut script, IgmpVersion::V2);
+        script.within(Duration::from_secs(599));
+        assert_eq!(script.reporter.version(), IgmpVersion::V2);
+    }
+}
+
+#[test]
 fn version_is_never_older_than_configured_and_older_queries_are_answered() {
     let config = ReporterConfig { version_min: IgmpVersion::V3, ..ReporterConfig::default() };
     for version in [IgmpVersion::V1, IgmpVersion::V2] {
