@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::feed::ArrivalClock;
 use crate::memory;
 use crate::plan::{FeedPlan, Placement, RunPlan};
-use crate::report::{Ending, Origin, Run, Summary, silence};
+use crate::report::{Core, Ending, Origin, Run, Summary, silence};
 use crate::worker::{self, Event, Ground, Job, Nodes};
 
 /// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When this returns nothing of
@@ -38,12 +38,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     let (events, heard) = mpsc::channel();
     let count = queues.len();
     let cores: Vec<_> = (0..count).map(|idx| worker::core(plan.feed.worker.placement, idx, count)).collect();
-    if plan.feed.worker.placement == Placement::Last && cores.iter().any(|core| core.number.is_none()) {
-        tell(Event::Notice(format!(
-            "{count} queues are more than the cores that are ours: the workers of the first queues are not pinned, and wait for \
-             each other; take fewer queues, or give the process more cores (taskset, cpuset)"
-        )));
-    }
+    unpinned(plan.feed.worker.placement, &cores).into_iter().for_each(|notice| tell(Event::Notice(notice)));
     let mut stations = Vec::new();
     for (number, queue) in queues.into_iter().enumerate() {
         let job = Job {
@@ -88,6 +83,18 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     }
     silence(plan, &summary).into_iter().for_each(|sentence| tell(Event::Notice(sentence)));
     Ok(summary)
+}
+
+/// That some workers are not pinned, where we were to choose their cores and have too few.
+fn unpinned(placement: Placement, cores: &[Core]) -> Option<String> {
+    let is_short = placement == Placement::Last && cores.iter().any(|core| core.number.is_none());
+    is_short.then(|| {
+        let count = cores.len();
+        format!(
+            "{count} queues are more than the cores that are ours: the workers of the first queues are not pinned, and wait for \
+             each other; take fewer queues, or give the process more cores (taskset, cpuset)"
+        )
+    })
 }
 
 /// Why nothing can come as things stand. It may change while we run, and we follow.
@@ -136,5 +143,23 @@ fn ground(queue: LiveQueue, interface: &str) -> Ground {
         nodes: Nodes::Host(Box::new(stack)),
         clock: ArrivalClock::Worker,
         ready: Some(format!("receiving on {interface} queue {idx}; Ctrl-C ends it with a summary")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_that_are_not_pinned_are_told_of_where_nobody_asked_for_it() {
+        let said = |placement, count| {
+            let cores: Vec<_> = (0..count).map(|idx| worker::core(placement, idx, count)).collect();
+            unpinned(placement, &cores)
+        };
+        assert!(
+            said(Placement::Last, 5_000)
+                .is_some_and(|notice| notice.starts_with("5000 queues are more than the cores"))
+        );
+        assert_eq!([said(Placement::Last, 1), said(Placement::Any, 5_000)], [None, None]);
     }
 }

@@ -368,6 +368,20 @@ fn books_that_the_process_may_not_have_are_refused_before_they_are_taken() {
 }
 
 #[test]
+fn channel_for_whose_books_there_is_no_memory_is_dropped_by_name() {
+    let directory = tempdir().unwrap();
+    let file = directory.path().join("made.pcap");
+    many_groups(2).write(&file);
+    let replay =
+        format!("{} replay {} --format mold-itch50 --cpu any", env!("CARGO_BIN_EXE_feed-handler"), file.display());
+    // Room for the books of one channel, 185 MB, and not for those of a second one.
+    let output =
+        std::process::Command::new("sh").args(["-c", &format!("ulimit -v 350000; exec {replay}")]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("2 datagrams (dropped: feed.no_memory) are of channels for whose books"), "{text}");
+}
+
+#[test]
 fn books_that_find_no_memory_are_counted() {
     let directory = |symbol: &[u8; 8]| {
         let mut message = [b' '; 39];

@@ -108,8 +108,10 @@ mod tests {
         let seen = |others: u32| -> Vec<u16> {
             let mut identifications = Identifications::new(HashSeed::new(1, 2));
             let stranger = identifications.key(OURS, peer(0), Protocol::ICMP);
-            let all = (1..=others).map(|idx| identifications.key(OURS, peer(idx), Protocol::UDP));
-            let others: Vec<_> = all.filter(|other| other.counter != stranger.counter).collect();
+            let all: Vec<_> = (1..=others).map(|idx| identifications.key(OURS, peer(idx), Protocol::UDP)).collect();
+            let count = all.len();
+            let others: Vec<_> = all.into_iter().filter(|other| other.counter != stranger.counter).collect();
+            assert!(others.len() * 10 >= count * 9, "{} of {count} have other counters", others.len());
             let mut ask = |_| {
                 others.iter().for_each(|other| _ = identifications.next(*other, at(100_000)));
                 identifications.next(stranger, at(100_000))

@@ -173,6 +173,17 @@ mod tests {
     }
 
     #[test]
+    fn clear_empties_the_books_and_gives_their_levels_back() {
+        let mut books = LevelBooks::new(1, 1);
+        for price in 100..103 {
+            books.apply(&level(Side::Buy, price, 5, true));
+            assert_eq!((books.counts().levels_full, books.top(BookIdx(0)).bid_px), (0, Price(price)));
+            books.clear();
+            assert_eq!(books.top(BookIdx(0)), TopOfBook::default());
+        }
+    }
+
+    #[test]
     fn pool_without_a_level_left_counts_and_keeps_the_rest() {
         let mut books = LevelBooks::new(1, 1);
         books.apply(&level(Side::Buy, 100, 5, true));

@@ -621,4 +621,12 @@ mod tests {
             assert!(check_kernel(version).is_ok(), "{version:?}");
         }
     }
+
+    #[test]
+    fn refusal_of_a_rule_for_lack_of_rights_names_the_capabilities() {
+        for errno in [libc::EPERM, libc::EACCES] {
+            let said = refused(&io::Error::from_raw_os_error(errno)).to_string();
+            assert!(said.contains("`setcap ") && said.contains("cap_perfmon"), "{said}");
+        }
+    }
 }

@@ -305,4 +305,12 @@ mod tests {
         drop(table);
         assert_eq!(device.standing(), []);
     }
+
+    #[test]
+    fn refusal_for_lack_of_rights_names_the_capabilities() {
+        for errno in [libc::EPERM, libc::EACCES] {
+            let said = refused(errno, &Rule::ALL, 0).to_string();
+            assert!(said.contains("`setcap cap_net_raw,"), "{said}");
+        }
+    }
 }

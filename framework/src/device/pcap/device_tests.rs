@@ -322,6 +322,16 @@ fn sent_frames_bear_the_time_of_their_doorbell() {
 }
 
 #[test]
+fn urgent_frame_is_written_without_a_doorbell_with_those_before_it() {
+    let mut port = open(&PcapConfig::default());
+    let written = [Offload::NONE, Offload::URGENT].map(|offload| {
+        port.tx.post(port.pool.alloc_copy(&[0; 60]).unwrap(), offload).unwrap();
+        port.tx.reap()
+    });
+    assert_eq!(written, [0, 2]);
+}
+
+#[test]
 fn unsupported_offload_is_refused_by_name() {
     let mut port = open(&PcapConfig::default());
     port.send_at(0, &[0; 60], Offload::L4_CHECKSUM);

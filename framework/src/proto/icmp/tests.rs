@@ -55,6 +55,19 @@ fn permit(packet: &[u8], link_destination: MacAddr) -> Result<ErrorRoute, ErrorR
     ErrorLimit::default().permit(Offence { packet, link_destination }, &host(), Instant::ZERO)
 }
 
+/// Who gets all errors that there are learns by the next one whether somebody else has had one.
+#[test]
+fn one_sender_has_a_share_of_the_errors_where_the_limit_is_keyed() {
+    let mut limit = ErrorLimit::new(TokenBucket::new(10_000, 10_000)).keyed(HashSeed::new(1, 2));
+    let mut answered = |source: Ipv4Addr| {
+        let packet = datagram(source, OURS);
+        let is_answered =
+            |_: &u32| limit.permit(Offence { packet: &packet, link_destination: MAC }, &host(), Instant::ZERO).is_ok();
+        (0..1_000).filter(is_answered).count()
+    };
+    assert_eq!([PEER, Ipv4Addr::new(192, 0, 2, 6)].map(&mut answered), [100, 100]);
+}
+
 #[test]
 fn error_about_a_datagram_to_us_goes_to_its_sender() {
     assert_eq!(permit(&datagram(PEER, OURS), MAC), Ok(ErrorRoute { source: OURS, destination: PEER }));

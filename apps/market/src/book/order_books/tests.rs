@@ -179,6 +179,17 @@ fn clear_empties_the_books_and_makes_them_fresh() {
     assert_eq!(books.top(BOOK).bid_qty, 5);
 }
 
+#[test]
+fn books_have_room_for_as_much_after_each_clear() {
+    let mut books = OrderBooks::new(Capacity { books: 1, orders: 2, levels: 2 });
+    for _ in 0..3 {
+        books.apply(&buy(1, 5, 100));
+        books.apply(&buy(2, 5, 101));
+        assert_eq!((books.orders_count(), books.levels_count()), (2, 2));
+        books.clear();
+    }
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let (order, qty, price) = (0_u64..12, 0_u32..6, 95_i64..105);
     (0_u8..8, order, 0_u64..12, qty, price, any::<bool>()).prop_map(|(kind, order, new, qty, price, is_buy)| match kind

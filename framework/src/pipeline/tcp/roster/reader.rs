@@ -294,4 +294,12 @@ mod tests {
         file.set_len(600).unwrap();
         assert!(read.connections().is_err());
     }
+
+    #[test]
+    fn roster_that_no_guardian_would_read_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let capacity = layout::CAPACITY_MAX as usize + 1;
+        let refused = Roster::create_in(directory.path(), "test", InterfaceId(3), capacity).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("no guardian reads a roster of 1048577 connections"), "{refused}");
+    }
 }

@@ -112,6 +112,17 @@ fn handshakes_take_no_place_of_calls_and_leave_some_to_cookies() {
 }
 
 #[test]
+fn handshakes_leave_places_to_cookies_however_many_are_for_calls() {
+    let config =
+        TcpConfig { connections_max: 32, places_for_calls: Some(16), chunks_max: 1024, ..TcpConfig::default() };
+    let mut server = End::new(2);
+    server.tcp = Tcp::new(config, HashSeed::new(2, 2)).unwrap();
+    server.tcp.listen(SERVER, &ListenOptions::default()).unwrap();
+    let answered = (1..=200).filter(|host| call(&mut server, peer(*host, 1)).is_ok()).count();
+    assert_eq!((answered, join(&mut server, peer(1_000, 1))), (200, None), "by cookies");
+}
+
+#[test]
 fn listener_takes_as_many_as_it_is_told_and_more_when_one_is_gone() {
     let mut server = server(64, &ListenOptions { connections_max: Some(2), ..ListenOptions::default() });
     let other = SocketAddrV4::new(*SERVER.ip(), 81);
