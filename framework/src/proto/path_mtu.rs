@@ -83,7 +83,8 @@ pub struct PathMtus {
     paths: Vec<Path>,
     /// What identifications are drawn from: not the table's seed, of which an observer learns something else.
     proof: HashSeed,
-    guesses: Shares<PLACES>,
+    /// Boxed: 4 KiB of it would stand in the middle of what every send looks at.
+    guesses: Box<Shares<PLACES>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +98,7 @@ impl PathMtus {
     /// No path is known. Takes all memory.
     pub fn new(config: PathMtuConfig, seed: HashSeed) -> Self {
         let capacity = config.destinations_max;
-        let (proof, guesses) = (seed.derive(PROOF), Shares::new(seed.derive(PLACE)));
+        let (proof, guesses) = (seed.derive(PROOF), Box::new(Shares::new(seed.derive(PLACE))));
         let (by_destination, paths) = (Table::new(capacity, seed), Vec::with_capacity(capacity));
         Self { config, by_destination, paths, proof, guesses }
     }
