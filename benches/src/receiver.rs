@@ -8,7 +8,7 @@ use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::{BURST_MAX, Pool};
 use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpStack, Vlans, udp_stack,
+    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig, UdpStack, Vlans, udp_stack,
 };
 use wirepath::proto::{
     ConsumerId, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
@@ -64,9 +64,7 @@ pub struct Ear {
     pub digest: u64,
 }
 
-impl App for Ear {}
-
-impl UdpApp for Ear {
+impl App for Ear {
     #[inline]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
         self.heard += 1;

@@ -14,7 +14,7 @@ use wirepath::device::memory::{MemoryConfig, MemoryQueue, MemoryRx, MemoryTx, pa
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
+    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
     udp_stack,
 };
 use wirepath::proto::{
@@ -37,9 +37,7 @@ struct Strategy {
     sent: u64,
 }
 
-impl App for Strategy {}
-
-impl UdpApp for Strategy {
+impl App for Strategy {
     fn on_datagram(&mut self, tick: &Datagram<'_>, cx: &mut Cx<'_>) {
         self.ticks += 1;
         let Some((price, _)) = tick.payload.split_first_chunk() else { return };
@@ -55,9 +53,7 @@ struct Exchange {
     received: u64,
 }
 
-impl App for Exchange {}
-
-impl UdpApp for Exchange {
+impl App for Exchange {
     fn on_datagram(&mut self, _order: &Datagram<'_>, _cx: &mut Cx<'_>) {
         self.received += 1;
     }
@@ -107,7 +103,7 @@ fn flow(local: Ipv4Addr, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<UdpFlo
 }
 
 /// A worker with the usual stack at `own`, with `neighbour` on its link.
-fn worker<A: UdpApp + App>(
+fn worker<A: App>(
     queue: MemoryQueue,
     own: Ipv4Addr,
     neighbour: Ipv4Addr,

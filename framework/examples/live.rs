@@ -16,8 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use wirepath::counters::Block;
-use wirepath::pipeline::tcp::TcpApp;
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
+use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, LiveQueue, Want};
@@ -29,12 +28,7 @@ struct Ticks {
     bytes: u64,
 }
 
-impl App for Ticks {}
-impl TcpApp for Ticks {}
-
-impl IcmpApp for Ticks {}
-
-impl UdpApp for Ticks {
+impl App for Ticks {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
         self.bytes += datagram.payload.len() as u64;
     }

@@ -19,12 +19,12 @@ use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, p
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::tcp::{
-    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, Sent, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
+    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, Sent, Tcp, TcpConfig, TcpData, TcpEvent,
     TcpNodeConfig, TcpSockets, TcpSocketsConfig, Template,
 };
 use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ethernet, IcmpApp, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig,
-    UdpOptions, Unhandled, Vlans, send_to,
+    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpConfig, UdpOptions, Unhandled,
+    Vlans, send_to,
 };
 use wirepath::proto::{
     ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
@@ -97,9 +97,7 @@ impl App for Trader {
             self.call_again(cx);
         }
     }
-}
 
-impl UdpApp for Trader {
     fn on_datagram(&mut self, tick: &Datagram<'_>, cx: &mut Cx<'_>) {
         let (Some(price), Some(order)) = (tick.payload.first_chunk(), &mut self.order) else { return };
         self.ticks += 1;
@@ -117,9 +115,7 @@ impl UdpApp for Trader {
             Err(error) => println!("the order at {price} was not sent: {error}"),
         }
     }
-}
 
-impl TcpApp for Trader {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match event {
             // The way is known now, and the form of a segment: the order is prepared once.
@@ -148,21 +144,15 @@ impl TcpApp for Trader {
     fn on_tcp_data(&mut self, _: &TcpData<'_>, _: &mut Cx<'_>) {}
 }
 
-impl IcmpApp for Trader {}
-
 /// Reads orders.
 #[derive(Default)]
 pub(crate) struct Exchange {
     book: Vec<u8>,
 }
 
-impl App for Exchange {}
-
-impl UdpApp for Exchange {
+impl App for Exchange {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Exchange {
     fn on_tcp_event(&mut self, _: ConnectionId, _: TcpEvent, _: &mut Cx<'_>) {}
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, _: &mut Cx<'_>) {
@@ -242,7 +232,7 @@ fn mac(address: Ipv4Addr) -> MacAddr {
 }
 
 /// A worker at `own` whose tree takes datagrams and segments.
-pub(crate) fn worker<A: UdpApp + TcpApp + App>(
+pub(crate) fn worker<A: App>(
     mut port: MemoryDevice,
     own: Ipv4Addr,
     peer: Ipv4Addr,

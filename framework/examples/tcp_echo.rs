@@ -18,11 +18,11 @@ use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, p
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent,
-    TcpNodeConfig, TcpSockets, TcpSocketsConfig,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
+    TcpSockets, TcpSocketsConfig,
 };
 use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ethernet, IcmpApp, Ipv4, Ipv4Config, Ipv4Successors, UdpApp, Unhandled, Vlans,
+    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans,
 };
 use wirepath::proto::{ConsumerId, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
@@ -65,15 +65,9 @@ impl App for Echo {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.link.look(cx.host);
     }
-}
 
-impl IcmpApp for Echo {}
-
-impl UdpApp for Echo {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Echo {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         if let TcpEvent::Closed(_) = event {
             self.debts.remove(&id);
@@ -122,9 +116,7 @@ impl App for Client {
             let _ = cx.tcp().shutdown(id);
         }
     }
-}
 
-impl TcpApp for Client {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
         match event {
             TcpEvent::Connected { .. } => self.id = Some(id),
@@ -187,7 +179,7 @@ fn mac(address: Ipv4Addr) -> MacAddr {
 }
 
 /// A worker at `own` whose tree takes segments.
-fn worker<A: TcpApp + App>(
+fn worker<A: App>(
     mut port: MemoryDevice,
     own: Ipv4Addr,
     peer: Ipv4Addr,

@@ -14,7 +14,7 @@ use wirepath::device::memory::{MemoryConfig, MemoryQueue, MemoryRx, MemoryTx, pa
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Layout;
 use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
+    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
     udp_stack,
 };
 use wirepath::proto::{
@@ -51,9 +51,7 @@ impl App for Feed {
         let sent = self.strategy.push_burst(&self.late);
         self.late.drain(..sent);
     }
-}
 
-impl UdpApp for Feed {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
         let Ok((tick, _)) = Tick::read_from_prefix(datagram.payload) else { return };
         self.screen.push(&tick);
@@ -135,14 +133,12 @@ fn publish(tick: &Tick, cx: &mut Cx<'_>) -> Result<(), Box<dyn Error>> {
 /// The exchange's app: it only sends.
 struct Publisher;
 
-impl App for Publisher {}
-
-impl UdpApp for Publisher {
+impl App for Publisher {
     fn on_datagram(&mut self, _datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {}
 }
 
 /// A worker with the usual stack and a pool of its own, made on the thread that runs it.
-fn worker<A: UdpApp + App>(
+fn worker<A: App>(
     queue: MemoryQueue,
     app: A,
     post: &Post,

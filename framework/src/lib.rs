@@ -13,10 +13,10 @@
 //! - [`pipeline`] routes: one node checks one header and hands on, until an app has the packet or a reason is counted.
 //! - [`worker`] turns the crank: [`poll_once`](worker::Worker::poll_once), threads on their cores, rings between them.
 //!
-//! To receive datagrams an application implements [`App`](pipeline::App) and [`UdpApp`](pipeline::UdpApp):
+//! To receive datagrams an application implements [`App`](pipeline::App):
 //!
 //! ```
-//! use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+//! use wirepath::pipeline::{App, Cx, Datagram};
 //!
 //! #[derive(Default)]
 //! struct Ticks {
@@ -24,9 +24,7 @@
 //!     bytes: u64,
 //! }
 //!
-//! impl App for Ticks {}
-//!
-//! impl UdpApp for Ticks {
+//! impl App for Ticks {
 //!     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
 //!         self.count += 1;
 //!         self.bytes += datagram.payload.len() as u64;

@@ -5,8 +5,8 @@ use std::error::Error;
 
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, pair};
-use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, ListenerId, TcpApp, TcpEvent};
-use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, ListenerId, TcpEvent};
+use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::time::{Duration, Instant};
 
 #[path = "../examples/live.rs"]
@@ -58,13 +58,9 @@ fn interface_that_is_not_there_is_told_where_to_find_those_that_are() {
 #[derive(Default)]
 struct Gateway(Option<ConnectionId>);
 
-impl App for Gateway {}
-
-impl UdpApp for Gateway {
+impl App for Gateway {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Gateway {
     fn on_tcp_event(&mut self, session: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
         if let TcpEvent::Connected { .. } = event {
             self.0 = Some(session);

@@ -13,10 +13,9 @@ use wirepath::counters::{self, Block, Reading, Scope, Snapshot};
 use wirepath::device::memory::{self, MemoryConfig, MemoryDevice, MemoryRx, MemoryTx};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Held, Mbuf, Pool};
-use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{
-    Accept, App, Cx, Datagram, EgressConfig, IcmpApp, Ipv4Config, Node, StackConfig, UdpApp, UdpConfig, UdpFlow,
-    UdpOptions, UdpStack, Vlans, udp_stack,
+    Accept, App, Cx, Datagram, EgressConfig, Ipv4Config, Node, StackConfig, UdpConfig, UdpFlow, UdpOptions, UdpStack,
+    Vlans, udp_stack,
 };
 use wirepath::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, ReassemblyCapacity, SocketCapacity,
@@ -76,13 +75,7 @@ pub struct Listener {
     answer: Option<UdpFlow>,
 }
 
-impl App for Listener {}
-
-impl TcpApp for Listener {}
-
-impl IcmpApp for Listener {}
-
-impl UdpApp for Listener {
+impl App for Listener {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         self.deliveries += 1;
         self.bytes += datagram.payload.len() as u64;

@@ -18,8 +18,8 @@ use wirepath::device::pcap::{PcapConfig, PcapDevice, Reader};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::{
-    Accept, App, ChecksumPolicy, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpStack,
-    Vlans, udp_stack,
+    Accept, App, ChecksumPolicy, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig, UdpStack, Vlans,
+    udp_stack,
 };
 use wirepath::proto::{Group, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{ManualClock, UnixTime};
@@ -144,9 +144,7 @@ fn decode(frames: &[(u64, Vec<u8>)]) -> Decoded {
 #[derive(Default)]
 struct Recorder(Vec<Seen>);
 
-impl App for Recorder {}
-
-impl UdpApp for Recorder {
+impl App for Recorder {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
         self.0.push(Seen {
             timestamp_ns: datagram.timestamp.map_or(0, UnixTime::as_nanos),

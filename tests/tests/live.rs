@@ -9,8 +9,8 @@ use std::time::{Duration, Instant as Moment};
 use wirepath::counters::{Block, default_directory};
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
 use wirepath::pipeline::tcp::roster::Rostered;
-use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions, TcpApp, TcpConfig, TcpData};
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, SendToError, UdpApp, UdpOptions, send_to};
+use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions, TcpConfig, TcpData};
+use wirepath::pipeline::{App, Cx, Datagram, IcmpError, SendToError, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::icmpv4::Unreachable;
@@ -57,21 +57,15 @@ struct Echo {
     errors: Vec<IcmpError>,
 }
 
-impl App for Echo {}
-
-impl TcpApp for Echo {
+impl App for Echo {
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         cx.tcp().send(data.connection, data.payload).unwrap();
     }
-}
 
-impl IcmpApp for Echo {
     fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {
         self.errors.push(*error);
     }
-}
 
-impl UdpApp for Echo {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         self.received.push(datagram.payload.to_vec());
         if !datagram.destination.ip().is_multicast() {

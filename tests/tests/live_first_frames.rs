@@ -9,8 +9,8 @@ use std::time::{Duration, Instant as Moment};
 
 use wirepath::counters::Block;
 use wirepath::device::af_xdp::AfXdpConfig;
-use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpApp, TcpConfig, TcpEvent};
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp, UdpFlow, UdpOptions};
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpConfig, TcpEvent};
+use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time::Instant;
 use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig, Want};
@@ -36,16 +36,11 @@ struct Ear {
     events: Vec<TcpEvent>,
 }
 
-impl App for Ear {}
-impl IcmpApp for Ear {}
-
-impl UdpApp for Ear {
+impl App for Ear {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
         self.datagrams.push(datagram.payload.to_vec());
     }
-}
 
-impl TcpApp for Ear {
     fn on_tcp_event(&mut self, _: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
         self.events.push(event);
     }

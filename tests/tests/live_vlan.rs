@@ -15,10 +15,9 @@ use wirepath::counters::{Block, Scope};
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpRx, AfXdpTx, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue};
-use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{
-    App, ChecksumPolicy, Cx, Datagram, Egress, EgressConfig, HostStack, HostStackConfig, IcmpApp, Leg, Trunk, UdpApp,
-    UdpConfig, UdpOptions, Vlans, host_stack, send_to,
+    App, ChecksumPolicy, Cx, Datagram, Egress, EgressConfig, HostStack, HostStackConfig, Leg, Trunk, UdpConfig,
+    UdpOptions, Vlans, host_stack, send_to,
 };
 use wirepath::proto::{
     ConsumerId, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity,
@@ -65,13 +64,7 @@ impl App for Ear {
             send_to(local, remote, &UdpOptions::default(), b"order", cx).unwrap();
         }
     }
-}
 
-impl TcpApp for Ear {}
-
-impl IcmpApp for Ear {}
-
-impl UdpApp for Ear {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
         self.heard.push((datagram.interface, datagram.payload.to_vec()));
     }

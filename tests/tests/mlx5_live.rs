@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use wirepath::counters::Block;
 use wirepath::device::mlx5::{Feature, Mlx5Config};
-use wirepath::pipeline::tcp::TcpApp;
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, Sent, UdpApp, UdpFlow, UdpOptions};
+use wirepath::pipeline::{App, Cx, Datagram, Sent, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, PortConfig, Want};
@@ -79,11 +78,7 @@ struct Counts {
     host: usize,
 }
 
-impl App for Counts {}
-impl TcpApp for Counts {}
-impl IcmpApp for Counts {}
-
-impl UdpApp for Counts {
+impl App for Counts {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
         match datagram.payload {
             b"group" => self.group += 1,

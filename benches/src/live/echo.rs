@@ -22,8 +22,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use wirepath::device::af_xdp::Mode;
-use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, TcpApp, TcpData, TcpEvent};
-use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, TcpData, TcpEvent};
+use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::ConsumerId;
 use wirepath::wire::MacAddr;
 use wirepath_tests::netns::Namespace;
@@ -242,13 +242,9 @@ struct Asker {
     since: Option<Instant>,
 }
 
-impl App for Asker {}
-
-impl UdpApp for Asker {
+impl App for Asker {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Asker {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         if matches!(event, TcpEvent::Connected { .. }) {
             self.since = Some(Instant::now());
@@ -279,13 +275,9 @@ impl Answerer {
     }
 }
 
-impl App for Answerer {}
-
-impl UdpApp for Answerer {
+impl App for Answerer {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Answerer {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         if event == TcpEvent::Writable {
             self.send(id, cx);

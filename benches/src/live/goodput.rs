@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use wirepath::device::af_xdp::{AfXdpTx, Mode};
-use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpApp, TcpEvent};
-use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpEvent};
+use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::ConsumerId;
 use wirepath_tests::netns::Namespace;
 
@@ -220,13 +220,9 @@ struct Source {
     bytes: Vec<u8>,
 }
 
-impl App for Source {}
-
-impl UdpApp for Source {
+impl App for Source {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Source {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         if matches!(event, TcpEvent::Connected { .. } | TcpEvent::Writable) {
             while matches!(cx.tcp().send(id, &self.bytes), Ok(1..)) {}

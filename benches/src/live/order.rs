@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use wirepath::device::af_xdp::{AfXdpTx, Mode};
 use wirepath::device::{Offload, TxQueue, TxTimestamp};
 use wirepath::mem::Mbuf;
-use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpApp, TcpEvent, Template};
-use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpEvent, Template};
+use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time;
 
@@ -156,9 +156,7 @@ struct Trader {
     call: Duration,
 }
 
-impl App for Trader {}
-
-impl UdpApp for Trader {
+impl App for Trader {
     fn on_datagram(&mut self, _: &Datagram<'_>, cx: &mut Cx<'_>) {
         let start = Instant::now();
         match &mut self.order {
@@ -174,9 +172,7 @@ impl UdpApp for Trader {
             _ => while start.elapsed() < WORK {},
         }
     }
-}
 
-impl TcpApp for Trader {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
         if matches!(event, TcpEvent::Connected { .. }) {
             self.session = Some(connection);

@@ -8,9 +8,9 @@ use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Mode}
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue, TxQueue};
 use wirepath::mem::{Layout, Pool, Region};
-use wirepath::pipeline::tcp::{Tcp, TcpApp, TcpConfig, TcpNodeConfig, TcpSockets, TcpSocketsConfig};
+use wirepath::pipeline::tcp::{Tcp, TcpConfig, TcpNodeConfig, TcpSockets, TcpSocketsConfig};
 use wirepath::pipeline::{
-    App, ChecksumPolicy, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Node, StackConfig, Udp, UdpApp,
+    App, ChecksumPolicy, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Node, StackConfig, Udp,
     UdpConfig, UdpStack, Unhandled, Vlans, udp_stack,
 };
 use wirepath::proto::tcp::TcpTally;
@@ -148,7 +148,7 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
 ///
 /// # Errors
 /// As [`Port::open`].
-pub fn open_udp<A: UdpApp + App>(
+pub fn open_udp<A: App>(
     (ours, peer): (End, End),
     local: SocketAddrV4,
     app: A,
@@ -178,11 +178,7 @@ pub type TcpStack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
 ///
 /// # Errors
 /// As [`Port::open`].
-pub fn open_tcp<A: TcpApp + UdpApp + App>(
-    place: Place,
-    local: u16,
-    app: A,
-) -> Result<Port<AfXdpTx, TcpStack, A>, String> {
+pub fn open_tcp<A: App>(place: Place, local: u16, app: A) -> Result<Port<AfXdpTx, TcpStack, A>, String> {
     open_tcp_with(place, &Rule::tcp(place.ours.address, local), |tx| tx, app)
 }
 
@@ -190,7 +186,7 @@ pub fn open_tcp<A: TcpApp + UdpApp + App>(
 ///
 /// # Errors
 /// As [`Port::open`].
-pub fn open_all<Tx: TxQueue, A: TcpApp + UdpApp + App>(
+pub fn open_all<Tx: TxQueue, A: App>(
     place: Place,
     wrap: impl FnOnce(AfXdpTx) -> Tx,
     app: A,
@@ -199,7 +195,7 @@ pub fn open_all<Tx: TxQueue, A: TcpApp + UdpApp + App>(
     open_tcp_with(place, &rule, wrap, app)
 }
 
-fn open_tcp_with<Tx: TxQueue, A: TcpApp + UdpApp + App>(
+fn open_tcp_with<Tx: TxQueue, A: App>(
     place: Place,
     rule: &Rule,
     wrap: impl FnOnce(AfXdpTx) -> Tx,

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use wirepath::device::af_xdp::AfXdpTx;
-use wirepath::pipeline::{App, Cx, Datagram, UdpApp, UdpFlow, UdpOptions, UdpStack};
+use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions, UdpStack};
 
 use super::pair::{End, FAR, NEAR, Pair};
 use super::port::{self, Port};
@@ -207,9 +207,7 @@ impl Peer {
     }
 }
 
-impl App for Peer {}
-
-impl UdpApp for Peer {
+impl App for Peer {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         self.heard += 1;
         if self.answers {

@@ -13,8 +13,8 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use wirepath::device::af_xdp::{AfXdpTx, Mode};
-use wirepath::pipeline::tcp::{ListenOptions, TcpApp, TcpData};
-use wirepath::pipeline::{App, Cx, Datagram, UdpApp};
+use wirepath::pipeline::tcp::{ListenOptions, TcpData};
+use wirepath::pipeline::{App, Cx, Datagram};
 
 use super::pair::{FAR, NEAR};
 use super::port::{self, Place, Port, TcpStack};
@@ -147,13 +147,9 @@ fn worker() -> Result<Port<AfXdpTx, TcpStack, Echo>, String> {
 /// Sends back what comes.
 struct Echo;
 
-impl App for Echo {}
-
-impl UdpApp for Echo {
+impl App for Echo {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Echo {
     #[inline]
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         // What could not be sent is missed by who waits for it.

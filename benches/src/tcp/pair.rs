@@ -9,12 +9,11 @@ use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, p
 use wirepath::device::{Device, Queue};
 use wirepath::mem::{BURST_MAX, Layout, Pool, Region};
 use wirepath::pipeline::tcp::{
-    ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
-    TcpSockets, TcpSocketsConfig,
+    ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig, TcpSockets,
+    TcpSocketsConfig,
 };
 use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpApp, UdpConfig, Unhandled,
-    Vlans,
+    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpConfig, Unhandled, Vlans,
 };
 use wirepath::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Route, SocketCapacity, UdpSockets,
@@ -56,13 +55,9 @@ pub struct Talker {
     pub connections: Vec<ConnectionId>,
 }
 
-impl App for Talker {}
-
-impl UdpApp for Talker {
+impl App for Talker {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Talker {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
         if let TcpEvent::Connected { .. } = event {
             self.connections.push(connection);

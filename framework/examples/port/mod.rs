@@ -4,8 +4,8 @@ use std::error::Error;
 
 use super::cli;
 use wirepath::counters::Block;
-use wirepath::pipeline::tcp::{TcpApp, TcpConfig};
-use wirepath::pipeline::{App, Cx, IcmpApp, UdpApp};
+use wirepath::pipeline::tcp::TcpConfig;
+use wirepath::pipeline::{App, Cx};
 use wirepath::proto::Host;
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, OwnHost};
@@ -36,7 +36,7 @@ impl Link {
 }
 
 /// Runs an app there; `begin` listens, connects and joins.
-pub(crate) fn run<A: App + UdpApp + TcpApp + IcmpApp>(
+pub(crate) fn run<A: App>(
     config: &LiveConfig,
     app: A,
     begin: impl FnOnce(&mut A, &mut Cx<'_>) -> Result<(), Box<dyn Error>>,

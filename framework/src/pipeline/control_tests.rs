@@ -1,6 +1,4 @@
 //! ARP and ICMP from frame to frame, over a device that keeps what is posted.
-
-use crate::pipeline::tcp::TcpApp;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use proptest::prelude::*;
@@ -34,20 +32,14 @@ struct Recorder {
     pings: bool,
 }
 
-impl App for Recorder {}
-
-impl UdpApp for Recorder {
+impl App for Recorder {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Recorder {}
-
-impl IcmpApp for Recorder {
     fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {
         self.errors.push(*error);
     }
 
-    fn on_echo_answer(&mut self, answer: &EchoAnswer<'_>, _: &mut Cx<'_>) -> bool {
+    fn on_echo_reply(&mut self, answer: &EchoReply<'_>, _: &mut Cx<'_>) -> bool {
         self.answers.push((answer.sequence, answer.data.to_vec()));
         self.pings
     }

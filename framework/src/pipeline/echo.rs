@@ -1,5 +1,5 @@
 //! Asking for echoes: ICMP echo requests of the app's own. Their answers come by the [`Icmp`](super::Icmp) node to
-//! [`IcmpApp::on_echo_answer`](super::IcmpApp::on_echo_answer); to know which was asked when, and what is missing, is the
+//! [`App::on_echo_reply`](super::App::on_echo_reply); to know which was asked when, and what is missing, is the
 //! app's.
 
 use core::net::Ipv4Addr;

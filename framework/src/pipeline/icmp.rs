@@ -8,6 +8,7 @@ use core::net::Ipv4Addr;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::answer::{Link, build};
+use super::app::App;
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
 use super::tcp::TcpSockets;
@@ -134,7 +135,7 @@ pub struct IcmpError {
 
 /// An answer to an echo request of the app's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EchoAnswer<'a> {
+pub struct EchoReply<'a> {
     /// Who answered.
     pub source: Ipv4Addr,
     /// Hops that the packet had left.
@@ -146,22 +147,6 @@ pub struct EchoAnswer<'a> {
     /// As in the request.
     pub data: &'a [u8],
 }
-
-/// An app that hears of errors. Both methods have a default: not interested.
-pub trait IcmpApp {
-    /// Something went wrong with what a consumer sent. Called once for each consumer that has the flow.
-    fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
-        let _ = (error, cx);
-    }
-
-    /// Somebody answered an echo request. True where the app had sent it.
-    fn on_echo_answer(&mut self, answer: &EchoAnswer<'_>, cx: &mut Cx<'_>) -> bool {
-        let _ = (answer, cx);
-        false
-    }
-}
-
-impl IcmpApp for () {}
 
 /// What the ICMP node answers.
 #[derive(Clone, Copy, Debug)]
@@ -243,7 +228,7 @@ impl Icmp {
         }
     }
 
-    fn take<A: IcmpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), (IcmpDrop, Mbuf)> {
+    fn take<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), (IcmpDrop, Mbuf)> {
         let Some(envelope) = Envelope::behind(&mbuf, cx) else { return Err((IcmpDrop::TooShort, mbuf)) };
         let to_us = cx.host.classify(envelope.destination) == Destination::Own;
         if !to_us || envelope.link.dst.is_multicast() {
@@ -266,7 +251,7 @@ impl Icmp {
     }
 
     /// A message in one buffer of its own, which an echo's answer goes back in.
-    fn take_plain<A: IcmpApp>(
+    fn take_plain<A: App>(
         &mut self,
         mut mbuf: Mbuf,
         envelope: &Envelope,
@@ -288,7 +273,7 @@ impl Icmp {
         self.answer_in_place(mbuf, envelope, cx)
     }
 
-    fn take_gathered<A: IcmpApp>(
+    fn take_gathered<A: App>(
         &mut self,
         message: &mut [u8],
         envelope: &Envelope,
@@ -299,7 +284,7 @@ impl Icmp {
     }
 
     /// Takes what a message says; true where it is an echo request that is to be answered.
-    fn read<A: IcmpApp>(
+    fn read<A: App>(
         &mut self,
         bytes: &[u8],
         envelope: &Envelope,
@@ -309,14 +294,14 @@ impl Icmp {
         match Icmpv4Message::parse(bytes)? {
             Icmpv4Message::EchoRequest(_) => self.permit_echo(envelope, cx).map(|()| true),
             Icmpv4Message::EchoReply(echo) => {
-                let answer = EchoAnswer {
+                let answer = EchoReply {
                     source: envelope.source,
                     ttl: envelope.ttl,
                     identifier: echo.identifier,
                     sequence: echo.sequence,
                     data: echo.data,
                 };
-                if app.on_echo_answer(&answer, cx) { Ok(false) } else { Err(IcmpDrop::UnwantedAnswer) }
+                if app.on_echo_reply(&answer, cx) { Ok(false) } else { Err(IcmpDrop::UnwantedAnswer) }
             }
             error => self.deliver(&error, envelope, app, cx).map(|()| false),
         }
@@ -330,7 +315,7 @@ impl Icmp {
     }
 
     /// Gives an error to the consumers of the flow that it is about.
-    fn deliver<A: IcmpApp>(
+    fn deliver<A: App>(
         &mut self,
         message: &Icmpv4Message<'_>,
         envelope: &Envelope,
@@ -450,7 +435,7 @@ impl Icmp {
     }
 }
 
-impl<A: IcmpApp> Node<A> for Icmp {
+impl<A: App> Node<A> for Icmp {
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.messages.inc();
         if let Err((reason, mbuf)) = self.take(mbuf, app, cx) {

@@ -12,6 +12,7 @@
 //! node may touch while a packet is in its hands is in [`Cx`].
 
 mod answer;
+mod app;
 mod arp;
 mod datagram;
 mod echo;
@@ -33,23 +34,24 @@ mod udp;
 mod udp_flow;
 mod unhandled;
 
+pub use app::App;
 pub use arp::{Arp, ArpConfig, ArpDrop};
 pub use datagram::Datagram;
 pub use echo::send_echo;
 pub use egress::{Egress, EgressConfig, EgressDrop};
 pub use either::Either;
 pub use ethernet::{Ethernet, EthernetDrop, Vlans};
-pub use icmp::{EchoAnswer, Icmp, IcmpApp, IcmpConfig, IcmpDrop, IcmpError};
+pub use icmp::{EchoReply, Icmp, IcmpConfig, IcmpDrop, IcmpError};
 pub use icmp_error::{UnsentError, tell_port_unreachable, tell_sender};
 pub use igmp::{Igmp, IgmpConfig, IgmpDrop};
 pub use ipv4::{Accept, Ipv4, Ipv4Config, Ipv4Drop, Ipv4Successors};
-pub use node::{App, Cx, Node, discard};
+pub use node::{Cx, Node, discard};
 pub use outline::Outline;
 pub use resolver::WaitingDrop;
 pub use stack::{HostStack, HostStackConfig, StackConfig, UdpStack, host_stack, udp_stack};
 pub use timestamps::{NoTxTimestamps, TxTime};
 pub use trunk::{Leg, Trunk, TrunkDrop};
-pub use udp::{ChecksumPolicy, Udp, UdpApp, UdpConfig, UdpDrop};
+pub use udp::{ChecksumPolicy, Udp, UdpConfig, UdpDrop};
 pub use udp_flow::{Checksum, ConnectError, SendError, SendToError, Sent, UdpFlow, UdpOptions, send_to};
 pub use unhandled::{Unhandled, UnhandledDrop};
 

@@ -53,19 +53,6 @@ pub trait Node<A> {
     fn outline(&self, outline: &mut Outline);
 }
 
-/// The application at the end of a pipeline: one value, passed down the call. The leaf nodes it uses ask for more
-/// ([`UdpApp`](super::UdpApp)).
-pub trait App {
-    /// Called once per poll, after the burst: timers, orders, housekeeping. Bounded work. In a
-    /// [trunk](super::Trunk) it is called once for each VLAN as well, and `cx.host.interface()` says for which.
-    fn tick(&mut self, cx: &mut Cx<'_>) {
-        let _ = cx;
-    }
-}
-
-/// An application that does nothing: forwarding pipelines, benches.
-impl App for () {}
-
 /// Ends a packet for a reason. The one way to drop: the reason's counter goes up and the buffers go home. Out of line, so
 /// that the many places where a packet may end take no room between those where it goes on.
 #[cold]

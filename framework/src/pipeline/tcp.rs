@@ -28,9 +28,7 @@
 //! #[derive(Default)]
 //! struct Greeter { heard: Vec<u8> }
 //!
-//! impl App for Greeter {}
-//!
-//! impl TcpApp for Greeter {
+//! impl App for Greeter {
 //!     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
 //!         match event {
 //!             TcpEvent::Connected { .. } => assert_eq!(cx.tcp().send(id, b"hello"), Ok(5)),
@@ -109,7 +107,7 @@ pub use crate::proto::tcp::{
     TcpConfigError, TcpEvent, TcpInfo,
 };
 pub use delegation::Delegation;
-pub use node::{Tcp, TcpApp, TcpData, TcpNodeConfig, TcpNodeDrop};
+pub use node::{Tcp, TcpData, TcpNodeConfig, TcpNodeDrop};
 pub use path::NoWay;
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};
 pub use template::{Sent, Template, TemplateError};

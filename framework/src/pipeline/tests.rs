@@ -42,9 +42,7 @@ struct Heard {
     payload: Vec<u8>,
 }
 
-impl App for Recorder {}
-
-impl UdpApp for Recorder {
+impl App for Recorder {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
         self.heard.push(Heard {
             consumer: datagram.consumer.0,

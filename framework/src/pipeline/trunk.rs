@@ -10,8 +10,9 @@
 //! that hears a tick on one leg may send an order by a flow of another one in the same call; the flow's headers are brought
 //! up to date where it is [refreshed](super::UdpFlow::refresh), in the `tick` of its own leg.
 
+use super::app::App;
 use super::egress::Egress;
-use super::node::{App, Cx, Node, discard};
+use super::node::{Cx, Node, discard};
 use super::outline::Outline;
 use super::tcp::TcpSockets;
 use crate::counters::{Drops, Scope};
@@ -147,7 +148,6 @@ mod tests {
     use super::*;
     use crate::counters::Block;
     use crate::mem::Pool;
-    use crate::pipeline::tcp::TcpApp;
     use crate::pipeline::tests::{ANNE, Outbox};
     use crate::pipeline::*;
     use crate::proto::{Group, HashSeed, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
@@ -170,13 +170,7 @@ mod tests {
         fn tick(&mut self, cx: &mut Cx<'_>) {
             self.onward.iter_mut().for_each(|flow| flow.refresh(cx));
         }
-    }
 
-    impl TcpApp for Relay {}
-
-    impl IcmpApp for Relay {}
-
-    impl UdpApp for Relay {
         fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
             self.heard.push((datagram.interface, datagram.payload.to_vec()));
             if let Some(flow) = &mut self.onward {

@@ -5,6 +5,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use zerocopy::FromBytes;
 
+use super::app::App;
 use super::datagram::Datagram;
 use super::icmp_error::tell_port_unreachable;
 use super::node::{Cx, Node, discard};
@@ -41,12 +42,6 @@ impl From<UdpError> for UdpDrop {
             UdpError::Checksum => Self::BadChecksum,
         }
     }
-}
-
-/// An app that takes datagrams.
-pub trait UdpApp {
-    /// A datagram for `datagram.consumer`. To keep its bytes, [`hold`](Datagram::hold) it.
-    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>);
 }
 
 /// What the UDP node does beyond finding consumers.
@@ -203,7 +198,7 @@ impl Udp {
     /// in one piece.
     #[cold]
     #[inline(never)]
-    fn push_chain<A: UdpApp>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+    fn push_chain<A: App>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         let mut scratch = core::mem::take(&mut self.scratch);
         let bytes = linearise(&mbuf, &mut scratch);
         match Self::check(&mbuf, bytes) {
@@ -223,7 +218,7 @@ impl Udp {
 
     /// A datagram whose destination has filters to ask, several consumers, connected flows, or none of them.
     #[inline(never)]
-    fn push_shared<A: UdpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+    fn push_shared<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         let payload_len = mbuf.len();
         let delivered = deliver_each(mbuf.lend(), mbuf.bytes(), app, cx);
         self.end_shared(mbuf, payload_len, delivered, cx);
@@ -262,7 +257,7 @@ impl Udp {
     }
 }
 
-impl<A: UdpApp> Node<A> for Udp {
+impl<A: App> Node<A> for Udp {
     #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         if !mbuf.is_plain() {
@@ -296,7 +291,7 @@ impl<A: UdpApp> Node<A> for Udp {
 }
 
 /// Gives a payload to all who want it; returns how many that were, or why nobody did.
-fn deliver_each<A: UdpApp>(mbuf: Loan<'_>, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> Result<u64, UdpDrop> {
+fn deliver_each<A: App>(mbuf: Loan<'_>, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> Result<u64, UdpDrop> {
     let Some((ipv4, udp)) = headers(&mbuf) else { return Err(UdpDrop::TooShort) };
     let envelope = Envelope::new(ipv4, udp);
     let mut offer = |subscriber: Subscriber, cx: &mut Cx<'_>| {

@@ -66,9 +66,7 @@ impl App for Talker {
             self.pay(cx);
         }
     }
-}
 
-impl TcpApp for Talker {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         self.id = Some(connection);
         self.events.push(event);

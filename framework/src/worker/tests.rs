@@ -8,8 +8,8 @@ use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryQueue, MemoryRx, M
 use crate::device::{Device, Queue};
 use crate::mem::Pool;
 use crate::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpApp, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
-    send_to, udp_stack,
+    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans, send_to,
+    udp_stack,
 };
 use crate::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity, UdpSockets,
@@ -26,9 +26,7 @@ type Party<A> = Worker<MemoryRx, MemoryTx, UdpStack, A>;
 /// Sends every datagram back.
 struct Echo;
 
-impl App for Echo {}
-
-impl UdpApp for Echo {
+impl App for Echo {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let sent = send_to(datagram.destination, datagram.source, &UdpOptions::default(), datagram.payload, cx);
         assert!(sent.is_ok(), "{sent:?}");
@@ -46,9 +44,7 @@ impl App for Client {
     fn tick(&mut self, _cx: &mut Cx<'_>) {
         self.ticks += 1;
     }
-}
 
-impl UdpApp for Client {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
         self.heard.push(datagram.payload.to_vec());
     }
@@ -75,7 +71,7 @@ fn host(own: Ipv4Addr, neighbour: Ipv4Addr) -> Host {
 }
 
 /// A worker with `app` at `own`, who has bound the port.
-fn party<A: UdpApp + App>(queue: MemoryQueue, own: Ipv4Addr, neighbour: Ipv4Addr, app: A, block: &Block) -> Party<A> {
+fn party<A: App>(queue: MemoryQueue, own: Ipv4Addr, neighbour: Ipv4Addr, app: A, block: &Block) -> Party<A> {
     let scope = block.scope(&own.to_string());
     let pool = Pool::heap(256).unwrap();
     let (rx, tx) = queue.open(&pool, &scope).unwrap();

@@ -14,12 +14,11 @@ use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue};
 use wirepath::pipeline::tcp::roster::Roster;
 use wirepath::pipeline::tcp::{
-    ConnectionId, ConnectionOptions, Tcp, TcpApp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig, TcpSockets,
-    TcpSocketsConfig,
+    ConnectionId, ConnectionOptions, Tcp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig, TcpSockets, TcpSocketsConfig,
 };
 use wirepath::pipeline::{
     App, Arp, ArpConfig, ChecksumPolicy, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp,
-    UdpApp, UdpConfig, Unhandled, Vlans,
+    UdpConfig, Unhandled, Vlans,
 };
 use wirepath::proto::{ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
@@ -38,13 +37,9 @@ struct Caller {
     closed: usize,
 }
 
-impl App for Caller {}
-
-impl UdpApp for Caller {
+impl App for Caller {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-}
 
-impl TcpApp for Caller {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
         match event {
             TcpEvent::Connected { .. } => self.open.push(connection),

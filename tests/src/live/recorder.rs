@@ -2,8 +2,8 @@
 
 use std::net::SocketAddrV4;
 
-use wirepath::pipeline::tcp::{ConnectionId, TcpApp, TcpData, TcpEvent};
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, IcmpError, UdpApp};
+use wirepath::pipeline::tcp::{ConnectionId, TcpData, TcpEvent};
+use wirepath::pipeline::{App, Cx, Datagram, IcmpError};
 use wirepath::proto::ConsumerId;
 
 use super::traffic::Traffic;
@@ -47,9 +47,7 @@ impl App for Recorder {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.traffic.tick(cx);
     }
-}
 
-impl UdpApp for Recorder {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         self.deliveries += 1;
         match &mut self.handler {
@@ -64,9 +62,7 @@ impl UdpApp for Recorder {
             }),
         }
     }
-}
 
-impl TcpApp for Recorder {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         self.traffic.on_tcp_event(connection, event, cx);
     }
@@ -74,9 +70,7 @@ impl TcpApp for Recorder {
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         self.traffic.on_tcp_data(data, cx);
     }
-}
 
-impl IcmpApp for Recorder {
     fn on_icmp_error(&mut self, error: &IcmpError, _cx: &mut Cx<'_>) {
         self.errors.push(*error);
     }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{CloseReason, ConnectionId, ListenerId, SendError, TcpApp, TcpData, TcpEvent, TcpInfo};
+use wirepath::pipeline::tcp::{CloseReason, ConnectionId, ListenerId, SendError, TcpData, TcpEvent, TcpInfo};
+use wirepath::pipeline::{App, Cx};
 
 /// A prime, so that no other length fits into it: bytes that come a segment or a buffer too early or too late differ.
 const PERIOD: usize = 1_048_573;
@@ -135,7 +135,7 @@ impl Traffic {
     }
 }
 
-impl TcpApp for Traffic {
+impl App for Traffic {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match event {
             TcpEvent::Connected { listener } => self.connected(id, listener, cx),

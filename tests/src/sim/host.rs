@@ -8,12 +8,12 @@ use std::rc::Rc;
 use wirepath::counters::{self, Block};
 use wirepath::mem::{Held, Mbuf, Pool};
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, ListenerId, SendError, Tcp, TcpApp, TcpConfig,
-    TcpData, TcpEvent, TcpNodeConfig, TcpSockets, TcpSocketsConfig, Template, TemplateError,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, ListenerId, SendError, Tcp, TcpConfig, TcpData,
+    TcpEvent, TcpNodeConfig, TcpSockets, TcpSocketsConfig, Template, TemplateError,
 };
 use wirepath::pipeline::{
-    App, Arp, ArpConfig, Cx, Datagram, EgressConfig, Ethernet, Icmp, IcmpApp, IcmpConfig, Ipv4, Ipv4Config,
-    Ipv4Successors, Udp, UdpApp, UdpConfig, Unhandled, Vlans,
+    App, Arp, ArpConfig, Cx, Datagram, EgressConfig, Ethernet, Icmp, IcmpConfig, Ipv4, Ipv4Config, Ipv4Successors, Udp,
+    UdpConfig, Unhandled, Vlans,
 };
 use wirepath::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
@@ -482,7 +482,7 @@ impl SimApp {
     }
 }
 
-impl TcpApp for SimApp {
+impl App for SimApp {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         if let TcpEvent::Connected { listener } = event {
             self.took(listener, id, cx);
@@ -536,6 +536,19 @@ impl TcpApp for SimApp {
         }
         self.act(id, cx);
     }
+
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.listen(cx);
+        self.begin_sessions(cx);
+        self.resume(cx);
+        for id in self.awake.clone() {
+            self.act(id, cx);
+        }
+    }
+
+    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
+        self.fail("a datagram, which nobody sends".into());
+    }
 }
 
 fn outcome(reason: CloseReason) -> Outcome {
@@ -548,22 +561,3 @@ fn outcome(reason: CloseReason) -> Outcome {
         _ => Outcome::TimedOut,
     }
 }
-
-impl App for SimApp {
-    fn tick(&mut self, cx: &mut Cx<'_>) {
-        self.listen(cx);
-        self.begin_sessions(cx);
-        self.resume(cx);
-        for id in self.awake.clone() {
-            self.act(id, cx);
-        }
-    }
-}
-
-impl UdpApp for SimApp {
-    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
-        self.fail("a datagram, which nobody sends".into());
-    }
-}
-
-impl IcmpApp for SimApp {}

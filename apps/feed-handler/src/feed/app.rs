@@ -10,8 +10,7 @@ use market::sequence::Policy;
 use market::{Framing, FramingError, Line, Window};
 use wirepath::counters::{Drops, Scope};
 use wirepath::mem::Held;
-use wirepath::pipeline::tcp::TcpApp;
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp};
+use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::{ConsumerId, FilterMode, Group, SocketError};
 use wirepath::time::{Instant, UnixTime};
 
@@ -495,7 +494,7 @@ impl<P: Protocol> Feed<P> {
     }
 }
 
-impl<P: Protocol> UdpApp for Feed<P> {
+impl<P: Protocol> App for Feed<P> {
     #[inline]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let now_ns = self.arrival_ns(datagram.timestamp, cx.now);
@@ -504,9 +503,7 @@ impl<P: Protocol> UdpApp for Feed<P> {
         }
         self.sampler.packet_done();
     }
-}
 
-impl<P: Protocol> App for Feed<P> {
     /// Holes grow old while nothing comes. One compare where none is too old.
     #[inline]
     fn tick(&mut self, cx: &mut Cx<'_>) {
@@ -516,11 +513,6 @@ impl<P: Protocol> App for Feed<P> {
         }
     }
 }
-
-/// The feed sends nothing, so no error is about it.
-impl<P: Protocol> TcpApp for Feed<P> {}
-
-impl<P: Protocol> IcmpApp for Feed<P> {}
 
 impl<P: Protocol> Learner for Feed<P> {
     fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId> {

@@ -4,9 +4,8 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use wirepath::counters::Block;
-use wirepath::pipeline::tcp::TcpApp;
 use wirepath::pipeline::{
-    App, ConnectError, Cx, Datagram, EchoAnswer, Egress, IcmpApp, IcmpError, UdpApp, UdpFlow, UdpOptions, send_echo,
+    App, ConnectError, Cx, Datagram, EchoReply, Egress, IcmpError, UdpFlow, UdpOptions, send_echo,
 };
 use wirepath::proto::{Asker, ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighbourWish, Resolution};
 use wirepath::time::{Clock, Duration, Instant};
@@ -65,7 +64,7 @@ pub(super) struct Open<A> {
     turns: u32,
 }
 
-impl<A: App + UdpApp + TcpApp + IcmpApp> Open<A> {
+impl<A: App> Open<A> {
     /// Opens the queue for datagrams to `port`, 0 for any port that is free, and makes its worker around `app`. Says which
     /// port it is.
     pub(super) fn new(place: &Place, port: Option<u16>, app: A, stop: &StopFlag) -> Result<(Self, u16), String> {
@@ -120,18 +119,12 @@ struct Ping {
     heard: Vec<Heard>,
 }
 
-impl App for Ping {}
-
-impl UdpApp for Ping {
+impl App for Ping {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
         self.heard.push(self.letter.read(datagram.payload, Some(datagram.ttl)));
     }
-}
 
-impl TcpApp for Ping {}
-
-impl IcmpApp for Ping {
-    fn on_echo_answer(&mut self, answer: &EchoAnswer<'_>, _cx: &mut Cx<'_>) -> bool {
+    fn on_echo_reply(&mut self, answer: &EchoReply<'_>, _cx: &mut Cx<'_>) -> bool {
         let is_ours = answer.identifier == self.identifier && answer.source == self.remote && self.flow.is_none();
         if is_ours {
             self.heard.push(self.letter.read(answer.data, Some(answer.ttl)));

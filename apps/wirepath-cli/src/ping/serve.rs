@@ -6,8 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use wirepath::counters::printable;
-use wirepath::pipeline::tcp::TcpApp;
-use wirepath::pipeline::{App, Cx, Datagram, IcmpApp, UdpApp, UdpOptions, send_to};
+use wirepath::pipeline::{App, Cx, Datagram, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time::Clock;
 use wirepath::worker::StopFlag;
@@ -88,12 +87,7 @@ struct Server {
     served: Served,
 }
 
-impl App for Server {}
-impl TcpApp for Server {}
-
-impl IcmpApp for Server {}
-
-impl UdpApp for Server {
+impl App for Server {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let (own, source) = (datagram.destination, datagram.source);
         let is_refused = is_an_echo_server(source.port(), self.port);

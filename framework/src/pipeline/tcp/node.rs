@@ -4,6 +4,7 @@
 use zerocopy::FromBytes;
 
 use super::super::answer::Sender;
+use super::super::app::App;
 use super::super::node::{Cx, Node, discard};
 use super::super::outline::Outline;
 use super::super::udp::ChecksumPolicy;
@@ -11,7 +12,7 @@ use super::bytes::{Bytes, Own};
 use super::chain::Parts;
 use super::sockets::Inner;
 use super::train::Train;
-use super::{Accept, ConnectionId, ListenerId, TcpEvent};
+use super::{ConnectionId, TcpEvent};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{Held, Loan, Mbuf, Verdict};
 use crate::proto::icmp::is_single_host;
@@ -99,28 +100,6 @@ impl From<TcpDrop> for TcpNodeDrop {
     }
 }
 
-/// An app that has connections. All methods have a default: not interested.
-pub trait TcpApp {
-    /// A peer wants to connect to a listener. Asked at its SYN, before anything is remembered of it; and so once more for a SYN that comes
-    /// again, and when a SYN cookie comes back. So decide by the flow, and count connections by `Connected`.
-    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
-        let _ = (listener, flow);
-        Accept::Yes
-    }
-
-    /// Something happened to a connection.
-    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
-        let _ = (connection, event, cx);
-    }
-
-    /// The next bytes of a connection. To keep them, [`hold`](TcpData::hold) them; what is sent in here carries the acknowledgment.
-    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
-        let _ = (data, cx);
-    }
-}
-
-impl TcpApp for () {}
-
 /// Bytes of a stream, where the NIC put them.
 #[derive(Debug)]
 pub struct TcpData<'a> {
@@ -194,7 +173,7 @@ impl Tcp {
     ///
     /// That it is from a host and to us alone need not be asked: only such have connections.
     #[inline(always)]
-    fn push_expected<A: TcpApp>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+    fn push_expected<A: App>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
         let expected = match self.go_on(&mbuf, cx) {
             Some(expected) => expected,
             None => match self.expect(&mut mbuf, cx) {
@@ -267,7 +246,7 @@ impl Tcp {
     /// Any other segment. A SYN that is one too many ends here, as a flood of them is to cost as little as can be: nothing else of it is
     /// looked at.
     #[inline(never)]
-    fn push_other<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+    fn push_other<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         match is_flood(&mbuf, cx) {
             true => discard(mbuf, &mut self.drops, TcpNodeDrop::SynRateExceeded),
             false => self.push_any(mbuf, app, cx),
@@ -275,7 +254,7 @@ impl Tcp {
     }
 
     #[inline(never)]
-    fn push_any<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+    fn push_any<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         if !mbuf.is_plain() {
             return self.push_chain(mbuf, app, cx);
         }
@@ -291,7 +270,7 @@ impl Tcp {
     /// Gives the machine the parts of a segment over several buffers, one by one.
     #[cold]
     #[inline(never)]
-    fn push_chain<A: TcpApp>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+    fn push_chain<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         match self.check_chain(&mbuf, cx) {
             Ok((Arrival { flow, segment }, header_len)) => {
                 for (segment, payload) in Parts::new(mbuf, header_len, segment) {
@@ -360,7 +339,7 @@ impl Tcp {
 
     /// Gives a segment to the machine.
     #[inline]
-    fn receive<A: TcpApp>(
+    fn receive<A: App>(
         &mut self,
         arrival: &Arrival,
         payload: Option<Bytes>,
@@ -378,7 +357,7 @@ impl Tcp {
 
     /// A segment that passed, and its payload.
     #[inline]
-    fn take<A: TcpApp>(&mut self, arrival: &Arrival, payload: Option<Mbuf>, app: &mut A, cx: &mut Cx<'_>) {
+    fn take<A: App>(&mut self, arrival: &Arrival, payload: Option<Mbuf>, app: &mut A, cx: &mut Cx<'_>) {
         self.segments.inc();
         self.bytes.add(arrival.segment.len.into());
         match self.receive(arrival, payload.map(Bytes::of), app, cx) {
@@ -390,7 +369,7 @@ impl Tcp {
     }
 }
 
-impl<A: TcpApp> Node<A> for Tcp {
+impl<A: App> Node<A> for Tcp {
     #[inline]
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         cx.tcp.step();
@@ -461,13 +440,13 @@ fn payload(mut mbuf: Mbuf, header_len: usize) -> Option<Mbuf> {
 
 /// Gives data to the app where the NIC put it.
 #[inline(always)]
-fn deliver_mbuf<A: TcpApp>(connection: ConnectionId, consumer: ConsumerId, mbuf: &Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+fn deliver_mbuf<A: App>(connection: ConnectionId, consumer: ConsumerId, mbuf: &Mbuf, app: &mut A, cx: &mut Cx<'_>) {
     let (timestamp, held) = (mbuf.timestamp(), Source::Mbuf(mbuf.lend()));
     app.on_tcp_data(&TcpData { connection, consumer, timestamp, payload: mbuf.bytes(), held }, cx);
 }
 
 /// Gives data to the app.
-fn deliver<A: TcpApp>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut Cx<'_>) {
+fn deliver<A: App>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut Cx<'_>) {
     let consumer = cx.tcp.0.as_ref().map_or(ConsumerId::default(), |inner| inner.machine.consumer(connection));
     match data {
         Bytes::Mbuf(Own { mbuf: Some(mbuf), .. }) => deliver_mbuf(connection, consumer, mbuf, app, cx),
@@ -487,7 +466,7 @@ const EVENTS_MAX: u32 = 256;
 
 /// Tells the app what happened. What it does meanwhile may make more happen.
 #[inline(always)]
-fn tell_events<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
+fn tell_events<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     if cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.has_events()) {
         tell_some(app, cx);
     }
@@ -495,7 +474,7 @@ fn tell_events<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
 
 #[cold]
 #[inline(never)]
-fn tell_some<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
+fn tell_some<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     for _ in 0..EVENTS_MAX {
         let Some((connection, _, event)) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_event()) else {
             return;
@@ -508,7 +487,7 @@ fn tell_some<A: TcpApp>(app: &mut A, cx: &mut Cx<'_>) {
 }
 
 /// All that waits, or until the app pauses: no more than the receive buffer.
-fn tell_data<A: TcpApp>(connection: ConnectionId, app: &mut A, cx: &mut Cx<'_>) {
+fn tell_data<A: App>(connection: ConnectionId, app: &mut A, cx: &mut Cx<'_>) {
     while let Some(data) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_data(connection)) {
         deliver(connection, &data, app, cx);
     }

@@ -8,8 +8,8 @@ use crate::device::tap::{TapQueue, TapRx, TapTx};
 use crate::device::{Capabilities, Device, Queue};
 use crate::mem::Pool;
 use crate::pipeline::tcp::roster::Roster;
-use crate::pipeline::tcp::{TcpApp, TcpSockets, TcpSocketsConfig};
-use crate::pipeline::{App, HostStack, IcmpApp, UdpApp, host_stack};
+use crate::pipeline::tcp::{TcpSockets, TcpSocketsConfig};
+use crate::pipeline::{App, HostStack, host_stack};
 use crate::proto::{SocketCapacity, UdpSockets};
 use crate::worker::{Parts, Post, Worker, random_seed};
 
@@ -43,13 +43,7 @@ impl LiveQueue {
     ///
     /// # Errors
     /// One sentence: no memory, the queue is taken, the MTU too large. Everything is given back.
-    pub fn worker<A: App + UdpApp + TcpApp + IcmpApp>(
-        self,
-        app: A,
-        held: usize,
-        post: &Post,
-        scope: &Scope,
-    ) -> Result<LiveWorker<A>, LiveError> {
+    pub fn worker<A: App>(self, app: A, held: usize, post: &Post, scope: &Scope) -> Result<LiveWorker<A>, LiveError> {
         let LiveHost { app: name, host, follower, egress, stack, layout, buffers, tcp } = self.live;
         let pool: Pool = post.pool(buffers.total() + held, layout)?;
         let (rx, tx) = self.queue.open(&pool, scope)?;

@@ -109,9 +109,7 @@ struct Listener {
     events: Vec<(ConnectionId, TcpEvent)>,
 }
 
-impl App for Listener {}
-
-impl TcpApp for Listener {
+impl App for Listener {
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
         self.events.push((id, event));
     }

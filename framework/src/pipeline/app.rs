@@ -1,0 +1,69 @@
+//! The application at the end of a pipeline.
+
+use super::datagram::Datagram;
+use super::icmp::{EchoReply, IcmpError};
+use super::node::Cx;
+use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
+
+use crate::proto::Flow;
+
+/// The application: one value, owned by its worker and passed down the call, so that it needs no lock and no cell. All methods have a
+/// default, which does nothing, and are called on the worker's core; whatever they take the next packet waits for.
+///
+/// ```
+/// use wirepath::pipeline::{App, Cx, Datagram};
+///
+/// #[derive(Default)]
+/// struct Ticks {
+///     bytes: u64,
+/// }
+///
+/// impl App for Ticks {
+///     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
+///         self.bytes += datagram.payload.len() as u64;
+///     }
+/// }
+/// ```
+pub trait App {
+    /// A datagram for `datagram.consumer`. To keep its bytes, [`hold`](Datagram::hold) it.
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        let _ = (datagram, cx);
+    }
+
+    /// A peer wants to connect to a listener. Asked at its SYN, before anything is remembered of it; and so once more for a SYN that comes
+    /// again, and when a SYN cookie comes back. So decide by the flow, and count connections by `Connected`.
+    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
+        let _ = (listener, flow);
+        Accept::Yes
+    }
+
+    /// Something happened to a connection.
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+        let _ = (connection, event, cx);
+    }
+
+    /// The next bytes of a connection. To keep them, [`hold`](TcpData::hold) them; what is sent in here carries the acknowledgment.
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        let _ = (data, cx);
+    }
+
+    /// Something went wrong with what a consumer sent. Called once for each consumer that has the flow.
+    fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
+        let _ = (error, cx);
+    }
+
+    /// Somebody answered an echo request. True where the app had sent it.
+    fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
+        let _ = (reply, cx);
+        false
+    }
+
+    /// Called once per poll, after the burst: orders, housekeeping. Bounded work. In a [trunk](super::Trunk) it is called once for
+    /// each VLAN as well, and `cx.host.interface()` says for which.
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        let _ = cx;
+    }
+}
+
+/// An application that does nothing: forwarding pipelines, benches.
+impl App for () {}
