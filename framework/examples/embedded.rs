@@ -10,19 +10,11 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::error::Error;
 
 use wirepath::counters::{Block, Unit};
-use wirepath::device::memory::{MemoryConfig, MemoryQueue, MemoryRx, MemoryTx, pair};
-use wirepath::device::{Device, Queue};
-use wirepath::mem::Pool;
-use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
-    udp_stack,
-};
-use wirepath::proto::{
-    ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity, UdpSockets,
-};
+use wirepath::device::memory::{MemoryConfig, pair};
+use wirepath::pipeline::{App, ConnectError, Cx, Datagram, UdpFlow, UdpOptions};
+use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
-use wirepath::wire::{MacAddr, VlanTags};
-use wirepath::worker::{Parts, Worker, random_seed};
+use wirepath::worker::Worker;
 
 const ENGINE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const EXCHANGE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -63,8 +55,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let block = Block::heap();
     let (mut engine_port, mut exchange_port) = pair("wire", MemoryConfig::default());
     let strategy = Strategy { orders: None, ticks: 0, sent: 0 };
-    let mut engine = worker(engine_port.take_queue(0)?, ENGINE, EXCHANGE, strategy, &block)?;
-    let mut exchange = worker(exchange_port.take_queue(0)?, EXCHANGE, ENGINE, Exchange { received: 0 }, &block)?;
+    let engine = Worker::builder(&mut engine_port)?.address("192.0.2.1/24".parse()?);
+    let mut engine = engine.build(strategy, &block.scope("engine"))?;
+    let exchange = Worker::builder(&mut exchange_port)?.address("192.0.2.2/24".parse()?);
+    let mut exchange = exchange.build(Exchange { received: 0 }, &block.scope("exchange"))?;
     block.check()?;
 
     // Set-up through the same hands that the app has later.
@@ -80,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
 
     // The engine's own loop. What else it does, it does between the polls.
-    let loops = block.scope("engine").counter("loops", Unit::Events);
+    let loops = block.scope("loop").counter("loops", Unit::Events);
     for price in 0..1_000u64 {
         let sent = exchange.with_app(clock.now(), |_, cx| ticks.send(&(price % 200).to_be_bytes(), cx));
         sent?;
@@ -98,48 +92,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn flow(local: Ipv4Addr, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<UdpFlow, wirepath::pipeline::ConnectError> {
+fn flow(local: Ipv4Addr, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<UdpFlow, ConnectError> {
     UdpFlow::connect(SocketAddrV4::new(local, 5_000), remote, &UdpOptions::default(), cx)
-}
-
-/// A worker with the usual stack at `own`, with `neighbour` on its link.
-fn worker<A: App>(
-    queue: MemoryQueue,
-    own: Ipv4Addr,
-    neighbour: Ipv4Addr,
-    app: A,
-    block: &Block,
-) -> Result<Worker<MemoryRx, MemoryTx, UdpStack, A>, Box<dyn Error>> {
-    let scope = block.scope(&own.to_string());
-    let seed = random_seed();
-    let pool = Pool::heap(512)?;
-    let (rx, tx) = queue.open(&pool, &scope)?;
-    let mac = |address: Ipv4Addr| MacAddr([2, 0, 0, 0, 0, address.octets()[3]]);
-    let stack = StackConfig {
-        station: Some(mac(own)),
-        vlans: Vlans::Untagged,
-        ipv4: Ipv4Config::new(seed),
-        udp: UdpConfig::default(),
-    };
-    let mut host = Host::new(
-        HostConfig {
-            interface: InterfaceId(0),
-            mac: mac(own),
-            vlan: VlanTags::NONE,
-            mtu: 1500,
-            addresses_max: 1,
-            routes_max: 1,
-            neighbours_max: 1,
-        },
-        seed,
-    )?;
-    let network = Ipv4Prefix::new(own, 24).ok_or("a prefix has at most 32 bits")?;
-    host.apply(HostEvent::AddressAdded(network))?;
-    host.apply(HostEvent::NeighbourSet { address: neighbour, mac: mac(neighbour) })?;
-    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
-    let pipeline = udp_stack(stack, &scope);
-    Ok(Worker::new(
-        Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 },
-        &scope,
-    ))
 }

@@ -16,25 +16,15 @@ use std::process::ExitCode;
 
 use wirepath::counters::{Block, Scope};
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
-use wirepath::device::{Device, Queue};
-use wirepath::mem::Pool;
 use wirepath::pipeline::tcp::{
-    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, Sent, Tcp, TcpConfig, TcpData, TcpEvent,
-    TcpNodeConfig, TcpSockets, TcpSocketsConfig, Template,
+    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, Sent, TcpConfig, TcpData, TcpEvent, Template,
 };
-use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpConfig, UdpOptions, Unhandled,
-    Vlans, send_to,
-};
-use wirepath::proto::{
-    ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
-};
+use wirepath::pipeline::{App, Cx, Datagram, HostStack, UdpOptions, send_to};
+use wirepath::proto::{ConsumerId, Group, Ipv4Prefix};
 use wirepath::time::{Clock, Duration, Instant, MonotonicClock};
-use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::Worker;
 use wirepath::worker::live::{LiveConfig, Want};
-use wirepath::worker::{Parts, Worker, random_seed};
 
-pub(crate) const TRADER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub(crate) const EXCHANGE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const TICKS: Group = Group::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
 pub(crate) const GATEWAY: SocketAddrV4 = SocketAddrV4::new(EXCHANGE, 9_100);
@@ -46,8 +36,7 @@ const PRICE_AT: usize = 15;
 /// A gateway that refuses, or is gone, is called again after so long: often enough for a restart, and no flood.
 const CALL_AGAIN: Duration = Duration::from_secs(5);
 
-type Stack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
-pub(crate) type End<A> = Worker<MemoryRx, MemoryTx, Stack, A>;
+pub(crate) type End<A> = Worker<MemoryRx, MemoryTx, HostStack, A>;
 
 /// Buys whenever the price, the first eight bytes of a tick, is below 100.
 pub(crate) struct Trader {
@@ -151,10 +140,6 @@ pub(crate) struct Exchange {
 }
 
 impl App for Exchange {
-    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-
-    fn on_tcp_event(&mut self, _: ConnectionId, _: TcpEvent, _: &mut Cx<'_>) {}
-
     fn on_tcp_data(&mut self, data: &TcpData<'_>, _: &mut Cx<'_>) {
         self.book.extend_from_slice(data.payload);
     }
@@ -189,8 +174,8 @@ fn on_a_port(config: &LiveConfig, gateway: SocketAddrV4) -> Result<(), Box<dyn E
 fn over_memory() -> Result<(), Box<dyn Error>> {
     let (near, far) = pair("wire", MemoryConfig::default());
     let block = Block::heap();
-    let mut trader = worker(near, TRADER, EXCHANGE, Trader::new(GATEWAY), &block.scope("trader"))?;
-    let mut exchange = worker(far, EXCHANGE, TRADER, Exchange::default(), &block.scope("exchange"))?;
+    let mut trader = worker(near, "192.0.2.1/24".parse()?, Trader::new(GATEWAY), &block.scope("trader"))?;
+    let mut exchange = worker(far, "192.0.2.2/24".parse()?, Exchange::default(), &block.scope("exchange"))?;
     let mut clock = MonotonicClock::start();
 
     exchange.with_app(clock.now(), |_, cx| cx.tcp().listen(GATEWAY, &ListenOptions::default()))?;
@@ -227,43 +212,12 @@ fn last(book: &[u8]) -> String {
     book.rchunks(ORDER.len()).next().map_or(String::new(), |order| String::from_utf8_lossy(order).trim_end().to_owned())
 }
 
-fn mac(address: Ipv4Addr) -> MacAddr {
-    MacAddr([2, 0, 0, 0, 0, address.octets()[3]])
-}
-
-/// A worker at `own` whose tree takes datagrams and segments.
+/// A worker at `own` that takes datagrams and segments.
 pub(crate) fn worker<A: App>(
     mut port: MemoryDevice,
-    own: Ipv4Addr,
-    peer: Ipv4Addr,
+    own: Ipv4Prefix,
     app: A,
     scope: &Scope,
 ) -> Result<End<A>, Box<dyn Error>> {
-    let seed = random_seed();
-    let pool = Pool::heap(1_024)?;
-    let tcp = TcpSocketsConfig { machine: TcpConfig::default(), capabilities: port.capabilities(), seed };
-    let (rx, tx) = port.take_queue(0)?.open(&pool, scope)?;
-    let next = Ipv4Successors {
-        udp: Udp::new(UdpConfig::default(), scope),
-        icmp: Unhandled::new("icmp", scope),
-        igmp: Unhandled::new("igmp", scope),
-        tcp: Tcp::new(TcpNodeConfig::default(), scope),
-    };
-    let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
-    let pipeline = Ethernet::new(Some(mac(own)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope);
-    let config = HostConfig {
-        interface: InterfaceId(0),
-        mac: mac(own),
-        vlan: VlanTags::NONE,
-        mtu: 1500,
-        addresses_max: 1,
-        routes_max: 1,
-        neighbours_max: 1,
-    };
-    let mut host = Host::new(config, seed)?;
-    host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(own, 24).ok_or("a prefix has at most 32 bits")?))?;
-    host.apply(HostEvent::NeighbourSet { address: peer, mac: mac(peer) })?;
-    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
-    let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 };
-    Ok(Worker::new(parts, scope).with_tcp(TcpSockets::new(&tcp, scope)?))
+    Ok(Worker::builder(&mut port)?.address(own).tcp(TcpConfig::default()).build(app, scope)?)
 }

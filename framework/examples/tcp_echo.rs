@@ -13,30 +13,20 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::process::ExitCode;
 
-use wirepath::counters::{Block, Scope};
-use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
-use wirepath::device::{Device, Queue};
-use wirepath::mem::Pool;
+use wirepath::counters::Block;
+use wirepath::device::memory::{MemoryConfig, pair};
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Tcp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig,
-    TcpSockets, TcpSocketsConfig,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpData, TcpEvent,
 };
-use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans,
-};
-use wirepath::proto::{ConsumerId, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
+use wirepath::pipeline::{App, Cx};
+use wirepath::proto::ConsumerId;
 use wirepath::time::{Clock, MonotonicClock};
-use wirepath::wire::{MacAddr, VlanTags};
+use wirepath::worker::Worker;
 use wirepath::worker::live::LiveConfig;
-use wirepath::worker::{Parts, Worker, random_seed};
 
-const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 7);
 /// Bytes that go there and back.
 const LEN: usize = 1 << 20;
-
-type Stack = Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Unhandled>;
-type End<A> = Worker<MemoryRx, MemoryTx, Stack, A>;
 
 /// Sends back what comes. Where the peer does not read, no more is taken from it either: its window closes.
 #[derive(Default)]
@@ -65,8 +55,6 @@ impl App for Echo {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.link.look(cx.host);
     }
-
-    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
 
     fn on_tcp_event(&mut self, id: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         if let TcpEvent::Closed(_) = event {
@@ -155,14 +143,16 @@ fn on_a_port(config: &LiveConfig) -> Result<(), Box<dyn Error>> {
 }
 
 fn over_memory() -> Result<(), Box<dyn Error>> {
-    let (near, far) = pair("wire", MemoryConfig::default());
+    let (mut near, mut far) = pair("wire", MemoryConfig::default());
     let block = Block::heap();
-    let mut client = worker(near, CLIENT, *SERVER.ip(), Client::default(), &block.scope("client"))?;
-    let mut server = worker(far, *SERVER.ip(), CLIENT, Echo::default(), &block.scope("server"))?;
+    let client = Worker::builder(&mut near)?.address("192.0.2.1/24".parse()?).tcp(TcpConfig::default());
+    let mut client = client.build(Client::default(), &block.scope("client"))?;
+    let server = Worker::builder(&mut far)?.address("192.0.2.2/24".parse()?).tcp(TcpConfig::default());
+    let mut server = server.build(Echo::default(), &block.scope("server"))?;
     let mut clock = MonotonicClock::start();
     server.with_app(clock.now(), |_, cx| cx.tcp().listen(SERVER, &ListenOptions::default()))?;
-    let (local, options) = (SocketAddrV4::new(CLIENT, 0), ConnectionOptions::default());
-    client.with_app(clock.now(), |_, cx| cx.tcp().connect(local, SERVER, &options, ConsumerId(1)))?;
+    let (any, options) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), ConnectionOptions::default());
+    client.with_app(clock.now(), |_, cx| cx.tcp().connect(any, SERVER, &options, ConsumerId(1)))?;
     let start = clock.now();
     while client.app().received < LEN && client.app().closed.is_none() {
         client.poll_once(clock.now());
@@ -172,45 +162,4 @@ fn over_memory() -> Result<(), Box<dyn Error>> {
     println!("{} bytes came back, {} Mbit/s", client.app().received, 16_000 * LEN as u64 / spent);
     assert_eq!(client.app().received, LEN, "closed: {:?}", client.app().closed);
     Ok(())
-}
-
-fn mac(address: Ipv4Addr) -> MacAddr {
-    MacAddr([2, 0, 0, 0, 0, address.octets()[3]])
-}
-
-/// A worker at `own` whose tree takes segments.
-fn worker<A: App>(
-    mut port: MemoryDevice,
-    own: Ipv4Addr,
-    peer: Ipv4Addr,
-    app: A,
-    scope: &Scope,
-) -> Result<End<A>, Box<dyn Error>> {
-    let seed = random_seed();
-    let pool = Pool::heap(1_024)?;
-    let tcp = TcpSocketsConfig { machine: TcpConfig::default(), capabilities: port.capabilities(), seed };
-    let (rx, tx) = port.take_queue(0)?.open(&pool, scope)?;
-    let next = Ipv4Successors {
-        udp: Unhandled::new("udp", scope),
-        icmp: Unhandled::new("icmp", scope),
-        igmp: Unhandled::new("igmp", scope),
-        tcp: Tcp::new(TcpNodeConfig::default(), scope),
-    };
-    let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
-    let pipeline = Ethernet::new(Some(mac(own)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope);
-    let config = HostConfig {
-        interface: InterfaceId(0),
-        mac: mac(own),
-        vlan: VlanTags::NONE,
-        mtu: 1500,
-        addresses_max: 1,
-        routes_max: 1,
-        neighbours_max: 1,
-    };
-    let mut host = Host::new(config, seed)?;
-    host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(own, 24).ok_or("a prefix has at most 32 bits")?))?;
-    host.apply(HostEvent::NeighbourSet { address: peer, mac: mac(peer) })?;
-    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
-    let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 };
-    Ok(Worker::new(parts, scope).with_tcp(TcpSockets::new(&tcp, scope)?))
 }

@@ -9,20 +9,12 @@ use std::error::Error;
 use std::thread;
 use std::time::Duration;
 
-use wirepath::counters::{Block, Scope};
-use wirepath::device::memory::{MemoryConfig, MemoryQueue, MemoryRx, MemoryTx, pair};
-use wirepath::device::{Device, Queue};
-use wirepath::mem::Layout;
-use wirepath::pipeline::{
-    App, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig, UdpFlow, UdpOptions, UdpStack, Vlans,
-    udp_stack,
-};
-use wirepath::proto::{
-    ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets,
-};
+use wirepath::counters::Block;
+use wirepath::device::memory::{MemoryConfig, pair};
+use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
+use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::MonotonicClock;
-use wirepath::wire::{MacAddr, VlanTags};
-use wirepath::worker::{Crew, Parts, Post, Station, StopFlag, Worker, random_seed, spsc};
+use wirepath::worker::{Crew, Station, StopFlag, Worker, spsc};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -64,7 +56,6 @@ impl App for Feed {
 fn main() -> Result<(), Box<dyn Error>> {
     let stop = StopFlag::on_signals()?;
     let (mut near, mut far) = pair("wire", MemoryConfig::default());
-    let (near, far) = (near.take_queue(0)?, far.take_queue(0)?);
     let (strategy, mut orders) = spsc::lossless::ring::<Tick>(1_024)?;
     let screen = spsc::lossy::ring::<Tick>(1_024)?;
     let mut watched = screen.reader();
@@ -74,7 +65,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // On a machine with cores to spare, each worker gets one: `.on_core(2)`.
     let stations: Vec<Station<Outcome>> = vec![
         Station::new("exchange", move |post| {
-            let mut worker = worker(near, Publisher, post, &near_scope)?;
+            let worker = Worker::builder(&mut near)?.address("192.0.2.1/24".parse()?);
+            let mut worker = worker.build((), &near_scope)?;
             for number in 0..COUNT {
                 let tick = Tick { number, price: 100 + number % 7 };
                 let now = wirepath::time::Instant::from_nanos(number);
@@ -85,7 +77,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(format!("published {COUNT}"))
         }),
         Station::new("feed", move |post| {
-            let mut worker = worker(far, Feed { strategy, screen, late: Vec::with_capacity(64) }, post, &far_scope)?;
+            let worker = Worker::builder(&mut far)?.address("192.0.2.2/24".parse()?);
+            let mut worker = worker.build(Feed { strategy, screen, late: Vec::with_capacity(64) }, &far_scope)?;
             worker.with_app(Default::default(), |_, cx| cx.sockets.join(ConsumerId(1), TICKS))?;
             // Ends when the exchange has gone and its last tick was read.
             let ended = worker.run(&mut MonotonicClock::start(), &post.stop);
@@ -128,47 +121,4 @@ fn publish(tick: &Tick, cx: &mut Cx<'_>) -> Result<(), Box<dyn Error>> {
     let mut flow = UdpFlow::connect(SocketAddrV4::new(OWN, 5_000), to, &UdpOptions::default(), cx)?;
     flow.send(tick.as_bytes(), cx)?;
     Ok(())
-}
-
-/// The exchange's app: it only sends.
-struct Publisher;
-
-impl App for Publisher {
-    fn on_datagram(&mut self, _datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {}
-}
-
-/// A worker with the usual stack and a pool of its own, made on the thread that runs it.
-fn worker<A: App>(
-    queue: MemoryQueue,
-    app: A,
-    post: &Post,
-    scope: &Scope,
-) -> Result<Worker<MemoryRx, MemoryTx, UdpStack, A>, Box<dyn Error + Send + Sync>> {
-    let seed = random_seed();
-    let pool = post.pool(512, Layout::default())?;
-    let (rx, tx) = queue.open(&pool, scope)?;
-    let mac = MacAddr([2, 0, 0, 0, 0, 1]);
-    let stack = StackConfig {
-        station: Some(mac),
-        vlans: Vlans::Untagged,
-        ipv4: Ipv4Config::new(seed),
-        udp: UdpConfig::default(),
-    };
-    let config = HostConfig {
-        interface: InterfaceId(0),
-        mac,
-        vlan: VlanTags::NONE,
-        mtu: 1500,
-        addresses_max: 1,
-        routes_max: 1,
-        neighbours_max: 1,
-    };
-    let mut host = Host::new(config, seed)?;
-    host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OWN, 24).ok_or("a prefix has at most 32 bits")?))?;
-    let sockets = UdpSockets::new(SocketCapacity::default(), seed);
-    let pipeline = udp_stack(stack, scope);
-    Ok(Worker::new(
-        Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 },
-        scope,
-    ))
 }

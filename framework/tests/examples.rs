@@ -6,7 +6,7 @@ use std::error::Error;
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, pair};
 use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, ListenerId, TcpEvent};
-use wirepath::pipeline::{App, Cx, Datagram};
+use wirepath::pipeline::{App, Cx};
 use wirepath::time::{Duration, Instant};
 
 #[path = "../examples/live.rs"]
@@ -59,8 +59,6 @@ fn interface_that_is_not_there_is_told_where_to_find_those_that_are() {
 struct Gateway(Option<ConnectionId>);
 
 impl App for Gateway {
-    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
-
     fn on_tcp_event(&mut self, session: ConnectionId, event: TcpEvent, _: &mut Cx<'_>) {
         if let TcpEvent::Connected { .. } = event {
             self.0 = Some(session);
@@ -77,10 +75,12 @@ struct Market {
 
 impl Market {
     fn new() -> Self {
-        use order::{EXCHANGE, GATEWAY, TRADER, Trader, worker};
+        use order::{GATEWAY, Trader, worker};
         let ((near, far), block) = (pair("wire", MemoryConfig::default()), Block::heap());
-        let trader = worker(near, TRADER, EXCHANGE, Trader::new(GATEWAY), &block.scope("trader")).unwrap();
-        let exchange = worker(far, EXCHANGE, TRADER, Gateway::default(), &block.scope("exchange")).unwrap();
+        let trader =
+            worker(near, "192.0.2.1/24".parse().unwrap(), Trader::new(GATEWAY), &block.scope("trader")).unwrap();
+        let exchange =
+            worker(far, "192.0.2.2/24".parse().unwrap(), Gateway::default(), &block.scope("exchange")).unwrap();
         let mut market = Self { trader, exchange, now: Instant::ZERO + Duration::from_secs(1) };
         market.trader.with_app(market.now, |trader, cx| trader.call(cx)).unwrap();
         market

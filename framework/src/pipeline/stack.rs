@@ -49,6 +49,8 @@ pub type HostStack = Ethernet<Ipv4<Udp, Icmp, Either<Igmp, Unhandled>, Either<Tc
 /// [`EgressConfig`](super::EgressConfig).
 #[derive(Clone, Copy, Debug)]
 pub struct HostStackConfig {
+    /// Takes frames for every station, and not for ours alone: for captures.
+    pub is_promiscuous: bool,
     /// Which VLANs to take.
     pub vlans: Vlans,
     /// The IPv4 node.
@@ -70,6 +72,7 @@ impl HostStackConfig {
     /// As the RFCs say, on untagged frames.
     pub fn new(seed: HashSeed) -> Self {
         Self {
+            is_promiscuous: false,
             vlans: Vlans::Untagged,
             ipv4: Ipv4Config::new(seed),
             udp: UdpConfig::default(),
@@ -97,5 +100,6 @@ pub fn host_stack(config: HostStackConfig, host: &Host, scope: &Scope) -> HostSt
         },
     };
     let ipv4 = Ipv4::new(config.ipv4, next, scope);
-    Ethernet::new(Some(host.mac()), config.vlans, ipv4, Arp::new(config.arp, scope), scope)
+    let station = (!config.is_promiscuous).then(|| host.mac());
+    Ethernet::new(station, config.vlans, ipv4, Arp::new(config.arp, scope), scope)
 }

@@ -14,17 +14,13 @@
 //!
 //! ```
 //! # use core::net::{Ipv4Addr, SocketAddrV4};
-//! # use wirepath::counters::{Block, Scope};
-//! # use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
-//! # use wirepath::device::{Device, Queue};
-//! # use wirepath::mem::Pool;
+//! # use wirepath::counters::Block;
+//! # use wirepath::device::memory::{MemoryConfig, pair};
 //! # use wirepath::pipeline::tcp::*;
-//! # use wirepath::pipeline::{App, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans};
-//! # use wirepath::proto::{ConsumerId, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
+//! # use wirepath::pipeline::{App, Cx};
+//! # use wirepath::proto::ConsumerId;
 //! # use wirepath::time::{Clock, MonotonicClock};
-//! # use wirepath::wire::{MacAddr, VlanTags};
-//! # use wirepath::worker::{Parts, Worker, random_seed};
-//! # type Stack = Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Unhandled>;
+//! # use wirepath::worker::Worker;
 //! #[derive(Default)]
 //! struct Greeter { heard: Vec<u8> }
 //!
@@ -43,8 +39,12 @@
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (left, right) = pair("wire", MemoryConfig::default());
-//! let (mut client, mut server) = (worker(left, 1)?, worker(right, 2)?);
+//! let (mut left, mut right) = pair("wire", MemoryConfig::default());
+//! let block = Block::heap();
+//! let client = Worker::builder(&mut left)?.address("192.0.2.1/24".parse()?).tcp(TcpConfig::default());
+//! let mut client = client.build(Greeter::default(), &block.scope("client"))?;
+//! let server = Worker::builder(&mut right)?.address("192.0.2.2/24".parse()?).tcp(TcpConfig::default());
+//! let mut server = server.build(Greeter::default(), &block.scope("server"))?;
 //! let mut clock = MonotonicClock::start();
 //!
 //! let at = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 80);
@@ -57,32 +57,6 @@
 //! }
 //! assert_eq!((&client.app().heard[..], &server.app().heard[..]), (&b"hello"[..], &b"hello"[..]));
 //! # Ok(())
-//! # }
-//! # fn worker(mut port: MemoryDevice, own: u8) -> Result<Worker<MemoryRx, MemoryTx, Stack, Greeter>, Box<dyn std::error::Error>> {
-//! #     let (block, seed, pool) = (Block::heap(), random_seed(), Pool::heap(1_024)?);
-//! #     let scope = &block.scope("w");
-//! #     let mac = |host| MacAddr([2, 0, 0, 0, 0, host]);
-//! #     let address = |host| Ipv4Addr::new(192, 0, 2, host);
-//! #     let machine = TcpConfig { chunks_max: 512, ..TcpConfig::default() };
-//! #     machine.check_pool(pool.capacity(), 512)?;
-//! #     let tcp = TcpSocketsConfig { machine, capabilities: port.capabilities(), seed };
-//! #     let (rx, tx) = port.take_queue(0)?.open(&pool, scope)?;
-//! #     let next = Ipv4Successors {
-//! #         udp: Unhandled::new("udp", scope),
-//! #         icmp: Unhandled::new("icmp", scope),
-//! #         igmp: Unhandled::new("igmp", scope),
-//! #         tcp: Tcp::new(TcpNodeConfig::default(), scope),
-//! #     };
-//! #     let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
-//! #     let pipeline = Ethernet::new(Some(mac(own)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope);
-//! #     let (interface, vlan) = (InterfaceId(0), VlanTags::NONE);
-//! #     let config = HostConfig { interface, mac: mac(own), vlan, mtu: 1500, addresses_max: 1, routes_max: 1, neighbours_max: 1 };
-//! #     let mut host = Host::new(config, seed)?;
-//! #     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(address(own), 24).ok_or("no prefix")?))?;
-//! #     host.apply(HostEvent::NeighbourSet { address: address(3 - own), mac: mac(3 - own) })?;
-//! #     let (sockets, egress) = (UdpSockets::new(SocketCapacity::default(), seed), EgressConfig::quiet(seed));
-//! #     let parts = Parts { rx, tx, pipeline, app: Greeter::default(), pool, host, sockets, egress, burst_len: 32 };
-//! #     Ok(Worker::new(parts, scope).with_tcp(TcpSockets::new(&tcp, scope)?))
 //! # }
 //! ```
 

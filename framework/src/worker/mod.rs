@@ -5,6 +5,7 @@
 //! workers over the rings of [`spsc`].
 
 pub mod affinity;
+mod builder;
 mod crew;
 pub mod guard;
 pub mod kernel;
@@ -16,6 +17,7 @@ pub mod stop;
 pub mod timeline;
 pub mod topology;
 
+pub use builder::{WorkerBuilder, WorkerBuilderError};
 pub use crew::{Crew, CrewError, Post, PostError, Station};
 pub use poll::{Ended, Parts, Worker};
 pub use seed::random_seed;
