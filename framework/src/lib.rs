@@ -40,7 +40,11 @@ pub mod counters;
 pub mod device;
 pub mod mem;
 pub mod pipeline;
+pub mod port;
+pub mod prelude;
 pub mod proto;
 pub mod time;
 pub mod wire;
 pub mod worker;
+
+pub use port::{Error, Result};

@@ -7,6 +7,9 @@ use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
 
 use crate::proto::Flow;
 
+/// Why an app does not start: a sentence for the operator.
+pub type AppError = Box<dyn core::error::Error + Send + Sync>;
+
 /// The application: one value, owned by its worker and passed down the call, so that it needs no lock and no cell. All methods have a
 /// default, which does nothing, and are called on the worker's core; whatever they take the next packet waits for.
 ///
@@ -56,6 +59,19 @@ pub trait App {
     fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
         let _ = (reply, cx);
         false
+    }
+
+    /// Called once on the worker's thread before its first turn, by a [`Port`](crate::port::Port): connect, arm timers. An error ends the port
+    /// with this sentence. Who polls a [`Worker`](crate::worker::Worker) by himself does so with
+    /// [`with_app`](crate::worker::Worker::with_app).
+    fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+        let _ = cx;
+        Ok(())
+    }
+
+    /// Called once behind the last turn, by a [`Port`](crate::port::Port): say goodbye, print totals. Connections that are open then are reset.
+    fn on_stop(&mut self, cx: &mut Cx<'_>) {
+        let _ = cx;
     }
 
     /// Called once per poll, after the burst: orders, housekeeping. Bounded work. In a [trunk](super::Trunk) it is called once for

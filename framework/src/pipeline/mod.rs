@@ -34,7 +34,7 @@ mod udp;
 mod udp_flow;
 mod unhandled;
 
-pub use app::App;
+pub use app::{App, AppError};
 pub use arp::{Arp, ArpConfig, ArpDrop};
 pub use datagram::Datagram;
 pub use echo::send_echo;

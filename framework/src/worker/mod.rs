@@ -21,7 +21,7 @@ pub use builder::{WorkerBuilder, WorkerBuilderError};
 pub use crew::{Crew, CrewError, Post, PostError, Station};
 pub use poll::{Ended, Parts, Worker};
 pub use seed::random_seed;
-pub use stop::StopFlag;
+pub use stop::{StopError, StopFlag};
 
 #[cfg(test)]
 mod tcp_tests;

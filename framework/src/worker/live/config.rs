@@ -54,7 +54,7 @@ pub enum Owner {
 }
 
 /// A host beside the kernel's.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnHost {
     /// Our addresses with the lengths of their networks' prefixes, the first one first: we send from it.
     pub addresses: Vec<Ipv4Prefix>,

@@ -1,0 +1,37 @@
+//! The front door: a port by its name, what it subscribes to, and an app for each of its workers.
+//!
+//! ```no_run
+//! use wirepath::prelude::*;
+//!
+//! struct Ticks(u64);
+//!
+//! impl App for Ticks {
+//!     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
+//!         self.0 += datagram.payload.len() as u64;
+//!     }
+//! }
+//!
+//! fn main() -> wirepath::Result<()> {
+//!     Port::open("eth1")?
+//!         .subscribe(multicast([239, 1, 1, 1], 9000).source([198, 51, 100, 1]))
+//!         .run(|_worker| Ticks(0))
+//! }
+//! ```
+//!
+//! ```text
+//!  main thread                                    a pinned thread for each queue
+//!  Port::open ─▶ subscribe, tcp, .. ─▶ run ──────▶ pool, queue, host, Worker ─▶ on_start ─▶ poll until Ctrl-C ─▶ on_stop
+//!                                       └─ counters in shared memory, rules, memberships, the kernel's addresses and routes
+//! ```
+//!
+//! It is put together from what an embedder can use by itself: [`live`](crate::worker::live) for ports of interfaces,
+//! [`Worker::builder`](crate::worker::Worker::builder) for a worker in a loop of one's own.
+
+mod error;
+mod name;
+mod run;
+mod subscription;
+
+pub use error::{Error, Result};
+pub use run::Port;
+pub use subscription::{Subscription, listen, multicast, tcp_from, udp};

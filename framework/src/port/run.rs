@@ -1,0 +1,273 @@
+//! A port from its name to its workers, and back.
+
+use std::collections::HashMap;
+use std::env;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use super::error::{Error, Result};
+use super::name::{PortName, live};
+use super::subscription::Subscription;
+use crate::counters::Block;
+use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
+use crate::device::pcap::{PcapConfig, PcapDevice};
+use crate::device::{Device, RxQueue, TxQueue};
+use crate::pipeline::tcp::TcpConfig;
+use crate::pipeline::{App, Node};
+use crate::proto::Ipv4Prefix;
+use crate::time::{Clock, MonotonicClock};
+use crate::worker::live::{LiveConfig, LivePort, OwnHost, PortConfig, StaticRoute};
+use crate::worker::topology::Severity;
+use crate::worker::{Crew, Post, Station, StopFlag, Worker, WorkerBuilder, affinity};
+
+/// A port that is to run: see the [module](super).
+#[must_use = "a port does nothing before it runs"]
+pub struct Port {
+    source: Source,
+    settings: Settings,
+}
+
+/// What a port was told.
+struct Settings {
+    name: String,
+    subscriptions: Vec<Subscription>,
+    tcp: Option<TcpConfig>,
+    own: OwnHost,
+    cores: Option<Vec<usize>>,
+    stop: Option<StopFlag>,
+    log: Box<dyn FnMut(&str) + Send>,
+}
+
+/// Where a port's frames come from.
+enum Source {
+    Live(PortConfig),
+    Pcap(Box<PcapDevice>),
+    Memory(MemoryDevice),
+}
+
+impl Source {
+    fn open(name: &PortName) -> Result<Self> {
+        if let Some(port) = live(name)? {
+            return Ok(Self::Live(port));
+        }
+        Ok(match name {
+            PortName::Pcap(path) => {
+                let config = PcapConfig { replay: Some(path.clone()), ..PcapConfig::default() };
+                Self::Pcap(Box::new(PcapDevice::open(&config)?))
+            }
+            PortName::Memory(wire) => Self::Memory(end_of(wire)),
+            PortName::AfXdp(_) | PortName::Mlx5(_) => unreachable!("they are live"),
+        })
+    }
+}
+
+/// One end of a wire: the first who names it gets one, the second the other.
+fn end_of(wire: &str) -> MemoryDevice {
+    static ENDS: LazyLock<Mutex<HashMap<String, MemoryDevice>>> = LazyLock::new(Mutex::default);
+    let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+    ends.remove(wire).unwrap_or_else(|| {
+        let (near, far) = pair(wire, MemoryConfig::default());
+        ends.insert(wire.to_owned(), far);
+        near
+    })
+}
+
+impl Port {
+    /// A port by its name: `eth1` (AF_XDP), `mlx5:eth1` or `mlx5:0000:3b:00.0` (a ConnectX by its own queues),
+    /// `pcap:day.pcap.gz` (a capture, at full speed), `memory:wire` (one end of a wire within the process).
+    ///
+    /// # Errors
+    /// The name names no port, or the capture cannot be read. Interfaces are opened by [`run`](Self::run).
+    pub fn open(name: &str) -> Result<Self> {
+        let program = env::current_exe().ok();
+        let program = program.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
+        let settings = Settings {
+            name: program.unwrap_or("wirepath").to_owned(),
+            subscriptions: Vec::new(),
+            tcp: None,
+            own: OwnHost::default(),
+            cores: None,
+            stop: None,
+            log: Box::new(|line| eprintln!("{line}")),
+        };
+        Ok(Self { source: Source::open(&name.parse()?)?, settings })
+    }
+
+    /// One thing more that shall come to us.
+    pub fn subscribe(mut self, subscription: Subscription) -> Self {
+        self.settings.subscriptions.push(subscription);
+        self
+    }
+
+    /// Connections, 1,024 of them for each worker. [`tcp_with`](Self::tcp_with) for other limits.
+    pub fn tcp(self) -> Self {
+        self.tcp_with(TcpConfig::default())
+    }
+
+    /// Connections within these limits.
+    pub fn tcp_with(mut self, tcp: TcpConfig) -> Self {
+        self.settings.tcp = Some(tcp);
+        self
+    }
+
+    /// An address of our own with its network's length. An interface is then ours, beside the kernel: the kernel has no address there, and
+    /// ARP, ICMP and IGMP are ours. Without, an interface is the kernel's, whose addresses, routes and neighbors are followed.
+    pub fn address(mut self, address: Ipv4Prefix) -> Self {
+        self.settings.own.addresses.push(address);
+        self
+    }
+
+    /// A network behind a gateway, where the port has an [`address`](Self::address) of its own.
+    pub fn route(mut self, network: Ipv4Prefix, gateway: core::net::Ipv4Addr) -> Self {
+        self.settings.own.routes.push(StaticRoute { network, via: gateway });
+        self
+    }
+
+    /// A worker for each of these cores, pinned to it, on as many queues from 0 on. By default there is one worker: of an
+    /// interface on the last core that the process may run on, else on whichever the scheduler gives it.
+    pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.settings.cores = Some(cores.into_iter().collect());
+        self
+    }
+
+    /// One worker, wherever the scheduler runs it: for tests, and for machines that are shared.
+    pub fn unpinned(self) -> Self {
+        self.cores([])
+    }
+
+    /// The name under which `wirepath stats` and `wirepath capture` find it. By default that of the program's file.
+    pub fn named(mut self, app: &str) -> Self {
+        self.settings.name = app.to_owned();
+        self
+    }
+
+    /// Stops when this says so. By default SIGINT and SIGTERM stop it.
+    pub fn stop_by(mut self, stop: &StopFlag) -> Self {
+        self.settings.stop = Some(stop.clone());
+        self
+    }
+
+    /// Where lines for the operator go: what was chosen, and what could be better. By default to standard error.
+    pub fn log(mut self, log: impl FnMut(&str) + Send + 'static) -> Self {
+        self.settings.log = Box::new(log);
+        self
+    }
+
+    /// Runs an app on each worker until a signal comes or the capture has ended. `app` is called on the worker's own thread.
+    ///
+    /// # Errors
+    /// One sentence; nothing is left on the interface.
+    pub fn run<A: App>(self, app: impl Fn(&Post) -> A + Send + Sync + 'static) -> Result<()> {
+        let Self { source, settings } = self;
+        match source {
+            Source::Live(port) => settings.run_live(port, app),
+            Source::Pcap(device) => settings.run_one(*device, WorkerBuilder::promiscuous, app),
+            Source::Memory(device) => settings.run_one(device, |worker| worker, app),
+        }
+    }
+}
+
+impl Settings {
+    /// A worker for each queue of an interface.
+    fn run_live<A: App>(self, port: PortConfig, app: impl Fn(&Post) -> A + Send + Sync + 'static) -> Result<()> {
+        let cores = self.cores.unwrap_or_else(|| last_core().into_iter().collect());
+        let config = LiveConfig {
+            tcp: self.tcp,
+            queues: (0..cores.len().max(1) as u16).collect(),
+            wants: self.subscriptions.iter().map(|subscription| subscription.want.clone()).collect(),
+            ..LiveConfig::new("").on(port).named(&self.name)
+        };
+        let config = if self.own == OwnHost::default() { config } else { config.owned(self.own) };
+        let (stop, block, mut log) = (stop(self.stop)?, Arc::new(Block::create(&self.name)?), self.log);
+        let mut port = LivePort::open(&config, &block.scope("port"), &stop)?;
+        log(&port.describe());
+        let (app, subscriptions) = (Arc::new(app), Arc::new(self.subscriptions));
+        let mut stations = Vec::new();
+        while let Some(queue) = port.take_queue()? {
+            let (app, subscriptions, block) = (Arc::clone(&app), Arc::clone(&subscriptions), Arc::clone(&block));
+            let (idx, name) = (queue.idx, format!("worker{}", queue.idx));
+            let station = Station::new(name.clone(), move |post: &Post| {
+                let worker = queue.worker(app(post), 0, post, &block.scope(&name)).map_err(Error::from);
+                ended(worker.and_then(|worker| serve(worker, &subscriptions, idx, &block, post)), post)
+            });
+            let station = station.polling(config.port.interface());
+            stations.push(match cores.get(usize::from(idx)) {
+                Some(&core) => station.on_core(core),
+                None => station,
+            });
+        }
+        port.notices().iter().for_each(|notice| log(&format!("note: {notice}")));
+        start(stations, &stop, &mut log)
+    }
+
+    /// One worker on the only queue of a device without a kernel.
+    fn run_one<D: Device + Send + 'static, A: App>(
+        self,
+        mut device: D,
+        adapt: impl FnOnce(WorkerBuilder<D::Queue>) -> WorkerBuilder<D::Queue> + Send + 'static,
+        app: impl Fn(&Post) -> A + Send + Sync + 'static,
+    ) -> Result<()> {
+        let cores = self.cores.unwrap_or_default();
+        if cores.len() > 1 {
+            return Err(Error::Config(format!("{} has one queue, so it takes one core", device.name())));
+        }
+        let (stop, block, mut log) = (stop(self.stop)?, Arc::new(Block::create(&self.name)?), self.log);
+        let (own, tcp, subscriptions) = (self.own, self.tcp, self.subscriptions);
+        let station = Station::new("worker0", move |post: &Post| {
+            let mut worker = adapt(Worker::builder(&mut device)?);
+            worker = own.addresses.into_iter().fold(worker, WorkerBuilder::address);
+            worker = own.routes.into_iter().fold(worker, |worker, route| worker.route(route.network, route.via));
+            worker = tcp.into_iter().fold(worker, WorkerBuilder::tcp);
+            let worker = worker.build(app(post), &block.scope("worker0"))?;
+            ended(serve(worker, &subscriptions, 0, &block, post), post)
+        });
+        let station = match cores.first() {
+            Some(&core) => station.on_core(core),
+            None => station,
+        };
+        start(vec![station], &stop, &mut log)
+    }
+}
+
+/// One worker from its first turn to its last, on its own thread.
+fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
+    mut worker: Worker<Rx, Tx, N, A>,
+    subscriptions: &[Subscription],
+    queue: u16,
+    block: &Block,
+    post: &Post,
+) -> Result<()> {
+    block.check()?;
+    let mut clock = MonotonicClock::start();
+    worker.with_app(clock.now(), |app, cx| {
+        let ours = subscriptions.iter().filter(|subscription| subscription.is_for(queue));
+        ours.into_iter().try_for_each(|subscription| subscription.open(cx))?;
+        app.on_start(cx).map_err(Error::App)
+    })?;
+    worker.run(&mut clock, &post.stop);
+    worker.with_app(clock.now(), |app, cx| app.on_stop(cx));
+    worker.hang_up(clock.now());
+    Ok(())
+}
+
+/// A worker that cannot start, or has nothing more to do, stops the others.
+fn ended(result: Result<()>, post: &Post) -> Result<()> {
+    post.stop.stop();
+    result
+}
+
+/// Starts the workers and waits for them.
+fn start(stations: Vec<Station<Result<()>>>, stop: &StopFlag, log: &mut dyn FnMut(&str)) -> Result<()> {
+    let crew = Crew::start(stations, stop)?;
+    crew.report().at_least(Severity::Warning).for_each(|finding| log(&finding.to_string()));
+    crew.join()?.into_iter().collect()
+}
+
+fn stop(given: Option<StopFlag>) -> Result<StopFlag> {
+    Ok(given.map_or_else(StopFlag::on_signals, Ok)?)
+}
+
+/// The last core that the process may run on, where it has more than one.
+fn last_core() -> Option<usize> {
+    let cores = affinity::current()?;
+    cores.iter().last().filter(|_| cores.iter().count() > 1)
+}

@@ -1,0 +1,122 @@
+//! What shall come to us: steering, membership and socket in one.
+
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use super::error::Error;
+use crate::pipeline::Cx;
+use crate::pipeline::tcp::ListenOptions;
+use crate::proto::{ConsumerId, Group, Sharing};
+use crate::worker::live::Want;
+
+/// Something that shall come to a port: frames of it are steered to the port's workers and not to the kernel, a group is joined, and
+/// each worker's sockets give it to the app.
+#[derive(Clone, Debug)]
+#[must_use = "a subscription does nothing before Port::subscribe takes it"]
+pub struct Subscription {
+    pub(super) want: Want,
+    consumer: ConsumerId,
+    listens: Option<ListenOptions>,
+}
+
+/// Datagrams to a group, from whoever sends them where no [`source`](Subscription::source) is named.
+pub fn multicast(group: impl Into<Ipv4Addr>, port: u16) -> Subscription {
+    Subscription::of(Want::udp(group.into(), port))
+}
+
+/// Datagrams to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`], which is all that the interface has.
+pub fn udp(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
+    Subscription::of(Want::udp(address.into(), port))
+}
+
+/// Connections to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`]: the port's workers listen there. The port needs
+/// [`tcp`](super::Port::tcp).
+pub fn listen(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
+    Subscription { listens: Some(ListenOptions::default()), ..Subscription::of(Want::tcp(address.into(), port)) }
+}
+
+/// The answers of a peer that the app connects to. The port needs [`tcp`](super::Port::tcp). On an interface that is the kernel's, the kernel's
+/// own connections to this peer would come to us too, and be reset: give it a [`local_port`](Subscription::local_port).
+pub fn tcp_from(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
+    Subscription::of(Want::tcp_from(SocketAddrV4::new(address.into(), port)))
+}
+
+impl Subscription {
+    fn of(want: Want) -> Self {
+        Self { want, consumer: ConsumerId(0), listens: None }
+    }
+
+    /// From this sender only (source-specific multicast, RFC 4607), and from those that are named so as well.
+    pub fn source(mut self, source: impl Into<Ipv4Addr>) -> Self {
+        self.want.sources.push(source.into());
+        self
+    }
+
+    /// In this VLAN only.
+    pub fn vlan(mut self, vid: u16) -> Self {
+        self.want.vlan = Some(vid);
+        self
+    }
+
+    /// On this queue only.
+    pub fn queue(mut self, idx: u16) -> Self {
+        self.want.queue = Some(idx);
+        self
+    }
+
+    /// Of [`tcp_from`]: to this port of ours only, that which the app connects from.
+    pub fn local_port(mut self, port: u16) -> Self {
+        self.want = self.want.to_port(port);
+        self
+    }
+
+    /// What `datagram.consumer` and `data.consumer` say to the app. By default [`ConsumerId`] 0.
+    pub fn consumer(mut self, consumer: u32) -> Self {
+        self.consumer = ConsumerId(consumer);
+        self
+    }
+
+    /// Of [`listen`]: other options than the usual.
+    pub fn options(mut self, options: ListenOptions) -> Self {
+        self.listens = Some(options);
+        self
+    }
+
+    /// The queue that alone gets it.
+    pub(super) fn is_for(&self, queue: u16) -> bool {
+        self.want.queue.is_none_or(|only| only == queue)
+    }
+
+    /// Has a worker's sockets give it to the app.
+    pub(super) fn open(&self, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let refused = |error: &dyn fmt::Display| Error::Subscription { what: self.to_string(), why: error.to_string() };
+        let Self { want, consumer, listens } = self;
+        let consumer = match listens {
+            Some(options) => {
+                let options = ListenOptions { consumer: *consumer, ..*options };
+                return cx.tcp().listen(want.destination, &options).map(drop).map_err(|error| refused(&error));
+            }
+            None if want.protocol == crate::wire::Protocol::TCP => return Ok(()),
+            None => *consumer,
+        };
+        if !want.is_group() {
+            let bound = cx.sockets.bind(consumer, want.destination, Sharing::Exclusive);
+            return bound.map(drop).map_err(|error| refused(&error));
+        }
+        let group = Group::new(*want.destination.ip(), want.destination.port());
+        if want.sources.is_empty() {
+            return cx.sockets.join(consumer, group).map_err(|error| refused(&error));
+        }
+        for &source in &want.sources {
+            cx.sockets.join_source(consumer, group, source).map_err(|error| refused(&error))?;
+        }
+        Ok(())
+    }
+}
+
+/// As an operator would say it: `UDP to 239.1.1.1:9000 from 10.0.0.1`.
+impl fmt::Display for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.want.fmt(f)
+    }
+}
