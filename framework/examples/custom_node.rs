@@ -79,7 +79,7 @@ fn with_cx(pool: &Pool, scope: &Scope, act: impl FnOnce(&mut Cx<'_>)) -> Result<
     use wirepath::device::memory::{MemoryConfig, pair};
     use wirepath::device::{Device, Queue};
     use wirepath::pipeline::{Egress, EgressConfig};
-    use wirepath::proto::{Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
+    use wirepath::proto::{Host, HostConfig, InterfaceId, SocketCapacity, Timers, UdpSockets};
     use wirepath::wire::{MacAddr, VlanTags};
 
     let seed = wirepath::worker::random_seed();
@@ -100,6 +100,7 @@ fn with_cx(pool: &Pool, scope: &Scope, act: impl FnOnce(&mut Cx<'_>)) -> Result<
         host: &mut Host::new(config, seed)?,
         tcp: &mut wirepath::pipeline::tcp::TcpSockets::none(),
         sockets: &mut UdpSockets::new(SocketCapacity::default(), seed),
+        timers: &mut Timers::new(1),
         egress: &mut Egress::new(EgressConfig::quiet(seed), scope),
         tx: &mut tx,
     });

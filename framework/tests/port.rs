@@ -124,3 +124,34 @@ fn errors_travel_between_threads() {
     fn check<T: Send + Sync + 'static>() {}
     check::<Error>();
 }
+
+/// Stops the port from a timer, and has cancelled another.
+#[derive(Default)]
+struct Timed {
+    cancelled: bool,
+    stop: Option<StopFlag>,
+    heard: Arc<AtomicU64>,
+}
+
+impl App for Timed {
+    fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+        let early = cx.after(Duration::from_millis(1), 1)?;
+        cx.after(Duration::from_millis(3), 2)?;
+        self.cancelled = cx.cancel(early);
+        Ok(())
+    }
+
+    fn on_timer(&mut self, token: u64, _: &mut Cx<'_>) {
+        self.heard.fetch_add(token, Ordering::Relaxed);
+        self.stop.iter().for_each(StopFlag::stop);
+    }
+}
+
+#[test]
+fn timer_comes_to_the_app_and_a_cancelled_one_does_not() {
+    let (heard, stop) = (Arc::new(AtomicU64::new(0)), StopFlag::new());
+    let (hearing, stopping) = (Arc::clone(&heard), stop.clone());
+    let port = Port::open("memory:port-test-timers").unwrap().named("port-test-e").stop_by(&stop);
+    port.run(move |_| Timed { stop: Some(stopping.clone()), heard: Arc::clone(&hearing), ..Timed::default() }).unwrap();
+    assert_eq!(heard.load(Ordering::Relaxed), 2);
+}

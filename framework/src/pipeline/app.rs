@@ -74,6 +74,11 @@ pub trait App {
         let _ = cx;
     }
 
+    /// A timer that [`Cx::after`] set is due, and runs no more. 64 of them at most are due in a turn; the others come with the next.
+    fn on_timer(&mut self, token: u64, cx: &mut Cx<'_>) {
+        let _ = (token, cx);
+    }
+
     /// Called once per poll, after the burst: orders, housekeeping. Bounded work. In a [trunk](super::Trunk) it is called once for
     /// each VLAN as well, and `cx.host.interface()` says for which.
     fn tick(&mut self, cx: &mut Cx<'_>) {

@@ -10,7 +10,7 @@ use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::{
     Asker, ConsumerId, ErrorLimit, FlowErrorKind, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix,
-    LearnFrom, NeighbourConfig, NeighbourWish, Sharing, SocketCapacity, TokenBucket, UdpSockets,
+    LearnFrom, NeighbourConfig, NeighbourWish, Sharing, SocketCapacity, Timers, TokenBucket, UdpSockets,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::{Echo, TimeExceeded, Unreachable};
@@ -137,6 +137,7 @@ impl<N: Node<Recorder>> Rig<N> {
             host: &mut self.host,
             sockets: &mut self.sockets,
             tcp: &mut tcp::TcpSockets::none(),
+            timers: &mut Timers::new(1),
             egress: &mut self.egress,
             tx: &mut self.outbox,
         };

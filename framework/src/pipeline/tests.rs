@@ -8,7 +8,8 @@ use crate::device::{Offload, TxQueue};
 use crate::mem::{Held, Mbuf, Pool, Verdict};
 use crate::proto::HashSeed;
 use crate::proto::{
-    ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity, UdpSockets,
+    ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity, Timers,
+    UdpSockets,
 };
 use crate::time::{Duration, Instant, UnixTime};
 use crate::wire::checksum::Sum;
@@ -151,6 +152,7 @@ impl Bench {
             host: &mut self.host,
             sockets: &mut self.sockets,
             tcp: &mut tcp::TcpSockets::none(),
+            timers: &mut Timers::new(1),
             egress: &mut self.egress,
             tx: &mut self.outbox,
         };

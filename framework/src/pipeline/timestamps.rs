@@ -164,6 +164,7 @@ impl Cx<'_> {
             host: self.host,
             sockets: self.sockets,
             tcp: self.tcp,
+            timers: self.timers,
             egress: self.egress,
             tx: &mut marking,
         });

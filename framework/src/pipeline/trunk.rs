@@ -103,6 +103,7 @@ impl<N> Leg<N> {
             pool: cx.pool,
             host: &mut self.host,
             sockets: cx.sockets,
+            timers: cx.timers,
             egress: &mut self.egress,
             tx: cx.tx,
         };
@@ -150,7 +151,9 @@ mod tests {
     use crate::mem::Pool;
     use crate::pipeline::tests::{ANNE, Outbox};
     use crate::pipeline::*;
-    use crate::proto::{Group, HashSeed, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, UdpSockets};
+    use crate::proto::{
+        Group, HashSeed, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, Timers, UdpSockets,
+    };
     use crate::time::Instant;
     use crate::wire::{
         ArpFields, ArpOperation, ArpPacket, EtherType, EthernetFields, EthernetHeader, MacAddr, VlanTag,
@@ -249,6 +252,7 @@ mod tests {
                 host: &mut self.host,
                 sockets: &mut self.sockets,
                 tcp: &mut TcpSockets::none(),
+                timers: &mut Timers::new(1),
                 egress: &mut self.egress,
                 tx: &mut self.outbox,
             };
@@ -266,6 +270,7 @@ mod tests {
                     pool: cx.pool,
                     sockets: cx.sockets,
                     tcp: cx.tcp,
+                    timers: cx.timers,
                     egress: cx.egress,
                     tx: cx.tx,
                 };

@@ -9,6 +9,8 @@ mod prefix;
 mod room;
 mod slab;
 mod table;
+mod timers;
+mod wheel;
 
 pub mod claim;
 pub mod demux;
@@ -50,3 +52,4 @@ pub use room::{Advise, unadvised};
 pub(crate) use room::{can_be_had, furnish};
 pub use sockets::{Group, Sharing, SocketCapacity, SocketError, UdpSockets};
 pub use source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};
+pub use timers::{TIMERS_MAX, TimerId, Timers, TimersFull};

@@ -7,7 +7,7 @@ use crate::device::{RxQueue, RxState, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use crate::pipeline::tcp::TcpSockets;
 use crate::pipeline::{App, Cx, Egress, EgressConfig, Node, Outline};
-use crate::proto::{Host, UdpSockets};
+use crate::proto::{Host, TIMERS_MAX, Timers, UdpSockets};
 use crate::time::{Clock, Instant};
 use crate::wire::ethernet::{self, EthernetFields};
 use crate::wire::{EtherType, EthernetHeader};
@@ -62,6 +62,7 @@ struct Tools<Tx> {
     host: Host,
     sockets: UdpSockets,
     tcp: TcpSockets,
+    timers: Timers,
     egress: Egress,
     pool: Pool,
 }
@@ -75,6 +76,7 @@ impl<Tx: TxQueue> Tools<Tx> {
             host: &mut self.host,
             sockets: &mut self.sockets,
             tcp: &mut self.tcp,
+            timers: &mut self.timers,
             egress: &mut self.egress,
             tx: &mut self.tx,
         }
@@ -130,6 +132,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
                 host: parts.host,
                 sockets: parts.sockets,
                 tcp: TcpSockets::none(),
+                timers: Timers::new(TIMERS_MAX),
                 egress: Egress::new(parts.egress, scope),
                 pool: parts.pool,
             },
@@ -239,6 +242,9 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         // What waited for a neighbour goes before what is sent now.
         Egress::tick(&mut cx);
         pipeline.tick(app, &mut cx);
+        if cx.timers.is_due(now) {
+            expire_timers(app, &mut cx);
+        }
         app.tick(&mut cx);
         if let Some(follower) = follower {
             pass_wishes_on(follower, cx.egress);
@@ -373,6 +379,15 @@ fn frame_of(overheard: &Overheard, cx: &Cx<'_>) -> Option<Mbuf> {
     frame[..ethernet::HEADER_LEN].copy_from_slice(link.as_bytes());
     frame[ethernet::HEADER_LEN..][..packet.len()].copy_from_slice(packet);
     cx.pool.alloc_copy(&frame[..ethernet::HEADER_LEN + packet.len()])
+}
+
+/// Gives the app its timers that are due.
+#[inline(never)]
+fn expire_timers<A: App>(app: &mut A, cx: &mut Cx<'_>) {
+    let mut budget = Timers::budget();
+    while let Some(token) = cx.timers.take_due(cx.now, &mut budget) {
+        app.on_timer(token, cx);
+    }
 }
 
 /// Neighbours that the kernel is to ask for.

@@ -5,7 +5,7 @@ use crate::pipeline::tests::{ANNE, BERT, GROUP, OURS, Outbox, PEER, PEER_STATION
 use crate::pipeline::{
     Egress, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpConfig, Unhandled, Vlans,
 };
-use crate::proto::{Group, HostEvent, Ipv4Prefix, SocketCapacity, UdpSockets};
+use crate::proto::{Group, HostEvent, Ipv4Prefix, SocketCapacity, Timers, UdpSockets};
 use crate::time::Duration;
 use crate::wire::igmp::{ALL_ROUTERS, IgmpSources, REPORT_V3_DESTINATION, RecordKind};
 use crate::wire::{EthernetFrame, VlanTag, VlanTags};
@@ -68,6 +68,7 @@ impl Bench {
             host: &mut self.host,
             sockets: &mut self.sockets,
             tcp: &mut crate::pipeline::tcp::TcpSockets::none(),
+            timers: &mut Timers::new(1),
             egress: &mut self.egress,
             tx: &mut self.outbox,
         };

@@ -10,8 +10,8 @@ use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
 use super::machine::{Shared, Tcp};
 use super::payload::Payload;
 use super::timers::STEPS_MAX;
-use super::wheel::Wheel;
 use crate::proto::slab::NIL;
+use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
 /// Steps of the wheel in one tick that a connection takes at most: to be sorted in on each level, taken and looked for, and a bit more.

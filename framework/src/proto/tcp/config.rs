@@ -9,8 +9,8 @@ use super::list::SlotList;
 use super::options::ConnectionOptions;
 use super::queue::Chunk;
 use super::timers::RTO_MAX;
-use super::wheel::Wheel;
 use crate::proto::slab::Slot;
+use crate::proto::wheel::Wheel;
 use crate::proto::{PortRange, can_be_had};
 use crate::time::Duration;
 

@@ -24,9 +24,9 @@ use super::queue::Chunks;
 use super::resets::OwedResets;
 use super::secret::Secret;
 use super::ways::Ways;
-use super::wheel::Wheel;
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
+use crate::proto::wheel::Wheel;
 use crate::proto::{Advise, ConsumerId, Flow, HashSeed, PeerLimit, unadvised};
 use crate::time::Instant;
 

@@ -47,7 +47,6 @@ mod syn_cookie;
 mod timers;
 mod transmit;
 mod ways;
-mod wheel;
 
 pub use ahead::Sought;
 pub use arrival::{Arrival, Received, TcpDrop};

@@ -15,8 +15,8 @@ use super::rtt::GRANULARITY_US;
 use super::segment::Segment;
 use super::seq::Seq;
 use super::transmit::Sending;
-use super::wheel::Wheel;
 use crate::proto::slab::NIL;
+use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
 /// Segments that must have arrived before their turn until the first is lost without further waiting (RFC 5681 3.2).

@@ -17,8 +17,8 @@ use super::event::CloseReason;
 use super::machine::{Tcp, Turn};
 use super::payload::{Output, Payload};
 use super::transmit::Sending;
-use super::wheel::Wheel;
 use crate::proto::slab::NIL;
+use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
 /// Steps of the wheel in one tick, an entry being one: what is left is due with the next.

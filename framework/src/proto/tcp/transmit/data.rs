@@ -6,8 +6,8 @@ use super::super::payload::{Output, Payload, Unsent};
 use super::super::queue::{FIN, LOST, PUSH, RESENT};
 use super::super::seq::Seq;
 use super::super::stored::switch;
-use super::super::wheel::Wheel;
 use crate::proto::slab::NIL;
+use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 

@@ -1,0 +1,183 @@
+//! Timers of an application: each is due once, says a number that the app chose, and may be cancelled before.
+//!
+//! What enters are delays and the time of each turn; what leaves are tokens, in the order of their deadlines but for a tick. They stand on
+//! the wheel that TCP has, so setting and cancelling cost the same whatever their number, and a turn in which nothing is due costs a compare.
+
+use super::room::unadvised;
+use super::slab::Slab;
+use super::wheel::Wheel;
+use crate::time::{Duration, Instant};
+
+/// Timers that run at the same time by default: 64 bytes each.
+pub const TIMERS_MAX: usize = 1_024;
+/// Timers that one turn looks at. The others come with the next.
+const BUDGET: u32 = 64;
+
+/// A timer that runs: names it until it is due or cancelled, and nothing after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimerId {
+    slot: u32,
+    generation: u32,
+}
+
+/// As many timers run as there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimersFull {
+    /// How many that is.
+    pub limit: usize,
+}
+
+impl core::fmt::Display for TimersFull {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "all {} timers of the worker run: cancel those that are not needed, or give it more", self.limit)
+    }
+}
+
+impl core::error::Error for TimersFull {}
+
+/// The timers of one worker.
+#[derive(Debug)]
+pub struct Timers {
+    wheel: Wheel,
+    timers: Slab<Timer>,
+    generation: u32,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Timer {
+    token: u64,
+    generation: u32,
+    deadline: Instant,
+}
+
+impl Timers {
+    /// For so many at the same time; memory is taken here.
+    pub fn new(limit: usize) -> Self {
+        Self { wheel: Wheel::new(limit, unadvised), timers: Slab::new(limit), generation: 0, limit }
+    }
+
+    /// Has `token` come `delay` from now: not before, and late by 262 µs at most and by what turns are apart.
+    ///
+    /// # Errors
+    /// As many run as there may be.
+    pub fn after(&mut self, now: Instant, delay: Duration, token: u64) -> Result<TimerId, TimersFull> {
+        self.generation = self.generation.wrapping_add(1);
+        let (generation, deadline) = (self.generation, now + delay);
+        let timer = Timer { token, generation, deadline };
+        let slot = self.timers.insert(timer).map_err(|_| TimersFull { limit: self.limit })?;
+        self.wheel.set(slot, deadline);
+        Ok(TimerId { slot, generation })
+    }
+
+    /// Takes a timer back. False where it was due or cancelled before.
+    pub fn cancel(&mut self, id: TimerId) -> bool {
+        if self.timers.get(id.slot).is_none_or(|timer| timer.generation != id.generation) {
+            return false;
+        }
+        self.wheel.clear(id.slot);
+        self.timers.remove(id.slot);
+        true
+    }
+
+    /// Whether one may be due: two loads and a compare.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.wheel.is_due(now)
+    }
+
+    /// A budget for the timers of one turn, for [`take_due`](Self::take_due).
+    pub fn budget() -> u32 {
+        BUDGET
+    }
+
+    /// The token of a timer that is due, which runs no more. `None` where there is no other, or where `budget` is used up.
+    pub fn take_due(&mut self, now: Instant, budget: &mut u32) -> Option<u64> {
+        while let Some(slot) = self.wheel.take_due(now, budget) {
+            // The wheel is early where a deadline is more than six days away.
+            match self.timers.get(slot) {
+                Some(timer) if timer.deadline > now => self.wheel.set(slot, timer.deadline),
+                _ => return self.timers.remove(slot).map(|timer| timer.token),
+            }
+        }
+        None
+    }
+
+    /// Timers that run.
+    pub fn len(&self) -> usize {
+        self.limit - self.timers.free_count()
+    }
+
+    /// Whether none runs.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    fn due(timers: &mut Timers, now: Instant) -> Vec<u64> {
+        let mut budget = Timers::budget();
+        core::iter::from_fn(|| timers.take_due(now, &mut budget)).collect()
+    }
+
+    #[test]
+    fn timer_is_due_once_and_not_before_its_time() {
+        let mut timers = Timers::new(2);
+        timers.after(at(5), Duration::from_millis(10), 7).unwrap();
+        assert!(due(&mut timers, at(14)).is_empty());
+        assert_eq!(due(&mut timers, at(16)), [7]);
+        assert!(due(&mut timers, at(1_000)).is_empty() && timers.is_empty());
+    }
+
+    #[test]
+    fn cancelled_timer_never_comes_and_its_name_is_nobodys() {
+        let mut timers = Timers::new(1);
+        let first = timers.after(at(0), Duration::from_millis(1), 1).unwrap();
+        assert!(timers.cancel(first) && !timers.cancel(first));
+        let second = timers.after(at(0), Duration::from_millis(1), 2).unwrap();
+        assert!(!timers.cancel(first), "the name of an earlier timer in the same place");
+        assert_eq!(due(&mut timers, at(2)), [2]);
+        assert!(!timers.cancel(second));
+    }
+
+    #[test]
+    fn one_timer_more_than_there_may_be_is_refused() {
+        let mut timers = Timers::new(1);
+        timers.after(at(0), Duration::from_millis(1), 1).unwrap();
+        assert_eq!(timers.after(at(0), Duration::from_millis(1), 2), Err(TimersFull { limit: 1 }));
+        assert_eq!(due(&mut timers, at(2)), [1]);
+    }
+
+    #[test]
+    fn delay_beyond_the_wheel_is_kept() {
+        let mut timers = Timers::new(1);
+        let days = |days: u64| at(days * 24 * 3_600 * 1_000);
+        timers.after(at(0), Duration::from_secs(20 * 24 * 3_600), 9).unwrap();
+        for day in 1..20 {
+            assert!(due(&mut timers, days(day)).is_empty(), "day {day}");
+        }
+        assert_eq!(due(&mut timers, days(20) + Duration::from_millis(1)), [9]);
+    }
+
+    #[test]
+    fn one_turn_takes_a_bounded_number() {
+        let mut timers = Timers::new(1_000);
+        (0..1_000).for_each(|token| _ = timers.after(at(0), Duration::from_millis(1), token).unwrap());
+        let taken = due(&mut timers, at(2)).len();
+        assert!((1..=BUDGET as usize).contains(&taken), "{taken}");
+        let mut all = taken;
+        while timers.is_due(at(2)) {
+            all += due(&mut timers, at(2)).len();
+        }
+        assert_eq!(all, 1_000);
+    }
+}
