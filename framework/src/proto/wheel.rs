@@ -148,6 +148,11 @@ impl Wheel {
         self.tick <= now.as_nanos() >> TICK_SHIFT
     }
 
+    /// Nothing is due before: when the next tick begins that was not looked at yet.
+    pub(super) fn next_look(&self) -> Instant {
+        Instant::from_nanos(self.tick << TICK_SHIFT)
+    }
+
     /// An entry whose deadline has passed, which it then has no more. A look at a slot and a step of an entry take one of `budget` each:
     /// with `None` all that was due is taken, or the budget is used up and the next call goes on.
     #[inline]

@@ -238,6 +238,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         if let Some(follower) = follower {
             follower.catch_up(cx.host);
             hear_kernel(follower, pipeline, app, counters, &mut cx);
+            // Those of what the burst sent, and of the ticks of the turn before.
+            pass_wishes_on(follower, cx.egress);
         }
         // What waited for a neighbour goes before what is sent now.
         Egress::tick(&mut cx);
@@ -246,9 +248,6 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             expire_timers(app, &mut cx);
         }
         app.tick(&mut cx);
-        if let Some(follower) = follower {
-            pass_wishes_on(follower, cx.egress);
-        }
     }
 
     /// Brings the gauges up to date, and now and then the counters that the device's other side keeps.
