@@ -12,28 +12,31 @@
 //! - [`device`] moves: a port and its queues, the rules that steer frames to them, and the suite that each one passes.
 //! - [`pipeline`] routes: one node checks one header and hands on, until an app has the packet or a reason is counted.
 //! - [`worker`] turns the crank: [`poll_once`](worker::Worker::poll_once), threads on their cores, rings between them.
+//! - [`port`] is the front door: a port by its name, what it subscribes to, and an app for each of its workers.
 //!
-//! To receive datagrams an application implements [`App`](pipeline::App):
+//! A receiver, whole:
 //!
-//! ```
-//! use wirepath::pipeline::{App, Cx, Datagram};
+//! ```no_run
+//! use wirepath::prelude::*;
 //!
-//! #[derive(Default)]
-//! struct Ticks {
-//!     count: u64,
-//!     bytes: u64,
-//! }
+//! struct Ticks(u64);
 //!
 //! impl App for Ticks {
 //!     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
-//!         self.count += 1;
-//!         self.bytes += datagram.payload.len() as u64;
+//!         self.0 += datagram.payload.len() as u64;
 //!     }
+//! }
+//!
+//! fn main() -> wirepath::Result<()> {
+//!     Port::open("eth1")?
+//!         .subscribe(multicast([239, 1, 1, 1], 9000).source([198, 51, 100, 1]))
+//!         .run(|_worker| Ticks(0))
 //! }
 //! ```
 //!
-//! and hands it to a [`Worker`](worker::Worker) together with a queue, a pool and a pipeline; `examples/embedded.rs` does
-//! so in a hundred lines, inside a loop of its own. `examples/custom_node.rs` puts a node of its own into the pipeline.
+//! `examples/tick_to_order.rs` fires an order over TCP for each tick, in 54 lines. An engine with a loop of its own takes a
+//! [`Worker`](worker::Worker) by its [builder](worker::Worker::builder) and calls [`poll_once`](worker::Worker::poll_once)
+//! (`examples/embedded.rs`); `examples/custom_node.rs` puts a node of its own into the pipeline.
 #![deny(unsafe_code)]
 
 pub mod counters;

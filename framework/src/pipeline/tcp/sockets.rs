@@ -200,7 +200,7 @@ impl<'a> Cx<'a> {
 }
 
 /// The calls of an app, by the names of the socket calls. Each says at once what became of it; what happens later is told by
-/// [`App::on_tcp_event`](super::App::on_tcp_event).
+/// [`App::on_tcp_event`](crate::pipeline::App::on_tcp_event).
 pub struct TcpCalls<'x, 'a>(pub(super) &'x mut Cx<'a>);
 
 impl TcpCalls<'_, '_> {
