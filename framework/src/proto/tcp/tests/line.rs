@@ -195,9 +195,15 @@ impl Line {
 
     /// Our app sends so many bytes more.
     pub(crate) fn send(&mut self, len: u32) {
+        self.try_send(len).unwrap();
+    }
+
+    /// The same where it may be refused.
+    pub(crate) fn try_send(&mut self, len: u32) -> Result<(), SendError> {
         let (id, payload) = (self.id(), stream(self.written, len));
+        self.tcp.send(id, payload, self.now, &mut self.wire).map_err(|(why, _)| why)?;
         self.written += len;
-        self.tcp.send(id, payload, self.now, &mut self.wire).unwrap();
+        Ok(())
     }
 
     /// The same by copying into buffers that are as long as a segment; says how much was taken.
