@@ -40,11 +40,11 @@ const QUERY_INTERVAL: Duration = Duration::from_secs(125);
 /// for 2.57 days (7 times 31,744 s and 3,174 s): long enough to receive from every source all week. Within these bounds are the
 /// queriers that there are, by far; one that is outside hears from us sooner and oftener than it asked.
 const ROBUSTNESS_RANGE: RangeInclusive<u8> = ROBUSTNESS..=4;
-const QUERY_INTERVAL_MAX: Duration = Duration::from_secs(600);
 /// All that version 2 can say, and two and a half times what queriers ask for by default.
 const RESPONSE_MAX: Duration = Duration::from_millis(25_500);
-/// How long an older querier is believed to be there after its last query, whatever a newer one has told of intervals. The RFC's own
-/// numbers give 260 s; a true one that asks more seldom than this is believed anew each time.
+/// How long an older querier is believed to be there after its last query, whatever a newer one has told of intervals,
+/// which need no bound of their own. The RFC's own numbers give 260 s; a true one that asks more seldom than this is
+/// believed anew each time.
 const OLDER_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// Between two answers to the same question. A querier counts response times in these units, so none that means it asks
 /// faster; a flood of queries gets ten answers a second and no more.
@@ -369,7 +369,7 @@ impl Reporter {
             IgmpVersion::V2 => {}
             IgmpVersion::V3 => {
                 self.robustness = query.robustness.clamp(*ROBUSTNESS_RANGE.start(), *ROBUSTNESS_RANGE.end());
-                let told = Duration::from_secs(u64::from(query.interval_s)).min(QUERY_INTERVAL_MAX);
+                let told = Duration::from_secs(u64::from(query.interval_s));
                 self.query_interval = if query.interval_s == 0 { QUERY_INTERVAL } else { told };
             }
         }
