@@ -3,6 +3,7 @@
 //!
 //! Exit codes: 0 all is well and adds up, 1 something failed, 2 the command line or the configuration makes no sense.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("feed-handler: {}", printable(&error));
+            say(&error);
             ExitCode::from(error.exit_code())
         }
     }
@@ -41,7 +42,7 @@ fn conclude(
     summary.limit_tops(output.tops);
     print(&summary, output.summary)?;
     for failure in &summary.failures {
-        eprintln!("feed-handler: {}", printable(failure));
+        say(failure);
     }
     Ok(if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -60,6 +61,11 @@ fn print(summary: &Summary, format: SummaryFormat) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// A line to standard error. Names of files and channels in it are what others have chosen.
+fn say(sentence: impl Display) {
+    eprintln!("feed-handler: {}", printable(sentence));
 }
 
 /// Standard error while it runs: notices as lines, and a progress line that replaces itself on a terminal.
@@ -82,7 +88,7 @@ impl Console {
         match event {
             Event::Notice(sentence) | Event::Ready(sentence) => {
                 self.clear_line();
-                eprintln!("feed-handler: {}", printable(sentence));
+                say(sentence);
             }
             Event::Built(text) if self.verbose => {
                 self.clear_line();

@@ -102,12 +102,17 @@ fn damaged_and_forged_packets_cost_their_own_messages_and_a_count() {
 fn damaged_channel_number_opens_no_channel() {
     let capture = (0..20).fold(Capture::default(), |capture, idx| {
         let mut packet = deep(1 + idx, &[deep_message(b'8', 100, 10_0000)]);
-        packet[4] ^= if idx == 10 { 1 << 6 } else { 0 };
+        // Two packets, and each says something else.
+        packet[4] ^= match idx {
+            10 => 1 << 6,
+            14 => 1 << 5,
+            _ => 0,
+        };
         capture.frame(idx, udp_frame(A, &packet))
     });
     let summary = capture.replay_as("iex-deep");
-    assert_eq!((channels(&summary), &summary["drops"]), (1, &json!({ "feed.doubtful": 1 })));
-    assert_eq!(numbers(&summary, ["messages", "gaps", "missing"]), [19, 1, 1]);
+    assert_eq!((channels(&summary), &summary["drops"]), (1, &json!({ "feed.doubtful": 2 })));
+    assert_eq!(numbers(&summary, ["messages", "gaps", "missing"]), [18, 2, 2]);
 }
 
 const DEEP_LINE: &str =
@@ -349,6 +354,14 @@ fn symbol_with_control_characters_is_printed_without_them() {
     let output = run(&["replay", file.to_str().unwrap(), "--format", "mold-itch50", "--cpu", "any"]);
     let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("[2JA") && text.contains("[31mme.pcap"), "{text}");
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+}
+
+#[test]
+fn what_standard_error_is_told_has_no_control_characters() {
+    let output = run(&["replay", "none.pcap", "--config", "/nowhere/na\u{1b}[31mme.toml"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.starts_with("feed-handler: ") && text.contains("[31mme.toml"), "{text}");
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
 }
 
