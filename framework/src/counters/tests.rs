@@ -126,8 +126,10 @@ fn pipe_and_link_are_not_opened() {
 
     let listing = Snapshot::list(directory.path()).unwrap();
     let unreadable: Vec<_> = listing.unreadable.iter().map(ReadError::path).collect();
-    assert_eq!(unreadable, [folder, link]);
+    assert_eq!(unreadable, [&folder, &link]);
     assert_eq!(listing.running.len(), 1);
+    // Nor where it is named.
+    assert!([folder, link].iter().all(|path| Snapshot::read(path).is_err()));
 }
 
 #[test]
@@ -234,9 +236,14 @@ fn names_that_are_all_taken_do_not_keep_a_process_from_starting() {
     for number in 2..=64 {
         fs::write(directory.path().join(format!("app.{pid}-{number}.counters")), "").unwrap();
     }
+    let before = since_epoch_ns();
     let block = block_in(directory.path());
     assert_eq!(Snapshot::read(block.path().unwrap()).unwrap().app, "app");
     assert_eq!(Snapshot::list(directory.path()).unwrap().running.len(), 1);
+    // Nobody takes the names of all times.
+    let name = block.path().unwrap().file_name().unwrap().to_str().unwrap();
+    let number = name.strip_prefix(&format!("app.{pid}-")).and_then(|rest| rest.strip_suffix(".counters")).unwrap();
+    assert!(number.parse::<u64>().unwrap() >= before, "{name}");
 }
 
 /// Who opens the file before it is locked could lock it himself and have the start wait for ever.

@@ -460,6 +460,24 @@ fn first_packet_of_all_that_is_damaged_costs_nothing_but_itself() {
 }
 
 #[test]
+fn claim_that_its_line_contradicts_three_times_has_no_witness_on_the_other() {
+    let mut play = Play::new(WINDOW);
+    play.offer(Line::A, data(1, 1)).offer(Line::A, data(1 << 20, 1)).wait(200);
+    (2..5).for_each(|seq| _ = play.offer(Line::A, data(seq, 1)));
+    play.check("1-1 k 2-2 3-3 4-4 =");
+    play.offer(Line::B, data((1 << 20) + 1, 1)).check("1-1 k 2-2 3-3 4-4 = k");
+}
+
+/// A bit that is always wrong: each damaged packet would prove the one before it.
+#[test]
+fn line_that_went_on_meanwhile_is_no_witness_of_its_own_claim() {
+    let mut play = Play::new(WINDOW);
+    let wrong = |seq: u64| data(seq | 1 << 40, 1);
+    play.offer(Line::A, data(1, 1)).offer(Line::A, wrong(2)).offer(Line::A, data(2, 1)).offer(Line::A, wrong(3));
+    play.wait(200).offer(Line::A, data(3, 1)).check("1-1 k 2-2 k 3-3");
+}
+
+#[test]
 fn new_session_that_one_line_brings_late_loses_nothing() {
     let mut play = Play::new(WINDOW);
     let new = |seq| Header { session: Session(2), ..data(seq, 1) };

@@ -122,6 +122,21 @@ fn ring_is_full_on_request() {
     assert!(wire.near.1.post(mbuf, Offload::NONE).is_ok());
 }
 
+/// Long ones are lent, and what is very short or a chain is written by another way than most.
+#[test]
+fn urgent_frame_of_any_kind_leaves_without_a_doorbell() {
+    let mut wire = wire();
+    let long = vec![7; 1_500.min(config().frame_len_max)];
+    for frame in [&OTHER_FRAME[..], &long] {
+        wire.near.1.post_urgent(wire.pool.alloc_copy(frame).unwrap()).unwrap();
+        assert_eq!(wire.received_tags(), [None], "{} bytes", frame.len());
+    }
+    let mut chain = wire.pool.alloc_copy(&[7; 100]).unwrap();
+    chain.attach(wire.pool.alloc_copy(&[7; 100]).unwrap());
+    wire.near.1.post_urgent(chain).unwrap();
+    assert_eq!(wire.received_tags(), [None], "a chain");
+}
+
 #[test]
 fn offload_that_it_has_not_is_a_named_drop() {
     let mut wire = wire();

@@ -1,7 +1,7 @@
 //! An app that wants no data is told how its connection ends.
 
 use super::super::connection::State;
-use super::line::{Line, options};
+use super::line::{Line, MSS, options};
 use super::*;
 use crate::wire::tcp::TcpFlags;
 
@@ -101,4 +101,16 @@ fn small_messages_that_wait_take_no_chunk_each() {
     line.resume();
     line.tick();
     line.assert_delivered(800);
+}
+
+/// Once the hole is filled they wait for the app as well: both have one share of the chunks together.
+#[test]
+fn data_behind_a_hole_has_its_share_with_what_waits_in_order() {
+    let mut line = Line::of(TcpConfig { chunks_max: 32, ..TcpConfig::default() }, &options());
+    let id = line.id();
+    line.tcp.pause(id).unwrap();
+    (0..10).for_each(|nth| assert_eq!(line.data(nth * MSS, MSS), None));
+    let is_kept = |nth: &u32| line.data(nth * MSS, MSS).is_none();
+    let kept = (11..30).filter(is_kept).count();
+    assert!((1..=6).contains(&kept), "{kept} behind ten of 32");
 }
