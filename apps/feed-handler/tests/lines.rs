@@ -293,17 +293,38 @@ fn many_groups(count: u16) -> Capture {
     })
 }
 
-#[test]
-fn every_channel_that_is_configured_is_heard_however_many() {
+/// The same groups, which begin together: the second packets come behind all first ones.
+fn groups_together(count: u16) -> Capture {
+    let Capture(frames) = many_groups(count);
+    let (first, second): (Vec<_>, Vec<_>) = frames.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).unzip();
+    Capture([first, second].concat())
+}
+
+/// A configuration of so many channels, a group each.
+fn configured(count: u16) -> String {
     let channel = |idx: u16| {
         let [high, low] = idx.to_be_bytes();
         let line = format!("{{ group = \"239.2.{high}.{low}\", port = 7 }}");
         format!("[[channels]]\nname = \"c{idx}\"\nformat = \"mold-itch50\"\nlines = [{line}]\n")
     };
-    let config = SMALL_BOOKS.to_owned() + &(0..500).map(channel).collect::<String>();
-    let summary = many_groups(500).replay_with(&config, &[]);
+    SMALL_BOOKS.to_owned() + &(0..count).map(channel).collect::<String>()
+}
+
+#[test]
+fn every_channel_that_is_configured_is_heard_however_many() {
+    let summary = many_groups(500).replay_with(&configured(500), &[]);
     assert_eq!((channels(&summary), &summary["drops"]), (500, &json!({})));
     assert_eq!(numbers(&summary, ["messages"]), [1_000]);
+}
+
+#[test]
+fn channels_that_begin_together_are_all_heard_from_their_first_packet() {
+    let summary = groups_together(500).replay_with(&configured(500), &[]);
+    assert_eq!((channels(&summary), &summary["drops"]), (500, &json!({})));
+    assert_eq!(numbers(&summary, ["messages"]), [1_000]);
+    let learned = groups_together(200).replay_with(SMALL_BOOKS, &[]);
+    assert_eq!((channels(&learned), &learned["drops"]), (200, &json!({})));
+    assert_eq!(numbers(&learned, ["messages"]), [400]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use super::deadlines::Deadlines;
 use super::desk::Desk;
 use super::index::{Index, Key};
 use super::latency::Sampler;
-use super::newcomers::{Newcomer, Newcomers};
+use super::newcomers::{NEWCOMERS_MAX, Newcomer, Newcomers};
 
 /// Lines of one set: A, B, and a third such as a disaster-recovery site.
 pub const LINES_MAX: usize = 4;
@@ -200,7 +200,8 @@ pub struct Feed<P: Protocol> {
     /// Groups that were not taken, as there were [`GROUPS_MAX`], whenever one of their datagrams came.
     pub(super) groups_refused: u64,
     newest_ns: u64,
-    newcomers: Newcomers,
+    /// Of each configured set, and behind them of all that is learned.
+    newcomers: Vec<Newcomers>,
     pub(super) sampler: Sampler,
     desk: Desk,
     drops: Drops<FeedDrop>,
@@ -223,7 +224,7 @@ impl<P: Protocol> Feed<P> {
             learned: 0,
             groups_refused: 0,
             newest_ns: 0,
-            newcomers: Newcomers::new(),
+            newcomers: Vec::new(),
             sampler,
             desk: Desk::new(&scope),
             drops: scope.drops(),
@@ -235,6 +236,9 @@ impl<P: Protocol> Feed<P> {
         for group in feed.config.groups.clone() {
             feed.sources.push(Source::learned(group));
         }
+        let learned = Newcomers::new(learned_max.max(NEWCOMERS_MAX));
+        let configured_sets = feed.sets.iter().map(|_| Newcomers::new(NEWCOMERS_MAX));
+        feed.newcomers = configured_sets.chain([learned]).collect();
         feed.spare = (0..configured + learned_max.min(1)).map(|_| feed.new_channel()).collect();
         feed
     }
@@ -262,12 +266,14 @@ impl<P: Protocol> Feed<P> {
     /// At the end, as nothing more will come: opens the channels of which one packet came and that nothing contradicts,
     /// and gives up every hole.
     pub fn finish(&mut self) {
-        while let Some(newcomer) = self.newcomers.pop() {
-            let has_channel = |channel: &Channel<P>| Some(channel.key.set) == newcomer.set;
-            if self.channels.iter().any(has_channel) {
-                self.drops.count(FeedDrop::Doubtful);
-            } else {
-                self.admit(newcomer);
+        for place in 0..self.newcomers.len() {
+            while let Some(newcomer) = self.newcomers[place].pop() {
+                let has_channel = |channel: &Channel<P>| Some(channel.key.set) == newcomer.set;
+                if self.channels.iter().any(has_channel) {
+                    self.drops.count(FeedDrop::Doubtful);
+                } else {
+                    self.admit(newcomer);
+                }
             }
         }
         for channel in &mut self.channels {
@@ -385,12 +391,14 @@ impl<P: Protocol> Feed<P> {
         // A group with the session of a channel that is known has that as its witness.
         let is_twin = set.is_none() && P::HAS_SESSIONS && self.channels.iter().any(|channel| channel.is_twin(&header));
         let second = Newcomer { source, set, header, now_ns, held: None };
-        let first = self.newcomers.take_witness(&second, P::HAS_SESSIONS);
+        let place = set.map_or(usize::MAX, usize::from).min(self.newcomers.len() - 1);
+        let newcomers = &mut self.newcomers[place];
+        let first = newcomers.take_witness(&second, P::HAS_SESSIONS);
         if first.is_none() && !is_twin {
-            if self.newcomers.has(&second) {
+            if newcomers.has(&second) {
                 return Err(FeedDrop::Doubtful);
             }
-            if self.newcomers.push(Newcomer { held: hold(), ..second }).is_some() {
+            if newcomers.push(Newcomer { held: hold(), ..second }).is_some() {
                 self.drops.count(FeedDrop::Doubtful);
             }
             return Ok(());
@@ -400,7 +408,26 @@ impl<P: Protocol> Feed<P> {
         }
         let (channel, line) = self.open(source, &header)?;
         self.hear(channel, line, packet, now_ns, hold);
+        if set.is_some_and(|set| self.has_all_channels(set)) {
+            self.dismiss(place);
+        }
         Ok(())
+    }
+
+    /// Whether the set will have no channel more.
+    fn has_all_channels(&self, set: u16) -> bool {
+        match &self.sets[usize::from(set)].numbers {
+            Numbers::Any => false,
+            Numbers::First(first) => first.is_some(),
+            Numbers::Named(numbers) => numbers.iter().all(|&channel| self.index.find(Key { set, channel }).is_some()),
+        }
+    }
+
+    /// Gives back the buffers of packets for which no second one can come any more.
+    fn dismiss(&mut self, place: usize) {
+        while self.newcomers[place].pop().is_some() {
+            self.drops.count(FeedDrop::Doubtful);
+        }
     }
 
     /// Gives a packet that waited to its channel, or drops it by name.
@@ -541,23 +568,48 @@ mod tests {
 
     const WAIT_NS: u64 = 1_000;
 
-    /// A feed that learns so many channels, and hears as many groups as are asked for.
-    fn feed(learned_max: usize, groups: u8) -> Feed<MoldItch50> {
-        let config = FeedConfig {
+    fn config() -> FeedConfig {
+        FeedConfig {
             policy: Policy::default(),
             window: Window { packets: 8, wait_ns: WAIT_NS },
             capacity: Capacity { books: 1, orders: 1, levels: 1 },
             clock: ArrivalClock::Worker,
             sets: Vec::new(),
-            groups: (1..=groups).map(|idx| SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, idx), 7)).collect(),
-            learned_max,
-        };
+            groups: Vec::new(),
+            learned_max: 0,
+        }
+    }
+
+    /// A feed that learns so many channels, and hears as many groups as are asked for.
+    fn feed(learned_max: usize, groups: u8) -> Feed<MoldItch50> {
+        let groups = (1..=groups).map(|idx| SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, idx), 7)).collect();
+        made(FeedConfig { groups, learned_max, ..config() })
+    }
+
+    fn feed_of(sets: Vec<SetConfig>) -> Feed<MoldItch50> {
+        made(FeedConfig { sets, ..config() })
+    }
+
+    fn made(config: FeedConfig) -> Feed<MoldItch50> {
         let clock = MonotonicClock::start();
         Feed::new(config, Sampler::new(clock, Rc::new(Cell::new(Instant::ZERO)), 0), &Block::heap().scope("worker0"))
     }
 
+    fn line() -> LineConfig {
+        LineConfig { name: String::new(), group: "239.1.1.1:7".parse().unwrap(), vlan: None, senders: Vec::new() }
+    }
+
     fn header(session: u8) -> Header {
         MoldUdp64::header(&MoldHeader::new([b'0' + session; 10], 1))
+    }
+
+    /// With one message.
+    fn packet(session: u8, seq: u64) -> Vec<u8> {
+        let mut room = [0; 64];
+        let header = MoldHeader::new([b'0' + session; 10], seq);
+        let mut writer = PacketWriter::<MoldUdp64>::new(header, &mut room).unwrap();
+        writer.push(b"S\0\0\0\0\0\0\0\0\0\x01O").unwrap();
+        writer.finish().to_vec()
     }
 
     #[test]
@@ -569,14 +621,32 @@ mod tests {
     }
 
     #[test]
+    fn packets_that_wait_are_given_back_when_their_set_has_all_its_channels() {
+        for (numbers, opens) in [(vec![], &[1][..]), (vec![1, 2], &[2, 1][..])] {
+            let mut feed = feed_of(vec![SetConfig { name: String::new(), queue: None, numbers, lines: vec![line()] }]);
+            let introduce = |feed: &mut Feed<MoldItch50>, channel, session, seq| {
+                let bytes = packet(session, seq);
+                let mut packet = MoldUdp64::parse(&bytes).unwrap();
+                packet.header.channel = channel;
+                let _ = feed.introduce(0, &packet, 0, || None);
+            };
+            // Of another session, and of another channel where any may be the first.
+            [7, 8].into_iter().for_each(|session| introduce(&mut feed, 1, session, 1));
+            introduce(&mut feed, 9, 0, 1);
+            for &channel in opens {
+                [1, 2].into_iter().for_each(|seq| introduce(&mut feed, channel, 0, seq));
+            }
+            assert_eq!(feed.channels.len(), opens.len());
+            assert!(feed.newcomers[0].pop().is_none(), "{opens:?}");
+        }
+    }
+
+    #[test]
     fn holes_of_several_channels_each_grow_old_in_their_time() {
         let mut feed = feed(3, 3);
         let hear = |feed: &mut Feed<MoldItch50>, session: u8, seq, now_ns| {
-            let mut room = [0; 64];
-            let header = MoldHeader::new([b'0' + session; 10], seq);
-            let mut writer = PacketWriter::<MoldUdp64>::new(header, &mut room).unwrap();
-            writer.push(b"S\0\0\0\0\0\0\0\0\0\x01O").unwrap();
-            let packet = MoldUdp64::parse(writer.finish()).unwrap();
+            let bytes = packet(session, seq);
+            let packet = MoldUdp64::parse(&bytes).unwrap();
             let (idx, line) = feed.open(usize::from(session), &packet.header).unwrap();
             feed.hear(idx, line, &packet, now_ns, || None);
         };

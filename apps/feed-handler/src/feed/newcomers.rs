@@ -1,12 +1,12 @@
 //! First packets of channels and groups that are not known yet. One packet alone opens no channel: its number or its
-//! session may be damaged, and a channel costs books and stays to the end. It waits here for a second one.
+//! session may be damaged, and a channel costs books and stays to the end. It waits here for a second one. Channels begin
+//! together, as exchanges open: each configured set has a place of its own to wait in, so that none is in another's way.
 
-use arrayvec::ArrayVec;
 use market::framing::Header;
 use wirepath::mem::Held;
 
-/// First packets that wait at once. One beyond that pushes out the oldest.
-const NEWCOMERS_MAX: usize = 8;
+/// First packets of a configured set that wait at once: a feed's own beside forged or damaged ones.
+pub(super) const NEWCOMERS_MAX: usize = 8;
 
 /// A packet of nobody yet.
 pub(super) struct Newcomer {
@@ -21,12 +21,13 @@ pub(super) struct Newcomer {
 }
 
 pub(super) struct Newcomers {
-    waiting: ArrayVec<Newcomer, NEWCOMERS_MAX>,
+    waiting: Vec<Newcomer>,
 }
 
 impl Newcomers {
-    pub(super) const fn new() -> Self {
-        Self { waiting: ArrayVec::new_const() }
+    /// Room for so many.
+    pub(super) fn new(newcomers_max: usize) -> Self {
+        Self { waiting: Vec::with_capacity(newcomers_max) }
     }
 
     /// Takes the packet that `second` agrees with: of the same channel and session, over a line of the same set, or over
@@ -42,16 +43,17 @@ impl Newcomers {
         self.waiting.iter().any(|waiting| waiting.source == packet.source && waiting.header == packet.header)
     }
 
-    /// Adds one, and gives back the one that had to make room.
+    /// Adds one, and gives back the oldest where that had to make room.
     pub(super) fn push(&mut self, newcomer: Newcomer) -> Option<Newcomer> {
-        let oldest = if self.waiting.is_full() { Some(self.waiting.remove(0)) } else { None };
+        let is_full = self.waiting.len() == self.waiting.capacity();
+        let oldest = if is_full { Some(self.waiting.remove(0)) } else { None };
         self.waiting.push(newcomer);
         oldest
     }
 
     /// The oldest, at the end.
     pub(super) fn pop(&mut self) -> Option<Newcomer> {
-        self.waiting.pop_at(0)
+        if self.waiting.is_empty() { None } else { Some(self.waiting.remove(0)) }
     }
 }
 
