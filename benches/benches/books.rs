@@ -1,4 +1,6 @@
-//! Books of a whole Nasdaq day: what an update costs, and what the feed's beginning anew costs in the middle of it.
+//! Books of a whole Nasdaq day: what an update costs, and what the feed's beginning anew costs in the middle of it. And the
+//! way of a packet to its channel, where there is one and where there are 500. For instructions instead of time:
+//! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='packets::measured*' packets feed-500 40`.
 
 use core::hint::black_box;
 
@@ -6,6 +8,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use market::book::Capacity;
 use market::event::{Add, Delete, Event};
 use market::{Books, Locate, OrderBooks, OrderRef, Price, Side, Symbol};
+use wirepath_benches::feed::Channels;
 use wirepath_benches::measure;
 
 /// Orders that rest when the feed begins anew.
@@ -53,5 +56,20 @@ fn books(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group! { name = benches; config = measure::criterion(); targets = books }
+/// Heartbeats, so that no book is in the figure.
+fn channels(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("feed handler");
+    for count in [1, 500] {
+        let mut channels = Channels::new(count);
+        group.bench_function(format!("a packet, channels: {count}"), |bencher| {
+            measure::packets(bencher, |rounds| channels.time(rounds));
+        });
+        group.bench_function(format!("a turn without packets, channels: {count}"), |bencher| {
+            bencher.iter(|| channels.idle());
+        });
+    }
+    group.finish();
+}
+
+criterion_group! { name = benches; config = measure::criterion(); targets = books, channels }
 criterion_main!(benches);

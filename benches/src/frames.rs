@@ -40,6 +40,12 @@ pub fn group(idx: u32) -> SocketAddrV4 {
 /// A datagram to `destination` as a frame.
 pub fn frame(destination: SocketAddrV4, payload_len: usize, checksum: UdpChecksum) -> Vec<u8> {
     let payload: Vec<u8> = (0..payload_len).map(|at| at as u8).collect();
+    frame_of(destination, &payload, checksum)
+}
+
+/// The same with a payload that means something.
+pub fn frame_of(destination: SocketAddrV4, payload: &[u8], checksum: UdpChecksum) -> Vec<u8> {
+    let payload_len = payload.len();
     let dst = if destination.ip().is_multicast() { MacAddr::multicast_ipv4(*destination.ip()) } else { OUR_MAC };
     let ethernet = EthernetHeader::new(EthernetFields { dst, src: SENDER_MAC, ethertype: EtherType::IPV4 });
     let ipv4 = Ipv4Header::new(&Ipv4Fields {
@@ -55,13 +61,13 @@ pub fn frame(destination: SocketAddrV4, payload_len: usize, checksum: UdpChecksu
     let ports = UdpFields { source_port: SENDER.port(), destination_port: destination.port(), payload_len };
     let mut udp = UdpHeader::new(&ports).expect("a bench's payload is short");
     if checksum == UdpChecksum::Right {
-        udp.fill_checksum(*SENDER.ip(), *destination.ip(), &payload);
+        udp.fill_checksum(*SENDER.ip(), *destination.ip(), payload);
     }
     let mut bytes = vec![0; HEADERS_LEN];
     let at = ethernet.emit(&mut bytes).expect("the vector holds the headers");
     let at = at + ipv4.expect("as above").emit(&mut bytes[at..]).expect("the vector holds the headers");
     udp.emit(&mut bytes[at..]).expect("the vector holds the headers");
-    bytes.extend_from_slice(&payload);
+    bytes.extend_from_slice(payload);
     bytes
 }
 

@@ -12,6 +12,7 @@ pub mod frames;
 
 pub mod connectx;
 pub mod decoding;
+pub mod feed;
 pub mod feeder;
 pub mod forwarder;
 pub mod handoff;

@@ -89,7 +89,9 @@ impl Receiver {
         let frames =
             (0..reception.groups).map(|idx| frame(group(idx), reception.payload_len, reception.checksum)).collect();
         let feeder = Feeder::new(far_port, frames, order, &block.scope("feeder"));
-        Self { worker: worker(port, reception, &block), feeder, now: Instant::ZERO }
+        let sockets = sockets(reception, HashSeed::new(1, 2));
+        let worker = worker(port, Ear::default(), sockets, reception.burst_len, &block);
+        Self { worker, feeder, now: Instant::ZERO }
     }
 
     /// Fills the wire: [`ROUND`] frames. Not part of what is measured.
@@ -142,11 +144,14 @@ impl Receiver {
     }
 }
 
-fn worker(
+/// A worker on a memory device, whose app hears what its sockets say.
+pub(crate) fn worker<A: App>(
     mut port: impl Device<Queue: Queue<Rx = MemoryRx, Tx = MemoryTx>>,
-    reception: Reception,
+    app: A,
+    sockets: UdpSockets,
+    burst_len: usize,
     block: &Block,
-) -> Worker<MemoryRx, MemoryTx, UdpStack, Ear> {
+) -> Worker<MemoryRx, MemoryTx, UdpStack, A> {
     let seed = HashSeed::new(1, 2);
     let scope = block.scope("worker0");
     let pool = Pool::heap(BURST_MAX + ROUND).expect("some hundred buffers are 600 KB");
@@ -162,12 +167,12 @@ fn worker(
         rx,
         tx,
         pipeline: udp_stack(config, &scope),
-        app: Ear::default(),
+        app,
         pool,
         host: host(seed),
-        sockets: sockets(reception, seed),
+        sockets,
         egress: EgressConfig::quiet(seed),
-        burst_len: reception.burst_len,
+        burst_len,
     };
     let worker = Worker::new(parts, &scope);
     block.check().expect("the default block has room for one worker");

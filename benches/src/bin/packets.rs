@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+use wirepath_benches::feed::Channels;
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::reflector::Lockstep;
@@ -21,7 +22,7 @@ use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
     mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
-    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS";
+    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, feed-1, feed-500, feed-idle-500";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -47,6 +48,9 @@ fn main() -> ExitCode {
         "mlx5-tx-urgent" => mlx5_send(false, Posting::Urgent, rounds),
         "mlx5-tx-reap" => mlx5_reap(false, rounds),
         "mlx5-tx-multi-reap" => mlx5_reap(true, rounds),
+        "feed-1" => feed(1, rounds),
+        "feed-500" => feed(500, rounds),
+        "feed-idle-500" => feed_idle(500, rounds),
         "tcp-fire" => fire(rounds),
         "tcp-bulk" => tcp_bulk(Checksums::On, Cuts::Tcp, rounds),
         "tcp-bulk-unchecked" => tcp_bulk(Checksums::Off, Cuts::Tcp, rounds),
@@ -92,6 +96,23 @@ fn idle(rounds: usize) {
     let mut receiver = Receiver::new(Reception::default());
     for _ in 0..rounds {
         measured_idleness(&mut receiver);
+    }
+}
+
+/// The feed handler's app, and so many channels.
+fn feed(count: u32, rounds: usize) {
+    let mut channels = Channels::new(count);
+    for _ in 0..rounds {
+        channels.feed();
+        between_marks(|| measured_feed(&mut channels));
+    }
+}
+
+/// As [`idle`].
+fn feed_idle(count: u32, rounds: usize) {
+    let mut channels = Channels::new(count);
+    for _ in 0..rounds {
+        measured_feed_idleness(&mut channels);
     }
 }
 
@@ -232,6 +253,18 @@ fn measured_reception(receiver: &mut Receiver) {
 fn measured_idleness(receiver: &mut Receiver) {
     for _ in 0..ROUND {
         receiver.idle();
+    }
+}
+
+#[inline(never)]
+fn measured_feed(channels: &mut Channels) {
+    channels.drain();
+}
+
+#[inline(never)]
+fn measured_feed_idleness(channels: &mut Channels) {
+    for _ in 0..ROUND {
+        channels.idle();
     }
 }
 

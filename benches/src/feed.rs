@@ -1,0 +1,113 @@
+//! The feed handler's app under its worker: heartbeats of as many channels as are asked for, in an order that no predictor
+//! knows. A heartbeat that repeats the last one changes nothing, so what is measured is the way to the channel and back.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time;
+
+use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig, Tops};
+use feed_handler::format::MoldItch50;
+use market::Window;
+use market::book::Capacity;
+use market::framing::mold_udp64::MoldHeader;
+use market::framing::{MoldUdp64, PacketWriter};
+use market::sequence::Policy;
+use wirepath::counters::Block;
+use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
+use wirepath::pipeline::UdpStack;
+use wirepath::proto::{HashSeed, SocketCapacity, UdpSockets};
+use wirepath::time::{Instant, MonotonicClock};
+use wirepath::worker::Worker;
+
+use crate::feeder::Feeder;
+use crate::frames::{UdpChecksum, frame_of, group, shuffled};
+use crate::receiver::{ROUND, worker};
+
+/// Frames until the order begins anew.
+const ORDER: usize = 4096;
+
+/// A feed handler's worker and the far end of its wire.
+pub struct Channels {
+    worker: Worker<MemoryRx, MemoryTx, UdpStack, Feed<MoldItch50>>,
+    feeder: Feeder,
+    now: Instant,
+}
+
+impl Channels {
+    /// So many channels, each with a group of its own, and all of them open.
+    pub fn new(count: u32) -> Self {
+        let (port, far_port) = pair("bench", MemoryConfig::default());
+        let block = Block::heap();
+        let frames = (0..count).map(|idx| frame_of(group(idx), &heartbeat(), UdpChecksum::Zero)).collect();
+        let feeder = Feeder::new(far_port, frames, shuffled(count, ORDER, 1), &block.scope("feeder"));
+        let sockets = UdpSockets::new(SocketCapacity::default(), HashSeed::new(1, 2));
+        let mut worker = worker(port, feed(count, &block), sockets, 32, &block);
+        worker.with_app(Instant::ZERO, |feed, cx| feed.join(cx)).expect("the default capacity is a large venue's");
+        let mut channels = Self { worker, feeder, now: Instant::ZERO };
+        // The second heartbeat opens a channel, and in twice the order each comes twice.
+        for _ in 0..2 * ORDER / ROUND {
+            channels.feed();
+            channels.drain();
+        }
+        let open = channels.worker.app().tally(Tops::First(0)).channels.len();
+        assert_eq!(open, count as usize, "a channel is not open");
+        channels
+    }
+
+    /// Fills the wire: [`ROUND`] frames. Not part of what is measured.
+    pub fn feed(&mut self) {
+        self.feeder.feed(ROUND);
+    }
+
+    /// What is measured: turns of the loop until a full wire is empty.
+    #[inline(never)]
+    pub fn drain(&mut self) {
+        let mut left = ROUND;
+        while left > 0 {
+            self.now = Instant::from_nanos(self.now.as_nanos() + 500);
+            left -= self.worker.poll_once(self.now);
+        }
+    }
+
+    /// A turn of the loop that finds nothing.
+    #[inline(never)]
+    pub fn idle(&mut self) {
+        self.now = Instant::from_nanos(self.now.as_nanos() + 20);
+        self.worker.poll_once(self.now);
+    }
+
+    /// Feeds and drains `rounds` times; nanoseconds a packet in `drain`.
+    pub fn time(&mut self, rounds: usize) -> f64 {
+        let mut spent = time::Duration::ZERO;
+        for _ in 0..rounds {
+            self.feed();
+            let start = time::Instant::now();
+            self.drain();
+            spent += start.elapsed();
+        }
+        spent.as_nanos() as f64 / (rounds * ROUND) as f64
+    }
+}
+
+/// The app, with books that hold nothing.
+fn feed(count: u32, block: &Block) -> Feed<MoldItch50> {
+    let line = |idx| LineConfig { name: "A".to_owned(), group: group(idx), vlan: None, senders: Vec::new() };
+    let set = |idx: u32| SetConfig { name: idx.to_string(), queue: None, numbers: Vec::new(), lines: vec![line(idx)] };
+    let config = FeedConfig {
+        policy: Policy::default(),
+        window: Window::default(),
+        capacity: Capacity { books: 1, orders: 1, levels: 1 },
+        clock: ArrivalClock::Worker,
+        sets: (0..count).map(set).collect(),
+        groups: Vec::new(),
+        learned_max: 0,
+    };
+    let sampler = Sampler::new(MonotonicClock::start(), Rc::new(Cell::new(Instant::ZERO)), 0);
+    Feed::new(config, sampler, &block.scope("worker0"))
+}
+
+fn heartbeat() -> Vec<u8> {
+    let mut out = [0; 64];
+    let writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"0000000001", 1), &mut out);
+    writer.expect("a header fits").finish().to_vec()
+}
