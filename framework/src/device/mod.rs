@@ -17,7 +17,6 @@ pub mod af_xdp;
 pub mod bond;
 pub mod capture;
 pub mod conformance;
-mod departures;
 pub mod either;
 pub mod fault;
 pub mod memory;
@@ -26,6 +25,7 @@ mod offload;
 pub mod pcap;
 pub mod steering;
 pub mod tap;
+mod tx_timestamps;
 
 use core::fmt;
 

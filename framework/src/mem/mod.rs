@@ -24,12 +24,12 @@ mod metadata;
 #[allow(unsafe_code)]
 mod pool;
 #[allow(unsafe_code)]
-mod posted;
-#[allow(unsafe_code)]
 mod region;
-mod sizing;
 #[allow(unsafe_code)]
-mod told;
+mod rx_meta;
+#[allow(unsafe_code)]
+mod rx_slots;
+mod sizing;
 
 pub(crate) use copy::{SHORT_MAX, SHORT_MIN, copy_frame};
 pub(crate) use fifo::{Fifo, Span};
@@ -42,10 +42,10 @@ pub use metadata::{Headers, L3, L4, METADATA_LEN, RxInfo, Verdict};
 pub(crate) use metadata::{Known, KnownWord};
 pub(crate) use pool::CACHE_LINE;
 pub use pool::{Layout, Pool, PoolError};
-pub(crate) use posted::Posted;
 pub use region::{Region, RegionError};
+pub(crate) use rx_meta::{Arrival, MetaTemplate, RxMeta, RxMetaMinimal, Templated};
+pub(crate) use rx_slots::RxSlots;
 pub use sizing::Sizing;
-pub(crate) use told::{Alike, Arrival, Brief, Mold, Told};
 
 /// The most mbufs that move together. 64 handles are eight cache lines; beyond that the first frame of a burst waits
 /// for the last without the loop getting cheaper.

@@ -4,7 +4,7 @@
 use wirepath::counters::Block;
 use wirepath::device::mlx5::plain::{PlainConfig, PlainCq, PlainMini, PlainNic, PlainStamps, plain_rx};
 use wirepath::device::mlx5::plain_tx::{PlainTxConfig, plain_tx};
-use wirepath::device::mlx5::{Mlx5Tx, Warmth};
+use wirepath::device::mlx5::{Mlx5Tx, WarmUp};
 use wirepath::device::{Offload, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use wirepath::time::{Duration, Instant};
@@ -214,7 +214,7 @@ pub(super) fn tx(data: &[u8]) {
 
 /// A rehearsal of all that an app may do, while completions come. No frame of it leaves.
 fn warm(tx: &mut Mlx5Tx, pool: &Pool, input: &mut Input<'_>, now: Instant) {
-    let depth = input.pick(&[Warmth::Ring, Warmth::Doorbell]);
+    let depth = input.pick(&[WarmUp::Ring, WarmUp::Doorbell]);
     tx.warm(depth, |tx| {
         for _ in 0..=input.below(8) {
             post(tx, pool, input);

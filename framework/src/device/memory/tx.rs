@@ -8,7 +8,7 @@ use super::device::MemoryConfig;
 use super::ring::{COPIED_LEN_MAX, Lender, Producer};
 use super::segmentation::{Headers, TAG_OFFSET, finish, tag};
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::device::departures::Departures;
+use crate::device::tx_timestamps::TxTimestamps;
 use crate::device::{Offload, TxQueue, TxTimestamp};
 use crate::mem::{Mbuf, SHORT_MIN};
 use crate::time::{Instant, UnixTime};
@@ -43,7 +43,7 @@ pub struct MemoryTx {
     ring_full: Counter,
     /// Frames that ask when they leave: their numbers, until the doorbell that they leave with, and then the times.
     asking: Vec<u64>,
-    departures: Departures,
+    timestamps: TxTimestamps,
     timestamps_lost: Counter,
     drops: Drops<MemoryTxDrop>,
 }
@@ -63,7 +63,7 @@ impl MemoryTx {
             bytes: scope.counter("bytes", Unit::Bytes),
             ring_full: scope.counter("ring_full", Unit::Events),
             asking: Vec::with_capacity(config.ring_len() as usize),
-            departures: Departures::new(),
+            timestamps: TxTimestamps::new(),
             timestamps_lost: scope.counter("timestamps_lost", Unit::Events),
             drops: scope.drops(),
         }
@@ -126,7 +126,7 @@ impl MemoryTx {
     fn post_asking(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let before = self.frames.get();
         self.post_other(mbuf, offload.without(Offload::TIMESTAMP))?;
-        let number = self.departures.next_sequence();
+        let number = self.timestamps.next_sequence();
         if self.frames.get() == before {
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl MemoryTx {
     #[cold]
     fn note_departures(&mut self, now: Instant) {
         for number in self.asking.drain(..) {
-            if !self.departures.push((number, now.as_nanos())) {
+            if !self.timestamps.push((number, now.as_nanos())) {
                 self.timestamps_lost.inc();
             }
         }
@@ -316,7 +316,7 @@ impl TxQueue for MemoryTx {
 
     /// The time of the doorbell that the frame left with, as if the worker's clock began at the epoch.
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
-        let (sequence, ns) = self.departures.pop()?;
+        let (sequence, ns) = self.timestamps.pop()?;
         Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
     }
 

@@ -9,7 +9,7 @@
 //! end anywhere in it. The slots hold garbage where the owner bits are, so they are made invalid.
 
 use super::cq::{Cq, MINIS};
-use crate::mem::{Alike, Mold};
+use crate::mem::{MetaTemplate, Templated};
 
 /// Frames of the longest session that devices of the fact sheet announce (`cqe_comp_caps.max_num`, mlx5.md 1.4).
 const FRAMES_MAX: usize = 64;
@@ -31,8 +31,8 @@ pub(super) struct Session {
     minis: [[u64; MINIS]; FRAMES_MAX / MINIS],
     count: usize,
     next: usize,
-    /// What the title tells of all frames.
-    title: Mold,
+    /// What the title CQE says of all frames.
+    title: MetaTemplate,
     mini: Mini,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Impossible;
 
 impl Session {
     /// An empty one; any title will do.
-    pub(super) fn new(mini: Mini, title: Mold) -> Self {
+    pub(super) fn new(mini: Mini, title: MetaTemplate) -> Self {
         Self { minis: [[0; MINIS]; FRAMES_MAX / MINIS], count: 0, next: 0, title, mini }
     }
 
@@ -70,15 +70,15 @@ impl Session {
         Ok(())
     }
 
-    /// What the title tells of all frames.
+    /// What the title CQE says of all frames.
     #[inline(always)]
-    pub(super) fn entitle(&mut self, title: Mold) {
+    pub(super) fn entitle(&mut self, title: MetaTemplate) {
         self.title = title;
     }
 
-    /// What the `count` next frames tell, by their place from the next one on. Panics where fewer are left.
+    /// The metadata of the `count` next frames, by their place from the next one on. Panics where fewer are left.
     #[inline(always)]
-    pub(super) fn told<const HASHES: bool>(&self, count: usize) -> impl Fn(usize) -> Alike {
+    pub(super) fn metas<const HASHES: bool>(&self, count: usize) -> impl Fn(usize) -> Templated {
         let (minis, title) = (&self.minis.as_flattened()[self.next..self.count][..count], self.title);
         move |idx| alike::<HASHES>(minis[idx], title)
     }
@@ -89,21 +89,21 @@ impl Session {
         self.next += count;
     }
 
-    /// What is told of the next frame, with the stride where it begins, if entries say that.
-    pub(super) fn peek(&self) -> Option<(Alike, Option<u16>)> {
+    /// The metadata of the next frame, with the stride where it begins, if entries say that.
+    pub(super) fn peek(&self) -> Option<(Templated, Option<u16>)> {
         let mini = *self.minis.as_flattened()[..self.count].get(self.next)?;
         let first = (self.mini == Mini::ChecksumStride).then_some((u64::from_be(mini) >> 32) as u16);
         Some((self.alike(mini), first))
     }
 
-    /// Takes what is told of the next frame.
-    pub(super) fn next(&mut self) -> Option<Alike> {
+    /// Takes the metadata of the next frame.
+    pub(super) fn next(&mut self) -> Option<Templated> {
         let (alike, _) = self.peek()?;
         self.next += 1;
         Some(alike)
     }
 
-    fn alike(&self, mini: u64) -> Alike {
+    fn alike(&self, mini: u64) -> Templated {
         if self.has_hashes() { alike::<true>(mini, self.title) } else { alike::<false>(mini, self.title) }
     }
 
@@ -116,7 +116,7 @@ impl Session {
 }
 
 #[inline(always)]
-fn alike<const HASHES: bool>(mini: u64, mold: Mold) -> Alike {
+fn alike<const HASHES: bool>(mini: u64, template: MetaTemplate) -> Templated {
     let mini = u64::from_be(mini);
-    Alike { len: mini as u32, mold, hash: HASHES.then_some((mini >> 32) as u32) }
+    Templated { len: mini as u32, template, hash: HASHES.then_some((mini >> 32) as u32) }
 }

@@ -1,15 +1,15 @@
 //! From the CQEs of a cyclic ring to mbufs, without a copy: the mbuf is made of the buffer that the frame is in.
 //!
 //! Nearly all frames come in runs: CQEs of the plainest kind one after the other, or a compressed session, and each frame in one
-//! buffer. Those are taken by a loop that is made for what its CQEs tell. Everything else is taken one at a time.
+//! buffer. Those are taken by a loop that is made for the fields of its CQEs. Everything else is taken one at a time.
 
 use super::cqe::{Cqe, Format};
+use super::cqe_parser::fields;
 use super::reader::{Coming, Mlx5RxDrop, OTHERS_MAX, Reader, Step};
 use super::ring::ANY;
 use super::rq::Rq;
-use super::teller::voice;
 use super::{cq, rq};
-use crate::mem::{Brief, Burst, Pool, Told};
+use crate::mem::{Burst, Pool, RxMeta, RxMetaMinimal};
 
 /// WQEs that get buffers in one turn, where they were vacant: a pool that comes back to a long ring must not keep the worker from
 /// its other work. More than a burst, so that the ring fills however fast frames come; each is some 20 ns.
@@ -55,11 +55,11 @@ fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
 /// The frames that follow each other in the plainest way, `limit` at most, each in one buffer. How many.
 #[inline]
 fn take_run(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
-    use voice::{HASHES, QUIET, REAL_TIME, TICKS};
+    use fields::{HASHES, NONE, REAL_TIME, TICKS};
     const CQE: u32 = cq::USUAL_SHIFT;
     const WQE: u32 = rq::USUAL_SHIFT;
-    match (is_usual(reader, rq), reader.teller.voice()) {
-        (true, QUIET) => take_run_of::<CQE, WQE, QUIET>(reader, rq, burst, limit, pool),
+    match (is_usual(reader, rq), reader.parser.fields()) {
+        (true, NONE) => take_run_of::<CQE, WQE, NONE>(reader, rq, burst, limit, pool),
         (true, HASHES) => take_run_of::<CQE, WQE, HASHES>(reader, rq, burst, limit, pool),
         (true, TICKS) => take_run_of::<CQE, WQE, TICKS>(reader, rq, burst, limit, pool),
         (true, _) => take_run_of::<CQE, WQE, REAL_TIME>(reader, rq, burst, limit, pool),
@@ -75,7 +75,7 @@ fn is_usual(reader: &Reader, rq: &Rq) -> bool {
 }
 
 #[inline(never)]
-fn take_run_of<const CQE: u32, const WQE: u32, const VOICE: u8>(
+fn take_run_of<const CQE: u32, const WQE: u32, const FIELDS: u8>(
     reader: &mut Reader,
     rq: &mut Rq,
     burst: &mut Burst,
@@ -87,27 +87,27 @@ fn take_run_of<const CQE: u32, const WQE: u32, const VOICE: u8>(
     if cqes.count() == 0 {
         return 0;
     }
-    let told = || {
-        let tell = reader.teller.in_voice::<VOICE>();
+    let arrivals = || {
+        let parse = reader.parser.parse_with::<FIELDS>();
         move |idx| {
             let cqe = Cqe(cqes.entry_of::<CQE>(idx));
-            let mut told = tell(cqe);
+            let mut meta = parse(cqe);
             if cqe.is_tunneled() {
                 // Not for this loop: a frame that is too long ends it.
                 rare();
-                told.len = u32::MAX;
+                meta.len = u32::MAX;
             }
-            told
+            meta
         }
     };
-    let brief = || {
-        let told = told();
-        move |idx| Brief(told(idx))
+    let minimal = || {
+        let meta_at = arrivals();
+        move |idx| RxMetaMinimal(meta_at(idx))
     };
     let count = cqes.count() as u32;
-    let (frames, bytes) = match VOICE {
-        voice::QUIET => rq.exchange::<WQE, _, _>(pool, count, burst, brief),
-        _ => rq.exchange::<WQE, _, _>(pool, count, burst, told),
+    let (frames, bytes) = match FIELDS {
+        fields::NONE => rq.exchange::<WQE, _, _>(pool, count, burst, minimal),
+        _ => rq.exchange::<WQE, _, _>(pool, count, burst, arrivals),
     };
     reader.cq.consume_many(frames);
     reader.count_bytes(bytes);
@@ -146,8 +146,8 @@ fn take_session_of<const WQE: u32, const HASHES: bool>(
     if limit == 0 {
         return 0;
     }
-    let told = || reader.session.told::<HASHES>(limit as usize);
-    let (frames, bytes) = rq.exchange::<WQE, _, _>(pool, limit, burst, told);
+    let arrivals = || reader.session.metas::<HASHES>(limit as usize);
+    let (frames, bytes) = rq.exchange::<WQE, _, _>(pool, limit, burst, arrivals);
     reader.session.advance(frames as usize);
     reader.count_bytes(bytes);
     frames
@@ -161,13 +161,13 @@ fn open_session(reader: &mut Reader, rq: &Rq) -> bool {
         reader.stop(Mlx5RxDrop::IndexUnexpected);
         return false;
     }
-    let title = Told { hash: 0, ..reader.teller.tell(cqe) };
+    let title = RxMeta { hash: 0, ..reader.parser.parse(cqe) };
     let opened = reader.session.open(&mut reader.cq, title.len, rq.outstanding());
     if opened.is_err() {
         reader.stop(Mlx5RxDrop::SessionInvalid);
         return false;
     }
-    reader.session.entitle(rq.mold(&title));
+    reader.session.entitle(rq.template(&title));
     true
 }
 
@@ -192,7 +192,7 @@ fn take_one(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst) -> Step {
         return reader.stop(Mlx5RxDrop::IndexUnexpected);
     }
     let frame = match cqe.format() {
-        Format::Plain => rq.take(reader.teller.tell(cqe)).ok_or(Mlx5RxDrop::LengthInvalid),
+        Format::Plain => rq.take(reader.parser.parse(cqe)).ok_or(Mlx5RxDrop::LengthInvalid),
         Format::Compressed | Format::Inline => {
             rq.skip();
             Err(Mlx5RxDrop::FormatUnexpected)

@@ -28,7 +28,7 @@ use super::parts::SqParts;
 use super::ring::{DoorbellRecord, Keeper, write_combining_barrier};
 use super::wqe::{BLOCK_LEN, BLOCK_UNITS, UNIT_LEN, Unit};
 
-/// Units of a basic block.
+/// SqMemory of a basic block.
 type Block = [Unit; BLOCK_UNITS as usize];
 
 /// The record and the register of a sending ring.
@@ -58,7 +58,7 @@ impl Doorbell {
         }
     }
 
-    /// Units of the longest WQE that BlueFlame carries.
+    /// SqMemory of the longest WQE that BlueFlame carries.
     #[inline(always)]
     pub(super) fn blueflame_units(&self) -> u32 {
         (self.blueflame_len / UNIT_LEN) as u32

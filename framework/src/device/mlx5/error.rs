@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn limit_of_pinned_memory_is_read_as_the_kernel_writes_it() {
-        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+        let limits = "Limit                     Soft Limit           Hard Limit           SqMemory     \n\
                       Max processes             31508                31508                processes \n\
                       Max locked memory         8388608              8388608              bytes     \n";
         assert_eq!(limit_in(limits), Some(8_388_608));

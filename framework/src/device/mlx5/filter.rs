@@ -10,15 +10,15 @@ use crate::device::af_xdp::filter::{NicFilter, Wanted};
 use crate::device::steering::Rule;
 use crate::wire::MacAddr;
 
-/// Who takes wishes.
-pub(super) trait Sieve {
+/// A filter of destination addresses.
+pub(super) trait AddressFilter {
     /// One more rule wants this.
     fn add(&self, wanted: Wanted) -> io::Result<()>;
     /// One rule less wants this.
     fn remove(&self, wanted: Wanted);
 }
 
-impl Sieve for NicFilter {
+impl AddressFilter for NicFilter {
     fn add(&self, wanted: Wanted) -> io::Result<()> {
         self.add(wanted)
     }
@@ -30,7 +30,7 @@ impl Sieve for NicFilter {
 
 /// The filter of a port's interface.
 pub(super) struct Filter<S = NicFilter> {
-    sieve: io::Result<S>,
+    nic_filter: io::Result<S>,
     /// The interface's own address, which passes.
     mac: MacAddr,
     /// Rules whose wishes were not taken, and why the first of them was not.
@@ -43,17 +43,17 @@ struct Unmet {
     reason: String,
 }
 
-impl<S: Sieve> Filter<S> {
+impl<S: AddressFilter> Filter<S> {
     /// Of an interface with address `mac`, where it could be opened.
-    pub(super) fn new(sieve: io::Result<S>, mac: MacAddr) -> Self {
-        Self { sieve, mac, unmet: Mutex::default() }
+    pub(super) fn new(nic_filter: io::Result<S>, mac: MacAddr) -> Self {
+        Self { nic_filter, mac, unmet: Mutex::default() }
     }
 
     /// Has the frames of a rule let through.
     pub(super) fn add(&self, rule: &Rule) {
         let Some(wanted) = Wanted::by(rule, self.mac) else { return };
-        let reason = match &self.sieve {
-            Ok(sieve) => match sieve.add(wanted) {
+        let reason = match &self.nic_filter {
+            Ok(nic_filter) => match nic_filter.add(wanted) {
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             },
@@ -65,8 +65,8 @@ impl<S: Sieve> Filter<S> {
 
     /// A rule is gone.
     pub(super) fn remove(&self, rule: &Rule) {
-        if let (Ok(sieve), Some(wanted)) = (&self.sieve, Wanted::by(rule, self.mac)) {
-            sieve.remove(wanted);
+        if let (Ok(nic_filter), Some(wanted)) = (&self.nic_filter, Wanted::by(rule, self.mac)) {
+            nic_filter.remove(wanted);
         }
     }
 }
@@ -102,7 +102,7 @@ mod tests {
         is_deaf: Cell<bool>,
     }
 
-    impl Sieve for &Fake {
+    impl AddressFilter for &Fake {
         fn add(&self, wanted: Wanted) -> io::Result<()> {
             if self.is_deaf.get() {
                 return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -123,21 +123,21 @@ mod tests {
 
     #[test]
     fn groups_pass_while_their_rules_stand() {
-        let sieve = Fake::default();
-        let filter = Filter::new(Ok(&sieve), OWN);
+        let nic_filter = Fake::default();
+        let filter = Filter::new(Ok(&nic_filter), OWN);
         filter.add(&group(3));
         filter.add(&Rule::udp(Ipv4Addr::new(10, 0, 0, 1), 9000));
         let mac = MacAddr::multicast_ipv4(Ipv4Addr::new(239, 1, 2, 3));
-        assert_eq!(*sieve.wanted.borrow(), [Wanted::Group(mac)]);
+        assert_eq!(*nic_filter.wanted.borrow(), [Wanted::Group(mac)]);
         filter.remove(&group(3));
-        assert_eq!((sieve.wanted.borrow().len(), filter.to_string()), (0, String::new()));
+        assert_eq!((nic_filter.wanted.borrow().len(), filter.to_string()), (0, String::new()));
     }
 
     #[test]
     fn wish_that_is_not_taken_is_told_with_its_rule_and_a_way_out() {
-        let sieve = Fake::default();
-        sieve.is_deaf.set(true);
-        let filter = Filter::new(Ok(&sieve), OWN);
+        let nic_filter = Fake::default();
+        nic_filter.is_deaf.set(true);
+        let filter = Filter::new(Ok(&nic_filter), OWN);
         filter.add(&group(3));
         filter.add(&group(4));
         let said = filter.to_string();

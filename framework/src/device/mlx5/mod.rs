@@ -31,6 +31,7 @@ mod compressed;
 mod config;
 mod cq;
 mod cqe;
+mod cqe_parser;
 mod cyclic;
 mod device;
 #[allow(unsafe_code)]
@@ -38,12 +39,11 @@ mod doorbell;
 mod error;
 mod filter;
 mod find;
-mod kinds;
 #[allow(unsafe_code)]
-mod landing;
-mod lookout;
+mod mprq_buffer;
 #[allow(unsafe_code)]
 mod objects;
+mod packet_types;
 mod parts;
 #[doc(hidden)]
 pub mod plain;
@@ -51,6 +51,7 @@ pub mod plain;
 pub mod plain_tx;
 mod port;
 mod port_counter;
+mod port_monitor;
 mod queue;
 mod reader;
 mod recover;
@@ -60,14 +61,13 @@ mod rq;
 mod rx;
 mod shape;
 mod sq;
+#[allow(unsafe_code)]
+mod sq_memory;
 mod steering;
 mod striding;
 mod support;
 mod table;
-mod teller;
 mod tx;
-#[allow(unsafe_code)]
-mod units;
 mod watch;
 mod wqe;
 
@@ -76,7 +76,7 @@ pub use device::Mlx5Device;
 pub use queue::Mlx5Queue;
 pub use reader::Mlx5RxDrop;
 pub use rx::Mlx5Rx;
-pub use sq::Warmth;
+pub use sq::WarmUp;
 pub use support::{Mlx5Abilities, Mlx5Port, Mlx5Support};
 pub use tx::{Mlx5Tx, Mlx5TxDrop};
 

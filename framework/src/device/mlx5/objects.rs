@@ -37,7 +37,7 @@ use super::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
 
 /// Bytes of a basic block of the sending ring.
 const BLOCK_LEN: u32 = 64;
-/// Units before the pieces of a raw-packet request as libmlx5 counts them: control segment, and Ethernet segment with 18 bytes
+/// SqMemory before the pieces of a raw-packet request as libmlx5 counts them: control segment, and Ethernet segment with 18 bytes
 /// (`sq_overhead`).
 const RAW_HEAD_UNITS: u32 = 3;
 
@@ -112,7 +112,7 @@ pub(super) fn sender(
     Ok((sender, parts))
 }
 
-/// Units of the longest WQE that the device takes, up to what we write. The kernel tells libmlx5 the firmware's `max_wqe_sz_sq`, and
+/// SqMemory of the longest WQE that the device takes, up to what we write. The kernel tells libmlx5 the firmware's `max_wqe_sz_sq`, and
 /// libmlx5 tells nobody, but refuses a queue pair whose requests would be longer (`mlx5_calc_send_wqe` of providers/mlx5/verbs.c). So
 /// the longest one is asked for, and where that is refused a shorter one. What `ibv_query_device` says of pieces does not do: the kernel
 /// makes it of 512 bytes at most (`mlx5_ib_query_device`).

@@ -54,7 +54,7 @@ pub(super) struct SqParts {
     pub(super) number: u32,
     /// Bytes of header that each WQE must carry inline: 0 or 18.
     pub(super) inline_len_min: u8,
-    /// Units of the longest WQE that the device takes.
+    /// SqMemory of the longest WQE that the device takes.
     pub(super) wqe_units_max: u32,
     /// Who owns the memory.
     pub(super) keeper: Keeper,

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use super::clock::{Relation, Stamps};
 use super::compressed::Mini;
 use super::cqe::OP_OWN_INVALID;
-use super::kinds::Facts;
-use super::landing::{self, Landing};
+use super::mprq_buffer::{self, MprqBuffer};
+use super::packet_types::Facts;
 use super::parts::{CqParts, Keeper, RqParts};
 use super::recover::{Objects, Recovery};
 use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
@@ -292,9 +292,9 @@ impl PlainObjects {
     }
 }
 
-struct Told(Rc<PlainObjects>);
+struct Fake(Rc<PlainObjects>);
 
-impl Objects for Told {
+impl Objects for Fake {
     fn reset(&mut self) -> io::Result<()> {
         PlainObjects::call(&self.0.resets, &self.0.failing)
     }
@@ -307,7 +307,7 @@ impl Objects for Told {
 /// A clock of a nanosecond a tick that began at the epoch.
 const RELATION: Relation = Relation { ns: 0, ticks: 0, fraction: 0, mult: 1 << 20, shift: 20, mask: (1 << 62) - 1 };
 
-impl Tidings for Told {
+impl Tidings for Fake {
     fn state(&self) -> RxState {
         RxState::Open
     }
@@ -341,9 +341,9 @@ pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, Pla
     let parts = RxParts {
         cq,
         rq,
-        landing: landing.as_ref().and_then(|(region, ..)| Landing::new(Arc::clone(region), PLAIN_LKEY)),
-        recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),
-        tidings: Box::new(Told(Rc::clone(&objects))),
+        landing: landing.as_ref().and_then(|(region, ..)| MprqBuffer::new(Arc::clone(region), PLAIN_LKEY)),
+        recovery: Recovery::new(Box::new(Fake(Rc::clone(&objects))), scope),
+        tidings: Box::new(Fake(Rc::clone(&objects))),
         frame_len_max: config.frame_len_max,
         facts: Facts {
             stamps: match config.stamps {
@@ -412,7 +412,7 @@ impl PlainNic {
         let (wqe, first) = (self.wqe_idx, self.stride);
         let at = (wqe % self.rq.count * strides + first) * stride_len;
         if let Some((region, ..)) = &self.landing {
-            landing::land(region, at as usize, frame);
+            mprq_buffer::land(region, at as usize, frame);
         }
         self.stride += needed;
         if self.stride == strides {

@@ -36,7 +36,7 @@ pub struct PlainTxConfig {
     pub blueflame_len: u32,
     /// Bytes that each WQE carries inline.
     pub inline_len_min: u8,
-    /// Units of the longest WQE that it takes.
+    /// SqMemory of the longest WQE that it takes.
     pub wqe_units_max: u32,
     /// Bytes of the longest frame.
     pub frame_len_max: u32,
@@ -48,9 +48,9 @@ pub struct PlainTxConfig {
     pub vlan_insert: bool,
     /// Bytes of the longest payload to be cut.
     pub segmentation_len_max: u32,
-    /// Departures are told, by the time of day.
+    /// TxTimestamps are told, by the time of day.
     pub timestamps: bool,
-    /// Departures are told, in ticks.
+    /// TxTimestamps are told, in ticks.
     pub raw_timestamps: bool,
     /// Its rules stand once [`PlainTxObjects::hearing`] is true.
     pub shares_rules: bool,
@@ -133,9 +133,9 @@ impl PlainTxObjects {
     }
 }
 
-struct Told(Rc<PlainTxObjects>);
+struct Fake(Rc<PlainTxObjects>);
 
-impl Objects for Told {
+impl Objects for Fake {
     fn reset(&mut self) -> io::Result<()> {
         self.0.call(&self.0.resets)
     }
@@ -187,7 +187,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
         },
         relation: Box::new(|| None),
         fault: Box::new(move || told.take_fault()),
-        recovery: Recovery::new(Box::new(Told(Rc::clone(&objects))), scope),
+        recovery: Recovery::new(Box::new(Fake(Rc::clone(&objects))), scope),
         hearing: config.shares_rules.then(|| Arc::clone(&objects.hearing)),
     };
     Ok((Mlx5Tx::new(parts, pool, scope)?, PlainTxNic { cq: nic_cq, sq, objects, resets_seen: 0 }))

@@ -16,9 +16,9 @@ use super::clock::{Line, Relation};
 use super::config::{Hash, HashBy, Mlx5Config};
 use super::error::SetupError;
 use super::filter::Filter;
-use super::lookout::Lookout;
 use super::objects::spreader;
 use super::port_counter::PortCounter;
+use super::port_monitor::PortMonitor;
 use super::steering::{Flow, Spec, Spreader, spread};
 use super::table::{Table, Target};
 use super::tx::has_room_for_segmentation;
@@ -33,7 +33,7 @@ use crate::wire::MacAddr;
 /// An open port.
 pub(super) struct Port {
     // First: it looks at the device.
-    _lookout: Lookout,
+    _lookout: PortMonitor,
     // Rules before what they steer to, and everything before the device.
     table: Mutex<Table<Aim>>,
     // Taken before the table where both are needed.
@@ -44,7 +44,7 @@ pub(super) struct Port {
     pub(super) strides: OnceLock<String>,
     /// Where the port has an interface.
     pub(super) filter: Option<Filter>,
-    /// Units of the longest WQE that the device takes.
+    /// SqMemory of the longest WQE that the device takes.
     pub(super) wqe_units_max: u32,
     facts: Facts,
     pd: ProtectionDomain,
@@ -93,13 +93,13 @@ impl Port {
         let out_of_buffer = PortCounter::open(sysfs, &facts.name, config.port, "out_of_buffer");
         let kernel = Kernel::new(context.clone(), sysfs.join("class/infiniband").join(&facts.name));
         let watch = Arc::new(Watch::new(kernel, config.port, out_of_buffer));
-        let lookout = Lookout::start(&facts.name, Arc::clone(&watch))
+        let port_monitor = PortMonitor::start(&facts.name, Arc::clone(&watch))
             .map_err(|error| SetupError::Thread { device: facts.name.clone(), error })?;
         Ok(Self {
             table: Mutex::new(Table::new(targets, config.rules_max)),
             group: Mutex::new(Group::new(config.queues)),
             regions: Mutex::default(),
-            _lookout: lookout,
+            _lookout: port_monitor,
             watch,
             strides: OnceLock::new(),
             filter: facts

@@ -14,9 +14,9 @@ use super::capabilities::Stamping;
 use super::clock::{Relation, Stamps};
 use super::compressed::Mini;
 use super::error::SetupError;
-use super::kinds::Facts;
-use super::landing::Landing;
+use super::mprq_buffer::MprqBuffer;
 use super::objects::{self, Receiver, RqShape};
+use super::packet_types::Facts;
 use super::parts::TxAbilities;
 use super::port::{Port, Registered};
 use super::recover::{Objects, Recovery};
@@ -191,7 +191,7 @@ impl Mlx5Queue {
     }
 
     /// Memory for the frames of a striding ring, which are copied out of it; known to the device.
-    fn landing(&self, shape: RqShape, pool: &Pool) -> Result<(Landing, Arc<Registered>), SetupError> {
+    fn landing(&self, shape: RqShape, pool: &Pool) -> Result<(MprqBuffer, Arc<Registered>), SetupError> {
         let len = shape.landing_len();
         // Beside the pool into which they are copied.
         let node = pool.region().mapping().and_then(Mapping::node);
@@ -203,7 +203,7 @@ impl Mlx5Queue {
         }
         let registered = self.port.register(&region)?;
         let landing =
-            Landing::new(region, registered.lkey()).ok_or_else(|| self.port.strange("making a striding queue"))?;
+            MprqBuffer::new(region, registered.lkey()).ok_or_else(|| self.port.strange("making a striding queue"))?;
         Ok((landing, registered))
     }
 

@@ -4,11 +4,11 @@
 use super::compressed::{Mini, Session};
 use super::cq::{Cq, Next};
 use super::cqe::{Format, Opcode, Syndrome};
+use super::cqe_parser::CqeParser;
 use super::parts::CqParts;
 use super::recover::Blame;
-use super::teller::Teller;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::mem::{Burst, Mbuf, Mold};
+use crate::mem::{Burst, Mbuf, MetaTemplate};
 
 crate::drop_reasons! {
     /// Why a frame that a rule names does not reach the pipeline.
@@ -52,7 +52,7 @@ pub(super) struct Reader {
     pub(super) cq: Cq,
     /// Frames of a compressed session that have not been handed on yet.
     pub(super) session: Session,
-    pub(super) teller: Teller,
+    pub(super) parser: CqeParser,
     compresses: bool,
     /// The NIC's ring is not ours any more, or in error.
     is_broken: bool,
@@ -95,8 +95,14 @@ pub(super) enum Step {
 }
 
 impl Reader {
-    /// Takes the queue over. `mini` is the format of compressed sessions where they were asked for, `mold` any.
-    pub(super) fn new(cq: CqParts, teller: Teller, mini: Option<Mini>, mold: Mold, scope: &Scope) -> Self {
+    /// Takes the queue over. `mini` is the format of compressed sessions where they were asked for, `template` any.
+    pub(super) fn new(
+        cq: CqParts,
+        parser: CqeParser,
+        mini: Option<Mini>,
+        template: MetaTemplate,
+        scope: &Scope,
+    ) -> Self {
         let counters = Counters {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
@@ -105,8 +111,8 @@ impl Reader {
         };
         Self {
             cq: Cq::new(cq),
-            session: Session::new(mini.unwrap_or(Mini::Checksum), mold),
-            teller,
+            session: Session::new(mini.unwrap_or(Mini::Checksum), template),
+            parser,
             compresses: mini.is_some(),
             is_broken: false,
             blame: Blame::Ours,

@@ -10,7 +10,7 @@
 
 use super::parts::RqParts;
 use super::ring::{DoorbellRecord, Ring};
-use crate::mem::{Arrival, Burst, Mbuf, Mold, Pool, Posted, Told};
+use crate::mem::{Arrival, Burst, Mbuf, MetaTemplate, Pool, RxMeta, RxSlots};
 
 /// Bytes of a segment: length, key, address (mlx5.md 2.4).
 const SEGMENT_LEN: usize = 16;
@@ -30,7 +30,7 @@ pub(super) struct Rq {
     record: DoorbellRecord,
     /// The buffers: first those of the first segments in order of the WQEs, then those of the second, and so on. So frames of one
     /// buffer, as nearly all are, see one slot after the other.
-    posted: Posted,
+    posted: RxSlots,
     wqe_count: u32,
     /// Segments that a WQE has room for, as log2, and those that it uses.
     step_log: u32,
@@ -63,7 +63,7 @@ impl Rq {
         assert!(parts.wqe_count <= 1 << 15, "{} WQEs are more than an index of 16 bits tells apart", parts.wqe_count);
         let keeper = parts.keeper.clone();
         let mut ring = Ring::new(parts.ring, parts.wqe_count * step, SEGMENT_LEN as u32, keeper);
-        let posted = Posted::new(pool, (parts.wqe_count * segments) as usize);
+        let posted = RxSlots::new(pool, (parts.wqe_count * segments) as usize);
         for idx in 0..parts.wqe_count * step {
             let mut segment = ring.entry_mut(idx);
             let used = idx % step < segments;
@@ -128,7 +128,7 @@ impl Rq {
         at_home.min(self.wqe_count - self.unpublished).min(self.wqe_count - self.slot(self.consumed))
     }
 
-    /// Takes the frames of the `count` oldest WQEs, of whose length and kind what `told` makes tells, and posts fresh buffers in their
+    /// Takes the frames of the `count` oldest WQEs, of whose length and kind what `arrivals` makes says, and posts fresh buffers in their
     /// places. Ends early at a frame that does not fit one buffer. Returns frames and bytes. The caller has asked
     /// [`exchangeable`](Self::exchangeable).
     #[inline(always)]
@@ -137,21 +137,21 @@ impl Rq {
         pool: &Pool,
         count: u32,
         burst: &mut Burst,
-        told: impl FnOnce() -> T,
+        arrivals: impl FnOnce() -> T,
     ) -> (u32, u64) {
         let first = self.slot(self.consumed);
         let mut segments = self.ring.run_mut(first << self.step_log, self.step_log, count);
         let post = |idx, address| segments.entry_of::<SHIFT>(idx).set_be64::<AT_ADDRESS>(address);
-        let (done, bytes) = self.posted.exchange(pool, (first as usize, count as usize), burst, told, post);
+        let (done, bytes) = self.posted.exchange(pool, (first as usize, count as usize), burst, arrivals, post);
         self.consumed = self.consumed.wrapping_add(done as u32);
         self.unpublished += done as u32;
         (done as u32, bytes)
     }
 
-    /// What frames have in common of which `told` is told.
+    /// What frames have in common whose metadata begins as `meta`.
     #[inline]
-    pub(super) fn mold(&self, told: &Told) -> Mold {
-        self.posted.mold(told)
+    pub(super) fn template(&self, meta: &RxMeta) -> MetaTemplate {
+        self.posted.template(meta)
     }
 
     /// Takes the frame of the oldest WQE, in as many buffers as it needs, and posts nothing. `None` where it has more bytes than

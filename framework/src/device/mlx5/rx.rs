@@ -12,19 +12,19 @@
 
 use super::clock::Relation;
 use super::compressed::Mini;
+use super::cqe_parser::CqeParser;
 use super::cyclic;
-use super::kinds::Facts;
-use super::landing::Landing;
+use super::mprq_buffer::MprqBuffer;
+use super::packet_types::Facts;
 use super::parts::{CqParts, RqParts};
 use super::reader::{Mlx5RxDrop, Reader};
 use super::recover::Recovery;
 use super::rq::Rq;
 use super::striding::{self, FILLER, StridingRq};
-use super::teller::Teller;
 use super::watch::Fault;
 use crate::counters::Scope;
 use crate::device::{RxQueue, RxState};
-use crate::mem::{Burst, Mold, Pool};
+use crate::mem::{Burst, MetaTemplate, Pool};
 use crate::time::{Duration, Instant};
 
 /// Time between two looks at how the NIC's clock relates to the wall. The kernel changes it some times a second where the clock is
@@ -63,7 +63,7 @@ pub(super) struct RxParts {
     pub(super) cq: CqParts,
     pub(super) rq: RqParts,
     /// Where frames land before they are copied, of a striding ring.
-    pub(super) landing: Option<Landing>,
+    pub(super) landing: Option<MprqBuffer>,
     pub(super) recovery: Recovery,
     pub(super) tidings: Box<dyn Tidings>,
     /// Bytes of the longest frame.
@@ -98,9 +98,9 @@ impl Mlx5Rx {
             Some(landing) => RxRing::Striding(StridingRq::new(parts.rq, landing)),
         };
         assert!(parts.cq.entry_count >= ring.cqes_max(), "a CQ of {} entries overruns", parts.cq.entry_count);
-        let teller = Teller::new(parts.facts);
+        let parser = CqeParser::new(parts.facts);
         let mut this = Self {
-            reader: Reader::new(parts.cq, teller, parts.mini, Mold::any(pool), &scope.scope("rx")),
+            reader: Reader::new(parts.cq, parser, parts.mini, MetaTemplate::any(pool), &scope.scope("rx")),
             ring,
             recovery: parts.recovery,
             tidings: parts.tidings,
@@ -123,9 +123,9 @@ impl Mlx5Rx {
             self.next_look = now + SEEK_EVERY;
             return;
         }
-        let is_related = self.reader.teller.is_related();
+        let is_related = self.reader.parser.is_related();
         if is_related && let Some(relation) = self.tidings.relation() {
-            self.reader.teller.relate(&relation);
+            self.reader.parser.relate(&relation);
         }
         self.next_look = if is_related { now + LOOK_EVERY } else { Instant::MAX };
     }

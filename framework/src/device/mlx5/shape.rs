@@ -64,7 +64,7 @@ pub(super) struct WqeShape {
     pub(super) inline_len: usize,
     /// Bytes inline as the WQE says: with the tag, and padded where the device wants more than there is.
     pub(super) header_len: usize,
-    /// Units in all.
+    /// SqMemory in all.
     pub(super) units: u32,
     /// Whether bytes are left for pointers: the buffer must stay until the NIC has read it.
     pub(super) has_pointers: bool,

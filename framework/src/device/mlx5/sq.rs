@@ -17,11 +17,11 @@ mod rehearsal;
 use core::num::NonZeroU16;
 
 pub(super) use ledger::{Completed, Failed, Flushed, Load};
-pub use rehearsal::Warmth;
+pub use rehearsal::WarmUp;
 
 use super::doorbell::Doorbell;
 use super::parts::SqParts;
-use super::units::Units;
+use super::sq_memory::SqMemory;
 use super::wqe::{self, BLOCK_UNITS, HEAD_UNITS, MULTI_FRAMES_MAX, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
 use crate::mem::{Fifo, Mbuf, Pool};
 use ledger::Ledger;
@@ -43,7 +43,7 @@ fn signal_every(blocks: u32) -> u32 {
 
 /// A ring of WQEs.
 pub(super) struct Sq {
-    units: Units,
+    units: SqMemory,
     doorbell: Doorbell,
     number: Number,
     key: MemoryKey,
@@ -53,7 +53,7 @@ pub(super) struct Sq {
     rung: u32,
     /// First block of the WQE that was posted last.
     last: u32,
-    /// Units of the longest WQE that the device takes, and of the longest with several frames.
+    /// SqMemory of the longest WQE that the device takes, and of the longest with several frames.
     device_units_max: u32,
     multi_units_max: u32,
     multi: Multi,
@@ -77,11 +77,11 @@ pub(super) struct Sent {
 
 /// Lengths that frames may have: from an Ethernet header on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lens {
+pub(super) struct LenRange {
     span: u32,
 }
 
-impl Lens {
+impl LenRange {
     const MIN: u32 = 14;
 
     /// Up to `max`.
@@ -102,7 +102,7 @@ impl Sq {
         let blocks = parts.wqebb_count;
         assert!((BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks), "a sending ring of {blocks} blocks");
         Self {
-            units: Units::new(parts),
+            units: SqMemory::new(parts),
             doorbell: Doorbell::new(parts),
             number: Number::new(parts.number),
             key,
@@ -123,7 +123,7 @@ impl Sq {
         }
     }
 
-    /// Units that a WQE may have, and still finds room once everything that was asked for has completed: blocks that nobody
+    /// SqMemory that a WQE may have, and still finds room once everything that was asked for has completed: blocks that nobody
     /// asked a completion for stay taken.
     pub(super) fn wqe_units_max(&self) -> u32 {
         Self::wqe_units_max_of(self.blocks, self.device_units_max)

@@ -11,11 +11,11 @@
 //! faster: `docs/decisions` has the figures.
 
 use super::cqe::{Cqe, Format};
-use super::landing::Landing;
+use super::mprq_buffer::MprqBuffer;
 use super::parts::RqParts;
 use super::reader::{Coming, Mlx5RxDrop, OTHERS_MAX, Reader, Step};
 use super::ring::{DoorbellRecord, Ring};
-use crate::mem::{Arrival, Burst, Mbuf, Mold, Pool, Told};
+use crate::mem::{Arrival, Burst, Mbuf, MetaTemplate, Pool, RxMeta};
 
 /// Bytes of a segment, and where the pointer segment of a WQE is: behind the one that links WQEs, which a ring does without.
 const SEGMENT_LEN: usize = 16;
@@ -32,7 +32,7 @@ const LEN_MASK: u32 = 0xffff;
 /// A striding receiving ring.
 pub(super) struct StridingRq {
     record: DoorbellRecord,
-    landing: Landing,
+    landing: MprqBuffer,
     wqe_count: u32,
     /// Log2 of a stride's bytes and of a WQE's strides.
     stride_log: u32,
@@ -63,7 +63,7 @@ impl StridingRq {
 
     /// Takes the ring over and writes its WQEs once and for all. Panics where `landing` is not as long as
     /// [`landing_len`](Self::landing_len), or the ring is not striding.
-    pub(super) fn new(parts: RqParts, landing: Landing) -> Self {
+    pub(super) fn new(parts: RqParts, landing: MprqBuffer) -> Self {
         let shape = parts.striding.expect("a ring whose frames land elsewhere is striding");
         let (stride_log, strides_log) = shape;
         let wqe_len = 1_u32 << (stride_log + strides_log);
@@ -164,7 +164,7 @@ impl StridingRq {
         let bytes = self.landing.bytes(((wqe + landed.first) as usize) << self.stride_log, len as usize);
         let room = pool.layout().data_room();
         if bytes.len() <= room {
-            return pool.alloc_told(bytes, &arrival).map(Ok);
+            return pool.alloc_arrival(bytes, &arrival).map(Ok);
         }
         copy_long(bytes, arrival, pool).map(Ok)
     }
@@ -189,7 +189,7 @@ fn copy_long(bytes: &[u8], arrival: impl Arrival, pool: &Pool) -> Option<Mbuf> {
         return None;
     }
     let (first, rest) = bytes.split_at(room);
-    let mut mbuf = pool.alloc_told(first, &arrival)?;
+    let mut mbuf = pool.alloc_arrival(first, &arrival)?;
     let mut chain: Option<Mbuf> = None;
     for part in rest.chunks(room).rev() {
         let mut segment = pool.alloc_copy(part)?;
@@ -233,11 +233,11 @@ fn take_entry(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool:
     if !rq.is_of_oldest(cqe) {
         return reader.stop(Mlx5RxDrop::IndexUnexpected);
     }
-    let (told, is_plain) = (reader.teller.tell(cqe), cqe.format() == Format::Plain);
-    match rq.landed(Some(cqe.wqe_counter()), told.len) {
+    let (meta, is_plain) = (reader.parser.parse(cqe), cqe.format() == Format::Plain);
+    match rq.landed(Some(cqe.wqe_counter()), meta.len) {
         Err(reason) => reader.stop(reason),
         Ok(landed) if is_plain => {
-            let step = land(reader, rq, &landed, told, burst, pool);
+            let step = land(reader, rq, &landed, meta, burst, pool);
             if step != Step::Dry {
                 reader.cq.consume();
             }
@@ -278,13 +278,13 @@ fn open_session(reader: &mut Reader, rq: &mut StridingRq, pool: &Pool) -> bool {
         reader.stop(Mlx5RxDrop::IndexUnexpected);
         return false;
     }
-    let title = Told { hash: 0, ..reader.teller.tell(cqe) };
-    let (possible, mold) = (reader.cq.count(), Mold::of(&title, pool));
+    let title = RxMeta { hash: 0, ..reader.parser.parse(cqe) };
+    let (possible, template) = (reader.cq.count(), MetaTemplate::of(&title, pool));
     if reader.session.open(&mut reader.cq, title.len, possible).is_err() {
         reader.stop(Mlx5RxDrop::SessionInvalid);
         return false;
     }
-    reader.session.entitle(mold);
+    reader.session.entitle(template);
     rq.stride = first;
     true
 }

@@ -22,11 +22,11 @@ use super::cqe::{Format, Opcode as CqeOpcode, Syndrome};
 use super::parts::{CqParts, SqParts, TxAbilities};
 use super::recover::Recovery;
 use super::shape::{self, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
-use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, Lens, Load, Sq, Warmth};
+use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, LenRange, Load, Sq, WarmUp};
 use super::watch::Fault;
 use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
-use crate::device::departures::Departures;
+use crate::device::tx_timestamps::TxTimestamps;
 use crate::device::{DeviceError, Offload, TxQueue, TxTimestamp, post_one_by_one};
 use crate::mem::{Burst, Mbuf, Pool, Region};
 use crate::time::{Instant, UnixTime};
@@ -89,7 +89,7 @@ pub struct Mlx5Tx {
     region: Arc<Region>,
     has_multi: bool,
     /// Frames that go out as they are.
-    plain_lens: Lens,
+    plain_lens: LenRange,
     /// Nothing is posted: after an error, until the queue is up again, and before the rules of queues that share stand.
     refuses: bool,
     /// After an error, until the queue is up again.
@@ -100,7 +100,7 @@ pub struct Mlx5Tx {
     stamps: Stamps,
     relation: Box<dyn FnMut() -> Option<Relation>>,
     fault: Box<dyn FnMut() -> Option<Fault>>,
-    departures: Departures,
+    timestamps: TxTimestamps,
     counters: Counters,
     drops: Drops<Mlx5TxDrop>,
 }
@@ -190,7 +190,7 @@ impl Mlx5Tx {
             region: Arc::clone(pool.region()),
             // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
             has_multi: parts.abilities.multi_packet && parts.sq.inline_len_min == 0,
-            plain_lens: Lens::up_to(parts.abilities.frame_len_max),
+            plain_lens: LenRange::up_to(parts.abilities.frame_len_max),
             refuses: parts.hearing.is_some(),
             failed: false,
             hearing: parts.hearing,
@@ -198,7 +198,7 @@ impl Mlx5Tx {
             stamps: parts.stamps,
             relation: parts.relation,
             fault: parts.fault,
-            departures: Departures::new(),
+            timestamps: TxTimestamps::new(),
             counters,
             drops: scope.drops(),
         })
@@ -231,7 +231,7 @@ impl Mlx5Tx {
     /// Costs what sending costs; call it where nothing else is due, some thousand times a second if need be. Does nothing, `send`
     /// included, while the queue is in error; an error that `send` meets is recovered from behind the rehearsal. One within another is
     /// a part of it.
-    pub fn warm<R>(&mut self, depth: Warmth, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
+    pub fn warm<R>(&mut self, depth: WarmUp, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
         if self.refuses && self.still_refuses() {
             return None;
         }
@@ -255,9 +255,9 @@ struct Rehearsing<'tx> {
 }
 
 impl<'tx> Rehearsing<'tx> {
-    fn begin(tx: &'tx mut Mlx5Tx, depth: Warmth) -> Self {
+    fn begin(tx: &'tx mut Mlx5Tx, depth: WarmUp) -> Self {
         tx.sq.begin_rehearsal(depth);
-        let sequence = tx.departures.sequence();
+        let sequence = tx.timestamps.sequence();
         Self { tx, sequence }
     }
 }
@@ -265,7 +265,7 @@ impl<'tx> Rehearsing<'tx> {
 impl Drop for Rehearsing<'_> {
     fn drop(&mut self) {
         self.tx.sq.end_rehearsal();
-        self.tx.departures.set_sequence(self.sequence);
+        self.tx.timestamps.set_sequence(self.sequence);
     }
 }
 
@@ -393,7 +393,7 @@ impl Mlx5Tx {
     /// The number of a frame that wants to know when it left.
     #[inline(always)]
     fn stamp(&mut self, offload: Offload) -> Option<u64> {
-        offload.has(Offload::TIMESTAMP).then(|| self.departures.next_sequence())
+        offload.has(Offload::TIMESTAMP).then(|| self.timestamps.next_sequence())
     }
 
     #[cold]
@@ -454,7 +454,7 @@ impl Mlx5Tx {
     /// the frame, and what the NIC's clock counted when it left.
     pub fn take_ticks(&mut self) -> Option<(u64, u64)> {
         match self.stamps {
-            Stamps::Ticks => self.departures.pop(),
+            Stamps::Ticks => self.timestamps.pop(),
             Stamps::Off | Stamps::Wall(_) | Stamps::RealTime => None,
         }
     }
@@ -499,7 +499,7 @@ impl Mlx5Tx {
         };
         if let Some(sequence) = stamp
             && self.stamps != Stamps::Off
-            && !self.departures.push((sequence, timestamp))
+            && !self.timestamps.push((sequence, timestamp))
         {
             self.counters.timestamps_lost.inc();
         }
@@ -578,7 +578,7 @@ impl TxQueue for Mlx5Tx {
     /// A rehearsal of the ring ([`Mlx5Tx::warm`]): the WQE is built where the next one goes.
     fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
         let mut frame = Some(mbuf);
-        self.warm(Warmth::Ring, |tx| frame = frame.take().and_then(|mbuf| tx.post(mbuf, offload).err()));
+        self.warm(WarmUp::Ring, |tx| frame = frame.take().and_then(|mbuf| tx.post(mbuf, offload).err()));
         if let Some(mbuf) = frame {
             mbuf.free();
         }
@@ -657,7 +657,7 @@ impl TxQueue for Mlx5Tx {
             Stamps::Wall(relation) => &|timestamp| Line::through(relation).at(timestamp),
             Stamps::RealTime => &real_time,
         };
-        let (sequence, timestamp) = self.departures.pop()?;
+        let (sequence, timestamp) = self.timestamps.pop()?;
         let ns = time(timestamp);
         Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
     }

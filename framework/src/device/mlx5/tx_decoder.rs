@@ -25,7 +25,7 @@ pub(super) struct Accepts {
 pub(super) struct Wqe {
     /// Blocks that it fills.
     pub(super) blocks: u16,
-    /// Units, as the control segment says.
+    /// SqMemory, as the control segment says.
     pub(super) ds: usize,
     /// Whether it completes with a CQE.
     pub(super) is_signaled: bool,

@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::plain_tx::{PLAIN_SQ_NUMBER, PLAIN_TX_LKEY, PlainTxConfig, PlainTxNic, plain_tx};
-use super::sq::Warmth;
+use super::sq::WarmUp;
 use super::tx::{Mlx5Tx, Mlx5TxDrop};
 use super::tx_decoder::{Accepts, Send, Wqe, decode};
 use crate::counters::{Block, DropReason};
@@ -751,7 +751,7 @@ fn nothing_leaves_before_its_answers_would_be_ours() {
     assert!(!rig.post(&frame(100, 1), Offload::NONE) && !rig.post(&frame(100, 1), urgent));
     rig.ring();
     assert_eq!((rig.tx().room(), rig.fetch().len()), (0, 0));
-    assert!(rig.tx().warm(Warmth::Ring, |_| ()).is_none());
+    assert!(rig.tx().warm(WarmUp::Ring, |_| ()).is_none());
     assert_eq!((rig.count("refused_unheard"), rig.count("refused_in_error")), (2, 0));
     rig.nic.objects.hearing.store(true, std::sync::atomic::Ordering::Release);
     assert!(rig.post(&frame(100, 1), Offload::NONE), "at once, without a doorbell before");
@@ -883,7 +883,7 @@ fn completion_that_never_came_is_made_up_for_by_a_later_one() {
     rig.close();
 }
 
-// Departures.
+// TxTimestamps.
 
 #[test]
 fn frame_that_asks_learns_when_it_left() {
@@ -1092,7 +1092,7 @@ fn frames_of_a_failed_wqe_of_many_are_all_counted() {
 
 #[test]
 fn rehearsal_puts_nothing_on_the_wire() {
-    for depth in [Warmth::Ring, Warmth::Doorbell] {
+    for depth in [WarmUp::Ring, WarmUp::Doorbell] {
         let mut rig = rig(ring_of(16));
         for turn in 0..50 {
             rig.post_plain(2);
@@ -1117,7 +1117,7 @@ fn rehearsal_puts_nothing_on_the_wire() {
             frames += 2;
             assert_eq!(wqes.iter().map(|wqe| wqe.sends.len()).sum::<usize>(), 2, "turn {turn}");
             let nothing = wqes.iter().filter(|wqe| wqe.sends.is_empty()).count();
-            assert_eq!(nothing > 0, depth == Warmth::Doorbell);
+            assert_eq!(nothing > 0, depth == WarmUp::Doorbell);
             assert_eq!((rig.count("frames"), rig.count("bytes")), (frames, bytes + 128));
             rig.complete(usize::MAX);
             while rig.tx().reap() > 0 {}
@@ -1134,7 +1134,7 @@ fn rehearsal_puts_nothing_on_the_wire() {
 
 #[test]
 fn rehearsal_in_a_full_ring_leaves_it_full() {
-    for depth in [Warmth::Ring, Warmth::Doorbell] {
+    for depth in [WarmUp::Ring, WarmUp::Doorbell] {
         let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(8) });
         (0..8).for_each(|seed| assert!(rig.post(&frame(300, seed), Offload::NONE)));
         let mbuf = rig.mbuf(&frame(60, 1));
@@ -1153,7 +1153,7 @@ fn completion_that_comes_during_a_rehearsal_counts() {
     rig.fetch();
     rig.complete(1);
     let mbuf = rig.mbuf(&frame(300, 2));
-    let reaped = rig.tx().warm(Warmth::Ring, |tx| {
+    let reaped = rig.tx().warm(WarmUp::Ring, |tx| {
         tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).unwrap();
         tx.reap()
     });
@@ -1169,13 +1169,13 @@ fn there_is_no_rehearsal_while_the_queue_is_in_error() {
     rig.ring();
     rig.fail(0, 4);
     rig.tx().reap();
-    assert_eq!(rig.tx().warm(Warmth::Doorbell, |_| panic!("it was called")), None::<()>);
+    assert_eq!(rig.tx().warm(WarmUp::Doorbell, |_| panic!("it was called")), None::<()>);
     rig.close();
 }
 
 #[test]
 fn error_that_comes_during_a_rehearsal_is_recovered_from_behind_it() {
-    for depth in [Warmth::Ring, Warmth::Doorbell] {
+    for depth in [WarmUp::Ring, WarmUp::Doorbell] {
         let mut rig = rig(ring_of(16));
         rig.work_until(5);
         assert!(rig.post(&frame(300, 1), Offload::NONE));
@@ -1212,7 +1212,7 @@ fn rehearsal_that_panics_is_over() {
     let mut rig = rig(ring_of(16));
     let mbuf = rig.mbuf(&frame(300, 1));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        rig.tx().warm(Warmth::Ring, |tx| {
+        rig.tx().warm(WarmUp::Ring, |tx| {
             tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).unwrap();
             std::panic::resume_unwind(Box::new("of the app's own"));
         })
@@ -1229,7 +1229,7 @@ fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
     let mut rig = rig(ring_of(16));
     let mbufs: Vec<_> = (0..3).map(|seed| rig.mbuf(&frame(300, seed))).collect();
     let now = rig.now;
-    rig.tx().warm(Warmth::Ring, |tx| {
+    rig.tx().warm(WarmUp::Ring, |tx| {
         for mbuf in mbufs {
             tx.rehearse(mbuf, Offload::NONE);
             tx.ring_doorbell(now);
@@ -1237,9 +1237,9 @@ fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
         tx.ring_doorbell(now);
     });
     let mbufs: Vec<_> = (0..2).map(|seed| rig.mbuf(&frame(300, seed))).collect();
-    rig.tx().warm(Warmth::Ring, |tx| {
+    rig.tx().warm(WarmUp::Ring, |tx| {
         for mbuf in mbufs {
-            tx.warm(Warmth::Ring, |_| ());
+            tx.warm(WarmUp::Ring, |_| ());
             tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).unwrap();
             tx.ring_doorbell(now);
         }
@@ -1252,7 +1252,7 @@ fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
 fn rehearsed_frame_that_can_never_be_sent_is_no_drop() {
     let mut rig = rig(ring_of(16));
     let (short, alone) = (rig.mbuf(&frame(5, 1)), rig.mbuf(&frame(9_000, 1)));
-    rig.tx().warm(Warmth::Ring, |tx| tx.post(short, Offload::NONE).map_err(Mbuf::free).unwrap());
+    rig.tx().warm(WarmUp::Ring, |tx| tx.post(short, Offload::NONE).map_err(Mbuf::free).unwrap());
     rig.tx().rehearse(alone, Offload::NONE);
     assert_eq!(rig.all_dropped(), 0);
     rig.close();
@@ -1526,7 +1526,7 @@ impl Ledger {
             Step::Complete(wqes) => _ = self.rig.complete(*wqes),
             Step::Reap => _ = self.rig.tx().reap(),
             Step::Warm(deep) => {
-                let depth = if *deep { Warmth::Doorbell } else { Warmth::Ring };
+                let depth = if *deep { WarmUp::Doorbell } else { WarmUp::Ring };
                 let mbufs = [self.rig.mbuf(&frame(64, 1)), self.rig.mbuf(&frame(400, 1)), self.rig.mbuf(&frame(64, 1))];
                 let now = self.rig.now;
                 self.rig.tx().warm(depth, |tx| {
@@ -1620,7 +1620,7 @@ proptest! {
                 Step::Reap => _ = rig.tx().reap(),
                 Step::Warm(deep) => {
                     rig.now += Duration::from_millis(700);
-                    let depth = if *deep { Warmth::Doorbell } else { Warmth::Ring };
+                    let depth = if *deep { WarmUp::Doorbell } else { WarmUp::Ring };
                     let mut mbufs: Vec<_> = [64, 400, 3].map(|len| rig.mbuf(&frame(len, 1))).into();
                     let (now, dropped) = (rig.now, rig.dropped(Mlx5TxDrop::TooShort));
                     rig.tx().warm(depth, |tx| {

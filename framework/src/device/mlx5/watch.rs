@@ -1,7 +1,7 @@
 //! Whether the port has a link, whether the device is there, and what found no buffer: what only the kernel can tell.
 //!
 //! ```text
-//!  async events, the port, a count in /sys ──▶ look: a thread of the port (lookout.rs) ──▶ atomics ──▶ workers
+//!  async events, the port, a count in /sys ──▶ look: a thread of the port (port_monitor.rs) ──▶ atomics ──▶ workers
 //! ```
 //!
 //! To ask about the port, and to read the count, are commands to the firmware: tens to hundreds of µs. So no worker does: what it calls

@@ -16,15 +16,15 @@ use crate::device::Offload;
 
 /// Bytes of a unit. The ring's length is a multiple of it, so a unit never wraps; a WQE does.
 pub(super) const UNIT_LEN: usize = 16;
-/// Units of a basic block (WQEBB), in which ring positions count.
+/// SqMemory of a basic block (WQEBB), in which ring positions count.
 pub(super) const BLOCK_UNITS: u32 = 4;
 /// Bytes of a basic block.
 pub(super) const BLOCK_LEN: usize = UNIT_LEN * BLOCK_UNITS as usize;
-/// Units of the longest WQE: what the six bits of `ds` can say. A device may take less.
+/// SqMemory of the longest WQE: what the six bits of `ds` can say. A device may take less.
 pub(super) const WQE_UNITS_MAX: u32 = 63;
 /// Frames of a multi-packet WQE: 62 units, so that it ends inside its sixteenth block. A device may take less.
 pub(super) const MULTI_FRAMES_MAX: u32 = 60;
-/// Units before the data segments of a WQE without inline bytes: control and Ethernet segment.
+/// SqMemory before the data segments of a WQE without inline bytes: control and Ethernet segment.
 pub(super) const HEAD_UNITS: u32 = 2;
 /// Inline bytes that stand in the Ethernet segment's first unit; the rest begin a unit of their own.
 pub(super) const INLINE_LEN_FIRST: usize = 2;
@@ -149,7 +149,7 @@ fn last_unit(bytes: &[u8], tail: &[u8]) -> u128 {
     }
 }
 
-/// Units of an Ethernet segment with `len` bytes inline.
+/// SqMemory of an Ethernet segment with `len` bytes inline.
 #[inline(always)]
 pub(super) const fn ethernet_units(len: usize) -> u32 {
     1 + len.saturating_sub(INLINE_LEN_FIRST).div_ceil(UNIT_LEN) as u32

@@ -2,7 +2,7 @@
 //! nobody else) come here, so that a frame is one pointer segment and goes home without a look.
 
 use super::ledger::Load;
-use super::{Lens, Sq, at};
+use super::{LenRange, Sq, at};
 use crate::device::Offload;
 use crate::device::mlx5::wqe::{self, BLOCK_UNITS, HEAD_UNITS, Opcode, Unit};
 use crate::mem::{Burst, Mbuf, Span};
@@ -10,9 +10,9 @@ use crate::mem::{Burst, Mbuf, Span};
 /// The multi-packet WQE that is being filled, which begins at `posted`.
 #[derive(Clone, Copy)]
 pub(super) struct Multi {
-    /// Units written; zero while none is open.
+    /// SqMemory written; zero while none is open.
     pub(super) used: u32,
-    /// Units that it may have; zero while none is open.
+    /// SqMemory that it may have; zero while none is open.
     limit: u32,
     /// Bytes of the frames in it.
     bytes: u32,
@@ -46,7 +46,7 @@ impl Sq {
     /// Puts a simple frame into the open multi-packet WQE, if its length is one of `lens`; otherwise, and where none is open for
     /// these offloads, it comes back.
     #[inline(always)]
-    pub(in super::super) fn push_multi(&mut self, mbuf: Mbuf, offload: Offload, lens: Lens) -> Result<(), Mbuf> {
+    pub(in super::super) fn push_multi(&mut self, mbuf: Mbuf, offload: Offload, lens: LenRange) -> Result<(), Mbuf> {
         if self.multi.used >= self.multi.limit || self.multi.offload != offload {
             return Err(mbuf);
         }
@@ -66,7 +66,7 @@ impl Sq {
     /// Puts simple frames from the front of `burst` into the open multi-packet WQE, as long as there is room and their lengths are
     /// of `lens`. Returns how many.
     #[inline(always)]
-    pub(in super::super) fn push_multi_front_of(&mut self, burst: &mut Burst, lens: Lens) -> usize {
+    pub(in super::super) fn push_multi_front_of(&mut self, burst: &mut Burst, lens: LenRange) -> usize {
         let position = at(self.posted).wrapping_add(self.multi.used);
         let room = (self.multi.limit - self.multi.used).min(self.units.until_end(position));
         let units = self.units.run(position, room);
@@ -94,7 +94,7 @@ impl Sq {
         }
     }
 
-    /// Units, load and bytes of the multi-packet WQE that was open, if it has a frame.
+    /// SqMemory, load and bytes of the multi-packet WQE that was open, if it has a frame.
     #[inline(always)]
     pub(super) fn take_multi(&mut self) -> Option<(u32, Load, u32)> {
         let Multi { used, bytes, .. } = self.multi;
@@ -112,7 +112,7 @@ impl Sq {
     /// Posts simple frames from the front of `burst`, a WQE each, as long as there is room and their lengths are of `lens`.
     /// Returns how many. No multi-packet WQE is open.
     #[inline(always)]
-    pub(in super::super) fn post_front_of(&mut self, burst: &mut Burst, checksums: u8, lens: Lens) -> usize {
+    pub(in super::super) fn post_front_of(&mut self, burst: &mut Burst, checksums: u8, lens: LenRange) -> usize {
         let first = self.posted;
         let unsignaled = first.wrapping_sub(self.signaled);
         let until_signal = self.signal_every - unsignaled.min(self.signal_every - 1);

@@ -7,7 +7,7 @@ use crate::device::mlx5::wqe::Opcode;
 
 /// How far a rehearsal of sending goes ([`Mlx5Tx::warm`](super::super::Mlx5Tx::warm)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Warmth {
+pub enum WarmUp {
     /// WQEs are built where the next ones will be, and forgotten: the NIC hears nothing. Free of any cost but the
     /// instructions.
     Ring,
@@ -19,7 +19,7 @@ pub enum Warmth {
 /// What a doorbell does in a rehearsal, and how far everything was when it began.
 #[derive(Clone, Copy)]
 pub(super) struct Rehearsal {
-    depth: Warmth,
+    depth: WarmUp,
     posted: u32,
     last: u32,
     signaled: u32,
@@ -29,7 +29,7 @@ pub(super) struct Rehearsal {
 
 impl Sq {
     /// From here on what is posted does not leave. What was posted before has been rung for, and counted.
-    pub(in super::super) fn begin_rehearsal(&mut self, depth: Warmth) {
+    pub(in super::super) fn begin_rehearsal(&mut self, depth: WarmUp) {
         self.end_rehearsal();
         self.rehearsal = Some(Rehearsal {
             depth,
@@ -58,7 +58,7 @@ impl Sq {
     pub(super) fn rehearse_doorbell(&mut self) -> bool {
         let Some(rehearsal) = self.rehearsal else { return true };
         self.rewind();
-        if rehearsal.depth == Warmth::Ring || self.free_blocks() == 0 {
+        if rehearsal.depth == WarmUp::Ring || self.free_blocks() == 0 {
             return false;
         }
         self.post(Opcode::Nop, 1, Load::default(), 0, None);

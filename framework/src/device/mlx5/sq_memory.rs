@@ -20,14 +20,14 @@ use super::ring::Keeper;
 use super::wqe::{BLOCK_UNITS, UNIT_LEN, Unit};
 
 /// The units of a sending ring.
-pub(super) struct Units {
+pub(super) struct SqMemory {
     first: NonNull<Unit>,
     mask: u32,
     #[expect(dead_code, reason = "it keeps the memory")]
     keeper: Keeper,
 }
 
-impl Units {
+impl SqMemory {
     /// The ring that the parts describe. Panics where its length is no power of two or its memory is not aligned.
     pub(super) fn new(parts: &SqParts) -> Self {
         let count = parts.wqebb_count.checked_mul(BLOCK_UNITS).unwrap_or(0);
@@ -50,7 +50,7 @@ impl Units {
         unsafe { self.at(position).read() }
     }
 
-    /// Units from `position` to the end of the ring's memory.
+    /// SqMemory from `position` to the end of the ring's memory.
     #[inline(always)]
     pub(super) fn until_end(&self, position: u32) -> u32 {
         self.mask + 1 - (position & self.mask)

@@ -5,17 +5,17 @@ use std::collections::VecDeque;
 /// The number of a frame, and when it left, as its device writes it.
 pub(in crate::device) type Departure = (u64, u64);
 
-/// Departures that wait to be taken. Who asks for times takes them every turn, and a turn completes fewer; who never takes them
+/// TxTimestamps that wait to be taken. Who asks for times takes them every turn, and a turn completes fewer; who never takes them
 /// costs no more than this.
 const WAITING_MAX: usize = 256;
 
-/// Departures that wait, and the number of the next frame that asks.
-pub(in crate::device) struct Departures {
+/// TxTimestamps that wait, and the number of the next frame that asks.
+pub(in crate::device) struct TxTimestamps {
     sequence: u64,
     waiting: VecDeque<Departure>,
 }
 
-impl Departures {
+impl TxTimestamps {
     pub(in crate::device) fn new() -> Self {
         Self { sequence: 0, waiting: VecDeque::with_capacity(WAITING_MAX) }
     }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn list_that_nobody_reads_stays_short() {
-        let mut departures = Departures::new();
+        let mut departures = TxTimestamps::new();
         for expected in 0..1_000 {
             let sequence = departures.next_sequence();
             let taken = departures.push((sequence, sequence + 7));

@@ -16,12 +16,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ASK_EVERY: u32 = 100;
 
 /// A thread that looks. Dropped, it has ended.
-pub(super) struct Lookout {
+pub(super) struct PortMonitor {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Lookout {
+impl PortMonitor {
     /// Looks at the port of the device that is named, from now on.
     pub(super) fn start<S>(device: &str, watch: Arc<Watch<S>>) -> io::Result<Self>
     where
@@ -36,7 +36,7 @@ impl Lookout {
     }
 }
 
-impl Drop for Lookout {
+impl Drop for PortMonitor {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -90,9 +90,9 @@ mod tests {
         let (sender, asked) = mpsc::sync_channel(1);
         let watch = Arc::new(Watch::new(Port(sender), 1, None));
         asked.recv().unwrap();
-        let lookout = Lookout::start("mlx5_bond_0", Arc::clone(&watch)).unwrap();
+        let port_monitor = PortMonitor::start("mlx5_bond_0", Arc::clone(&watch)).unwrap();
         assert_eq!(asked.recv().unwrap().as_deref(), Some("wirepath-mlx5_b"));
-        drop(lookout);
+        drop(port_monitor);
         assert_eq!(Arc::strong_count(&watch), 1, "the thread has it no more");
     }
 }

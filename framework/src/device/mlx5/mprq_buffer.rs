@@ -16,12 +16,12 @@ use std::sync::Arc;
 use crate::mem::Region;
 
 /// Memory for the frames of one ring, registered with the device.
-pub(super) struct Landing {
+pub(super) struct MprqBuffer {
     region: Arc<Region>,
     lkey: u32,
 }
 
-impl Landing {
+impl MprqBuffer {
     /// All of `region`, which was registered as `lkey`. `None` where it is somebody's already.
     pub(super) fn new(region: Arc<Region>, lkey: u32) -> Option<Self> {
         region.claim().then_some(Self { region, lkey })

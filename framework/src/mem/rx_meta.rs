@@ -1,5 +1,5 @@
-//! What a device tells of a frame that has come, and how it gets into the metadata of the frame's buffer: with as few stores as
-//! its kind allows. [`Posted`](super::Posted) makes the mbufs.
+//! Receive metadata: what a device says of a frame that has come, and how it gets into the metadata of the frame's buffer: with as few stores as
+//! its kind allows. [`RxSlots`](super::RxSlots) makes the mbufs.
 //!
 //! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
 
@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use super::metadata::{KnownWord, Metadata};
 use super::pool::Pool;
 
-/// A frame that a device tells of.
+/// A frame that has come, as its device describes it.
 pub(crate) trait Arrival: Copy {
     /// Bytes of the frame.
     fn len(&self) -> u32;
@@ -33,9 +33,9 @@ impl Place {
     }
 }
 
-/// All that a device may tell. Values that [`KnownWord`] does not name mean nothing.
+/// All receive metadata that a device may have. Values that [`KnownWord`] does not name mean nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct RxMeta {
     pub(crate) len: u32,
     pub(crate) known: KnownWord,
     /// Nanoseconds of the Unix epoch, or ticks.
@@ -45,7 +45,7 @@ pub(crate) struct Told {
     pub(crate) vlan: u16,
 }
 
-impl Arrival for Told {
+impl Arrival for RxMeta {
     #[inline(always)]
     fn len(&self) -> u32 {
         self.len
@@ -57,7 +57,7 @@ impl Arrival for Told {
 
     #[inline(always)]
     fn write(&self, place: &mut Place) {
-        Brief(*self).write(place);
+        RxMetaMinimal(*self).write(place);
         // SAFETY: initialised (1) and seen by nobody else, as whoever made the place promised.
         let meta = unsafe { place.0.as_mut() };
         meta.timestamp = self.timestamp;
@@ -65,11 +65,11 @@ impl Arrival for Told {
     }
 }
 
-/// Neither timestamp nor hash, whatever is told of them.
+/// The same without timestamp and hash.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Brief(pub(crate) Told);
+pub(crate) struct RxMetaMinimal(pub(crate) RxMeta);
 
-impl Arrival for Brief {
+impl Arrival for RxMetaMinimal {
     #[inline(always)]
     fn len(&self) -> u32 {
         self.0.len
@@ -81,7 +81,7 @@ impl Arrival for Brief {
 
     #[inline(always)]
     fn write(&self, place: &mut Place) {
-        // SAFETY: as in `Told`. The word was made of a `Known`, of which it has the size, so it is one.
+        // SAFETY: as in `RxMeta`. The word was made of a `Known`, of which it has the size, so it is one.
         unsafe {
             let meta = place.0.as_mut();
             meta.vlan = self.0.vlan;
@@ -95,14 +95,14 @@ impl Arrival for Brief {
 /// there are registers for that: as a struct it would be read anew for each frame.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Mold(Half, Half);
+pub(crate) struct MetaTemplate(Half, Half);
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 type Half = core::arch::x86_64::__m128i;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 type Half = [u64; 2];
 
-/// What a mold is made of.
+/// What a template is made of.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 struct Common {
@@ -116,51 +116,51 @@ struct Common {
 }
 
 /// Where it stands.
-const MOLDED: usize = offset_of!(Metadata, refs);
+const TEMPLATE_AT: usize = offset_of!(Metadata, refs);
 
 /// Its fields stand where those of the metadata do.
 const _: () = assert!(
-    size_of::<Common>() == size_of::<Mold>()
-        && MOLDED.is_multiple_of(align_of::<Mold>())
-        && MOLDED + offset_of!(Common, room) == offset_of!(Metadata, room)
-        && MOLDED + offset_of!(Common, vlan) == offset_of!(Metadata, vlan)
-        && MOLDED + offset_of!(Common, timestamp) == offset_of!(Metadata, timestamp)
-        && MOLDED + offset_of!(Common, flow_tag) == offset_of!(Metadata, flow_tag)
-        && MOLDED + offset_of!(Common, known) == offset_of!(Metadata, known)
-        && MOLDED + offset_of!(Common, hash) == offset_of!(Metadata, hash)
+    size_of::<Common>() == size_of::<MetaTemplate>()
+        && TEMPLATE_AT.is_multiple_of(align_of::<MetaTemplate>())
+        && TEMPLATE_AT + offset_of!(Common, room) == offset_of!(Metadata, room)
+        && TEMPLATE_AT + offset_of!(Common, vlan) == offset_of!(Metadata, vlan)
+        && TEMPLATE_AT + offset_of!(Common, timestamp) == offset_of!(Metadata, timestamp)
+        && TEMPLATE_AT + offset_of!(Common, flow_tag) == offset_of!(Metadata, flow_tag)
+        && TEMPLATE_AT + offset_of!(Common, known) == offset_of!(Metadata, known)
+        && TEMPLATE_AT + offset_of!(Common, hash) == offset_of!(Metadata, hash)
 );
 
-impl Mold {
-    /// One of which nothing is told, for buffers of `pool`.
+impl MetaTemplate {
+    /// Of frames that nothing is known of, for buffers of `pool`.
     pub(crate) fn any(pool: &Pool) -> Self {
-        Self::of(&Told::default(), pool)
+        Self::of(&RxMeta::default(), pool)
     }
 
-    /// For frames of which `told` is told, in buffers of `pool`.
-    pub(crate) fn of(told: &Told, pool: &Pool) -> Self {
-        Self::new(told, pool.layout().room() as u16)
+    /// For frames with the metadata `meta`, in buffers of `pool`.
+    pub(crate) fn of(meta: &RxMeta, pool: &Pool) -> Self {
+        Self::new(meta, pool.layout().room() as u16)
     }
 
-    /// For frames of which `told` is told, in buffers that have `room` bytes and one handle.
+    /// For frames with the metadata `meta`, in buffers that have `room` bytes and one handle.
     #[inline(always)]
-    pub(super) fn new(told: &Told, room: u16) -> Self {
-        let Told { known, timestamp, flow_tag, hash, vlan, .. } = *told;
+    pub(super) fn new(meta: &RxMeta, room: u16) -> Self {
+        let RxMeta { known, timestamp, flow_tag, hash, vlan, .. } = *meta;
         let common = Common { refs: 1, room, vlan, timestamp, flow_tag, known, hash };
         // SAFETY: numbers without a gap, on both sides.
         unsafe { transmute::<Common, Self>(common) }
     }
 }
 
-/// One of many frames of which nearly the same is told.
+/// One of many frames whose metadata is that of a template, but for length and hash.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Alike {
+pub(crate) struct Templated {
     pub(crate) len: u32,
-    pub(crate) mold: Mold,
+    pub(crate) template: MetaTemplate,
     /// Its own hash, where each has one.
     pub(crate) hash: Option<u32>,
 }
 
-impl Arrival for Alike {
+impl Arrival for Templated {
     #[inline(always)]
     fn len(&self) -> u32 {
         self.len
@@ -172,12 +172,12 @@ impl Arrival for Alike {
 
     #[inline(always)]
     fn write(&self, place: &mut Place) {
-        // SAFETY: as in `Told`. What the mold has of count and room is what stands there already (7); its other fields are numbers
+        // SAFETY: as in `RxMeta`. What the template has of count and room is what stands there already (7); its other fields are numbers
         // and a word that was made of a `Known`. A line and half a line are aligned as it is.
         unsafe {
-            let halves = place.0.cast::<u8>().add(MOLDED).cast::<Half>();
-            halves.write(self.mold.0);
-            halves.add(1).write(self.mold.1);
+            let halves = place.0.cast::<u8>().add(TEMPLATE_AT).cast::<Half>();
+            halves.write(self.template.0);
+            halves.add(1).write(self.template.1);
             if let Some(hash) = self.hash {
                 place.0.as_mut().hash = hash;
             }

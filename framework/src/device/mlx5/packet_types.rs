@@ -34,11 +34,11 @@ pub(super) struct Facts {
 
 /// What is known of a frame of each kind.
 #[derive(Clone, Copy)]
-pub(super) struct Kinds<T = Box<Table>>(T);
+pub(super) struct PacketTypes<T = Box<Table>>(T);
 
 type Table = [KnownWord; TELLING as usize + 1];
 
-impl Kinds {
+impl PacketTypes {
     /// For a queue that tells so much.
     pub(super) fn new(facts: Facts) -> Self {
         let mut kinds = Box::new([KnownWord::default(); TELLING as usize + 1]);
@@ -50,12 +50,12 @@ impl Kinds {
 
     /// The table itself, for a loop.
     #[inline(always)]
-    pub(super) fn view(&self) -> Kinds<&Table> {
-        Kinds(&self.0)
+    pub(super) fn view(&self) -> PacketTypes<&Table> {
+        PacketTypes(&self.0)
     }
 }
 
-impl<T: Deref<Target = Table>> Kinds<T> {
+impl<T: Deref<Target = Table>> PacketTypes<T> {
     /// What is known of a frame whose CQE has this word at byte 28.
     #[inline(always)]
     pub(super) fn of(&self, headers: u32) -> KnownWord {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn check_with(facts: Facts, bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
-        let known = Kinds::new(facts).of(u32::from_be_bytes([bytes[0], bytes[1], 0xff, 0xff]));
+        let known = PacketTypes::new(facts).of(u32::from_be_bytes([bytes[0], bytes[1], 0xff, 0xff]));
         let [ip_checksum, l4_checksum] = verdicts;
         assert_eq!(
             known,
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn tunnel_tells_of_its_tag_only() {
-        let kinds = Kinds::new(Facts { stamps: Stamps::RealTime, has_hashes: true, ..FACTS });
+        let kinds = PacketTypes::new(Facts { stamps: Stamps::RealTime, has_hashes: true, ..FACTS });
         let word = u32::from_be_bytes([0xff, 0xff, 0, 7]);
         let expected = RxInfo {
             timestamp: Some(UnixTime::default()),

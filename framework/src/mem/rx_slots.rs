@@ -19,10 +19,10 @@ use super::Burst;
 use super::mbuf::Mbuf;
 use super::metadata::{METADATA_LEN, Metadata};
 use super::pool::{Pool, PoolInner};
-use super::told::{Arrival, Mold, Place, Told};
+use super::rx_meta::{Arrival, MetaTemplate, Place, RxMeta};
 
 /// Slots with the buffers that a NIC has.
-pub(crate) struct Posted {
+pub(crate) struct RxSlots {
     slots: Box<[Option<NonNull<Metadata>>]>,
     vacant: usize,
     /// From a buffer's start to where the frame goes.
@@ -34,7 +34,7 @@ pub(crate) struct Posted {
     pool: NonNull<PoolInner>,
 }
 
-impl Posted {
+impl RxSlots {
     /// Vacant slots for buffers of `pool`.
     pub(crate) fn new(pool: &Pool, slots: usize) -> Self {
         let layout = pool.layout();
@@ -65,14 +65,14 @@ impl Posted {
         pool.identity() == self.pool
     }
 
-    /// What frames have in common of which `told` is told.
+    /// What frames have in common whose metadata begins as `meta`.
     #[inline]
-    pub(crate) fn mold(&self, told: &Told) -> Mold {
-        Mold::new(told, self.buffer_room)
+    pub(crate) fn template(&self, meta: &RxMeta) -> MetaTemplate {
+        MetaTemplate::new(meta, self.buffer_room)
     }
 
     /// Makes mbufs of the buffers in `count` slots from `first` on and appends them to `burst`; fresh buffers take their places. For
-    /// each slot, counted from zero, what `told` makes says what came, and then `post` is given the address for the ring. It ends early at
+    /// each slot, counted from zero, what `arrivals` makes says what came, and then `post` is given the address for the ring. It ends early at
     /// a frame of more bytes than there is room for, and where the pool has fewer buffers than `count` at once.
     /// Returns how many frames that were, and their bytes.
     ///
@@ -83,7 +83,7 @@ impl Posted {
         pool: &Pool,
         (first, count): (usize, usize),
         burst: &mut Burst,
-        told: impl FnOnce() -> T,
+        arrivals: impl FnOnce() -> T,
         mut post: impl FnMut(usize, u64),
     ) -> (usize, u64) {
         assert!(self.is_of(pool), "a queue receives into the pool that it was opened with");
@@ -101,12 +101,12 @@ impl Posted {
             return (0, 0);
         }
         // Made behind the copies, so that what it keeps in registers need not be put aside for them.
-        let mut told = told();
+        let mut arrival_at = arrivals();
         let (offset, room) = (self.offset, self.room);
         // Fits: a burst of buffers of 64 KiB at most.
         let (mut done, mut bytes) = (0, 0_u32);
         while done < count {
-            let arrival = told(done);
+            let arrival = arrival_at(done);
             if arrival.len() > room {
                 give_back(pool, &mut slots[done..], &handles[done..]);
                 break;
@@ -168,7 +168,7 @@ impl Pool {
     /// An mbuf with a copy of `frame` and all that `arrival` tells but its length. `None` where no buffer is free or the frame is
     /// larger than one.
     #[inline]
-    pub(crate) fn alloc_told(&self, frame: &[u8], arrival: &impl Arrival) -> Option<Mbuf> {
+    pub(crate) fn alloc_arrival(&self, frame: &[u8], arrival: &impl Arrival) -> Option<Mbuf> {
         let layout = self.layout();
         if frame.len() > layout.data_room() {
             return None;
