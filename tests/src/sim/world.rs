@@ -43,6 +43,8 @@ const DOZE: u64 = 10 * MS;
 /// that half a megabyte in segments of 88 bytes, a few of them in each round trip of a slow line, takes seven million turns (seed 4090).
 const FRAMES_MAX: u64 = 2_000_000;
 const TURNS_MAX: u64 = 20_000_000;
+/// Turns after which a host has nothing to do, where time stands still: more than its ring has frames.
+const TURNS_TO_REST: u64 = 10_000;
 
 struct Place {
     host: Station,
@@ -305,10 +307,15 @@ impl World {
             while !self.places[host].host.leave().is_empty() {}
             let place = &mut self.places[host];
             place.host.let_go(now);
-            // The first sends home what has left; what was still in the ring is received and has its end.
-            while place.host.poll(now) {}
-            while !place.host.leave().is_empty() {}
-            place.host.poll(now);
+            // What left in one turn comes home in the next, which may be due to send something itself: a question to a neighbor.
+            let mut rests = |_: u64| {
+                let received = place.host.poll(now);
+                place.host.leave().is_empty() && !received
+            };
+            if !(0..TURNS_TO_REST).any(&mut rests) {
+                self.ledger.borrow_mut().fail(format!("host {host}, at the end: it never rests"));
+                continue;
+            }
             if let Err(what) = place.host.check_end() {
                 self.ledger.borrow_mut().fail(format!("host {host}, at the end: {what}"));
             }
