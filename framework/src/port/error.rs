@@ -28,7 +28,7 @@ pub enum Error {
     Worker(WorkerBuilderError),
     /// The threads.
     Threads(CrewError),
-    /// Counters cannot be shared.
+    /// Counters have no room, or a name twice.
     Counters(SetupError),
     /// Signals cannot be heard.
     Signals(StopError),

@@ -177,7 +177,8 @@ impl Settings {
             ..LiveConfig::new("").on(port).named(&self.name)
         };
         let config = if self.own == OwnHost::default() { config } else { config.owned(self.own) };
-        let (stop, block, mut log) = (stop(self.stop)?, Arc::new(Block::create(&self.name)?), self.log);
+        let (stop, mut log) = (stop(self.stop)?, self.log);
+        let block = block(&self.name, &mut log);
         let mut port = LivePort::open(&config, &block.scope("port"), &stop)?;
         log(&port.describe());
         let (app, subscriptions) = (Arc::new(app), Arc::new(self.subscriptions));
@@ -210,7 +211,8 @@ impl Settings {
         if cores.len() > 1 {
             return Err(Error::Config(format!("{} has one queue, so it takes one core", device.name())));
         }
-        let (stop, block, mut log) = (stop(self.stop)?, Arc::new(Block::create(&self.name)?), self.log);
+        let (stop, mut log) = (stop(self.stop)?, self.log);
+        let block = block(&self.name, &mut log);
         let (own, tcp, subscriptions) = (self.own, self.tcp, self.subscriptions);
         let station = Station::new("worker0", move |post: &Post| {
             let mut worker = adapt(Worker::builder(&mut device)?);
@@ -260,6 +262,14 @@ fn start(stations: Vec<Station<Result<()>>>, stop: &StopFlag, log: &mut dyn FnMu
     let crew = Crew::start(stations, stop)?;
     crew.report().at_least(Severity::Warning).for_each(|finding| log(&finding.to_string()));
     crew.join()?.into_iter().collect()
+}
+
+/// The counters, where others can read them if they can be there. That they cannot is no reason not to run.
+fn block(name: &str, log: &mut dyn FnMut(&str)) -> Arc<Block> {
+    Arc::new(Block::create(name).unwrap_or_else(|error| {
+        log(&format!("note: {error}; counting in private memory instead: `wirepath stats` will not see it"));
+        Block::heap()
+    }))
 }
 
 fn stop(given: Option<StopFlag>) -> Result<StopFlag> {
