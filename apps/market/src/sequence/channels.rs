@@ -25,6 +25,8 @@ impl ChannelKey {
 pub struct Channels {
     policy: Policy,
     entries: Vec<(ChannelKey, Sequence)>,
+    /// Where each entry is, sorted by key: packets may claim any number, and each is found in a few steps.
+    places: Vec<(ChannelKey, u32)>,
     channels_max: usize,
     idx_last: usize,
     refused: u64,
@@ -33,11 +35,18 @@ pub struct Channels {
 impl Channels {
     /// A table for at most `channels_max` channels, each under `policy`.
     pub fn new(policy: Policy, channels_max: usize) -> Self {
-        Self { policy, entries: Vec::with_capacity(channels_max), channels_max, idx_last: 0, refused: 0 }
+        Self {
+            policy,
+            entries: Vec::with_capacity(channels_max),
+            places: Vec::with_capacity(channels_max),
+            channels_max,
+            idx_last: 0,
+            refused: 0,
+        }
     }
 
     /// The channel's machine. `None`, and counted, where the table is full. One compare for a run of packets of the
-    /// same channel, a walk over the table otherwise.
+    /// same channel, a binary search otherwise.
     pub fn get(&mut self, key: ChannelKey) -> Option<&mut Sequence> {
         let is_last = self.entries.get(self.idx_last).is_some_and(|(last, _)| *last == key);
         if !is_last {
@@ -57,21 +66,34 @@ impl Channels {
     }
 
     fn find_or_insert(&mut self, key: ChannelKey) -> Option<usize> {
-        if let Some(idx) = self.entries.iter().position(|(known, _)| *known == key) {
-            return Some(idx);
-        }
+        let at = match self.places.binary_search_by_key(&key, |&(known, _)| known) {
+            Ok(at) => return Some(self.places[at].1 as usize),
+            Err(at) => at,
+        };
         if self.entries.len() == self.channels_max {
             self.refused += 1;
             return None;
         }
+        let idx = self.entries.len();
+        self.places.insert(at, (key, idx as u32));
         self.entries.push((key, Sequence::new(self.policy)));
-        Some(self.entries.len() - 1)
+        Some(idx)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn channels_stay_in_the_order_of_their_first_packets_and_are_found_again() {
+        let mut channels = Channels::new(Policy::default(), 9);
+        let keys = [(2, 7), (1, u32::MAX), (2, 0)].map(|(group, channel)| ChannelKey { group, channel });
+        for _ in 0..2 {
+            assert!(keys.iter().all(|&key| channels.get(key).is_some()));
+        }
+        assert!(channels.iter().map(|(key, _)| key).eq(keys));
+    }
 
     #[test]
     fn full_table_refuses_a_new_channel_and_keeps_the_old() {
