@@ -84,11 +84,16 @@ test: tools ## every test; ends with what could not run here, and why
 	@scripts/test
 
 .PHONY: lint
-lint: tools ## format, clippy and documentation, warnings are errors
+lint: tools ## format, clippy, documentation and packages; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@scripts/check-packages
 	@scripts/check-aarch64
+
+.PHONY: package
+package: tools ## what would be published, each package built by itself from its archive in target/package
+	@VERIFY=1 scripts/check-packages
 
 .PHONY: bench
 bench: tools ## the promised figures side by side with the incumbents; QUICK=1 is shorter; also in target/bench/report.json

@@ -1,4 +1,4 @@
-//! Lists the devices, opens each, and makes one of every kind of object on it: `cargo run -p rdma-core-sys --example probe`.
+//! Lists the devices, opens each, and makes one of every kind of object on it: `cargo run -p wirepath-rdma-core-sys --example probe`.
 //! What a device refuses is said, and nothing stays behind.
 
 use std::ptr::NonNull;
