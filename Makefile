@@ -37,6 +37,8 @@ MLX5_SOAK_FRAMES ?= 10000000
 SEEDS ?= 10000
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 60
+# A part of the figures; empty: all but those that take long.
+PART ?=
 
 .PHONY: help
 help: ## this list
@@ -96,14 +98,18 @@ package: tools ## what would be published, each package built by itself from its
 	@VERIFY=1 scripts/check-packages
 
 .PHONY: bench
-bench: tools ## the promised figures side by side with the incumbents; QUICK=1 is shorter; also in target/bench/report.json
+bench: tools ## the promised figures side by side with the incumbents, appended to docs/figures; PART=tcp and others; QUICK=1 is shorter and not recorded
 	$(call want,valgrind,valgrind,to count instructions,true)
 	$(call want,strace,strace,to count system calls,true)
 	$(call want,ip,iproute2,for the live figures in network namespaces,true)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,to measure against libmlx5,true)
 	$(call want,pkg-config,pkgconf,to measure against DPDK,true)
 	$(call want,dpdk-testpmd,dpdk-dev librte-net-af-xdp23,to measure against DPDK,true)
-	cargo bench -p wirepath-benches
+	RECORD=1 cargo bench -p wirepath-benches $(if $(PART),--bench report -- $(PART))
+
+.PHONY: figures
+figures: tools ## docs/figures.md and its plots from docs/figures/history.jsonl, without measuring
+	cargo run --release -p wirepath-benches --bin figures
 
 .PHONY: sim
 sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds, and beside smoltcp; SEED=n replays one with its trace

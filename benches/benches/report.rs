@@ -1,5 +1,6 @@
 //! The table that decides: every figure that the project promises, measured side by side, printed with its verdict and
-//! written to `target/bench/report.json`. `QUICK=1` takes fewer samples.
+//! written to `target/bench/report.json`. `QUICK=1` takes fewer samples; `RECORD=1` appends what was measured to
+//! `docs/figures/history.jsonl` and makes `docs/figures.md` again.
 //!
 //! How: one core, pinned; contenders take turns (A B A B …); medians with the lowest and highest sample beside them;
 //! ratios turn by turn. Instructions come from callgrind, because they are the same whatever else the machine does.
@@ -7,10 +8,12 @@
 //! the binary `packets`. A two-core figure is dropped and taken again where the distance of the cores changed meanwhile.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::{env, fs, time};
 
 use serde_json::json;
 use wirepath::mem::{Burst, Pool};
+use wirepath_benches::figures::{self, Figure, History, Machine, Section, record};
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::Live;
@@ -29,41 +32,46 @@ const PACKETS: &str = env!("CARGO_BIN_EXE_packets");
 /// The same on software NICs.
 const CONNECTX: &str = env!("CARGO_BIN_EXE_connectx");
 
-fn main() {
-    let samples = if is_quick() { 101 } else { 801 };
-    let mut report = Report { samples, cores: cores::two(), lines: Vec::new(), start: time::Instant::now() };
-    println!("wirepath on {}, {} samples a line, interleaved\n\n{}", machine(), report.samples, heading());
+/// What may be measured alone: `cargo bench -p wirepath-benches --bench report -- tcp`.
+const PARTS: [(&str, &str); 8] = [
+    ("memory", "frames in memory"),
+    ("tcp", "TCP in memory"),
+    ("connectx", "mlx5, alone and on software ConnectXs"),
+    ("counts", "of these three what is counted, which is the same on a busy machine"),
+    ("live", "AF_XDP on a veth pair, and live-tcp"),
+    ("live-tcp", "TCP to a kernel over a veth pair"),
+    ("live-orders", "of that orders behind a burst"),
+    ("live-echo", "TCP over a wire that loses much, a quarter of an hour; only where it is asked for"),
+];
+
+fn main() -> ExitCode {
+    // Cargo adds options of its own.
+    let asked = env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let found = asked.as_ref().map(|asked| PARTS.iter().find(|(part, _)| part == asked));
+    if let Some(None) = found {
+        eprintln!("bench: the report has no part of that name; it has:");
+        PARTS.iter().for_each(|(part, what)| eprintln!("  {part:<12} {what}"));
+        return ExitCode::from(2);
+    }
+    // Not after an hour of measuring.
+    if let (true, Err(why)) = (record::is_wanted(), History::read(&figures::history_path(&figures::docs()))) {
+        eprintln!("bench: {why}");
+        return ExitCode::FAILURE;
+    }
+    let part = found.flatten().map(|(part, _)| *part);
+    let samples = match part {
+        Some("counts") => 0,
+        _ if is_quick() => 101,
+        _ => 801,
+    };
+    let mut report = Report::new(samples);
+    println!("wirepath on {}, {samples} samples a line, interleaved\n\n{}", machine(), heading());
     if let Some([_, second]) = report.cores {
         // The first core takes most of a machine's interrupts.
         cores::pin(second);
     }
-    // `cargo bench --bench report -- live` measures AF_XDP only, `… -- live-tcp` of it TCP only, `… -- live-orders` of that orders behind
-    // a burst, `… -- connectx` the mlx5 device on software NICs only, `… -- tcp` TCP in memory only. `… -- live-echo`, which takes a
-    // quarter of an hour, is measured only where it is asked for.
-    let parts = ["live", "live-tcp", "live-orders", "live-echo", "connectx", "tcp"];
-    let only = env::args().skip(1).find(|argument| parts.contains(&argument.as_str()));
-    let is_wanted = |part| only.as_deref().is_none_or(|only| only == part);
-    if is_wanted("memory") {
-        report.in_memory();
-    }
-    if is_wanted("tcp") {
-        tcp::lines::lines(report.samples / 8, instructions, |line| report.add(line));
-    }
-    if is_wanted("connectx") {
-        report.connectx();
-    }
-    if is_wanted("live") {
-        report.live(|live| live.measure());
-    } else if is_wanted("live-tcp") {
-        report.live(|live| live.tcp());
-    } else if is_wanted("live-orders") {
-        report.live(|live| live.orders());
-    }
-    if only.as_deref() == Some("live-echo") {
-        report.live(|live| live.echoes());
-    }
-    let distances = if is_wanted("memory") { report.two_cores() } else { Vec::new() };
-    report.finish(&distances);
+    let distances = report.measure(part);
+    report.finish(&distances)
 }
 
 struct Report {
@@ -71,17 +79,60 @@ struct Report {
     /// For hand-offs; the second of them for all else.
     cores: Option<[usize; 2]>,
     lines: Vec<Line>,
+    /// The same for the history, but those that were skipped.
+    figures: Vec<Figure>,
+    /// Where the next line stands on the page, and the line that it belongs to if it is part of one.
+    section: Section,
+    head: String,
     start: time::Instant,
 }
 
 impl Report {
+    fn new(samples: usize) -> Self {
+        let (lines, figures, head) = Default::default();
+        let (section, start) = (Section::Memory, time::Instant::now());
+        Self { samples, cores: cores::two(), lines, figures, section, head, start }
+    }
+
+    /// A part, or all but what must be asked for. Returns what [`Self::two_cores`] does.
+    fn measure(&mut self, part: Option<&str>) -> Vec<[f64; 2]> {
+        let is_wanted = |names: &[&str]| part.is_none_or(|part| names.contains(&part));
+        if is_wanted(&["memory", "counts"]) {
+            self.in_memory();
+        }
+        if is_wanted(&["tcp", "counts"]) {
+            self.section = Section::Tcp;
+            tcp::lines::lines(self.samples / 8, instructions, |line| self.add(line));
+        }
+        if is_wanted(&["connectx", "counts"]) {
+            self.connectx();
+        }
+        if is_wanted(&["live"]) {
+            self.live(Section::Live, |live| live.frames());
+        }
+        if is_wanted(&["live", "live-tcp"]) {
+            self.live(Section::LiveTcp, |live| live.tcp());
+        }
+        match part {
+            Some("live-orders") => self.live(Section::LiveTcp, |live| live.orders()),
+            Some("live-echo") => self.live(Section::LiveEcho, |live| live.echoes()),
+            _ => (),
+        }
+        if is_wanted(&["memory"]) { self.two_cores() } else { Vec::new() }
+    }
+
     fn add(&mut self, line: Line) {
         println!("{line}");
+        if !line.is_part() {
+            line.what().clone_into(&mut self.head);
+        }
+        self.figures.extend(line.figure(self.section, &self.head));
         self.lines.push(line);
     }
 
     /// What one core does, in memory.
     fn in_memory(&mut self) {
+        self.section = Section::Memory;
         self.receiving();
         self.peers();
         self.forwarding();
@@ -105,17 +156,18 @@ impl Report {
             }],
         );
         self.add(
-            Line::new("UDP multicast, memory device to app, 64 B, burst 32", "ns", Ok(one.spread()))
+            Line::new("UDP multicast, memory device to app, 64 B, burst 32", "ns", one.spread())
                 .at_most(18.0)
-                .hoping(13.0),
+                .hoping(13.0)
+                .over_floor(9.0),
         );
-        self.add(Line::new("  instructions", "instr", instructions("udp")).at_most(220.0));
-        self.add(Line::new("  with the UDP checksum verified", "ns", Ok(verified.spread())));
+        self.add(Line::new("  instructions", "instr", instructions("udp")).at_most(220.0).over_floor(132.0));
+        self.add(Line::new("  with the UDP checksum verified", "ns", verified.spread()));
         self.add(Line::new("  with the UDP checksum verified, instructions", "instr", instructions("udp-verified")));
-        self.add(Line::new("  with 1000 groups", "ns", Ok(thousand.spread())));
-        self.add(Line::new("  1000 groups over 1 group", "x", Ok(thousand.over(&one))).at_most(1.3));
-        self.add(Line::new("  burst 1", "ns", Ok(single.spread())));
-        self.add(Line::new("  burst 1 over burst 32", "x", Ok(single.over(&one))).at_most(2.0));
+        self.add(Line::new("  with 1000 groups", "ns", thousand.spread()));
+        self.add(Line::new("  1000 groups over 1 group", "x", thousand.over(&one)).at_most(1.3));
+        self.add(Line::new("  burst 1", "ns", single.spread()));
+        self.add(Line::new("  burst 1 over burst 32", "x", single.over(&one)).at_most(2.0));
         self.add(Line::new("  burst 1, instructions", "instr", instructions("udp-burst-1")));
         self.add(Line::new("  a turn that receives nothing, instructions", "instr", instructions("idle")));
     }
@@ -139,34 +191,34 @@ impl Report {
                 &mut || told_1000.time(4),
             ],
         );
-        self.add(Line::new("smoltcp 0.14 on the same wire, 1 socket", "ns", Ok(theirs_1.spread())));
-        self.add(Line::new("  if it knew which socket to read", "ns", Ok(told_1.spread())));
-        self.add(Line::new("  wirepath in the same run, 1 group", "ns", Ok(ours_1.spread())));
-        self.add(Line::new("  smoltcp over wirepath", "x", Ok(theirs_1.over(&ours_1))).at_least(2.0));
-        self.add(Line::new("smoltcp 0.14 on the same wire, 1000 sockets", "ns", Ok(theirs_1000.spread())));
-        self.add(Line::new("  if it knew which socket to read", "ns", Ok(told_1000.spread())));
-        self.add(Line::new("  wirepath in the same run, 1000 groups", "ns", Ok(ours_1000.spread())));
-        self.add(Line::new("  smoltcp over wirepath", "x", Ok(theirs_1000.over(&ours_1000))).at_least(40.0));
+        self.add(Line::new("smoltcp 0.14 on the same wire, 1 socket", "ns", theirs_1.spread()));
+        self.add(Line::new("  if it knew which socket to read", "ns", told_1.spread()));
+        self.add(Line::new("  wirepath in the same run, 1 group", "ns", ours_1.spread()));
+        self.add(Line::new("  smoltcp over wirepath", "x", theirs_1.over(&ours_1)).at_least(2.0));
+        self.add(Line::new("smoltcp 0.14 on the same wire, 1000 sockets", "ns", theirs_1000.spread()));
+        self.add(Line::new("  if it knew which socket to read", "ns", told_1000.spread()));
+        self.add(Line::new("  wirepath in the same run, 1000 groups", "ns", ours_1000.spread()));
+        self.add(Line::new("  smoltcp over wirepath", "x", theirs_1000.over(&ours_1000)).at_least(40.0));
     }
 
     fn forwarding(&mut self) {
         let mut forwarder = Forwarder::new();
         let [packets] = interleave(self.samples, [&mut || forwarder.time(32)]);
         let what = "4 nodes with work, memory device to memory device, one core";
-        self.add(Line::new(what, "Mpps", Ok(packets.spread().rate())).at_least(42.0).hoping(50.0));
+        self.add(Line::new(what, "Mpps", packets.rate()).at_least(42.0).hoping(50.0).over_floor(54.0));
         self.add(Line::new("  instructions", "instr", instructions("forward")));
     }
 
     fn mbufs(&mut self) {
         let pool = Pool::heap(256).expect("256 buffers are 480 KB");
         let [pairs] = interleave(self.samples, [&mut || alloc_and_free(&pool)]);
-        self.add(Line::new("mbuf alloc and free, bursts of 32", "ns", Ok(pairs.spread())).at_most(3.0));
+        self.add(Line::new("mbuf alloc and free, bursts of 32", "ns", pairs.spread()).at_most(3.0));
     }
 
     fn decoders(&mut self) {
         let (mut itch, mut tops) = (decoding::itch(), decoding::tops());
         let [itch, tops] = interleave(self.samples, [&mut || itch.time(2), &mut || tops.time(2)]);
-        let (itch, tops) = (Ok(itch.spread().rate()), Ok(tops.spread().rate()));
+        let (itch, tops) = (itch.rate(), tops.rate());
         self.add(Line::new("ITCH 5.0 in MoldUDP64 to events, a day's mix", "M/s", itch).at_least(50.0).hoping(100.0));
         self.add(Line::new("TOPS 1.6 in IEX-TP to events, a day's mix", "M/s", tops).at_least(50.0).hoping(100.0));
     }
@@ -188,13 +240,15 @@ impl Report {
 
     /// The mlx5 device against libmlx5, on software NICs.
     fn connectx(&mut self) {
+        self.section = Section::Mlx5;
         let (samples, directory) = (self.samples, &target_directory().join("bench"));
         let add = &mut |line| self.add(line);
         connectx::Lines { add, connectx: CONNECTX, packets: PACKETS, directory, samples }.measure();
     }
 
     /// AF_XDP against DPDK and the kernel's sockets.
-    fn live(&mut self, measure: fn(&mut Live<'_>)) {
+    fn live(&mut self, section: Section, measure: fn(&mut Live<'_>)) {
+        self.section = section;
         let cores = self.cores;
         measure(&mut Live { add: &mut |line| self.add(line), cores, packets: PACKETS });
     }
@@ -202,6 +256,7 @@ impl Report {
     /// The hand-off, between two looks at how far the cores are from each other. Returns the looks, in ns one way.
     fn two_cores(&mut self) -> Vec<[f64; 2]> {
         const TRIES: usize = 5;
+        self.section = Section::Memory;
         let mut looks = Vec::new();
         let mut found = Err("this process may use one core only".to_owned());
         for _ in 0..TRIES {
@@ -229,11 +284,11 @@ impl Report {
             }
             _ => (),
         }
-        self.add(Line::new(what, "ns", found).at_most(2.0).hoping(1.5));
+        self.add(Line::new(what, "ns", found).at_most(2.0).hoping(1.5).over_floor(1.4));
         looks
     }
 
-    fn finish(&self, looks: &[[f64; 2]]) {
+    fn finish(self, looks: &[[f64; 2]]) -> ExitCode {
         let seconds = self.start.elapsed().as_secs_f64();
         let path = target_directory().join("bench/report.json");
         let lines: Vec<_> = self.lines.iter().map(Line::to_json).collect();
@@ -252,6 +307,31 @@ impl Report {
         match written {
             Ok(()) => println!("written to {}", path.display()),
             Err(error) => eprintln!("bench: {} was not written: {error}; make the directory writable", path.display()),
+        }
+        self.record()
+    }
+
+    /// Appends what was measured to the history, where that is asked for.
+    fn record(self) -> ExitCode {
+        if !record::is_wanted() {
+            println!(
+                "not recorded: `make bench`, or `make bench PART=name`, without QUICK, appends to docs/figures/history.jsonl"
+            );
+            return ExitCode::SUCCESS;
+        }
+        if self.figures.is_empty() {
+            println!("not recorded: nothing was measured");
+            return ExitCode::SUCCESS;
+        }
+        match record::run(self.figures).and_then(|run| figures::append(&figures::docs(), &run)) {
+            Ok(()) => {
+                println!("recorded in docs/figures/history.jsonl, docs/figures.md made again; commit both");
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                eprintln!("bench: {why}");
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -280,14 +360,10 @@ fn instructions(path: &str) -> Found {
     Subject::new(PACKETS).instructions(path).map(Spread::exactly)
 }
 
-/// The processor's name and number of cores, and the kernel.
+/// The machine in a line.
 fn machine() -> String {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let cpus = read("/proc/cpuinfo");
-    let models: Vec<&str> = cpus.lines().filter_map(|line| line.strip_prefix("model name")).collect();
-    let model = models.first().map_or("an unknown CPU", |model| model.trim_start_matches([' ', '\t', ':']));
-    let kernel = read("/proc/sys/kernel/osrelease");
-    format!("{} x {model}, Linux {}", models.len(), kernel.trim())
+    let Machine { cpu, cores, kernel } = record::machine();
+    format!("{cores} x {cpu}, Linux {kernel}")
 }
 
 /// Where cargo builds: this binary lies in `<target>/<profile>/deps`.

@@ -34,9 +34,9 @@ fn compare(name: &str, spread: Spread, samples: usize) {
             &mut || sub_look.time(Shape::SubBurstsWithLook, SAMPLE),
         ],
     );
-    println!("{}", Line::new(&format!("{name}: single"), "ns", Ok(single.spread())));
-    println!("{}", Line::new("  single, buckets asked for before", "ns", Ok(single_look.spread())));
-    println!("{}", Line::new("  sub-bursts", "ns", Ok(sub.spread())));
-    println!("{}", Line::new("  sub-bursts, buckets asked for before", "ns", Ok(sub_look.spread())));
-    println!("{}", Line::new("  sub-bursts over single", "x", Ok(sub.over(&single))));
+    println!("{}", Line::new(&format!("{name}: single"), "ns", single.spread()));
+    println!("{}", Line::new("  single, buckets asked for before", "ns", single_look.spread()));
+    println!("{}", Line::new("  sub-bursts", "ns", sub.spread()));
+    println!("{}", Line::new("  sub-bursts, buckets asked for before", "ns", sub_look.spread()));
+    println!("{}", Line::new("  sub-bursts over single", "x", sub.over(&single)));
 }

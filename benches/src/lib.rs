@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!  frames ─▶ receiver (the product's path)       ┐
-//!         ├▶ smoltcp_peer                        ├─▶ sampling: A B A B …, median, min, max ─▶ table
+//!         ├▶ smoltcp_peer                        ├─▶ sampling: A B A B …, median, min, max ─▶ table ─▶ figures
 //!         ├▶ forwarder (four nodes with work)    │
 //!         └▶ connectx (drivers on software NICs) ┘
 //! ```
-//! `make bench` runs the criterion benches of the parts and `benches/report.rs`, which prints the table that decides.
+//! `make bench` runs the criterion benches of the parts and `benches/report.rs`, which prints the table that decides
+//! and appends it to the history of figures.
 
 pub mod frames;
 
@@ -14,6 +15,7 @@ pub mod connectx;
 pub mod decoding;
 pub mod feed;
 pub mod feeder;
+pub mod figures;
 pub mod forwarder;
 pub mod handoff;
 pub mod live;

@@ -31,10 +31,13 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// Lets the contenders take `rounds` turns each, after one that does not count.
+/// Lets the contenders take `rounds` turns each, after one that does not count. For no rounds nobody runs.
 pub fn interleave<const N: usize>(rounds: usize, contenders: [Contender<'_>; N]) -> [Samples; N] {
     let mut contenders = contenders;
     let mut samples = [const { Samples(Vec::new()) }; N];
+    if rounds == 0 {
+        return samples;
+    }
     for round in 0..=rounds {
         for (contender, samples) in contenders.iter_mut().zip(&mut samples) {
             let sample = contender();
@@ -47,16 +50,24 @@ pub fn interleave<const N: usize>(rounds: usize, contenders: [Contender<'_>; N])
 }
 
 impl Samples {
-    /// Median, lowest and highest.
-    pub fn spread(&self) -> Spread {
-        Spread::of(self.0.clone())
+    /// Median, lowest and highest; an error where there are no samples.
+    pub fn spread(&self) -> Result<Spread, String> {
+        if self.0.is_empty() { Err(NOT_TIMED.to_owned()) } else { Ok(Spread::of(self.0.clone())) }
     }
 
     /// How many times `other` this one is, turn by turn: what the machine does to both cancels out.
-    pub fn over(&self, other: &Self) -> Spread {
-        Spread::of(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect())
+    pub fn over(&self, other: &Self) -> Result<Spread, String> {
+        Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).spread()
+    }
+
+    /// Of nanoseconds each: millions a second.
+    pub fn rate(&self) -> Result<Spread, String> {
+        self.spread().map(Spread::rate)
     }
 }
+
+/// Why there is no time of a contender that did not run.
+const NOT_TIMED: &str = "this run counts and takes no times";
 
 impl Spread {
     /// Of `samples`, which are not empty.
@@ -103,6 +114,12 @@ mod tests {
     #[test]
     fn ratio_is_taken_turn_by_turn() {
         let (slow, fast) = (Samples(vec![4.0, 40.0]), Samples(vec![2.0, 20.0]));
-        assert_eq!(slow.over(&fast), Spread { median: 2.0, min: 2.0, max: 2.0 });
+        assert_eq!(slow.over(&fast), Ok(Spread { median: 2.0, min: 2.0, max: 2.0 }));
+    }
+
+    #[test]
+    fn without_rounds_nobody_runs_and_nothing_is_said() {
+        let [none] = interleave(0, [&mut || panic!("nobody runs")]);
+        assert!(none.spread().is_err() && none.over(&none).is_err());
     }
 }

@@ -2,8 +2,10 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::figures::{Figure, Section};
 use crate::sampling::Spread;
 
 /// A figure, or why it could not be had and what to do about it.
@@ -16,19 +18,30 @@ pub struct Line {
     unit: &'static str,
     found: Found,
     promise: Option<Promise>,
+    floor: Option<f64>,
 }
 
 /// What the project says of a figure.
-#[derive(Clone, Copy, Debug)]
-struct Promise {
-    bound: Bound,
-    must: f64,
-    hope: Option<f64>,
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promise {
+    /// Which side of the limits is the good one.
+    pub bound: Bound,
+    /// The limit that is promised.
+    pub must: f64,
+    /// The one that we should like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hope: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Bound {
+/// Which side of a limit is the good one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bound {
+    /// Less is better.
+    #[serde(rename = "<=")]
     AtMost,
+    /// More is better.
+    #[serde(rename = ">=")]
     AtLeast,
 }
 
@@ -50,7 +63,7 @@ pub enum Verdict {
 impl Line {
     /// A figure for information: `what` was measured, with its conditions, in `unit`.
     pub fn new(what: &str, unit: &'static str, found: Found) -> Self {
-        Self { what: what.to_owned(), unit, found, promise: None }
+        Self { what: what.to_owned(), unit, found, promise: None, floor: None }
     }
 
     /// Promises that the figure is not more than `must`.
@@ -71,6 +84,38 @@ impl Line {
             promise.hope = Some(hope);
         }
         self
+    }
+
+    /// Adds what plain C without a framework takes.
+    pub fn over_floor(mut self, floor: f64) -> Self {
+        self.floor = Some(floor);
+        self
+    }
+
+    /// Whether the line belongs to the one above it that does not: its text is indented.
+    pub fn is_part(&self) -> bool {
+        self.what.starts_with(' ')
+    }
+
+    /// What was measured, without the indentation.
+    pub fn what(&self) -> &str {
+        self.what.trim_start()
+    }
+
+    /// The line as a record of the history, below `head` where it is a part; `None` if it was skipped.
+    pub fn figure(&self, section: Section, head: &str) -> Option<Figure> {
+        let found = self.found.as_ref().ok()?;
+        Some(Figure {
+            section,
+            of: self.is_part().then(|| head.to_owned()),
+            what: self.what().to_owned(),
+            unit: self.unit.to_owned(),
+            median: rounded(found.median),
+            min: rounded(found.min),
+            max: rounded(found.max),
+            promise: self.promise,
+            floor: self.floor,
+        })
     }
 
     /// The verdict, by the median.
@@ -103,7 +148,22 @@ impl Line {
     }
 }
 
+impl Promise {
+    /// Whether a figure is as good as promised.
+    pub fn is_kept(self, figure: f64) -> bool {
+        self.bound.holds(figure, self.must)
+    }
+}
+
 impl Bound {
+    /// As it is printed for people.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::AtMost => "≤",
+            Self::AtLeast => "≥",
+        }
+    }
+
     fn holds(self, found: f64, limit: f64) -> bool {
         match self {
             Self::AtMost => found <= limit,
@@ -142,6 +202,11 @@ impl fmt::Display for Line {
             Err(why) => write!(f, ": {why}"),
         }
     }
+}
+
+/// Six digits: more say nothing, and make the history longer.
+fn rounded(figure: f64) -> f64 {
+    format!("{figure:.5e}").parse().unwrap_or(figure)
 }
 
 /// Three digits or so.

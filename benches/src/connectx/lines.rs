@@ -18,7 +18,7 @@ pub struct Lines<'a> {
     pub packets: &'a str,
     /// Where what is compiled may lie.
     pub directory: &'a Path,
-    /// Pairs of timed rounds.
+    /// Pairs of timed rounds; none, where only what is counted is wanted.
     pub samples: usize,
 }
 
@@ -29,7 +29,10 @@ impl Lines<'_> {
         let (subject, dpdk) = (subject(self.connectx), dpdk::subject(self.directory));
         let instructions = |path| count(&subject, path);
         let times = subject.as_ref().map_err(Clone::clone);
-        let times = times.and_then(|subject| subject.says("times", &self.samples.to_string()));
+        let times = times.and_then(|subject| match self.samples {
+            0 => Err("this run counts and takes no times".to_owned()),
+            samples => subject.says("times", &samples.to_string()),
+        });
 
         let [ours, theirs] = ["rx", "libmlx5-rx"].map(instructions);
         let ratio = over(&ours, &theirs);
@@ -79,7 +82,8 @@ impl Lines<'_> {
     fn times(&mut self, said: &Result<String, Missing>, path: &str) {
         let of = |path: &str| numbers(said.as_ref().map_err(Clone::clone)?, path).map(Samples::from);
         let (ours, theirs) = (of(path), of(&format!("libmlx5-{path}")));
-        let ratio = ours.as_ref().and_then(|ours| Ok(ours.over(theirs.as_ref()?))).map_err(Clone::clone);
+        let ratio =
+            ours.as_ref().map_err(Clone::clone).and_then(|ours| ours.over(theirs.as_ref().map_err(Clone::clone)?));
         self.add(Line::new("  time between the model's turns, which says nothing of a NIC", "ns", spread(ours)));
         self.add(Line::new("  time of libmlx5's calls, in turns", "ns", spread(theirs)));
         self.add(Line::new("  wirepath over libmlx5, time", "x", ratio));
@@ -107,7 +111,7 @@ impl Lines<'_> {
 const ROUNDS_OF_A_MILLION: &str = "4000";
 
 fn spread(samples: Result<Samples, Missing>) -> Found {
-    samples.map(|samples| samples.spread())
+    samples?.spread()
 }
 
 /// The ratio of two counts.
