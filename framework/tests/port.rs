@@ -3,13 +3,14 @@
 
 use core::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use wirepath::Error;
 use wirepath::counters::Block;
 use wirepath::device::pcap::{PcapConfig, PcapDevice};
+use wirepath::port::Pending;
 use wirepath::prelude::*;
 use wirepath::worker::{StopFlag, Worker};
 
@@ -154,4 +155,187 @@ fn timer_comes_to_the_app_and_a_cancelled_one_does_not() {
     let port = Port::open("memory:port-test-timers").unwrap().named("port-test-e").stop_by(&stop);
     port.run(move |_| Timed { stop: Some(stopping.clone()), heard: Arc::clone(&hearing), ..Timed::default() }).unwrap();
     assert_eq!(heard.load(Ordering::Relaxed), 2);
+}
+
+/// Waits for something that another thread brings about.
+fn until(there: impl Fn() -> bool) {
+    while !there() {
+        thread::yield_now();
+    }
+}
+
+/// Sends to a port of the group in each turn, and counts.
+struct Stream {
+    port: u16,
+    sent: Arc<AtomicU64>,
+}
+
+impl App for Stream {
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        let (from, to) = (SocketAddrV4::new([192, 0, 2, 2].into(), 5_000), SocketAddrV4::new(GROUP.into(), self.port));
+        if send_to(from, to, &UdpOptions::default(), b"tick", cx).is_ok() {
+            self.sent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A port on a wire whose other end sends to port 9000 of the group; what it has sent, and what came.
+struct Streamed {
+    handle: PortHandle,
+    stop: StopFlag,
+    sent: Arc<AtomicU64>,
+    came: Arc<AtomicU64>,
+    threads: Vec<thread::JoinHandle<wirepath::Result<()>>>,
+}
+
+impl Streamed {
+    fn new(wire: &str) -> Self {
+        let (stop, [sent, came]) = (StopFlag::new(), [(); 2].map(|()| Arc::new(AtomicU64::new(0))));
+        let end = |address: &str| {
+            let port = Port::open(&format!("memory:{wire}")).unwrap().named(wire).stop_by(&stop).log(|_| ());
+            port.address(address.parse().unwrap())
+        };
+        let (receiver, sender) = (end("192.0.2.1/24"), end("192.0.2.2/24"));
+        let handle = receiver.handle();
+        let (count, stopping, sending) = (Arc::clone(&came), stop.clone(), Arc::clone(&sent));
+        let (starting, started) = mpsc::sync_channel(1);
+        let counting = move |_: &_| {
+            starting.send(()).unwrap();
+            Counting { count: Arc::clone(&count), enough: u64::MAX, stop: stopping.clone() }
+        };
+        let threads = vec![
+            thread::spawn(move || receiver.run(counting)),
+            thread::spawn(move || sender.run(move |_| Stream { port: 9_000, sent: Arc::clone(&sending) })),
+        ];
+        started.recv().unwrap();
+        Self { handle, stop, sent, came, threads }
+    }
+
+    /// What came while so many more were sent.
+    fn came_while_sending(&self, count: u64) -> u64 {
+        let (sent, came) = (self.sent.load(Ordering::Relaxed), self.came.load(Ordering::Relaxed));
+        until(|| self.sent.load(Ordering::Relaxed) >= sent + count);
+        self.came.load(Ordering::Relaxed) - came
+    }
+
+    fn end(self) {
+        self.stop.stop();
+        self.threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+    }
+}
+
+#[test]
+fn group_is_subscribed_to_and_taken_back_while_the_port_runs() {
+    let port = Streamed::new("port-test-handle");
+    let group = || multicast(GROUP, 9_000).consumer(7);
+    assert_eq!(port.came_while_sending(5_000), 0);
+    port.handle.subscribe(group()).unwrap();
+    until(|| port.came.load(Ordering::Relaxed) > 0);
+    port.handle.unsubscribe(&group()).unwrap();
+    assert_eq!(port.came_while_sending(5_000), 0);
+    port.handle.subscribe(group()).unwrap();
+    let before = port.came.load(Ordering::Relaxed);
+    until(|| port.came.load(Ordering::Relaxed) > before);
+    port.end();
+}
+
+#[test]
+fn group_of_two_subscriptions_stays_until_both_are_taken_back() {
+    let port = Streamed::new("port-test-handle-two");
+    let from = |source: [u8; 4]| multicast(GROUP, 9_000).source(source).consumer(7);
+    for source in [[192, 0, 2, 2], [192, 0, 2, 3]] {
+        port.handle.subscribe(from(source)).unwrap();
+    }
+    port.handle.unsubscribe(&from([192, 0, 2, 3])).unwrap();
+    let before = port.came.load(Ordering::Relaxed);
+    until(|| port.came.load(Ordering::Relaxed) > before);
+    port.handle.unsubscribe(&from([192, 0, 2, 2])).unwrap();
+    assert_eq!(port.came_while_sending(1_000), 0);
+    port.end();
+}
+
+#[test]
+fn refused_subscription_says_why_and_changes_nothing() {
+    let port = Streamed::new("port-test-handle-refused");
+    let refused = |result: wirepath::Result<()>, sentence: &str| assert_eq!(result.unwrap_err().to_string(), sentence);
+    let group = || multicast(GROUP, 9_000).consumer(7);
+    port.handle.subscribe(group()).unwrap();
+    let taken = "cannot subscribe to UDP to 239.1.1.1:9000: it is subscribed to already";
+    refused(port.handle.subscribe(group()), taken);
+    let other = multicast([239, 1, 1, 2], 9_000);
+    refused(port.handle.unsubscribe(&other), "cannot subscribe to UDP to 239.1.1.2:9000: it is not subscribed to");
+    let tcp = port.handle.subscribe(listen([192, 0, 2, 1], 80)).unwrap_err().to_string();
+    assert!(tcp.starts_with("cannot subscribe to TCP to 192.0.2.1:80: "), "{tcp}");
+    let no_queue = port.handle.subscribe(group().queue(3)).unwrap_err().to_string();
+    assert!(no_queue.contains("has no such queue"), "{no_queue}");
+    // Any source of it is wanted already: of a filter of some sources its sockets know nothing.
+    port.handle.subscribe(multicast(GROUP, 9_000).source([192, 0, 2, 3]).consumer(7)).unwrap_err();
+    let before = port.came.load(Ordering::Relaxed);
+    until(|| port.came.load(Ordering::Relaxed) > before);
+    let handle = port.handle.clone();
+    port.end();
+    assert!(matches!(handle.subscribe(group()), Err(Error::Ended)));
+    assert!(matches!(handle.try_subscribe(group()).map(drop), Err(Error::Ended)));
+}
+
+#[test]
+fn address_is_bound_and_given_back_while_the_port_runs() {
+    let port = Streamed::new("port-test-handle-bind");
+    for _ in 0..2 {
+        port.handle.subscribe(udp([192, 0, 2, 1], 7)).unwrap();
+        let refused = port.handle.subscribe(udp([192, 0, 2, 1], 7).consumer(1)).unwrap_err().to_string();
+        assert!(refused.starts_with("cannot subscribe to UDP to 192.0.2.1:7: "), "{refused}");
+        port.handle.unsubscribe(&udp([192, 0, 2, 1], 7)).unwrap();
+    }
+    port.end();
+}
+
+#[test]
+fn what_is_asked_for_before_the_port_runs_stands_when_it_does() {
+    let port = Port::open("memory:port-test-before").unwrap();
+    let handle = port.handle();
+    handle.subscribe(udp([192, 0, 2, 1], 7)).unwrap();
+    assert!(handle.subscribe(udp([192, 0, 2, 1], 7)).is_err(), "it is there already");
+    handle.unsubscribe(&udp([192, 0, 2, 1], 7)).unwrap();
+    handle.subscribe(listen([192, 0, 2, 1], 80)).unwrap();
+    let port = port.named("port-test-before").stop_by(&StopFlag::new()).log(|_| ());
+    let refused = port.run(|_| ()).unwrap_err().to_string();
+    assert!(refused.starts_with("cannot subscribe to TCP to 192.0.2.1:80: "), "{refused}");
+    drop(handle);
+}
+
+/// Asks for the group as it starts, and again where it must not wait.
+struct Asking {
+    handle: PortHandle,
+    pending: Option<Pending>,
+    counting: Counting,
+}
+
+impl App for Asking {
+    fn on_start(&mut self, _: &mut Cx<'_>) -> Result<(), AppError> {
+        let waits = self.handle.subscribe(multicast(GROUP, 9_000)).unwrap_err().to_string();
+        assert!(waits.contains("a worker cannot wait for itself"), "{waits}");
+        self.pending = Some(self.handle.try_subscribe(multicast(GROUP, 9_000).consumer(7))?);
+        Ok(())
+    }
+
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        if let Some(mut pending) = self.pending.take() {
+            pending.answer().unwrap().unwrap();
+        }
+        self.counting.on_datagram(datagram, cx);
+    }
+}
+
+/// Of a capture as well: not a frame is missed.
+#[test]
+fn what_an_app_asks_for_at_its_start_stands_before_the_first_frame() {
+    let path = capture("port-asked.pcap", 50);
+    let (count, stop) = (Arc::new(AtomicU64::new(0)), StopFlag::new());
+    let (counted, stopping) = (Arc::clone(&count), stop.clone());
+    let port = Port::open(&format!("pcap:{}", path.display())).unwrap().named("port-test-asked").stop_by(&stop);
+    let handle = port.handle();
+    let counting = move || Counting { count: Arc::clone(&counted), enough: u64::MAX, stop: stopping.clone() };
+    port.run(move |_| Asking { handle: handle.clone(), pending: None, counting: counting() }).unwrap();
+    assert_eq!(count.load(Ordering::Relaxed), 50);
 }

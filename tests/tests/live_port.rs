@@ -2,8 +2,11 @@
 //! the ticks and reads the orders.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::fs;
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -47,6 +50,77 @@ fn tick_fires_an_order_through_the_front_door() {
         });
         ran.unwrap();
     });
+}
+
+/// Counts what comes.
+struct Counting {
+    count: Arc<AtomicU64>,
+}
+
+impl App for Counting {
+    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn group_that_is_subscribed_to_later_comes_to_us_and_then_to_the_kernel_again() {
+    let test = "group_that_is_subscribed_to_later_comes_to_us_and_then_to_the_kernel_again";
+    let Some(wire) = Wire::new(test) else { return };
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let ticker = wire.socket((THEIRS, 0));
+    let (stop, count) = (StopFlag::new(), Arc::new(AtomicU64::new(0)));
+    let port = Port::open(NEAR).unwrap().named("live-port-later").unpinned().stop_by(&stop).log(|_| ());
+    let (handle, counted) = (port.handle(), Arc::clone(&count));
+    let (starting, started) = mpsc::sync_channel(1);
+    let app = move |_: &_| {
+        starting.send(()).unwrap();
+        Counting { count: Arc::clone(&counted) }
+    };
+    thread::scope(|scope| {
+        let running = scope.spawn(|| wire.near.run(|| port.run(app)));
+        let _stops = StopAtEnd(&stop);
+        started.recv().unwrap();
+        wire.near.run(|| {
+            let is_member = || fs::read_to_string("/proc/thread-self/net/igmp").unwrap().contains("010101EF");
+            let kernel = UdpSocket::bind((GROUP, 9_000)).unwrap();
+            kernel.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            assert!(!is_member());
+            for _ in 0..2 {
+                handle.subscribe(multicast(GROUP, 9_000).source(THEIRS)).unwrap();
+                assert!(is_member());
+                let before = count.load(Ordering::Relaxed);
+                until(|| {
+                    ticker.send_to(b"tick", (GROUP, 9_000)).unwrap();
+                    thread::sleep(Duration::from_millis(1));
+                    count.load(Ordering::Relaxed) > before
+                });
+                handle.unsubscribe(&multicast(GROUP, 9_000).source(THEIRS)).unwrap();
+                assert!(!is_member());
+                let came = count.load(Ordering::Relaxed);
+                kernel.join_multicast_v4(&GROUP, &OURS).unwrap();
+                until(|| {
+                    ticker.send_to(b"the kernel's", (GROUP, 9_000)).unwrap();
+                    kernel.recv(&mut [0; 64]).is_ok()
+                });
+                kernel.leave_multicast_v4(&GROUP, &OURS).unwrap();
+                assert_eq!(count.load(Ordering::Relaxed), came);
+            }
+            // What the port cannot steer is refused, and the sockets have nothing of it.
+            let refused = handle.subscribe(listen(OURS, 80)).unwrap_err().to_string();
+            assert!(refused.contains("TCP to 10.9.0.1:80"), "{refused}");
+            let unknown = handle.subscribe(udp(Ipv4Addr::UNSPECIFIED, 80)).unwrap_err().to_string();
+            assert!(unknown.contains("name the address"), "{unknown}");
+            handle.subscribe(udp(OURS, 80)).unwrap();
+        });
+        stop.stop();
+        running.join().unwrap().unwrap();
+    });
+}
+
+/// Waits for what one of many ticks brings about.
+fn until(mut there: impl FnMut() -> bool) {
+    assert!((0..5_000).any(|_| there()), "it never came");
 }
 
 /// Stops the port however the thread ends, so that a failure is seen.

@@ -39,6 +39,10 @@ pub enum Error {
         /// What they say.
         why: String,
     },
+    /// The port has ended, or ended before it answered.
+    Ended,
+    /// So many requests of a [`PortHandle`](super::PortHandle) wait as there may be.
+    Busy,
     /// The options of the port do not go together, or not with its device.
     Config(String),
     /// The app does not start, as it said itself.
@@ -64,6 +68,8 @@ impl fmt::Display for Error {
             Self::Counters(error) => error.fmt(f),
             Self::Signals(error) => error.fmt(f),
             Self::Subscription { what, why } => write!(f, "cannot subscribe to {what}: {why}"),
+            Self::Ended => f.write_str("the port has ended, so nothing can be subscribed to or taken back"),
+            Self::Busy => f.write_str("64 requests wait for the port already: ask again when one of them was answered"),
             Self::Config(sentence) => f.write_str(sentence),
             Self::App(error) => error.fmt(f),
         }
@@ -87,7 +93,12 @@ impl core::error::Error for Error {
             Self::Counters(error) => Some(error),
             Self::Signals(error) => Some(error),
             Self::App(error) => Some(&**error),
-            Self::PortName(_) | Self::NoInterface(_) | Self::Subscription { .. } | Self::Config(_) => None,
+            Self::PortName(_)
+            | Self::NoInterface(_)
+            | Self::Subscription { .. }
+            | Self::Ended
+            | Self::Busy
+            | Self::Config(_) => None,
         }
     }
 }

@@ -27,11 +27,16 @@
 //! It is put together from what an embedder can use by itself: [`live`](crate::worker::live) for ports of interfaces,
 //! [`Worker::builder`](crate::worker::Worker::builder) for a worker in a loop of one's own.
 
+mod control;
 mod error;
+mod handle;
 mod name;
+mod opened;
 mod run;
+mod serve;
 mod subscription;
 
 pub use error::{Error, Result};
+pub use handle::{Pending, PortHandle};
 pub use run::Port;
 pub use subscription::{Subscription, listen, multicast, tcp_from, udp};

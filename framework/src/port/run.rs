@@ -2,19 +2,22 @@
 
 use std::collections::HashMap;
 use std::env;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use super::control::{Control, Steering};
 use super::error::{Error, Result};
+use super::handle::{PortHandle, Request};
 use super::name::{PortName, live};
+use super::serve::serve;
 use super::subscription::Subscription;
 use crate::counters::Block;
+use crate::device::Device;
 use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
 use crate::device::pcap::{PcapConfig, PcapDevice};
-use crate::device::{Device, RxQueue, TxQueue};
+use crate::pipeline::App;
 use crate::pipeline::tcp::TcpConfig;
-use crate::pipeline::{App, Node};
 use crate::proto::Ipv4Prefix;
-use crate::time::{Clock, MonotonicClock};
 use crate::worker::live::{LiveConfig, LivePort, OwnHost, PortConfig, StaticRoute};
 use crate::worker::topology::Severity;
 use crate::worker::{Crew, Post, Station, StopFlag, Worker, WorkerBuilder, affinity};
@@ -29,7 +32,8 @@ pub struct Port {
 /// What a port was told.
 struct Settings {
     name: String,
-    subscriptions: Vec<Subscription>,
+    handle: PortHandle,
+    requests: Receiver<Request>,
     tcp: Option<TcpConfig>,
     own: OwnHost,
     cores: Option<Vec<usize>>,
@@ -80,9 +84,11 @@ impl Port {
     pub fn open(name: &str) -> Result<Self> {
         let program = env::current_exe().ok();
         let program = program.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
+        let (handle, requests) = PortHandle::new();
         let settings = Settings {
             name: program.unwrap_or("wirepath").to_owned(),
-            subscriptions: Vec::new(),
+            handle,
+            requests,
             tcp: None,
             own: OwnHost::default(),
             cores: None,
@@ -93,9 +99,14 @@ impl Port {
     }
 
     /// One thing more that shall come to us.
-    pub fn subscribe(mut self, subscription: Subscription) -> Self {
-        self.settings.subscriptions.push(subscription);
+    pub fn subscribe(self, subscription: Subscription) -> Self {
+        self.settings.handle.begin_with(subscription);
         self
+    }
+
+    /// Subscribes and unsubscribes from now on, also while it runs: from other threads, and from apps.
+    pub fn handle(&self) -> PortHandle {
+        self.settings.handle.clone()
     }
 
     /// Connections, 1,024 of them for each worker. [`tcp_with`](Self::tcp_with) for other limits.
@@ -170,10 +181,11 @@ impl Settings {
     /// A worker for each queue of an interface.
     fn run_live<A: App>(self, port: PortConfig, app: impl Fn(&Post) -> A + Send + Sync + 'static) -> Result<()> {
         let cores = self.cores.unwrap_or_else(|| last_core().into_iter().collect());
+        let subscriptions = self.handle.run();
         let config = LiveConfig {
             tcp: self.tcp,
             queues: (0..cores.len().max(1) as u16).collect(),
-            wants: self.subscriptions.iter().map(|subscription| subscription.want.clone()).collect(),
+            wants: subscriptions.iter().map(|subscription| subscription.want.clone()).collect(),
             ..LiveConfig::new("").on(port).named(&self.name)
         };
         let config = if self.own == OwnHost::default() { config } else { config.owned(self.own) };
@@ -181,14 +193,14 @@ impl Settings {
         let block = block(&self.name, &mut log);
         let mut port = LivePort::open(&config, &block.scope("port"), &stop)?;
         log(&port.describe());
-        let (app, subscriptions) = (Arc::new(app), Arc::new(self.subscriptions));
+        let (app, mut control) = (Arc::new(app), Control::new(self.requests, subscriptions));
         let mut stations = Vec::new();
         while let Some(queue) = port.take_queue()? {
-            let (app, subscriptions, block) = (Arc::clone(&app), Arc::clone(&subscriptions), Arc::clone(&block));
-            let (idx, name) = (queue.idx, format!("worker{}", queue.idx));
+            let (app, block) = (Arc::clone(&app), Arc::clone(&block));
+            let (idx, name, end) = (queue.idx, format!("worker{}", queue.idx), control.worker_end(queue.idx));
             let station = Station::new(name.clone(), move |post: &Post| {
                 let worker = queue.worker(app(post), 0, post, &block.scope(&name)).map_err(Error::from);
-                ended(worker.and_then(|worker| serve(worker, &subscriptions, idx, &block, post)), post)
+                ended(worker.and_then(|worker| serve(worker, &block, post, end)), post)
             });
             let station = station.polling(config.port.interface());
             stations.push(match cores.get(usize::from(idx)) {
@@ -197,7 +209,7 @@ impl Settings {
             });
         }
         port.notices().iter().for_each(|notice| log(&format!("note: {notice}")));
-        start(stations, &stop, &mut log)
+        start(stations, &stop, control, &mut port, &mut log)
     }
 
     /// One worker on the only queue of a device without a kernel.
@@ -213,42 +225,23 @@ impl Settings {
         }
         let (stop, mut log) = (stop(self.stop)?, self.log);
         let block = block(&self.name, &mut log);
-        let (own, tcp, subscriptions) = (self.own, self.tcp, self.subscriptions);
+        let (own, tcp) = (self.own, self.tcp);
+        let mut control = Control::new(self.requests, self.handle.run());
+        let end = control.worker_end(0);
         let station = Station::new("worker0", move |post: &Post| {
             let mut worker = adapt(Worker::builder(&mut device)?);
             worker = own.addresses.into_iter().fold(worker, WorkerBuilder::address);
             worker = own.routes.into_iter().fold(worker, |worker, route| worker.route(route.network, route.via));
             worker = tcp.into_iter().fold(worker, WorkerBuilder::tcp);
             let worker = worker.build(app(post), &block.scope("worker0"))?;
-            ended(serve(worker, &subscriptions, 0, &block, post), post)
+            ended(serve(worker, &block, post, end), post)
         });
         let station = match cores.first() {
             Some(&core) => station.on_core(core),
             None => station,
         };
-        start(vec![station], &stop, &mut log)
+        start(vec![station], &stop, control, &mut (), &mut log)
     }
-}
-
-/// One worker from its first turn to its last, on its own thread.
-fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
-    mut worker: Worker<Rx, Tx, N, A>,
-    subscriptions: &[Subscription],
-    queue: u16,
-    block: &Block,
-    post: &Post,
-) -> Result<()> {
-    block.check()?;
-    let mut clock = MonotonicClock::start();
-    worker.with_app(clock.now(), |app, cx| {
-        let ours = subscriptions.iter().filter(|subscription| subscription.is_for(queue));
-        ours.into_iter().try_for_each(|subscription| subscription.open(cx))?;
-        app.on_start(cx).map_err(Error::App)
-    })?;
-    worker.run(&mut clock, &post.stop);
-    worker.with_app(clock.now(), |app, cx| app.on_stop(cx));
-    worker.hang_up(clock.now());
-    Ok(())
 }
 
 /// A worker that cannot start, or has nothing more to do, stops the others.
@@ -257,10 +250,17 @@ fn ended(result: Result<()>, post: &Post) -> Result<()> {
     result
 }
 
-/// Starts the workers and waits for them.
-fn start(stations: Vec<Station<Result<()>>>, stop: &StopFlag, log: &mut dyn FnMut(&str)) -> Result<()> {
+/// Starts the workers, and serves who subscribes until they are gone.
+fn start(
+    stations: Vec<Station<Result<()>>>,
+    stop: &StopFlag,
+    control: Control,
+    steering: &mut impl Steering,
+    log: &mut dyn FnMut(&str),
+) -> Result<()> {
     let crew = Crew::start(stations, stop)?;
     crew.report().at_least(Severity::Warning).for_each(|finding| log(&finding.to_string()));
+    control.serve(steering);
     crew.join()?.into_iter().collect()
 }
 

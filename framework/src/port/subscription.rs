@@ -3,10 +3,8 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::error::Error;
-use crate::pipeline::Cx;
 use crate::pipeline::tcp::ListenOptions;
-use crate::proto::{ConsumerId, Group, Sharing};
+use crate::proto::ConsumerId;
 use crate::worker::live::Want;
 
 /// Something that shall come to a port: frames of it are steered to the port's workers and not to the kernel, a group is joined, and
@@ -15,8 +13,8 @@ use crate::worker::live::Want;
 #[must_use = "a subscription does nothing before Port::subscribe takes it"]
 pub struct Subscription {
     pub(super) want: Want,
-    consumer: ConsumerId,
-    listens: Option<ListenOptions>,
+    pub(super) consumer: ConsumerId,
+    pub(super) listens: Option<ListenOptions>,
 }
 
 /// Datagrams to a group, from whoever sends them where no [`source`](Subscription::source) is named.
@@ -82,35 +80,14 @@ impl Subscription {
         self
     }
 
-    /// The queue that alone gets it.
+    /// Whether the worker of this queue gets it.
     pub(super) fn is_for(&self, queue: u16) -> bool {
         self.want.queue.is_none_or(|only| only == queue)
     }
 
-    /// Has a worker's sockets give it to the app.
-    pub(super) fn open(&self, cx: &mut Cx<'_>) -> Result<(), Error> {
-        let refused = |error: &dyn fmt::Display| Error::Subscription { what: self.to_string(), why: error.to_string() };
-        let Self { want, consumer, listens } = self;
-        let consumer = match listens {
-            Some(options) => {
-                let options = ListenOptions { consumer: *consumer, ..*options };
-                return cx.tcp().listen(want.destination, &options).map(drop).map_err(|error| refused(&error));
-            }
-            None if want.protocol == crate::wire::Protocol::TCP => return Ok(()),
-            None => *consumer,
-        };
-        if !want.is_group() {
-            let bound = cx.sockets.bind(consumer, want.destination, Sharing::Exclusive);
-            return bound.map(drop).map_err(|error| refused(&error));
-        }
-        let group = Group::new(*want.destination.ip(), want.destination.port());
-        if want.sources.is_empty() {
-            return cx.sockets.join(consumer, group).map_err(|error| refused(&error));
-        }
-        for &source in &want.sources {
-            cx.sockets.join_source(consumer, group, source).map_err(|error| refused(&error))?;
-        }
-        Ok(())
+    /// Whether it asks for the same and gives it to the same consumer. Of [`listen`] the options may differ.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.want == other.want && self.consumer == other.consumer && self.listens.is_some() == other.listens.is_some()
     }
 }
 

@@ -159,6 +159,13 @@ impl UdpSockets {
         Ok(local)
     }
 
+    /// Gives back what [`bind`](UdpSockets::bind) bound. False where the consumer has not bound it.
+    pub fn unbind(&mut self, consumer: ConsumerId, local: SocketAddrV4) -> bool {
+        let ours = Binding { local, consumer, kind: BindingKind::Unicast };
+        let place = self.bindings.iter().position(|binding| *binding == ours);
+        place.inspect(|&place| self.remove(place)).is_some()
+    }
+
     /// Gives a consumer all datagrams of one flow, before anybody who bound its local end. Local port 0 asks for an
     /// ephemeral one; the answer says which.
     pub fn connect(&mut self, consumer: ConsumerId, flow: Flow) -> Result<Flow, SocketError> {
@@ -630,6 +637,19 @@ mod tests {
         sockets.bind(BERT, local, Sharing::Shared).unwrap();
         assert_eq!(receivers(&sockets, OTHER, local), [1, 2]);
         assert_eq!(sockets.bind(ANNE, at(9), Sharing::Shared), Err(SocketError::GroupIsJoined(GROUP)));
+    }
+
+    #[test]
+    fn unbound_address_is_free_and_the_other_owners_keep_theirs() {
+        let mut sockets = sockets(8);
+        let local = SocketAddrV4::new(SENDER, 9);
+        sockets.bind(ANNE, local, Sharing::Shared).unwrap();
+        sockets.bind(BERT, local, Sharing::Shared).unwrap();
+        assert!(sockets.unbind(ANNE, local));
+        assert!(!sockets.unbind(ANNE, local), "it is not bound any more");
+        assert_eq!(receivers(&sockets, OTHER, local), [2]);
+        assert!(sockets.unbind(BERT, local));
+        sockets.bind(ANNE, local, Sharing::Exclusive).unwrap();
     }
 
     #[test]

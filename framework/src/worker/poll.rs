@@ -203,12 +203,23 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
 
     /// Polls until `stop`, or until the device has ended and gave its last frame. Looks at both every few µs.
     pub fn run(&mut self, clock: &mut impl Clock, stop: &StopFlag) -> Ended {
+        self.run_with(clock, stop, |_, _| ())
+    }
+
+    /// The same, and calls `between` each few µs, between two turns: for what need not be looked at in each of them.
+    pub fn run_with(
+        &mut self,
+        clock: &mut impl Clock,
+        stop: &StopFlag,
+        mut between: impl FnMut(&mut Self, Instant),
+    ) -> Ended {
         loop {
             for _ in 0..HOUSEKEEPING_POLLS {
                 let now = clock.now();
                 self.poll_once(now);
             }
             self.publish();
+            between(self, clock.now());
             if stop.is_stopping() {
                 return Ended::Stopped;
             }

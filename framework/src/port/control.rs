@@ -1,0 +1,186 @@
+//! The thread that called [`Port::run`](super::Port::run), while the workers run: makes one change of the subscriptions after the
+//! other, in all workers and in the kernel or the NIC, or in none.
+
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
+
+use super::error::{Error, Result};
+use super::handle::{Change, Request, refused};
+use super::subscription::Subscription;
+use crate::worker::live::LivePort;
+use crate::worker::spsc::lossless::{Consumer, Producer, ring};
+
+/// Between two looks at the requests. Who asks waits for so long at most, and nobody has to wake this thread by a system call.
+const REQUEST_PERIOD: Duration = Duration::from_millis(5);
+/// Between two looks at what a worker answers: it looks at its ring each few µs.
+const ANSWER_PERIOD: Duration = Duration::from_micros(200);
+/// Commands and answers on their way: one change is made at a time, and the word to go is given once.
+const RING_LEN: usize = 4;
+
+/// What a worker is told.
+pub(super) enum Command {
+    Subscribe(Subscription),
+    Unsubscribe(Subscription),
+    /// All workers are there, and what they asked for at their start is done: receive.
+    Go,
+}
+
+/// What a worker says.
+pub(super) enum Answer {
+    /// Its app has started.
+    Ready,
+    /// The command is done, or refused and nothing has changed.
+    Done(Result<()>),
+}
+
+/// A worker's end. When it is dropped the worker is gone.
+pub(super) struct WorkerEnd {
+    /// What it begins with.
+    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) commands: Consumer<Command>,
+    pub(super) answers: Producer<Answer>,
+}
+
+/// Our end.
+struct Peer {
+    queue: u16,
+    commands: Producer<Command>,
+    answers: Consumer<Answer>,
+}
+
+/// What steers frames to the port, and keeps memberships.
+pub(super) trait Steering {
+    fn want(&mut self, subscription: &Subscription) -> Result<()>;
+    fn unwant(&mut self, subscription: &Subscription) -> Result<()>;
+}
+
+impl Steering for LivePort {
+    fn want(&mut self, subscription: &Subscription) -> Result<()> {
+        Ok(Self::want(self, subscription.want.clone())?)
+    }
+
+    fn unwant(&mut self, subscription: &Subscription) -> Result<()> {
+        Ok(Self::unwant(self, &subscription.want)?)
+    }
+}
+
+/// A wire or a capture, whose only queue gets everything.
+impl Steering for () {
+    fn want(&mut self, _: &Subscription) -> Result<()> {
+        Ok(())
+    }
+
+    fn unwant(&mut self, _: &Subscription) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The workers, and what they are subscribed to.
+pub(super) struct Control {
+    requests: Receiver<Request>,
+    subscriptions: Vec<Subscription>,
+    peers: Vec<Peer>,
+}
+
+impl Control {
+    pub(super) fn new(requests: Receiver<Request>, subscriptions: Vec<Subscription>) -> Self {
+        Self { requests, subscriptions, peers: Vec::new() }
+    }
+
+    /// The end of the worker of this queue.
+    pub(super) fn worker_end(&mut self, queue: u16) -> WorkerEnd {
+        let (commands, told) = ring(RING_LEN).expect("the length is a power of two");
+        let (said, answers) = ring(RING_LEN).expect("the length is a power of two");
+        self.peers.push(Peer { queue, commands, answers });
+        let ours = self.subscriptions.iter().filter(|subscription| subscription.is_for(queue));
+        WorkerEnd { subscriptions: ours.cloned().collect(), commands: told, answers: said }
+    }
+
+    /// Serves requests until all workers are gone.
+    pub(super) fn serve(mut self, steering: &mut impl Steering) {
+        for peer in &mut self.peers {
+            // One that could not start has stopped the others.
+            let _ = peer.answer();
+        }
+        self.serve_waiting(steering);
+        self.peers.iter_mut().for_each(|peer| peer.tell(Command::Go));
+        while self.peers.iter().any(|peer| !peer.answers.is_closed()) {
+            thread::sleep(REQUEST_PERIOD);
+            self.serve_waiting(steering);
+        }
+    }
+
+    fn serve_waiting(&mut self, steering: &mut impl Steering) {
+        while let Ok(request) = self.requests.try_recv() {
+            let answer = match &request.change {
+                Change::Subscribe(subscription) => self.subscribe(subscription, steering),
+                Change::Unsubscribe(subscription) => self.unsubscribe(subscription, steering),
+            };
+            request.answer(answer);
+        }
+    }
+
+    /// The sockets first: what is steered to them has somebody who wants it.
+    fn subscribe(&mut self, subscription: &Subscription, steering: &mut impl Steering) -> Result<()> {
+        let change = Change::Subscribe(subscription.clone());
+        let mut subscriptions = self.subscriptions.clone();
+        change.apply(&mut subscriptions)?;
+        let mut ours: Vec<_> = self.peers.iter_mut().filter(|peer| subscription.is_for(peer.queue)).collect();
+        if ours.is_empty() {
+            return Err(refused(subscription, "the port has no such queue: it has one for each of its cores"));
+        }
+        for idx in 0..ours.len() {
+            if let Err(error) = ours[idx].open(subscription) {
+                ours[..idx].iter_mut().for_each(|peer| peer.close(subscription));
+                return Err(error);
+            }
+        }
+        if let Err(error) = steering.want(subscription) {
+            ours.iter_mut().for_each(|peer| peer.close(subscription));
+            return Err(error);
+        }
+        self.subscriptions = subscriptions;
+        Ok(())
+    }
+
+    /// The sockets last: what comes until then is delivered.
+    fn unsubscribe(&mut self, subscription: &Subscription, steering: &mut impl Steering) -> Result<()> {
+        Change::Unsubscribe(subscription.clone()).apply(&mut self.subscriptions)?;
+        let steered = steering.unwant(subscription);
+        for peer in self.peers.iter_mut().filter(|peer| subscription.is_for(peer.queue)) {
+            peer.close(subscription);
+        }
+        steered
+    }
+}
+
+impl Peer {
+    fn tell(&mut self, command: Command) {
+        // One change is made at a time, so there is room; a worker that is gone hears nothing.
+        let _ = self.commands.push(command);
+    }
+
+    fn open(&mut self, subscription: &Subscription) -> Result<()> {
+        self.tell(Command::Subscribe(subscription.clone()));
+        self.answer()
+    }
+
+    fn close(&mut self, subscription: &Subscription) {
+        self.tell(Command::Unsubscribe(subscription.clone()));
+        // A worker that is gone has closed everything.
+        let _ = self.answer();
+    }
+
+    /// Waits for the next answer.
+    fn answer(&mut self) -> Result<()> {
+        loop {
+            match self.answers.pop() {
+                Some(Answer::Done(done)) => return done,
+                Some(Answer::Ready) => return Ok(()),
+                None if self.answers.is_drained() => return Err(Error::Ended),
+                None => thread::sleep(ANSWER_PERIOD),
+            }
+        }
+    }
+}

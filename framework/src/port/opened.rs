@@ -1,0 +1,117 @@
+//! What of the subscriptions stands in one worker's sockets: groups are joined, addresses bound, listeners open. Several
+//! subscriptions may need the same: it is opened with the first of them and closed with the last.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+
+use super::error::Error;
+use super::subscription::Subscription;
+use crate::pipeline::Cx;
+use crate::pipeline::tcp::{ListenOptions, ListenerId};
+use crate::proto::{Group, Sharing};
+use crate::wire::Protocol;
+
+/// The subscriptions of one worker, in the order in which they were opened.
+#[derive(Default)]
+pub(super) struct Opened(Vec<(Subscription, Option<ListenerId>)>);
+
+impl Opened {
+    /// Has the worker's sockets give it to the app.
+    ///
+    /// # Errors
+    /// What they say. Nothing has changed then.
+    pub(super) fn open(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let listener = match subscription.listens {
+            Some(options) => Some(listen(subscription, options, cx)?),
+            None if subscription.want.protocol == Protocol::TCP => None,
+            None if subscription.want.is_group() => self.join(subscription, cx).map(|()| None)?,
+            None => self.bind(subscription, cx).map(|()| None)?,
+        };
+        self.0.push((subscription.clone(), listener));
+        Ok(())
+    }
+
+    /// Takes it back. What another subscription needs as well stays.
+    pub(super) fn close(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) {
+        let Some(place) = self.0.iter().position(|(opened, _)| opened.is_same(subscription)) else { return };
+        let (closed, listener) = self.0.remove(place);
+        match listener {
+            Some(listener) => _ = cx.tcp().close_listener(listener),
+            None if closed.want.protocol == Protocol::TCP => (),
+            None if closed.want.is_group() => self.leave_sources(&closed, &closed.want.sources, cx),
+            None if self.at_the_same_end(&closed).next().is_some() => (),
+            None => _ = cx.sockets.unbind(closed.consumer, closed.want.destination),
+        }
+    }
+
+    fn bind(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
+        if self.at_the_same_end(subscription).next().is_some() {
+            return Ok(());
+        }
+        let bound = cx.sockets.bind(subscription.consumer, subscription.want.destination, Sharing::Exclusive);
+        bound.map(drop).map_err(|error| refused(subscription, &error))
+    }
+
+    /// Joins for each source that it names, or for whichever. Where one is refused those before it are taken back.
+    fn join(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let (consumer, group) = (subscription.consumer, group(subscription));
+        let same_end = || self.at_the_same_end(subscription);
+        if subscription.want.sources.is_empty() {
+            if same_end().any(|other| other.want.sources.is_empty()) {
+                return Ok(());
+            }
+            return cx.sockets.join(consumer, group).map_err(|error| refused(subscription, &error));
+        }
+        for (idx, &source) in subscription.want.sources.iter().enumerate() {
+            if same_end().any(|other| other.want.sources.contains(&source)) {
+                continue;
+            }
+            if let Err(error) = cx.sockets.join_source(consumer, group, source) {
+                if idx > 0 {
+                    self.leave_sources(subscription, &subscription.want.sources[..idx], cx);
+                }
+                return Err(refused(subscription, &error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes these sources back, and the group where no other subscription has it on this port. The sources are those of all ports on
+    /// which the consumer has the group, so one that another port names stays.
+    fn leave_sources(&self, closed: &Subscription, sources: &[Ipv4Addr], cx: &mut Cx<'_>) {
+        let (consumer, group) = (closed.consumer, group(closed));
+        if self.at_the_same_end(closed).next().is_none() {
+            // It refuses only what is not joined.
+            let _ = cx.sockets.leave(consumer, group);
+        }
+        let same_group = |source: &&Ipv4Addr| {
+            let ours = self.0.iter().map(|(other, _)| other).filter(|other| other.consumer == consumer);
+            let mut ours = ours.filter(|other| other.want.destination.ip() == &group.group);
+            !ours.any(|other| other.want.sources.contains(source))
+        };
+        for &source in sources.iter().filter(same_group) {
+            let _ = cx.sockets.leave_source(consumer, group, source);
+        }
+    }
+
+    /// Others of the same consumer for the same address or group, and port.
+    fn at_the_same_end(&self, subscription: &Subscription) -> impl Iterator<Item = &Subscription> {
+        let (consumer, end) = (subscription.consumer, subscription.want.destination);
+        let others = self.0.iter().filter(|(_, listener)| listener.is_none()).map(|(other, _)| other);
+        let udp = others.filter(|other| other.want.protocol == Protocol::UDP);
+        udp.filter(move |other| other.consumer == consumer && other.want.destination == end)
+    }
+}
+
+fn listen(subscription: &Subscription, options: ListenOptions, cx: &mut Cx<'_>) -> Result<ListenerId, Error> {
+    let options = ListenOptions { consumer: subscription.consumer, ..options };
+    cx.tcp().listen(subscription.want.destination, &options).map_err(|error| refused(subscription, &error))
+}
+
+fn group(subscription: &Subscription) -> Group {
+    Group::new(*subscription.want.destination.ip(), subscription.want.destination.port())
+}
+
+fn refused(subscription: &Subscription, why: &dyn fmt::Display) -> Error {
+    Error::Subscription { what: subscription.to_string(), why: why.to_string() }
+}

@@ -1,0 +1,68 @@
+//! One worker of a port from its first turn to its last, on its own thread.
+
+use std::thread;
+use std::time::Duration;
+
+use super::control::{Answer, Command, WorkerEnd};
+use super::error::{Error, Result};
+use super::handle::enter_worker;
+use super::opened::Opened;
+use crate::counters::Block;
+use crate::device::{RxQueue, TxQueue};
+use crate::pipeline::{App, Cx, Node};
+use crate::time::{Clock, MonotonicClock};
+use crate::worker::{Post, Worker};
+
+/// Between two looks at the ring before the first turn.
+const START_PERIOD: Duration = Duration::from_micros(50);
+
+/// Opens what is subscribed to, starts the app, polls until somebody stops it or the device has ended.
+pub(super) fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
+    mut worker: Worker<Rx, Tx, N, A>,
+    block: &Block,
+    post: &Post,
+    mut control: WorkerEnd,
+) -> Result<()> {
+    block.check()?;
+    enter_worker();
+    let (mut clock, mut opened) = (MonotonicClock::start(), Opened::default());
+    worker.with_app(clock.now(), |app, cx| {
+        control.subscriptions.iter().try_for_each(|subscription| opened.open(subscription, cx))?;
+        app.on_start(cx).map_err(Error::App)
+    })?;
+    control.say(Answer::Ready);
+    while !post.stop.is_stopping() {
+        match control.commands.pop() {
+            Some(Command::Go) => break,
+            Some(command) => worker.with_app(clock.now(), |_, cx| control.obey(command, &mut opened, cx)),
+            None => thread::sleep(START_PERIOD),
+        }
+    }
+    worker.run_with(&mut clock, &post.stop, |worker, now| {
+        if let Some(command) = control.commands.pop() {
+            worker.with_app(now, |_, cx| control.obey(command, &mut opened, cx));
+        }
+    });
+    worker.with_app(clock.now(), |app, cx| app.on_stop(cx));
+    worker.hang_up(clock.now());
+    Ok(())
+}
+
+impl WorkerEnd {
+    fn say(&mut self, answer: Answer) {
+        // Each command has one answer and one is on its way at a time, so there is room.
+        let _ = self.answers.push(answer);
+    }
+
+    fn obey(&mut self, command: Command, opened: &mut Opened, cx: &mut Cx<'_>) {
+        let done = match command {
+            Command::Go => return,
+            Command::Subscribe(subscription) => opened.open(&subscription, cx),
+            Command::Unsubscribe(subscription) => {
+                opened.close(&subscription, cx);
+                Ok(())
+            }
+        };
+        self.say(Answer::Done(done));
+    }
+}
