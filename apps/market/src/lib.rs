@@ -8,7 +8,8 @@
 //! Nothing here reads a clock, opens a file or knows the framework: time is an argument in nanoseconds, memory is
 //! taken when a machine is constructed, and whatever arrives from the network is counted, never a panic.
 //!
-//! A handler for one line, generic over the feed:
+//! Lines A and B of one channel behind sockets are an [`AbChannel`]: packets in, messages in order out, gaps told, and a [`BookBuilder`] for
+//! those who want books. What it is made of is there for more, such as a handler for one line, generic over the feed:
 //!
 //! ```
 //! use market::{Action, Books, Codec, Framing, FramingError, MessageCounts, Sequence};
@@ -42,6 +43,7 @@
 pub mod units;
 
 pub mod arbitration;
+pub mod channel;
 pub mod framing;
 pub mod rerequest;
 pub mod sequence;
@@ -56,6 +58,7 @@ pub mod book;
 
 pub use arbitration::{Arbiter, Fate, Line, Missing, Output, Slots, Window};
 pub use book::{BookIdx, Books, LevelBooks, OrderBooks, Quotes, TopOfBook};
+pub use channel::{AbChannel, AbConfig, BookBuilder, ChannelHandler};
 pub use codec::{Codec, MessageCounts, MessageError};
 pub use event::Event;
 pub use framing::{Framing, FramingError, Header, PacketKind, PacketWriter};

@@ -1,0 +1,52 @@
+//! Lines A and B of one channel: each message once and in order, whichever line brings it, and the books that they make. On a day of
+//! `exchange-sim generate --out day.pcap`: `cargo run --release -p feed-handler --example ab_lines -- pcap:day.pcap`; as root on `eth1`.
+
+use market::framing::MoldUdp64;
+use market::{AbChannel, AbConfig, BookBuilder, Books, Itch50, Line, OrderBooks};
+use wirepath::prelude::*;
+
+pub(crate) struct Feed {
+    channel: AbChannel<MoldUdp64>,
+    books: BookBuilder<Itch50, OrderBooks>,
+}
+
+impl Feed {
+    pub(crate) fn new(capacity: market::book::Capacity) -> Self {
+        let books = BookBuilder::new(Itch50, OrderBooks::new(capacity));
+        Self { channel: AbChannel::new(AbConfig::default()), books }
+    }
+
+    /// Messages that came, and those that were on neither line.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let counts = self.channel.arbiter().counts();
+        (counts.delivered, counts.missing)
+    }
+}
+
+impl App for Feed {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        let line = Line(datagram.consumer.0 as usize);
+        self.channel.on_packet(line, datagram.payload, cx.now.as_nanos(), &mut self.books);
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.channel.tick(cx.now.as_nanos(), &mut self.books);
+    }
+
+    fn on_stop(&mut self, _cx: &mut Cx<'_>) {
+        self.channel.finish(&mut self.books);
+        let (messages, missing) = self.counts();
+        println!("{messages} messages, {missing} on neither line, {} books", self.books.books.len());
+    }
+}
+
+/// A port that hears both lines; `consumer` says which of them a datagram came by.
+pub(crate) fn both_lines(port: &str) -> wirepath::Result<Port> {
+    let line = |last, consumer| multicast([233, 252, 0, last], 26_477).consumer(consumer);
+    Ok(Port::open(port)?.subscribe(line(1, 0)).subscribe(line(2, 1)))
+}
+
+fn main() -> wirepath::Result<()> {
+    let port = std::env::args().nth(1).unwrap_or("eth1".into());
+    both_lines(&port)?.run(|_worker| Feed::new(market::book::Capacity::default()))
+}

@@ -1,0 +1,446 @@
+//! One channel that two lines or more carry, ready to be put behind sockets: packets in as they come, messages out once and in order.
+//!
+//! ```text
+//!   line A ─ on_packet ─┐   framing ─ Arbiter ─┬─ in order ──────────▶ on_message
+//!   line B ─ on_packet ─┤             │        ├─ what nobody brought ▶ on_gap
+//!   time ─── tick ──────┘           Slots      └─ begun anew, over ───▶ on_restart, on_end_of_session
+//!                       (copies of packets that wait)
+//! ```
+//!
+//! It is [`Arbiter`], [`Slots`] and [`Framing`] put together as most need them. Who wants packets that wait to stay in the buffers they came
+//! in, or asks a server for what is missing ([`crate::rerequest`]), puts them together as this file does.
+
+use core::marker::PhantomData;
+
+use crate::arbitration::{Arbiter, Fate, Line, Output, Slot, Slots, Window};
+use crate::book::Books;
+use crate::codec::{Codec, MessageCounts};
+use crate::framing::{Framing, FramingError, Packet};
+use crate::sequence::{DOUBTS_MAX, Gap, Policy};
+
+/// How a channel is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbConfig {
+    /// Lines that carry it. By default 2.
+    pub lines: usize,
+    /// Its number in the packets (an IEX channel, a Cboe unit): packets of others on the same group are refused. By default `None`: the
+    /// group carries this channel only.
+    pub number: Option<u32>,
+    /// Where its numbers begin, and what is a restart. By default at 1, see [`Policy`].
+    pub policy: Policy,
+    /// How long a hole may stay open. By default 64 packets and one millisecond.
+    pub window: Window,
+    /// The longest packet that can wait, in bytes: its room is taken at the start for each that the window lets wait. A longer one that
+    /// comes in order is taken as well; behind a hole it is lost unless it comes again. By default 1,472, the UDP payload of an Ethernet
+    /// frame without jumbo.
+    pub packet_len_max: usize,
+}
+
+impl Default for AbConfig {
+    fn default() -> Self {
+        let (policy, window) = (Policy::default(), Window::default());
+        Self { lines: 2, number: None, policy, window, packet_len_max: 1_472 }
+    }
+}
+
+/// Who takes what a channel carries. Only messages need be taken.
+pub trait ChannelHandler {
+    /// The next message, by its number; 0 for one that has none. Each comes once, in order.
+    fn on_message(&mut self, seq: u64, message: &[u8]);
+
+    /// These numbers were on no line in time: what is built from the messages may be wrong from here on.
+    fn on_gap(&mut self, gap: Gap) {
+        let _ = gap;
+    }
+
+    /// The feed begins anew: what was built is void.
+    fn on_restart(&mut self) {}
+
+    /// No more messages in this session.
+    fn on_end_of_session(&mut self) {}
+}
+
+/// Packets that a channel did not take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AbCounts {
+    /// Malformed, by [`FramingError::idx`].
+    pub malformed: [u64; FramingError::NAMES.len()],
+    /// Of another channel than [`AbConfig::number`].
+    pub other_channel: u64,
+    /// That should have waited and were longer than [`AbConfig::packet_len_max`].
+    pub not_kept: u64,
+}
+
+/// The lines of one channel. All memory is taken by [`new`](Self::new).
+///
+/// ```
+/// use market::framing::MoldUdp64;
+/// use market::framing::mold_udp64::MoldHeader;
+/// use market::{AbChannel, AbConfig, ChannelHandler, Line, PacketWriter};
+/// use market::sequence::Gap;
+///
+/// #[derive(Default)]
+/// struct Log(Vec<String>);
+///
+/// impl ChannelHandler for Log {
+///     fn on_message(&mut self, seq: u64, message: &[u8]) {
+///         self.0.push(format!("{seq} {}", message.escape_ascii()));
+///     }
+///     fn on_gap(&mut self, gap: Gap) {
+///         self.0.push(format!("{} to {} are missing", gap.from, gap.to));
+///     }
+/// }
+///
+/// let (mut channel, mut log) = (AbChannel::<MoldUdp64>::new(AbConfig::default()), Log::default());
+/// let mut bring = |line, seq, message: &[u8]| {
+///     let mut bytes = [0; 64];
+///     let mut packet = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"TODAY     ", seq), &mut bytes).unwrap();
+///     packet.push(message).unwrap();
+///     channel.on_packet(line, packet.finish(), 0, &mut log);
+/// };
+/// bring(Line::A, 1, b"open");
+/// bring(Line::A, 3, b"trade"); // 2 is lost on line A, and on its way on line B
+/// bring(Line::B, 1, b"open");
+/// bring(Line::B, 2, b"quote");
+/// bring(Line::B, 3, b"trade");
+/// assert_eq!(log.0, ["1 open", "2 quote", "3 trade"]);
+/// ```
+#[derive(Debug)]
+pub struct AbChannel<F> {
+    arbiter: Arbiter<Slot>,
+    slots: Slots,
+    number: Option<u32>,
+    counts: AbCounts,
+    framing: PhantomData<F>,
+}
+
+impl<F: Framing> AbChannel<F> {
+    /// A channel of which nothing was heard.
+    pub fn new(config: AbConfig) -> Self {
+        let AbConfig { lines, number, policy, window, packet_len_max } = config;
+        // Behind a hole, the packet that makes the window overflow, and those that wait for a witness with the one they push out.
+        let waiting = window.packets + 1 + DOUBTS_MAX + 1;
+        Self {
+            arbiter: Arbiter::new(lines, policy, window),
+            slots: Slots::new(waiting as u32, packet_len_max),
+            number,
+            counts: AbCounts::default(),
+            framing: PhantomData,
+        }
+    }
+
+    /// Takes the packet that `line` brought at `now_ns`, and gives `handler` what is next. One that is malformed or of another channel is
+    /// counted and changes nothing. A packet in order costs its check, some compares and its messages; the slower line's copy only the
+    /// check and a compare; one that must wait a copy.
+    ///
+    /// Panics where the channel has no such line.
+    #[inline]
+    pub fn on_packet(&mut self, line: Line, packet: &[u8], now_ns: u64, handler: &mut impl ChannelHandler) {
+        let parsed = match F::parse(packet) {
+            Ok(parsed) => parsed,
+            Err(error) => return self.counts.malformed[error.idx()] += 1,
+        };
+        if self.number.is_some_and(|number| number != parsed.header.channel) {
+            return self.counts.other_channel += 1;
+        }
+        // A hole whose time is over is a gap before this packet.
+        self.tick(now_ns, handler);
+        match self.arbiter.offer(line, &parsed.header, now_ns) {
+            Fate::Deliver { skip } => deliver(&parsed, skip, handler),
+            Fate::Keep => self.keep(packet),
+            Fate::Discard => (),
+        }
+        self.drain(now_ns, handler);
+    }
+
+    /// Gives up a hole whose time is over: once per turn, also when nothing comes. One compare where there is none.
+    #[inline]
+    pub fn tick(&mut self, now_ns: u64, handler: &mut impl ChannelHandler) {
+        if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+            self.drain(now_ns, handler);
+        }
+    }
+
+    /// At the end, as nothing more will come: what is missing is a gap, and what waited for it is delivered.
+    pub fn finish(&mut self, handler: &mut impl ChannelHandler) {
+        self.arbiter.close();
+        self.drain(u64::MAX, handler);
+    }
+
+    /// Packets that were not taken.
+    pub fn counts(&self) -> &AbCounts {
+        &self.counts
+    }
+
+    /// What decides: it counts messages, holes, and what each line did.
+    pub fn arbiter(&self) -> &Arbiter<Slot> {
+        &self.arbiter
+    }
+
+    #[inline]
+    fn drain(&mut self, now_ns: u64, handler: &mut impl ChannelHandler) {
+        while let Some(output) = self.arbiter.poll(now_ns) {
+            self.act(output, handler);
+        }
+    }
+
+    #[cold]
+    fn act(&mut self, output: Output<Slot>, handler: &mut impl ChannelHandler) {
+        match output {
+            Output::Deliver { handle, skip } => {
+                // It was whole when it was kept.
+                if let Ok(packet) = F::parse(self.slots.get(&handle)) {
+                    deliver(&packet, skip, handler);
+                }
+                self.slots.free(handle);
+            }
+            Output::Discard { handle } => self.slots.free(handle),
+            Output::Gap(gap) => handler.on_gap(gap),
+            Output::Restart => handler.on_restart(),
+            Output::EndOfSession => handler.on_end_of_session(),
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, packet: &[u8]) {
+        let Some(slot) = self.slots.copy_in(packet) else { return self.counts.not_kept += 1 };
+        if let Err(slot) = self.arbiter.keep(slot) {
+            self.slots.free(slot);
+        }
+    }
+}
+
+/// The messages of a packet but the first `skip`.
+#[inline]
+fn deliver<F: Framing>(packet: &Packet<'_, F>, skip: u32, handler: &mut impl ChannelHandler) {
+    let numbered = packet.header.seq > 0;
+    for (idx, message) in (0..).zip(packet.messages()).skip(skip as usize) {
+        handler.on_message(if numbered { packet.header.seq + idx } else { 0 }, message);
+    }
+}
+
+/// Builds the books of a channel: what a handler is where only the books are wanted.
+///
+/// ```
+/// use market::book::Capacity;
+/// use market::{BookBuilder, Books, ChannelHandler, Itch50, OrderBooks};
+///
+/// let capacity = Capacity { books: 16, orders: 1_024, levels: 256 };
+/// let mut builder = BookBuilder::new(Itch50::default(), OrderBooks::new(capacity));
+/// builder.on_message(1, b"?");
+/// assert_eq!((builder.counts.unknown, builder.books.len()), (1, 0));
+/// ```
+#[derive(Clone, Debug)]
+pub struct BookBuilder<C, B> {
+    codec: C,
+    /// Messages by type, and those that gave no event.
+    pub counts: MessageCounts,
+    /// The books. A gap makes them stale, a restart empties them.
+    pub books: B,
+}
+
+impl<C: Codec + Default, B: Books> BookBuilder<C, B> {
+    /// Builds `books` from the messages of a codec.
+    pub fn new(codec: C, books: B) -> Self {
+        Self { codec, counts: MessageCounts::new(), books }
+    }
+}
+
+impl<C: Codec + Default, B: Books> ChannelHandler for BookBuilder<C, B> {
+    #[inline]
+    fn on_message(&mut self, _seq: u64, message: &[u8]) {
+        if let Some(event) = self.codec.decode_counted(message, &mut self.counts) {
+            self.books.apply(&event);
+        }
+    }
+
+    fn on_gap(&mut self, _gap: Gap) {
+        self.books.mark_stale();
+    }
+
+    fn on_restart(&mut self) {
+        self.codec = C::default();
+        self.books.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::framing::cboe_unit::UnitHeader;
+    use crate::framing::mold_udp64::MoldHeader;
+    use crate::framing::{CboeUnit, MoldUdp64, PacketWriter};
+
+    /// What a handler was told, as a story: numbers, `G1-2` gap, `R` restart, `.` end.
+    #[derive(Default)]
+    struct Story(Vec<String>);
+
+    impl ChannelHandler for Story {
+        fn on_message(&mut self, seq: u64, message: &[u8]) {
+            assert_eq!(message, seq.to_be_bytes());
+            self.0.push(seq.to_string());
+        }
+
+        fn on_gap(&mut self, gap: Gap) {
+            self.0.push(format!("G{}-{}", gap.from, gap.to));
+        }
+
+        fn on_restart(&mut self) {
+            self.0.push("R".into());
+        }
+
+        fn on_end_of_session(&mut self) {
+            self.0.push(".".into());
+        }
+    }
+
+    fn packet(session: u8, seq: u64, count: u64) -> Vec<u8> {
+        let mut bytes = [0; 2_048];
+        let mut packet = PacketWriter::<MoldUdp64>::new(MoldHeader::new([session; 10], seq), &mut bytes).unwrap();
+        (seq..seq + count).for_each(|seq| packet.push(&seq.to_be_bytes()).unwrap());
+        packet.finish().to_vec()
+    }
+
+    struct Play {
+        channel: AbChannel<MoldUdp64>,
+        story: Story,
+    }
+
+    impl Play {
+        fn new(config: AbConfig) -> Self {
+            Self { channel: AbChannel::new(config), story: Story::default() }
+        }
+
+        fn bring(&mut self, line: Line, bytes: &[u8], now_ns: u64) -> &mut Self {
+            self.channel.on_packet(line, bytes, now_ns, &mut self.story);
+            self
+        }
+
+        #[track_caller]
+        fn check(&self, story: &str) {
+            assert_eq!(self.story.0.join(" "), story);
+        }
+    }
+
+    #[test]
+    fn hole_of_one_line_is_filled_by_the_other() {
+        let mut play = Play::new(AbConfig::default());
+        play.bring(Line::A, &packet(1, 1, 2), 0).bring(Line::B, &packet(1, 1, 2), 0);
+        play.bring(Line::A, &packet(1, 5, 2), 10).bring(Line::A, &packet(1, 7, 1), 10).check("1 2");
+        play.bring(Line::B, &packet(1, 3, 2), 20).bring(Line::B, &packet(1, 5, 3), 30).check("1 2 3 4 5 6 7");
+    }
+
+    #[test]
+    fn hole_that_nobody_fills_is_a_gap_when_its_time_is_over() {
+        let mut play = Play::new(AbConfig::default());
+        play.bring(Line::A, &packet(1, 1, 1), 0);
+        play.bring(Line::A, &packet(1, 3, 1), 10).bring(Line::B, &packet(1, 3, 1), 10);
+        play.channel.tick(1_000_009, &mut play.story);
+        play.check("1");
+        play.channel.tick(1_000_010, &mut play.story);
+        play.check("1 G2-2 3");
+    }
+
+    #[test]
+    fn restart_and_end_of_the_session_are_told_once() {
+        let mut play = Play::new(AbConfig::default());
+        play.bring(Line::A, &packet(1, 1, 2), 0).bring(Line::A, &packet(2, 1, 1), 1).check("1 2");
+        play.bring(Line::B, &packet(2, 1, 1), 2);
+        let end = MoldHeader::emit_end_of_session([2; 10], 2);
+        play.bring(Line::A, &end, 3).bring(Line::B, &end, 3).check("1 2 R 1 .");
+    }
+
+    #[test]
+    fn what_waits_at_the_end_is_delivered_behind_its_gap() {
+        let mut play = Play::new(AbConfig::default());
+        play.bring(Line::A, &packet(1, 1, 1), 0).bring(Line::A, &packet(1, 4, 1), 0);
+        play.channel.finish(&mut play.story);
+        play.check("1 G2-3 4");
+    }
+
+    #[test]
+    fn malformed_packet_is_counted_by_its_error_and_changes_nothing() {
+        let mut play = Play::new(AbConfig::default());
+        let mut longer = packet(1, 1, 1);
+        longer.push(0);
+        play.bring(Line::A, b"", 0).bring(Line::A, &longer, 0).check("");
+        let malformed = FramingError::NAMES.into_iter().zip(play.channel.counts().malformed);
+        assert_eq!(
+            malformed.filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
+            [("header_short", 1), ("trailing_bytes", 1)]
+        );
+    }
+
+    #[test]
+    fn packet_that_is_too_long_to_wait_is_counted_and_the_other_line_may_bring_it() {
+        let mut play = Play::new(AbConfig { packet_len_max: 60, ..AbConfig::default() });
+        play.bring(Line::A, &packet(1, 1, 1), 0).bring(Line::A, &packet(1, 3, 9), 0).bring(
+            Line::B,
+            &packet(1, 3, 9),
+            0,
+        );
+        assert!(play.channel.counts().not_kept > 0);
+        play.bring(Line::B, &packet(1, 2, 1), 0).bring(Line::B, &packet(1, 3, 9), 0);
+        play.check("1 2 3 4 5 6 7 8 9 10 11");
+    }
+
+    #[test]
+    fn packet_of_another_unit_of_the_group_is_refused() {
+        let mut channel = AbChannel::<CboeUnit>::new(AbConfig { number: Some(2), ..AbConfig::default() });
+        for unit in [1, 2] {
+            let mut bytes = [0; 64];
+            let raw = UnitHeader { unit, count: 0, seq: 1 };
+            let mut writer = PacketWriter::<CboeUnit>::new(raw, &mut bytes).unwrap();
+            writer.push(b"\x02\x01").unwrap();
+            channel.on_packet(Line::A, writer.finish(), 0, &mut Count(0));
+        }
+        assert_eq!((channel.counts().other_channel, channel.arbiter().counts().packets), (1, 1));
+    }
+
+    struct Count(u64);
+
+    impl ChannelHandler for Count {
+        fn on_message(&mut self, _: u64, _: &[u8]) {
+            self.0 += 1;
+        }
+    }
+
+    proptest! {
+        /// Whatever each line loses: numbers come once, in order, and what did not come is in a gap.
+        #[test]
+        fn each_number_comes_once_and_in_order_or_is_in_a_gap(
+            lost in prop::collection::vec(any::<(bool, bool)>(), 1..200),
+            len in 1_u64..5,
+            wait in 1_u64..50,
+        ) {
+            let window = Window { packets: 4, wait_ns: wait };
+            let mut play = Play::new(AbConfig { window, ..AbConfig::default() });
+            for (idx, (lost_a, lost_b)) in (0_u64..).zip(lost) {
+                let bytes = packet(1, 1 + idx * len, len);
+                for (line, is_lost) in [(Line::A, lost_a), (Line::B, lost_b)] {
+                    if !is_lost {
+                        play.bring(line, &bytes, idx * 10);
+                    }
+                }
+            }
+            play.channel.finish(&mut play.story);
+            let mut next = 1;
+            for told in &play.story.0 {
+                match told.strip_prefix('G').and_then(|gap| gap.split_once('-')) {
+                    Some((from, to)) => {
+                        prop_assert_eq!(from.parse::<u64>().unwrap(), next);
+                        next = to.parse::<u64>().unwrap() + 1;
+                    }
+                    None => {
+                        prop_assert_eq!(told.parse::<u64>().unwrap(), next);
+                        next += 1;
+                    }
+                }
+            }
+            let all = Play::new(AbConfig { window, ..AbConfig::default() }).channel.slots.free_count();
+            prop_assert_eq!(play.channel.slots.free_count(), all);
+        }
+    }
+}
