@@ -3,7 +3,7 @@
 pub use crate::pipeline::tcp::{
     CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Sent, TcpData, TcpEvent, Template,
 };
-pub use crate::pipeline::{App, AppError, Cx, Datagram, IcmpError, UdpFlow, UdpOptions, send_to};
+pub use crate::pipeline::{App, AppError, Cx, Datagram, IcmpError, UdpFlow, UdpOptions, for_consumers, send_to};
 pub use crate::port::{Port, PortHandle, Subscription, listen, multicast, tcp_from, udp};
 pub use crate::proto::ConsumerId;
 pub use crate::time::{Duration, Instant, UnixTime};

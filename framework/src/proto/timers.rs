@@ -44,12 +44,16 @@ pub struct Timers {
     limit: usize,
     /// Nothing is due before: so a turn compares two numbers.
     quiet_until: Instant,
+    /// Whose the timers are that are set now, and whose the one is that was due last.
+    owner: u32,
+    due_owner: u32,
 }
 
 #[derive(Debug)]
 struct Timer {
     token: u64,
     generation: u32,
+    owner: u32,
     deadline: Instant,
 }
 
@@ -62,6 +66,8 @@ impl Timers {
             generation: 0,
             limit,
             quiet_until: Instant::MAX,
+            owner: 0,
+            due_owner: 0,
         }
     }
 
@@ -72,7 +78,7 @@ impl Timers {
     pub fn after(&mut self, now: Instant, delay: Duration, token: u64) -> Result<TimerId, TimersFull> {
         self.generation = self.generation.wrapping_add(1);
         let (generation, deadline) = (self.generation, now + delay);
-        let timer = Timer { token, generation, deadline };
+        let timer = Timer { token, generation, owner: self.owner, deadline };
         let slot = self.timers.insert(timer).map_err(|_| TimersFull { limit: self.limit })?;
         self.wheel.set(slot, deadline);
         self.quiet_until = self.quiet_until.min(deadline);
@@ -87,6 +93,17 @@ impl Timers {
         self.wheel.clear(id.slot);
         self.timers.remove(id.slot);
         true
+    }
+
+    /// From now on timers are of this one of several apps; gives whose they were. 0 where there is one.
+    #[inline]
+    pub fn set_owner(&mut self, owner: u32) -> u32 {
+        core::mem::replace(&mut self.owner, owner)
+    }
+
+    /// Whose the timer is that [`take_due`](Self::take_due) gave last.
+    pub fn due_owner(&self) -> u32 {
+        self.due_owner
     }
 
     /// Whether one may be due: a compare.
@@ -106,7 +123,11 @@ impl Timers {
             // The wheel is early where a deadline is more than six days away.
             match self.timers.get(slot) {
                 Some(timer) if timer.deadline > now => self.wheel.set(slot, timer.deadline),
-                _ => return self.timers.remove(slot).map(|timer| timer.token),
+                _ => {
+                    let timer = self.timers.remove(slot)?;
+                    self.due_owner = timer.owner;
+                    return Some(timer.token);
+                }
             }
         }
         // With a budget that is used up, the next turn goes on.

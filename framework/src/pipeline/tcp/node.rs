@@ -476,9 +476,9 @@ fn tell_events<A: App>(app: &mut A, cx: &mut Cx<'_>) {
 #[inline(never)]
 fn tell_some<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     for _ in 0..EVENTS_MAX {
-        let Some((connection, _, event)) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_event()) else {
-            return;
-        };
+        let Some(inner) = &mut cx.tcp.0 else { return };
+        let Some((connection, consumer, event)) = inner.machine.next_event() else { return };
+        inner.told = Some((connection, consumer));
         match event {
             TcpEvent::Readable => tell_data(connection, app, cx),
             _ => app.on_tcp_event(connection, event, cx),

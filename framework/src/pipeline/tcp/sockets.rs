@@ -47,6 +47,8 @@ pub(in crate::pipeline) struct Inner {
     pub(super) foresight: Foresight,
     /// Buffers of the pool that others take, where that was said.
     others: Option<usize>,
+    /// The connection whose event is told, and whose it is: after its last one the machine has forgotten it.
+    pub(super) told: Option<(ConnectionId, ConsumerId)>,
 }
 
 impl TcpSockets {
@@ -63,6 +65,7 @@ impl TcpSockets {
             roster: None,
             foresight: Foresight::default(),
             others: None,
+            told: None,
         }))))
     }
 
@@ -235,6 +238,14 @@ impl TcpCalls<'_, '_> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.connect(flow, options, consumer, now, output))
             .unwrap_or(Err(ConnectError::NoTcp))
+    }
+
+    /// Whose a connection is, by [`connect`](Self::connect) or its listener's options; consumer 0 of one that is gone. In
+    /// [`on_tcp_event`](crate::pipeline::App::on_tcp_event) of the connection that is told of, also where it is gone with that.
+    pub fn consumer(&mut self, id: ConnectionId) -> ConsumerId {
+        let Some(inner) = &self.0.tcp.0 else { return ConsumerId::default() };
+        let told = inner.told.filter(|(told, _)| *told == id);
+        told.map_or_else(|| inner.machine.consumer(id), |(_, consumer)| consumer)
     }
 
     /// What is missing on the way to the peer of a connection, or of a call, where anything is now. A look at routes and neighbours.

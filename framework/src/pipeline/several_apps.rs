@@ -1,0 +1,203 @@
+//! Several apps on one worker: a tuple of apps is an app, which calls each of them in order; [`for_consumers`] shows one of them only what
+//! is its own. Which app is called is decided by the compiler and by one compare, and who has one app pays nothing.
+
+use core::ops::Range;
+
+use super::app::{App, AppError};
+use super::datagram::Datagram;
+use super::icmp::{EchoReply, IcmpError};
+use super::node::Cx;
+use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
+use crate::proto::{ConsumerId, Flow};
+
+/// An app that is shown only what is for its consumers: see [`for_consumers`].
+#[derive(Clone, Debug)]
+pub struct ForConsumers<A> {
+    consumers: Range<u32>,
+    app: A,
+}
+
+/// Shows `app` only what is for these consumers, so that several apps share a worker without knowing of each other: datagrams, ICMP errors
+/// and TCP by the consumer that was named as it was subscribed to, bound, connected or listened; timers by who set them. Answers to echo
+/// requests, `on_tcp_accept`, `on_start`, `on_stop` and `tick` come to all apps. One compare for each call.
+///
+/// Two apps must not have the first of their consumers in common.
+///
+/// ```no_run
+/// use wirepath::prelude::*;
+///
+/// #[derive(Default)]
+/// struct Quotes(u64);
+/// impl App for Quotes {
+///     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
+///         self.0 += 1;
+///     }
+/// }
+///
+/// #[derive(Default)]
+/// struct Alarm(u64);
+/// impl App for Alarm {
+///     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
+///         self.0 += u64::from(datagram.payload.starts_with(b"HALT"));
+///     }
+/// }
+///
+/// fn main() -> wirepath::Result<()> {
+///     Port::open("eth1")?
+///         .subscribe(multicast([239, 1, 1, 1], 9000).consumer(0))
+///         .subscribe(multicast([239, 1, 1, 2], 9000).consumer(1))
+///         .run(|_worker| (for_consumers(0..1, Quotes::default()), for_consumers(1..2, Alarm::default())))
+/// }
+/// ```
+pub fn for_consumers<A: App>(consumers: Range<u32>, app: A) -> ForConsumers<A> {
+    ForConsumers { consumers, app }
+}
+
+impl<A> ForConsumers<A> {
+    /// The app.
+    pub fn app(&self) -> &A {
+        &self.app
+    }
+
+    /// The app, and nothing around it.
+    pub fn into_app(self) -> A {
+        self.app
+    }
+
+    #[inline(always)]
+    fn has(&self, consumer: ConsumerId) -> bool {
+        self.consumers.contains(&consumer.0)
+    }
+
+    /// What its timers are known by; 0 is an app by itself.
+    fn owner(&self) -> u32 {
+        self.consumers.start.wrapping_add(1)
+    }
+
+    /// Calls the app; what it sets is its own.
+    #[inline(always)]
+    fn call<T>(&mut self, cx: &mut Cx<'_>, call: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
+        let before = cx.timers.set_owner(self.owner());
+        let result = call(&mut self.app, cx);
+        cx.timers.set_owner(before);
+        result
+    }
+}
+
+impl<A: App> App for ForConsumers<A> {
+    #[inline]
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        if self.has(datagram.consumer) {
+            self.call(cx, |app, cx| app.on_datagram(datagram, cx));
+        }
+    }
+
+    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
+        self.app.on_tcp_accept(listener, flow)
+    }
+
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+        let consumer = cx.tcp().consumer(connection);
+        if self.has(consumer) {
+            self.call(cx, |app, cx| app.on_tcp_event(connection, event, cx));
+        }
+    }
+
+    #[inline]
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        if self.has(data.consumer) {
+            self.call(cx, |app, cx| app.on_tcp_data(data, cx));
+        }
+    }
+
+    fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
+        if self.has(error.consumer) {
+            self.call(cx, |app, cx| app.on_icmp_error(error, cx));
+        }
+    }
+
+    fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
+        self.call(cx, |app, cx| app.on_echo_reply(reply, cx))
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+        self.call(cx, |app, cx| app.on_start(cx))
+    }
+
+    fn on_stop(&mut self, cx: &mut Cx<'_>) {
+        self.call(cx, |app, cx| app.on_stop(cx));
+    }
+
+    fn on_timer(&mut self, token: u64, cx: &mut Cx<'_>) {
+        if cx.timers.due_owner() == self.owner() {
+            self.call(cx, |app, cx| app.on_timer(token, cx));
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.call(cx, |app, cx| app.tick(cx));
+    }
+}
+
+macro_rules! tuples {
+    ($(($($app:ident $place:tt),+))+) => {$(
+        /// Calls each app for everything, in order. A peer is accepted by all of them or not; the first that knows an answer to an echo
+        /// request has it; the first that does not start ends the port.
+        impl<$($app: App),+> App for ($($app,)+) {
+            #[inline]
+            fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+                $(self.$place.on_datagram(datagram, cx);)+
+            }
+
+            fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
+                $(match self.$place.on_tcp_accept(listener, flow) {
+                    Accept::Yes => (),
+                    no => return no,
+                })+
+                Accept::Yes
+            }
+
+            fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+                $(self.$place.on_tcp_event(connection, event, cx);)+
+            }
+
+            #[inline]
+            fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+                $(self.$place.on_tcp_data(data, cx);)+
+            }
+
+            fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
+                $(self.$place.on_icmp_error(error, cx);)+
+            }
+
+            fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
+                $(self.$place.on_echo_reply(reply, cx))||+
+            }
+
+            fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+                $(self.$place.on_start(cx)?;)+
+                Ok(())
+            }
+
+            fn on_stop(&mut self, cx: &mut Cx<'_>) {
+                $(self.$place.on_stop(cx);)+
+            }
+
+            fn on_timer(&mut self, token: u64, cx: &mut Cx<'_>) {
+                $(self.$place.on_timer(token, cx);)+
+            }
+
+            #[inline]
+            fn tick(&mut self, cx: &mut Cx<'_>) {
+                $(self.$place.tick(cx);)+
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+}
