@@ -9,6 +9,7 @@ use wirepath_benches::figures::{self, History};
 fn page_and_plots_are_those_of_the_history() {
     let docs = figures::docs();
     let history = History::read(&figures::history_path(&docs)).expect("each line is sound");
+    assert!(!history.runs().is_empty(), "there is a history");
     for (path, text) in figures::files(&history) {
         let found = fs::read_to_string(docs.join(&path)).unwrap_or_default();
         // Not `assert_eq`, which would print both files.

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::{Figure, History, Section};
+use super::{Figure, History, Section, plot};
 
 const INTRODUCTION: &str = "\
 # Figures
@@ -30,32 +30,36 @@ In the plots each machine is a line of its own, oldest run left, and the promise
 pub(super) fn render(history: &History) -> String {
     let mut page = INTRODUCTION.to_owned();
     for section in Section::ALL {
-        table(&mut page, section, &history.latest(section));
+        table(&mut page, section, history);
     }
     runs(&mut page, history);
     page
 }
 
-fn table(page: &mut String, section: Section, figures: &[(&Figure, usize)]) {
+fn table(page: &mut String, section: Section, history: &History) {
+    let figures = history.latest(section);
     let _ = write!(page, "\n## {}\n\n{}\n\n", section.title(), wrapped(section.note()));
     if figures.is_empty() {
         page.push_str("Not measured yet.\n");
         return;
     }
-    let _ = write!(page, "![What was measured, run by run](figures/{})\n\n", section.plot());
+    if plot::render(history, section).is_some() {
+        let _ = write!(page, "![What was measured, run by run](figures/{})\n\n", section.plot());
+    }
     page.push_str("| figure | median | min to max | must | hope | floor | run |\n|---|---|---|---|---|---|---|\n");
     let mut head = None;
-    for &(figure, run) in figures {
+    for (figure, run) in figures {
         // The figure itself may not have been measured, where what belongs to it was.
         if figure.of.is_some() && head != figure.of.as_deref() {
             let _ = writeln!(page, "| {} | | | | | | |", cell(figure.head()));
         }
         head = Some(figure.head());
-        row(page, figure, run);
+        let date = &history.runs()[run].date[..10];
+        row(page, figure, &format!("{} ({date})", run + 1));
     }
 }
 
-fn row(page: &mut String, figure: &Figure, run: usize) {
+fn row(page: &mut String, figure: &Figure, run: &str) {
     let unit = cell(&figure.unit);
     let indent = if figure.of.is_some() { "&emsp;" } else { "" };
     let median = format!("{} {unit}", number(figure.median));
@@ -66,14 +70,14 @@ fn row(page: &mut String, figure: &Figure, run: usize) {
         false => format!("{} to {}", number(figure.min), number(figure.max)),
     };
     let limit = |limit: Option<f64>| match (figure.promise, limit) {
-        (Some(promise), Some(limit)) => format!("{} {}", promise.bound.symbol(), number(limit)),
+        (Some(promise), Some(limit)) => format!("{} {limit}", promise.bound.symbol()),
         _ => String::new(),
     };
     let must = limit(figure.promise.map(|promise| promise.must));
     let hope = limit(figure.promise.and_then(|promise| promise.hope));
     let floor = figure.floor.map_or(String::new(), number);
     let what = cell(&figure.what);
-    let _ = writeln!(page, "| {indent}{what} | {median} | {range} | {must} | {hope} | {floor} | {} |", run + 1);
+    let _ = writeln!(page, "| {indent}{what} | {median} | {range} | {must} | {hope} | {floor} | {run} |");
 }
 
 fn runs(page: &mut String, history: &History) {

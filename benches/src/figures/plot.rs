@@ -8,21 +8,23 @@ use super::{Figure, History, Machine, Section};
 
 /// Of the picture, in pixels: charts in a row, their size, the area of their lines.
 const COLUMNS: usize = 3;
-const WIDTH: usize = 300;
+const WIDTH: usize = 320;
 const HEIGHT: usize = 170;
 const LEFT: f64 = 12.0;
-const RIGHT: f64 = 288.0;
+const RIGHT: f64 = 304.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 140.0;
 /// Of the machines in the order in which they first appear; readable for who does not tell red from
 /// green.
 const COLORS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 /// Letters in a line of a chart's heading.
-const LETTERS: usize = 46;
+const LETTERS: usize = 44;
 
 /// The picture; `None` where nothing that is promised was measured.
 pub(super) fn render(history: &History, section: Section) -> Option<String> {
-    let charts: Vec<_> = history.latest(section).into_iter().filter(|(figure, _)| figure.promise.is_some()).collect();
+    // Of what must never be, such as allocations, a line would say nothing.
+    let is_charted = |figure: &Figure| figure.promise.is_some_and(|promise| promise.must > 0.0);
+    let charts: Vec<_> = history.latest(section).into_iter().filter(|(figure, _)| is_charted(figure)).collect();
     if charts.is_empty() {
         return None;
     }
@@ -66,9 +68,7 @@ fn chart(svg: &mut String, history: &History, figure: &Figure, machines: &[&Mach
         .collect();
     let must = figure.promise.map_or(0.0, |promise| promise.must);
     let highest = points.iter().map(|point| point.median).fold(must, f64::max);
-    // A promise of none is a line at the bottom.
-    let highest = if highest > 0.0 { highest * 1.1 } else { 1.0 };
-    let y = |value: f64| BOTTOM - value / highest * (BOTTOM - TOP);
+    let y = |value: f64| BOTTOM - value / (highest * 1.1) * (BOTTOM - TOP);
     let x = |idx: usize| match points.len() {
         1 => (LEFT + RIGHT) / 2.0,
         len => LEFT + idx as f64 * (RIGHT - LEFT) / (len - 1) as f64,
@@ -104,18 +104,35 @@ fn chart(svg: &mut String, history: &History, figure: &Figure, machines: &[&Mach
 
 /// What it is, in two lines, and how much it was last.
 fn heading(svg: &mut String, figure: &Figure) {
-    let lines = [Some(figure.head()), figure.of.is_some().then_some(&*figure.what)];
-    for (line, y) in lines.into_iter().flatten().zip([16.0, 31.0]) {
-        let shown: String = line.chars().take(LETTERS).collect();
-        let more = if shown.len() < line.len() { "…" } else { "" };
-        let weight = if y < 20.0 { " font-weight=\"bold\"" } else { "" };
-        let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{y}\"{weight}>{}{more}</text>", escaped(&shown));
+    let lines = match &figure.of {
+        Some(of) => [first_letters(of), first_letters(&figure.what)],
+        None => in_two(&figure.what),
+    };
+    for (line, y) in lines.iter().zip([16.0, 31.0]) {
+        let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{y}\">{}</text>", escaped(line));
     }
     let promise = figure
         .promise
-        .map_or(String::new(), |promise| format!(", must be {} {}", promise.bound.symbol(), number(promise.must)));
+        .map_or(String::new(), |promise| format!(", must be {} {}", promise.bound.symbol(), promise.must));
     let unit = escaped(&figure.unit);
-    let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"46\">{} {unit}{promise}</text>", number(figure.median));
+    let _ = writeln!(
+        svg,
+        "<text x=\"{LEFT}\" y=\"46\" font-weight=\"bold\">{} {unit}{promise}</text>",
+        number(figure.median)
+    );
+}
+
+/// As much of a text as fits into a line.
+fn first_letters(text: &str) -> String {
+    let shown: String = text.chars().take(LETTERS).collect();
+    if shown.len() < text.len() { shown + "…" } else { shown }
+}
+
+/// A text as two lines, parted between words where there are several.
+fn in_two(text: &str) -> [String; 2] {
+    let Some((end, _)) = text.char_indices().nth(LETTERS) else { return [text.to_owned(), String::new()] };
+    let cut = text[..end].rfind(' ').unwrap_or(end);
+    [text[..cut].to_owned(), first_letters(text[cut..].trim_start())]
 }
 
 /// A text that stands for itself in XML, whatever it is.
@@ -136,14 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn figure_without_a_promise_has_no_chart() {
-        assert_eq!(plot(r#"{"section":"memory","what":"it","unit":"ns","median":1,"min":1,"max":1}"#), None);
+    fn figure_without_a_promise_or_of_none_has_no_chart() {
+        for promise in ["", r#","promise":{"bound":"<=","must":0}"#] {
+            let figure = r#"{"section":"memory","what":"it","unit":"ns","median":1,"min":1,"max":1"#;
+            assert_eq!(plot(&format!("{figure}{promise}}}")), None, "{promise}");
+        }
     }
 
     #[test]
     fn name_cannot_leave_its_heading_and_no_number_is_broken() {
         let figure = r#"{"section":"memory","what":"</text><script>","unit":"&x","median":0,"min":0,"max":0,
-            "promise":{"bound":"<=","must":0}}"#;
+            "promise":{"bound":"<=","must":0.5}}"#;
         let plot = plot(&figure.replace('\n', "")).expect("it is promised");
         assert!(plot.contains("&lt;/text&gt;&lt;script&gt;") && plot.contains("&amp;x") && !plot.contains("<script"));
         assert!(!plot.contains("NaN") && !plot.contains("inf"), "{plot}");

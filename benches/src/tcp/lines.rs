@@ -9,7 +9,7 @@ use super::pair::{Cuts, PairConfig, Role, TcpPair};
 use super::peer::SmoltcpPair;
 use super::{Checksums, MESSAGE_LEN};
 use crate::allocations;
-use crate::sampling::{Spread, interleave};
+use crate::sampling::{Samples, Spread, interleave};
 use crate::table::{Found, Line};
 
 /// Bytes of a sample in bulk: some 0.2 ms.
@@ -26,7 +26,7 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl
     bulk(samples, &instructions, &mut add);
     round_trips(samples, &instructions, &mut add);
     orders(samples, &instructions, &mut add);
-    crowds(samples, &mut add);
+    crowds(samples, &instructions, &mut add);
     flood(samples, &mut add);
     allocated(&mut add);
 }
@@ -75,22 +75,28 @@ fn orders(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl F
     add(Line::new("  instructions", "instr", instructions("tcp-fire")).at_most(340.0));
 }
 
-fn crowds(samples: usize, add: &mut impl FnMut(Line)) {
-    // A million connections take seconds to open, and nothing of them is counted.
-    if samples == 0 {
-        return;
-    }
-    let mut one = Crowd::new(1);
+fn crowds(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
+    let count = |connections: usize| instructions(&format!("tcp-crowd-{connections}"));
+    add(Line::new("TCP segment to the app and its answer, of one connection, instructions", "instr", count(1)));
     for (connections, most, hope) in [(1_000, 1.3, 1.1), (100_000, 2.5, 2.0), (1_000_000, 4.0, 3.0)] {
-        let mut many = Crowd::new(connections);
-        let [one, many] = interleave(samples / 4, [&mut || one.time(BATCHES), &mut || many.time(BATCHES)]);
-        add(Line::new(
-            &format!("TCP segment to the app and its answer, one of {connections} connections"),
-            "ns",
-            many.spread(),
-        ));
+        let [one, many] = crowd_and_one(samples / 4, connections);
+        let title = format!("TCP segment to the app and its answer, one of {connections} connections");
+        add(Line::new(&title, "ns", many.spread()));
         add(Line::new("  over one connection", "x", many.over(&one)).at_most(most).hoping(hope));
+        // Under callgrind a million take minutes to open.
+        if connections <= 100_000 {
+            add(Line::new("  instructions", "instr", count(connections)));
+        }
     }
+}
+
+/// Samples of one connection, and of many in turn; many take seconds to open, so none are where there are no samples.
+fn crowd_and_one(samples: usize, connections: usize) -> [Samples; 2] {
+    if samples == 0 {
+        return Default::default();
+    }
+    let (mut one, mut many) = (Crowd::new(1), Crowd::new(connections));
+    interleave(samples, [&mut || one.time(BATCHES), &mut || many.time(BATCHES)])
 }
 
 /// Goodput, so what is more is better.
