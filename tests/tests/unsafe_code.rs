@@ -37,6 +37,7 @@ const FILES: &[&str] = &[
     "framework/src/device/mlx5/objects.rs",
     "framework/src/device/mlx5/ring.rs",
     "framework/src/device/mlx5/sq_memory.rs",
+    "framework/src/device/sys.rs",
     "framework/src/mem/fifo.rs",
     "framework/src/mem/held.rs",
     "framework/src/mem/large_pages.rs",

@@ -13,17 +13,31 @@
 //! What a device may never do: lose a frame without a counter of its own name, panic on what the NIC, the kernel or
 //! a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home. [`conformance`] checks it.
 
+// Modules of devices are there by feature; what stands in for those that were not built is `absent`.
+#[cfg(not(all(feature = "af-xdp", feature = "mlx5", feature = "pcap")))]
+mod absent;
+#[cfg(feature = "af-xdp")]
 pub mod af_xdp;
 pub mod bond;
+#[cfg(feature = "pcap")]
 pub mod capture;
+#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod either;
+#[cfg(any(test, feature = "testing"))]
 pub mod fault;
 pub mod memory;
+#[cfg(feature = "mlx5")]
 pub mod mlx5;
+#[cfg(any(feature = "af-xdp", feature = "mlx5"))]
+mod nic_filter;
 mod offload;
+#[cfg(feature = "pcap")]
 pub mod pcap;
 pub mod steering;
+#[cfg(any(feature = "af-xdp", feature = "mlx5"))]
+#[allow(unsafe_code)]
+mod sys;
 pub mod tap;
 mod tx_timestamps;
 
@@ -32,6 +46,8 @@ use core::fmt;
 use crate::counters::Scope;
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Instant, UnixTime};
+#[cfg(not(all(feature = "af-xdp", feature = "mlx5", feature = "pcap")))]
+pub(crate) use absent::Absent;
 pub use offload::Offload;
 use steering::{Fields, Rule, RuleId, SteerError};
 

@@ -18,6 +18,8 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 pub enum Error {
     /// No device is named so.
     PortName(String),
+    /// A device that the library was built without: the feature that brings it.
+    NotBuilt(&'static str),
     /// A PCI function has no network interface.
     NoInterface(String),
     /// A device was refused, or a queue of it.
@@ -55,6 +57,10 @@ impl fmt::Display for Error {
             Self::PortName(name) => write!(
                 f,
                 "`{name}` names no port: it is an interface (eth1), mlx5:eth1 or mlx5:0000:3b:00.0, pcap:day.pcap or memory:wire"
+            ),
+            Self::NotBuilt(feature) => write!(
+                f,
+                "the port needs the feature `{feature}`, without which this program was built: add it to the dependency on wirepath"
             ),
             Self::NoInterface(place) => write!(
                 f,
@@ -94,6 +100,7 @@ impl core::error::Error for Error {
             Self::Signals(error) => Some(error),
             Self::App(error) => Some(&**error),
             Self::PortName(_)
+            | Self::NotBuilt(_)
             | Self::NoInterface(_)
             | Self::Subscription { .. }
             | Self::Ended

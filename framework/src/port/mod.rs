@@ -27,6 +27,7 @@
 //! It is put together from what an embedder can use by itself: [`live`](crate::worker::live) for ports of interfaces,
 //! [`Worker::builder`](crate::worker::Worker::builder) for a worker in a loop of one's own.
 
+mod built;
 mod control;
 mod error;
 mod handle;

@@ -4,9 +4,8 @@ use core::str::FromStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::built;
 use super::error::Error;
-use crate::device::af_xdp::AfXdpConfig;
-use crate::device::mlx5::Mlx5Config;
 use crate::worker::live::PortConfig;
 
 /// A device by its name, as it stands in a configuration file or on a command line.
@@ -43,8 +42,8 @@ impl FromStr for PortName {
 /// The device of a port on an interface; `None` of one that is none.
 pub(super) fn live(name: &PortName) -> Result<Option<PortConfig>, Error> {
     Ok(match name {
-        PortName::AfXdp(interface) => Some(PortConfig::AfXdp(AfXdpConfig::new(interface))),
-        PortName::Mlx5(place) => Some(PortConfig::Mlx5(Mlx5Config::new(&interface_of(place)?))),
+        PortName::AfXdp(interface) => Some(built::af_xdp(interface)?),
+        PortName::Mlx5(place) => Some(built::mlx5(&interface_of(place)?)?),
         PortName::Pcap(_) | PortName::Memory(_) => None,
     })
 }

@@ -5,6 +5,7 @@ use std::env;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use super::built::{self, Capture};
 use super::control::{Control, Steering};
 use super::error::{Error, Result};
 use super::handle::{PortHandle, Request};
@@ -14,7 +15,6 @@ use super::subscription::Subscription;
 use crate::counters::Block;
 use crate::device::Device;
 use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
-use crate::device::pcap::{PcapConfig, PcapDevice};
 use crate::pipeline::App;
 use crate::pipeline::tcp::TcpConfig;
 use crate::proto::Ipv4Prefix;
@@ -44,7 +44,7 @@ struct Settings {
 /// Where a port's frames come from.
 enum Source {
     Live(PortConfig),
-    Pcap(Box<PcapDevice>),
+    Pcap(Box<Capture>),
     Memory(MemoryDevice),
 }
 
@@ -54,10 +54,7 @@ impl Source {
             return Ok(Self::Live(port));
         }
         Ok(match name {
-            PortName::Pcap(path) => {
-                let config = PcapConfig { replay: Some(path.clone()), ..PcapConfig::default() };
-                Self::Pcap(Box::new(PcapDevice::open(&config)?))
-            }
+            PortName::Pcap(path) => Self::Pcap(Box::new(built::pcap(path)?)),
             PortName::Memory(wire) => Self::Memory(end_of(wire)),
             PortName::AfXdp(_) | PortName::Mlx5(_) => unreachable!("they are live"),
         })
@@ -186,7 +183,7 @@ impl Settings {
             tcp: self.tcp,
             queues: (0..cores.len().max(1) as u16).collect(),
             wants: subscriptions.iter().map(|subscription| subscription.want.clone()).collect(),
-            ..LiveConfig::new("").on(port).named(&self.name)
+            ..LiveConfig::over(port).named(&self.name)
         };
         let config = if self.own == OwnHost::default() { config } else { config.owned(self.own) };
         let (stop, mut log) = (stop(self.stop)?, self.log);

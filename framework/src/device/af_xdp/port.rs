@@ -12,7 +12,6 @@ use zerocopy::IntoBytes;
 use super::bpf::{Abilities, Link, LoadError, Map, MapKind, Program};
 use super::device::AfXdpConfig;
 use super::error::{CAPABILITIES, SetupError};
-use super::filter::{NicFilter, Wanted};
 use super::holder;
 use super::interface::{Interface, LinkState, LinkWatch};
 use super::kfuncs::{self, Absent, Found, Kfuncs, Told};
@@ -20,6 +19,7 @@ use super::program::{Rules, Source, Verdict, generate};
 use super::socket::kernel_version;
 use super::stamping::AllStamped;
 use super::steering::{Constant, Key, Shape, constants, shapes, tag_word};
+use crate::device::nic_filter::{NicFilter, Wanted};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 
 /// Where in the kernel the program runs.

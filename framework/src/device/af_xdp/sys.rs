@@ -1,4 +1,5 @@
-//! The system calls of sockets: AF_XDP for frames, netlink and ioctl(2) for what is known of an interface.
+//! The system calls of sockets: AF_XDP for frames, netlink and ioctl(2) for what is known of an interface. What other devices
+//! call as well is in [`device::sys`](crate::device::sys).
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
@@ -6,18 +7,19 @@
 //! 1. Every address comes from a reference or slice that is borrowed until the call has returned, and the length beside it is
 //!    the one of what it points to.
 //! 2. What the kernel writes into is plain data: any bytes are a valid value.
-//! 3. A descriptor that the kernel returns is new and has no other owner.
 
 use core::ffi::c_int;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+pub(super) use crate::device::sys::socket;
+use crate::device::sys::{check, set};
 use crate::mem::Region;
 
 /// `struct xdp_umem_reg`.
@@ -43,47 +45,9 @@ struct XdpAddress {
     shared_umem_fd: u32,
 }
 
-/// `struct packet_mreq`: what a packet socket wants of a NIC's filter.
-#[derive(IntoBytes, Immutable)]
-#[repr(C)]
-pub(super) struct PacketRequest {
-    ifindex: u32,
-    kind: u16,
-    address_len: u16,
-    address: [u8; 8],
-}
-
-impl PacketRequest {
-    /// About an Ethernet address.
-    pub(super) fn new(ifindex: u32, kind: u16, mac: [u8; 6]) -> Self {
-        let mut address = [0; 8];
-        address[..6].copy_from_slice(&mac);
-        Self { ifindex, kind, address_len: 6, address }
-    }
-}
-
-/// A new socket that programs started by us do not inherit.
-pub(super) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: no address is passed.
-    let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: new (3).
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 /// Sets an option of an AF_XDP socket.
 pub(super) fn set_option(socket: &OwnedFd, option: c_int, value: u32) -> io::Result<()> {
     set(socket, libc::SOL_XDP, option, &value)
-}
-
-/// Sets an option of a packet socket.
-pub(super) fn set_packet_option(socket: &OwnedFd, option: c_int, value: &PacketRequest) -> io::Result<()> {
-    set(socket, libc::SOL_PACKET, option, value)
-}
-
-fn set<T: IntoBytes + Immutable>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
-    let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value is borrowed for the call, with its own length (1).
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len) }).map(drop)
 }
 
 /// Reads an option of an AF_XDP socket. Older kernels know fewer fields: the rest stays zero.
@@ -293,8 +257,4 @@ pub(super) fn interface_flags(socket: &OwnedFd, name: &[u8]) -> io::Result<i32> 
 pub(super) fn leave_namespace() -> io::Result<()> {
     // SAFETY: no address is passed.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
-}
-
-fn check(value: c_int) -> io::Result<c_int> {
-    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }

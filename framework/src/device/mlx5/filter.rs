@@ -6,7 +6,7 @@ use core::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use crate::device::af_xdp::filter::{NicFilter, Wanted};
+use crate::device::nic_filter::{NicFilter, Wanted};
 use crate::device::steering::Rule;
 use crate::wire::MacAddr;
 

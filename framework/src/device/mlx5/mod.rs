@@ -45,9 +45,9 @@ mod mprq_buffer;
 mod objects;
 mod packet_types;
 mod parts;
-#[doc(hidden)]
+#[cfg(any(test, feature = "testing"))]
 pub mod plain;
-#[doc(hidden)]
+#[cfg(any(test, feature = "testing"))]
 pub mod plain_tx;
 mod port;
 mod port_counter;

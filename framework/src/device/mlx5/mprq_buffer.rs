@@ -9,7 +9,6 @@
 //! 2. Nothing in the process writes there, but who plays the NIC. The NIC writes into strides that it has not told of; whoever
 //!    lends bytes of others has seen that it did, and gives them back before the NIC hears that it may write there again.
 
-use core::ptr::NonNull;
 use core::{mem, slice};
 use std::sync::Arc;
 
@@ -59,8 +58,9 @@ impl MprqBuffer {
 }
 
 /// Writes `bytes` at `at` as a NIC would, for who plays one. Panics outside.
+#[cfg(any(test, feature = "testing"))]
 pub(super) fn land(region: &Region, at: usize, bytes: &[u8]) {
     assert!(at <= region.len() && bytes.len() <= region.len() - at, "outside the memory where frames land");
     // SAFETY: inside the region (1), and nobody was told yet that something is there (2).
-    unsafe { region.base().add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
+    unsafe { region.base().add(at).copy_from_nonoverlapping(core::ptr::NonNull::from(bytes).cast(), bytes.len()) }
 }

@@ -24,7 +24,7 @@ use super::table::{Table, Target};
 use super::tx::has_room_for_segmentation;
 use super::watch::{Kernel, Watch};
 use super::wqe::BLOCK_UNITS;
-use crate::device::af_xdp::filter::NicFilter;
+use crate::device::nic_filter::NicFilter;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
 use crate::time::UnixTime;

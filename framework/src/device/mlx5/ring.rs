@@ -34,6 +34,7 @@ impl Keeper {
     }
 
     /// Keeps plain memory, whose other side plays the NIC. Each memory is given to one queue.
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn of_plain(memory: &[&super::plain::Memory]) -> Self {
         let owners: Vec<_> = memory.iter().map(|memory| memory.owner()).collect();
         // SAFETY: the parts that `plain` makes are true, and what else touches the memory plays the NIC.

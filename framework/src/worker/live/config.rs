@@ -5,6 +5,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::device::PortConfig;
 use super::error::LiveError;
+#[cfg(feature = "af-xdp")]
 use crate::device::af_xdp::AfXdpConfig;
 use crate::pipeline::ChecksumPolicy;
 use crate::pipeline::tcp::{TcpConfig, TcpSockets};
@@ -117,10 +118,16 @@ pub struct Want {
 
 impl LiveConfig {
     /// Queue 0 of an interface that is the kernel's, who also keeps the memberships; AF_XDP in the best mode there is.
+    #[cfg(feature = "af-xdp")]
     pub fn new(interface: &str) -> Self {
+        Self::over(PortConfig::AfXdp(AfXdpConfig::new(interface)))
+    }
+
+    /// The same over a device of one's choice.
+    pub fn over(port: PortConfig) -> Self {
         Self {
             app: "wirepath".into(),
-            port: PortConfig::AfXdp(AfXdpConfig::new(interface)),
+            port,
             queues: vec![0],
             owner: Owner::Shared,
             igmp: IgmpBy::Kernel,

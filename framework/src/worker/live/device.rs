@@ -1,67 +1,118 @@
 //! The device under a live port: which kinds there are, and where they differ above the contract that they share.
 
 use super::error::LiveError;
-use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode};
+#[cfg(not(all(feature = "af-xdp", feature = "mlx5")))]
+use crate::device::Absent;
+#[cfg(feature = "af-xdp")]
+use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice};
 use crate::device::either::Either;
+#[cfg(feature = "mlx5")]
 use crate::device::mlx5::{Mlx5Config, Mlx5Device};
 use crate::mem::Layout;
+use crate::worker::timeline::NicClock;
 
 /// Which kind of device carries the frames, and how it is set up.
 #[derive(Clone, Debug)]
 pub enum PortConfig {
-    /// AF_XDP, on any interface.
+    /// AF_XDP, on any interface. With the feature `af-xdp`.
+    #[cfg(feature = "af-xdp")]
     AfXdp(AfXdpConfig),
-    /// The queues of a ConnectX itself. The device is named by its network interface.
+    /// The queues of a ConnectX itself. The device is named by its network interface. With the feature `mlx5`.
+    #[cfg(feature = "mlx5")]
     Mlx5(Mlx5Config),
 }
 
-/// A device of either kind.
-pub type LiveDevice = Either<AfXdpDevice, Mlx5Device>;
+#[cfg(feature = "af-xdp")]
+type AfXdp = AfXdpDevice;
+#[cfg(not(feature = "af-xdp"))]
+type AfXdp = Absent;
+
+#[cfg(feature = "mlx5")]
+type Mlx5 = Mlx5Device;
+#[cfg(not(feature = "mlx5"))]
+type Mlx5 = Absent;
+
+/// A device of either kind; of a kind that was not built there is none.
+pub type LiveDevice = Either<AfXdp, Mlx5>;
 
 /// Bytes of an Ethernet header with two tags.
-const LINK_HEADER_LEN: usize = 14 + 2 * 4;
+pub(super) const LINK_HEADER_LEN: usize = 14 + 2 * 4;
+
+/// What a live port asks of a device's configuration. Each device answers in a file of its own.
+pub(super) trait LiveDriverConfig {
+    fn interface(&self) -> &str;
+
+    fn set_interface(&mut self, interface: &str);
+
+    fn open(&self) -> Result<LiveDevice, LiveError>;
+
+    /// Frames that may wait for the worker, and frames that may be on their way out.
+    fn ring_lens(&self) -> (u32, u32);
+
+    /// Whether frames pass the kernel's driver first, so that they come as those of the bond that the driver is part of.
+    fn is_behind_the_driver(&self) -> bool {
+        false
+    }
+
+    /// Whether a rule that several queues want is given to each of them.
+    fn steers_each_queue(&self) -> bool;
+
+    /// Buffers that hold a frame of the interface in one piece, where any can.
+    fn layout(&self, mtu: usize) -> Layout;
+}
+
+/// What a live port asks of an open device.
+pub(super) trait LiveDriver {
+    /// What was chosen and what it can do, in words, for the operator.
+    fn describe(&self) -> String;
+
+    /// Why no frame will come again though the interface is there.
+    fn why_ended(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether frames may come from a stack of this very machine, which leaves checksums to be finished by a NIC that is not there.
+    fn is_virtual(&self) -> bool {
+        false
+    }
+
+    /// What reads the clock of the device itself, where it has one that can be read.
+    fn nic_clock(&self) -> Option<NicClock> {
+        None
+    }
+}
 
 impl PortConfig {
     /// The network interface.
     pub fn interface(&self) -> &str {
-        match self {
-            Self::AfXdp(config) => &config.interface,
-            Self::Mlx5(config) => &config.device,
-        }
+        self.driver().interface()
     }
 
     /// The same port on another interface.
     pub fn set_interface(&mut self, interface: &str) {
-        match self {
-            Self::AfXdp(config) => interface.clone_into(&mut config.interface),
-            Self::Mlx5(config) => interface.clone_into(&mut config.device),
+        match *self {
+            #[cfg(feature = "af-xdp")]
+            Self::AfXdp(ref mut config) => config.set_interface(interface),
+            #[cfg(feature = "mlx5")]
+            Self::Mlx5(ref mut config) => config.set_interface(interface),
         }
-    }
-
-    pub(super) fn open(&self) -> Result<LiveDevice, LiveError> {
-        Ok(match self {
-            Self::AfXdp(config) => Either::Left(AfXdpDevice::open(config)?),
-            Self::Mlx5(config) => Either::Right(Mlx5Device::open(config)?),
-        })
     }
 
     /// Frames that may wait for the worker, and frames that may be on their way out.
     pub fn ring_lens(&self) -> (u32, u32) {
-        match self {
-            Self::AfXdp(config) => (config.rx_ring_len, config.tx_ring_len),
-            Self::Mlx5(config) => (config.rx_ring_len, config.tx_ring_len),
-        }
+        self.driver().ring_lens()
     }
 
-    /// Whether frames pass the kernel's driver first, so that they come as those of the bond that the driver is part of.
+    pub(super) fn open(&self) -> Result<LiveDevice, LiveError> {
+        self.driver().open()
+    }
+
     pub(super) fn is_behind_the_driver(&self) -> bool {
-        matches!(self, Self::AfXdp(config) if config.mode == Mode::Generic)
+        self.driver().is_behind_the_driver()
     }
 
-    /// Whether a rule that several queues want is given to each of them. The program on an AF_XDP queue only sees what the NIC put
-    /// there; a ConnectX would send a group's frames to all.
     pub(super) fn steers_each_queue(&self) -> bool {
-        matches!(self, Self::AfXdp(_))
+        self.driver().steers_each_queue()
     }
 
     /// How many queues get a rule.
@@ -69,55 +120,32 @@ impl PortConfig {
         if self.steers_each_queue() { usize::MAX } else { 1 }
     }
 
-    /// Buffers that hold a frame of the interface in one piece, where any can: for AF_XDP the chunks of a umem, of which there are
-    /// two sizes. A longer frame takes several, or is refused where kernel and driver cannot do that.
     pub(super) fn layout(&self, mtu: usize) -> Layout {
-        let frame_len = mtu + LINK_HEADER_LEN;
-        match self {
-            Self::AfXdp(_) if frame_len <= Layout::umem(2_048).data_room() => Layout::umem(2_048),
-            Self::AfXdp(_) => Layout::umem(4_096),
-            Self::Mlx5(_) => Layout::for_frames(frame_len),
+        self.driver().layout(mtu)
+    }
+
+    /// The one place that asks which device it is. `*self`, because a port of no device has no arms.
+    fn driver(&self) -> &dyn LiveDriverConfig {
+        match *self {
+            #[cfg(feature = "af-xdp")]
+            Self::AfXdp(ref config) => config,
+            #[cfg(feature = "mlx5")]
+            Self::Mlx5(ref config) => config,
         }
     }
 }
 
-/// What was chosen and what it can do, in words, for the operator.
-pub(super) fn describe(device: &LiveDevice) -> String {
+/// Whichever device it is.
+pub(super) fn driver(device: &LiveDevice) -> &dyn LiveDriver {
     match device {
-        Either::Left(device) => device.describe(),
-        Either::Right(device) => device.describe(),
+        Either::Left(device) => device,
+        Either::Right(device) => device,
     }
 }
 
-/// Why no frame will come again though the interface is there.
-pub(super) fn why_ended(device: &LiveDevice) -> Option<String> {
-    match device {
-        Either::Left(device) => device.why_ended(),
-        Either::Right(_) => None,
-    }
-}
-
-/// Whether frames may come from a stack of this very machine, which leaves checksums to be finished by a NIC that is not there.
-pub(super) fn is_virtual(device: &LiveDevice) -> bool {
-    match device {
-        Either::Left(device) => device.is_virtual(),
-        Either::Right(_) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunk_holds_a_frame_where_one_can() {
-        let port = PortConfig::AfXdp(AfXdpConfig::new("eth1"));
-        assert_eq!([port.layout(1500), port.layout(9000)].map(|layout| layout.stride()), [2_048, 4_096]);
-    }
-
-    #[test]
-    fn buffer_of_a_connectx_holds_a_jumbo_frame() {
-        let port = PortConfig::Mlx5(Mlx5Config::new("eth1"));
-        assert!(port.layout(9000).data_room() >= 9000 + LINK_HEADER_LEN);
+#[cfg(not(all(feature = "af-xdp", feature = "mlx5")))]
+impl LiveDriver for Absent {
+    fn describe(&self) -> String {
+        match *self {}
     }
 }

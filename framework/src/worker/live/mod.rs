@@ -14,11 +14,15 @@
 //! What can fail fails in [`LivePort::open`] and [`LiveQueue::worker`], before a frame has come to us; an error gives
 //! everything back. When the port and its queues are dropped, or the process dies, nothing is left on the interface.
 
+#[cfg(feature = "af-xdp")]
+mod af_xdp;
 mod config;
 mod device;
 mod error;
 mod host;
 mod membership;
+#[cfg(feature = "mlx5")]
+mod mlx5;
 mod port;
 mod queue;
 mod rules;

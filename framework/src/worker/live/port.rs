@@ -3,7 +3,7 @@
 use std::io;
 
 use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
-use super::device::{LiveDevice, describe, is_virtual, why_ended};
+use super::device::{LiveDevice, driver};
 use super::error::LiveError;
 use super::host::LiveHost;
 use super::membership::Memberships;
@@ -12,7 +12,6 @@ use super::rules::rules;
 use super::sys;
 use crate::counters::Scope;
 use crate::device::Device;
-use crate::device::either::Either;
 use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
 use crate::proto::Ipv4Prefix;
@@ -81,7 +80,7 @@ impl LivePort {
         let mut device = TapDevice::new(config.port.open()?, TapConfig::new(&*config.app));
         let mut hosts = Vec::new();
         for &idx in &config.queues {
-            hosts.push((idx, LiveHost::new(config, &link, is_virtual(device.inner()), &mut mirror)?));
+            hosts.push((idx, LiveHost::new(config, &link, driver(device.inner()).is_virtual(), &mut mirror)?));
         }
         let addresses = hosts.first().map_or(Vec::new(), |(_, live)| live.host.addresses().to_vec());
         let mut steered = Vec::new();
@@ -196,11 +195,8 @@ impl LivePort {
     /// # Errors
     /// The interface has none, or it may not be read: one sentence.
     pub fn nic_clock(&self) -> io::Result<NicClock> {
-        if let Either::Right(device) = self.device.inner() {
-            let mut clock = device.nic_clock();
-            if clock().is_some() {
-                return Ok(Box::new(clock));
-            }
+        if let Some(clock) = driver(self.device.inner()).nic_clock() {
+            return Ok(clock);
         }
         let phc = Phc::of_interface(self.config.port.interface())?;
         Ok(Box::new(move || phc.now()))
@@ -225,12 +221,12 @@ impl LivePort {
             IgmpBy::Kernel => "memberships kept by the kernel",
             IgmpBy::Nobody => "no IGMP",
         };
-        format!("{}; {owner}, {igmp}", describe(self.device.inner()))
+        format!("{}; {owner}, {igmp}", driver(self.device.inner()).describe())
     }
 
     /// Why no frame will come again though the interface is there, where that is so: somebody has taken our program off it.
     pub fn why_ended(&self) -> Option<String> {
-        why_ended(self.device.inner())
+        driver(self.device.inner()).why_ended()
     }
 
     /// The rules in place, each as an operator would say it.

@@ -1,0 +1,67 @@
+//! What a live port asks of an AF_XDP device.
+
+use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
+use super::error::LiveError;
+use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode};
+use crate::device::either::Either;
+use crate::mem::Layout;
+
+impl LiveDriverConfig for AfXdpConfig {
+    fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    fn set_interface(&mut self, interface: &str) {
+        interface.clone_into(&mut self.interface);
+    }
+
+    fn open(&self) -> Result<LiveDevice, LiveError> {
+        Ok(Either::Left(AfXdpDevice::open(self)?))
+    }
+
+    fn ring_lens(&self) -> (u32, u32) {
+        (self.rx_ring_len, self.tx_ring_len)
+    }
+
+    fn is_behind_the_driver(&self) -> bool {
+        self.mode == Mode::Generic
+    }
+
+    /// The program on a queue only sees what the NIC put there.
+    fn steers_each_queue(&self) -> bool {
+        true
+    }
+
+    /// The chunks of a umem, of which there are two sizes. A longer frame takes several, or is refused where kernel and driver
+    /// cannot do that.
+    fn layout(&self, mtu: usize) -> Layout {
+        let smaller = Layout::umem(2_048);
+        if mtu + LINK_HEADER_LEN <= smaller.data_room() { smaller } else { Layout::umem(4_096) }
+    }
+}
+
+impl LiveDriver for AfXdpDevice {
+    fn describe(&self) -> String {
+        self.describe()
+    }
+
+    fn why_ended(&self) -> Option<String> {
+        self.why_ended()
+    }
+
+    fn is_virtual(&self) -> bool {
+        self.is_virtual()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PortConfig;
+    use super::*;
+
+    #[test]
+    fn chunk_holds_a_frame_where_one_can() {
+        let port = PortConfig::AfXdp(AfXdpConfig::new("eth1"));
+        assert_eq!([port.layout(1500), port.layout(9000)].map(|layout| layout.stride()), [2_048, 4_096]);
+    }
+}

@@ -1,0 +1,58 @@
+//! What a live port asks of a ConnectX.
+
+use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
+use super::error::LiveError;
+use crate::device::either::Either;
+use crate::device::mlx5::{Mlx5Config, Mlx5Device};
+use crate::mem::Layout;
+use crate::worker::timeline::NicClock;
+
+impl LiveDriverConfig for Mlx5Config {
+    fn interface(&self) -> &str {
+        &self.device
+    }
+
+    fn set_interface(&mut self, interface: &str) {
+        interface.clone_into(&mut self.device);
+    }
+
+    fn open(&self) -> Result<LiveDevice, LiveError> {
+        Ok(Either::Right(Mlx5Device::open(self)?))
+    }
+
+    fn ring_lens(&self) -> (u32, u32) {
+        (self.rx_ring_len, self.tx_ring_len)
+    }
+
+    /// The NIC would send a group's frames to all.
+    fn steers_each_queue(&self) -> bool {
+        false
+    }
+
+    fn layout(&self, mtu: usize) -> Layout {
+        Layout::for_frames(mtu + LINK_HEADER_LEN)
+    }
+}
+
+impl LiveDriver for Mlx5Device {
+    fn describe(&self) -> String {
+        self.describe()
+    }
+
+    fn nic_clock(&self) -> Option<NicClock> {
+        let mut clock = self.nic_clock();
+        clock().is_some().then(|| Box::new(clock) as NicClock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PortConfig;
+    use super::*;
+
+    #[test]
+    fn buffer_of_a_connectx_holds_a_jumbo_frame() {
+        let port = PortConfig::Mlx5(Mlx5Config::new("eth1"));
+        assert!(port.layout(9000).data_room() >= 9000 + LINK_HEADER_LEN);
+    }
+}
