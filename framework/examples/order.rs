@@ -100,7 +100,7 @@ impl App for Trader {
         match cx.tcp().fire(order) {
             Ok(Sent::Posted) => self.fired += 1,
             Ok(Sent::Queued) => println!("the order at {price} waits for the exchange to read"),
-            Ok(Sent::NoWay(missing)) => println!("the order at {price} has not left: {missing}"),
+            Ok(Sent::Unreachable(missing)) => println!("the order at {price} has not left: {missing}"),
             Err(error) => println!("the order at {price} was not sent: {error}"),
         }
     }
@@ -116,8 +116,8 @@ impl App for Trader {
                     let _ = cx.tcp().abort(connection);
                 }
             },
-            TcpEvent::NoWay => {
-                let missing = cx.tcp().no_way(connection).map_or(String::new(), |missing| missing.to_string());
+            TcpEvent::NoRoute => {
+                let missing = cx.tcp().unreachable(connection).map_or(String::new(), |missing| missing.to_string());
                 println!("the call to the gateway waits: {missing}");
             }
             TcpEvent::PeerClosed => {

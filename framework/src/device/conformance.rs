@@ -79,7 +79,7 @@ const FACTS: &[(&str, Fact)] = &[
     ("an urgent frame leaves without a doorbell, behind those before it", urgent_frame_leaves_at_once),
     ("every posted mbuf comes home", posted_mbufs_come_home),
     ("a held mbuf stays with its holder after it was sent", held_mbuf_stays),
-    ("a rehearsed frame stays, and those posted around it arrive", rehearsed_frames_stay),
+    ("a rehearsed frame stays, and those posted around it arrive", dry_run_frames_stay),
     ("an empty pool loses no frame without a name", empty_pool_loses_nothing_unnamed),
     ("a frame that is too long is dropped by name", too_long_is_named),
     ("a chain is gathered in order", chain_is_gathered),
@@ -352,7 +352,7 @@ fn held_mbuf_stays(rig: &mut dyn Rig) -> Result<(), String> {
     }
 }
 
-fn rehearsed_frames_stay(rig: &mut dyn Rig) -> Result<(), String> {
+fn dry_run_frames_stay(rig: &mut dyn Rig) -> Result<(), String> {
     let (sent, ghost) = (frames(24, rig.frame_len_min().max(64)), frame(rig.frame_len_min().max(100), 99));
     let mut link = rig.link(sent.len() + BURST_MAX);
     let portion = rig.ring_len().map_or(sent.len(), |slots| (slots / 2).clamp(1, 4));
@@ -361,7 +361,7 @@ fn rehearsed_frames_stay(rig: &mut dyn Rig) -> Result<(), String> {
         for (idx, frame) in portion.iter().enumerate() {
             let offload = Offload::URGENT.when(turn % 2 == 0);
             let mbuf = link.tx_pool.alloc_copy(&ghost).ok_or("the rig's pool is too small")?;
-            link.tx.rehearse(mbuf, offload);
+            link.tx.dry_run(mbuf, offload);
             let mbuf = link.tx_pool.alloc_copy(frame).ok_or("the rig's pool is too small")?;
             link.tx.post(mbuf, offload).map_err(|mbuf| {
                 mbuf.free();
@@ -369,7 +369,7 @@ fn rehearsed_frames_stay(rig: &mut dyn Rig) -> Result<(), String> {
             })?;
         }
         let mbuf = link.tx_pool.alloc_copy(&ghost).ok_or("the rig's pool is too small")?;
-        link.tx.rehearse(mbuf, Offload::NONE);
+        link.tx.dry_run(mbuf, Offload::NONE);
         link.tx.ring_doorbell(link.now());
         received.extend(link.collect(32, portion.len())?);
     }

@@ -92,8 +92,8 @@ impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
         either!(self, tx => tx.post(mbuf, offload))
     }
 
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
-        either!(self, tx => tx.rehearse(mbuf, offload));
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
+        either!(self, tx => tx.dry_run(mbuf, offload));
     }
 
     #[inline]

@@ -156,7 +156,7 @@ pub trait TxQueue {
     /// Carries a frame as far as it goes without leaving, by the instructions and through the places of [`post`](Self::post), so that
     /// the next one that is posted finds them warm. What was posted before may be rung for. The mbuf goes home, and nothing counts
     /// as sent. By default the frame goes nowhere.
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         let _ = offload;
         mbuf.free();
     }

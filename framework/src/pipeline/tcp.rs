@@ -60,20 +60,20 @@
 //! # }
 //! ```
 
-mod ahead;
 mod at_once;
 mod bytes;
 mod chain;
 mod delegation;
 mod headers;
 mod node;
+mod output;
 mod path;
+mod prefetch;
 pub mod roster;
 mod sockets;
 mod tally;
 mod template;
 mod train;
-mod way_out;
 
 pub use crate::proto::tcp::{
     Accept, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, DelegateError,
@@ -82,6 +82,6 @@ pub use crate::proto::tcp::{
 };
 pub use delegation::Delegation;
 pub use node::{Tcp, TcpData, TcpNodeConfig, TcpNodeDrop};
-pub use path::NoWay;
+pub use path::Unreachable;
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};
 pub use template::{Sent, Template, TemplateError};

@@ -103,8 +103,8 @@ impl TxQueue for Marking<'_> {
         self.tx.post_unmarked(mbuf, offload)
     }
 
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.tx.rehearse(mbuf, offload | Offload::TIMESTAMP);
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.tx.dry_run(mbuf, offload | Offload::TIMESTAMP);
     }
 
     fn ring_doorbell(&mut self, now: Instant) {

@@ -3,10 +3,10 @@
 //! No I/O, no clock, no memory of a packet's own: payloads that a machine must keep are opaque handles, a type
 //! parameter, and come back to the caller when the machine lets go of them. Everything is allocated at construction.
 
+mod alloc;
 mod hash;
 mod ids;
 mod prefix;
-mod room;
 mod slab;
 mod table;
 mod timers;
@@ -28,6 +28,8 @@ pub mod sockets;
 pub mod source_filter;
 pub mod tcp;
 
+pub use alloc::{Madvise, without_madvise};
+pub(crate) use alloc::{allocate_table, is_allocatable};
 pub use claim::{ClaimAction, ClaimConfig, ClaimError, ClaimHeard, Claims};
 pub use demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, LocalHash, Subscriber};
 pub use fragmentation::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError};
@@ -48,8 +50,6 @@ pub use ports::{Binding, PortError, PortRange, Ports, PortsCapacity};
 pub use prefix::{Ipv4Prefix, PrefixError};
 pub use rate_limit::{PeerLimit, PeerShares, Shares, TokenBucket};
 pub use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released};
-pub use room::{Advise, unadvised};
-pub(crate) use room::{can_be_had, furnish};
 pub use sockets::{Group, Sharing, SocketCapacity, SocketError, UdpSockets};
 pub use source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};
 pub use timers::{TIMERS_MAX, TimerId, Timers, TimersFull};

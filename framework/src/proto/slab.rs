@@ -2,7 +2,7 @@
 //!
 //! Most recently freed slots are reused first, as they are the warmest. Nothing here moves an item.
 
-use super::room::{Advise, furnish, unadvised};
+use super::alloc::{Madvise, allocate_table, without_madvise};
 
 /// "No item": an index that no slab reaches.
 pub(super) const NIL: u32 = u32::MAX;
@@ -44,15 +44,19 @@ impl<T> Vacancy<'_, T> {
 impl<T> Slab<T> {
     /// Room for `capacity` items, allocated here and never again.
     pub(super) fn new(capacity: usize) -> Self {
-        Self::new_advised(capacity, unadvised)
+        Self::with_madvise(capacity, without_madvise)
     }
 
     /// The same where `advise` hears of its memory.
-    pub(super) fn new_advised(capacity: usize, advise: Advise) -> Self {
+    pub(super) fn with_madvise(capacity: usize, advise: Madvise) -> Self {
         assert!(capacity < NIL as usize, "a slab counts its items in 32 bits");
         let last = capacity.wrapping_sub(1);
         let link = |idx: usize| Slot::Free { next: if idx == last { NIL } else { idx as u32 + 1 } };
-        Self { slots: furnish(capacity, advise, link), free: if capacity == 0 { NIL } else { 0 }, free_count: capacity }
+        Self {
+            slots: allocate_table(capacity, advise, link),
+            free: if capacity == 0 { NIL } else { 0 },
+            free_count: capacity,
+        }
     }
 
     /// The bytes that `new(capacity)` takes.

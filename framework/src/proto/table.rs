@@ -11,8 +11,8 @@
 //!
 //! Each key brings its hash: a fast one where we insert the keys, one that resists an adversary where packets do.
 
+use super::alloc::{Madvise, allocate_table, without_madvise};
 use super::hash::HashSeed;
-use super::room::{Advise, furnish, unadvised};
 
 const SLOTS: usize = 4;
 
@@ -43,12 +43,12 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
     /// Room for `capacity` entries in `2 * capacity` slots (rounded up to a power of two of buckets), allocated
     /// here and never again.
     pub(super) fn new(capacity: usize, seed: HashSeed) -> Self {
-        Self::new_advised(capacity, seed, unadvised)
+        Self::with_madvise(capacity, seed, without_madvise)
     }
 
     /// The same where `advise` hears of its memory.
-    pub(super) fn new_advised(capacity: usize, seed: HashSeed, advise: Advise) -> Self {
-        let buckets = furnish(Self::buckets(capacity), advise, |_| Bucket::empty());
+    pub(super) fn with_madvise(capacity: usize, seed: HashSeed, advise: Madvise) -> Self {
+        let buckets = allocate_table(Self::buckets(capacity), advise, |_| Bucket::empty());
         Self { buckets, len: 0, capacity, seed }
     }
 

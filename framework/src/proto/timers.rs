@@ -3,7 +3,7 @@
 //! What enters are delays and the time of each turn; what leaves are tokens, in the order of their deadlines but for a tick. They stand on
 //! the wheel that TCP has, so setting and cancelling cost the same whatever their number, and a turn in which nothing is due costs a compare.
 
-use super::room::unadvised;
+use super::alloc::without_madvise;
 use super::slab::Slab;
 use super::wheel::Wheel;
 use crate::time::{Duration, Instant};
@@ -61,7 +61,7 @@ impl Timers {
     /// For so many at the same time; memory is taken here.
     pub fn new(limit: usize) -> Self {
         Self {
-            wheel: Wheel::new(limit, unadvised),
+            wheel: Wheel::new(limit, without_madvise),
             timers: Slab::new(limit),
             generation: 0,
             limit,

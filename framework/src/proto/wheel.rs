@@ -17,7 +17,7 @@
 //! the clock and sets it again.
 
 use crate::proto::slab::NIL;
-use crate::proto::{Advise, furnish};
+use crate::proto::{Madvise, allocate_table};
 use crate::time::Instant;
 
 /// Nanoseconds of a tick, as a power of two: 262 µs. A quarter of the millisecond that is promised; finer ones would cascade more often.
@@ -56,11 +56,11 @@ struct Link {
 
 impl Wheel {
     /// For entries below `capacity`; memory is taken here, and `advise` hears of it.
-    pub(super) fn new(capacity: usize, advise: Advise) -> Self {
+    pub(super) fn new(capacity: usize, advise: Madvise) -> Self {
         Self {
             heads: vec![NIL; LEVELS * SLOTS].into_boxed_slice(),
             occupied: [0; LEVELS * SLOTS / 64],
-            links: furnish(capacity, advise, |_| Link { next: NIL, prev: NIL, place: NIL, due: 0 }),
+            links: allocate_table(capacity, advise, |_| Link { next: NIL, prev: NIL, place: NIL, due: 0 }),
             tick: 0,
             earliest: 0,
             len: 0,
@@ -285,7 +285,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::proto::unadvised;
+    use crate::proto::without_madvise;
     use crate::time::Duration;
 
     const TICK: u64 = 1 << TICK_SHIFT;
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn entry_is_due_at_its_deadline_and_not_before() {
-        let mut wheel = Wheel::new(1, unadvised);
+        let mut wheel = Wheel::new(1, without_madvise);
         for (ms, from) in [(1, 0), (50, 1), (100, 60), (20_000, 200), (5_000_000, 30_000)] {
             let deadline = Instant::ZERO + Duration::from_millis(ms);
             drain(&mut wheel, Instant::ZERO + Duration::from_millis(from));
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn deadline_beyond_six_days_comes_early_and_is_set_again() {
-        let mut wheel = Wheel::new(1, unadvised);
+        let mut wheel = Wheel::new(1, without_madvise);
         let deadline = Instant::ZERO + Duration::from_secs(8 * 86_400);
         let mut now = Instant::ZERO;
         let mut looks = 0;
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn clock_that_jumps_by_days_costs_a_few_looks() {
-        let mut wheel = Wheel::new(2, unadvised);
+        let mut wheel = Wheel::new(2, without_madvise);
         let days = |days: u64| Instant::ZERO + Duration::from_secs(days * 86_400);
         for day in [1, 5, 9, 40, 41, 400] {
             wheel.set(0, days(day) + Duration::from_secs(7_200));
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn many_entries_of_one_slot_are_sorted_in_within_the_budget() {
-        let mut wheel = Wheel::new(1000, unadvised);
+        let mut wheel = Wheel::new(1000, without_madvise);
         let deadline = Instant::ZERO + Duration::from_secs(30);
         (0..1000).for_each(|entry| wheel.set(entry, deadline));
         let (mut taken, mut calls) = (0, 0);
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn entries_that_set_themselves_again_in_the_past_stop_no_others() {
-        let mut wheel = Wheel::new(3, unadvised);
+        let mut wheel = Wheel::new(3, without_madvise);
         let [past, other, now] = [250, 260, 270].map(|tick| Instant::from_nanos(tick * TICK));
         [past, past, other].into_iter().zip(0..).for_each(|(at, entry)| wheel.set(entry, at));
         let (mut budget, mut others) = (256, 0);
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn work_of_a_call_is_bounded_by_its_budget() {
-        let mut wheel = Wheel::new(1, unadvised);
+        let mut wheel = Wheel::new(1, without_madvise);
         wheel.set(0, Instant::from_nanos(3_000 * TICK));
         let now = Instant::from_nanos(4_000 * TICK);
         assert_eq!(wheel.take_due(now, &mut 2), None);
@@ -398,7 +398,7 @@ mod tests {
         fn due_entries_are_those_whose_deadline_passed(
             steps in prop::collection::vec((0u32..32, span(), step(), any::<bool>()), 1..200)
         ) {
-            let (mut wheel, mut model, mut now) = (Wheel::new(32, unadvised), [None::<u64>; 32], 0u64);
+            let (mut wheel, mut model, mut now) = (Wheel::new(32, without_madvise), [None::<u64>; 32], 0u64);
             for (entry, span, step, clear) in steps {
                 now += step * TICK / 3;
                 let mut due = drain(&mut wheel, Instant::from_nanos(now));

@@ -240,7 +240,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             // All their headers are asked for at once, so that the cache misses of a burst overlap instead of following each other. The
             // connections that they are for, where there are many, come in while the frames before theirs are worked on.
             burst.iter().for_each(Mbuf::prefetch);
-            tools.tcp.look_ahead(burst);
+            tools.tcp.prefetch(burst);
         }
         let mut cx = tools.cx(now);
         for mbuf in burst.drain(..) {

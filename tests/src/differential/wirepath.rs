@@ -48,7 +48,7 @@ impl Ours {
                     self.tcp.pause(id).expect("it has just connected");
                 }
                 TcpEvent::Closed(_) => (),
-                TcpEvent::NoWay | TcpEvent::Readable | TcpEvent::Writable | TcpEvent::PeerClosed => (),
+                TcpEvent::NoRoute | TcpEvent::Readable | TcpEvent::Writable | TcpEvent::PeerClosed => (),
             }
         }
     }

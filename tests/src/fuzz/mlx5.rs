@@ -212,7 +212,7 @@ pub(super) fn tx(data: &[u8]) {
     is_home(&pool);
 }
 
-/// A rehearsal of all that an app may do, while completions come. No frame of it leaves.
+/// A dry run of all that an app may do, while completions come. No frame of it leaves.
 fn warm(tx: &mut Mlx5Tx, pool: &Pool, input: &mut Input<'_>, now: Instant) {
     let depth = input.pick(&[WarmUp::Ring, WarmUp::Doorbell]);
     tx.warm(depth, |tx| {

@@ -44,7 +44,7 @@ pub(super) enum Comparison {
     AtLeast,
 }
 
-const EVENTS: [&str; 5] = ["Connected", "NoWay", "Readable", "Writable", "PeerClosed"];
+const EVENTS: [&str; 5] = ["Connected", "Unreachable", "Readable", "Writable", "PeerClosed"];
 const REASONS: [&str; 10] = [
     "Finished",
     "Aborted",

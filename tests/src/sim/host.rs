@@ -495,7 +495,7 @@ impl App for SimApp {
             return self.fail(format!("{event:?} of a connection that nobody knows"));
         };
         match event {
-            TcpEvent::Connected { .. } | TcpEvent::NoWay => (),
+            TcpEvent::Connected { .. } | TcpEvent::NoRoute => (),
             TcpEvent::Writable => self.go_on(id, cx),
             TcpEvent::Readable => return self.fail("Readable reached the app".into()),
             TcpEvent::PeerClosed => self.ledger.borrow_mut().peer_closed(key),

@@ -89,8 +89,8 @@ impl TxQueue for AnyTx {
         self.0.post(mbuf, offload)
     }
 
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.0.rehearse(mbuf, offload);
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.0.dry_run(mbuf, offload);
     }
 
     #[inline]

@@ -311,15 +311,15 @@ impl Queue for AfXdpQueue {
             frame_len_max: self.frame_len_max,
         };
         let bound = socket::bind(self.sockets, pool, &wanted)?;
-        let ways = Ways { zero_copy: bound.zero_copy, multi_buffer: bound.multi_buffer };
+        let bind_flags = BindFlags { zero_copy: bound.zero_copy, multi_buffer: bound.multi_buffer };
         scope.text("interface", &self.port.interface.name);
         // Stays when the interface is renamed: by it `wirepath stats` finds the NIC's own counters.
         scope.gauge("interface_index", Unit::Number).set(self.port.interface.index.into());
-        scope.text("mode", ways.describe(self.port.mode));
-        let segments_max = match ways {
-            Ways { multi_buffer: false, .. } => 1,
-            Ways { zero_copy: false, .. } => SEGMENTS_MAX,
-            Ways { .. } => (self.port.interface.driver.zero_copy_segments_max as usize).clamp(1, SEGMENTS_MAX),
+        scope.text("mode", bind_flags.describe(self.port.mode));
+        let segments_max = match bind_flags {
+            BindFlags { multi_buffer: false, .. } => 1,
+            BindFlags { zero_copy: false, .. } => SEGMENTS_MAX,
+            BindFlags { .. } => (self.port.interface.driver.zero_copy_segments_max as usize).clamp(1, SEGMENTS_MAX),
         };
         let umem = Rc::new(bound.umem);
         let rings = bound.rings;
@@ -330,7 +330,7 @@ impl Queue for AfXdpQueue {
             gate: Rc::clone(&gate),
             rx: rings.rx,
             fill: rings.fill,
-            ways,
+            bind_flags,
             watch: self.watch,
         };
         let rx = AfXdpRx::new(parts, pool, scope);
@@ -341,12 +341,12 @@ impl Queue for AfXdpQueue {
 
 /// The ways in which a queue was bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ways {
+pub(super) struct BindFlags {
     pub(super) zero_copy: bool,
     pub(super) multi_buffer: bool,
 }
 
-impl Ways {
+impl BindFlags {
     /// In words, for the operator.
     pub(super) fn describe(self, mode: Mode) -> &'static str {
         match (mode, self.zero_copy, self.multi_buffer) {

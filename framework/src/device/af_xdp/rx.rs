@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-use super::device::Ways;
+use super::device::BindFlags;
 use super::gate::Gate;
 use super::interface::{LinkState, LinkWatch};
 use super::metadata;
@@ -99,14 +99,14 @@ pub(super) struct RxParts {
     pub(super) gate: Rc<Gate>,
     pub(super) rx: ConsumerRing<Desc>,
     pub(super) fill: ProducerRing<u64>,
-    pub(super) ways: Ways,
+    pub(super) bind_flags: BindFlags,
     pub(super) watch: LinkWatch,
 }
 
 impl AfXdpRx {
     /// Takes the rings over, and lends the kernel as many buffers as it takes.
     pub(super) fn new(parts: RxParts, pool: &Pool, scope: &Scope) -> Self {
-        let RxParts { port, umem, gate, rx, fill, ways, watch } = parts;
+        let RxParts { port, umem, gate, rx, fill, bind_flags, watch } = parts;
         let scope = scope.scope("rx");
         let counters = Counters {
             frames: scope.counter("frames", Unit::Frames),
@@ -125,7 +125,7 @@ impl AfXdpRx {
             parts: ArrayVec::new(),
             skipping: false,
             owing: false,
-            zero_copy: ways.zero_copy,
+            zero_copy: bind_flags.zero_copy,
             next_look: Instant::ZERO,
             link: port.interface.link,
             watch,

@@ -272,7 +272,7 @@ impl TxQueue for AfXdpTx {
     }
 
     /// The descriptor is written where the next one goes. The kernel sees nothing, and no system call is made.
-    fn rehearse(&mut self, mbuf: Mbuf, _offload: Offload) {
+    fn dry_run(&mut self, mbuf: Mbuf, _offload: Offload) {
         if mbuf.is_linear()
             && let Some(addr) = self.umem.geometry().addr_of(mbuf.bytes())
             && self.in_flight.room() > 0

@@ -26,9 +26,9 @@ impl<T: TxQueue> TxQueue for BondTx<T> {
         }
     }
 
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         match self.legs.get_mut(self.active.get()) {
-            Some(leg) => leg.rehearse(mbuf, offload),
+            Some(leg) => leg.dry_run(mbuf, offload),
             None => mbuf.free(),
         }
     }

@@ -44,8 +44,8 @@ impl<T: TxQueue> TxQueue for CaptureTx<T> {
         posted
     }
 
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.inner.rehearse(mbuf, offload);
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.inner.dry_run(mbuf, offload);
     }
 
     fn ring_doorbell(&mut self, now: Instant) {

@@ -189,8 +189,8 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         Ok(())
     }
 
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.inner.rehearse(mbuf, offload);
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.inner.dry_run(mbuf, offload);
     }
 
     fn ring_doorbell(&mut self, now: Instant) {

@@ -279,7 +279,7 @@ impl TxQueue for MemoryTx {
     }
 
     /// The frame is written into the slot that the next one takes, where it would be copied.
-    fn rehearse(&mut self, mbuf: Mbuf, _offload: Offload) {
+    fn dry_run(&mut self, mbuf: Mbuf, _offload: Offload) {
         if mbuf.is_linear()
             && mbuf.len() <= self.frame_len_max
             && let Some(mut slot) = self.producer.slot()

@@ -10,23 +10,23 @@
 //! goes over the end of the ring wherever it has to. A completion is asked for once in some blocks, and for the last WQE
 //! before a doorbell where mbufs wait for it, so that none stays out in a ring that falls silent.
 
+mod dry_run;
 mod ledger;
 mod multi;
-mod rehearsal;
 
 use core::num::NonZeroU16;
 
+pub use dry_run::WarmUp;
 pub(super) use ledger::{Completed, Failed, Flushed, Load};
-pub use rehearsal::WarmUp;
 
 use super::doorbell::Doorbell;
 use super::parts::SqParts;
 use super::sq_memory::SqMemory;
 use super::wqe::{self, BLOCK_UNITS, HEAD_UNITS, MULTI_FRAMES_MAX, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
 use crate::mem::{Fifo, Mbuf, Pool};
+use dry_run::DryRun;
 use ledger::Ledger;
 use multi::Multi;
-use rehearsal::Rehearsal;
 
 /// Fewest blocks of a ring: room for a frame with a long header while others complete.
 pub(super) const BLOCKS_MIN: u32 = 8;
@@ -62,7 +62,7 @@ pub(super) struct Sq {
     signaled: u32,
     signaled_mbufs: u32,
     signal_every: u32,
-    rehearsal: Option<Rehearsal>,
+    dry_run: Option<DryRun>,
     sent: Sent,
     /// Last, so that the ring and what it names in the NIC are given up before the buffers go home.
     in_flight: Fifo,
@@ -117,7 +117,7 @@ impl Sq {
             signaled: 0,
             signaled_mbufs: 0,
             signal_every: signal_every(blocks),
-            rehearsal: None,
+            dry_run: None,
             sent: Sent::default(),
             in_flight: Fifo::new(pool, (blocks * BLOCK_UNITS) as usize),
         }
@@ -297,7 +297,7 @@ impl Sq {
         } else if self.in_flight.head() != self.signaled_mbufs {
             self.signal_last();
         }
-        if self.rehearsal.is_some() && !self.rehearse_doorbell() {
+        if self.dry_run.is_some() && !self.dry_run_doorbell() {
             return false;
         }
         let units = (self.posted.wrapping_sub(self.last)) * BLOCK_UNITS;
@@ -339,7 +339,7 @@ impl Sq {
     /// many mbufs those are.
     #[cold]
     pub(super) fn strand(&mut self) -> (Flushed, u32) {
-        self.end_rehearsal();
+        self.end_dry_run();
         self.close_multi();
         (self.ledger.reset(self.posted), self.in_flight.strand())
     }
@@ -348,7 +348,7 @@ impl Sq {
     /// what did not complete.
     #[cold]
     pub(super) fn reset(&mut self) -> Flushed {
-        self.end_rehearsal();
+        self.end_dry_run();
         self.close_multi();
         let flushed = self.ledger.reset(self.posted);
         self.send_home();

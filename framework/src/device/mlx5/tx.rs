@@ -115,7 +115,7 @@ struct Counters {
     refused_unheard: Counter,
     doorbells: Counter,
     /// Rehearsals: see [`Mlx5Tx::warm`].
-    rehearsals: Counter,
+    dry_runs: Counter,
     /// Completions of nothing that was in flight.
     completions_invalid: Counter,
     /// Completions that never came: a later one has.
@@ -176,7 +176,7 @@ impl Mlx5Tx {
             refused_in_error: events("refused_in_error"),
             refused_unheard: events("refused_unheard"),
             doorbells: events("doorbells"),
-            rehearsals: events("rehearsals"),
+            dry_runs: events("dry_runs"),
             completions_invalid: events("completions_invalid"),
             completions_missed: events("completions_missed"),
             timestamps_lost: events("timestamps_lost"),
@@ -229,42 +229,42 @@ impl Mlx5Tx {
     /// Keeps the path warm that an order takes: what `send` posts and rings for is built and carried as far as `depth` says, by the
     /// same instructions into the same places, and nothing of it leaves. Its mbufs come home. What was posted before is rung for.
     /// Costs what sending costs; call it where nothing else is due, some thousand times a second if need be. Does nothing, `send`
-    /// included, while the queue is in error; an error that `send` meets is recovered from behind the rehearsal. One within another is
+    /// included, while the queue is in error; an error that `send` meets is recovered from behind the dry run. One within another is
     /// a part of it.
     pub fn warm<R>(&mut self, depth: WarmUp, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
         if self.refuses && self.still_refuses() {
             return None;
         }
-        if self.sq.is_rehearsing() {
+        if self.sq.is_dry_run() {
             return Some(send(self));
         }
         self.ring();
-        let rehearsing = Rehearsing::begin(self, depth);
-        let result = send(rehearsing.tx);
-        drop(rehearsing);
-        self.counters.rehearsals.inc();
+        let guard = DryRunGuard::begin(self, depth);
+        let result = send(guard.tx);
+        drop(guard);
+        self.counters.dry_runs.inc();
         Some(result)
     }
 }
 
-/// A rehearsal ends with it, also where what is rehearsed panics: what is posted behind it would never leave.
-struct Rehearsing<'tx> {
+/// A dry run ends with it, also where what is rehearsed panics: what is posted behind it would never leave.
+struct DryRunGuard<'tx> {
     tx: &'tx mut Mlx5Tx,
     /// The number of the next frame that wants to know when it left.
     sequence: u64,
 }
 
-impl<'tx> Rehearsing<'tx> {
+impl<'tx> DryRunGuard<'tx> {
     fn begin(tx: &'tx mut Mlx5Tx, depth: WarmUp) -> Self {
-        tx.sq.begin_rehearsal(depth);
+        tx.sq.begin_dry_run(depth);
         let sequence = tx.timestamps.sequence();
         Self { tx, sequence }
     }
 }
 
-impl Drop for Rehearsing<'_> {
+impl Drop for DryRunGuard<'_> {
     fn drop(&mut self) {
-        self.tx.sq.end_rehearsal();
+        self.tx.sq.end_dry_run();
         self.tx.timestamps.set_sequence(self.sequence);
     }
 }
@@ -348,7 +348,7 @@ impl Mlx5Tx {
             Ok(shape) => shape,
             Err(reason) => {
                 self.stamp(offload);
-                if !self.sq.is_rehearsing() {
+                if !self.sq.is_dry_run() {
                     self.drops.count(reason);
                 }
                 mbuf.free();
@@ -575,8 +575,8 @@ impl TxQueue for Mlx5Tx {
         }
     }
 
-    /// A rehearsal of the ring ([`Mlx5Tx::warm`]): the WQE is built where the next one goes.
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
+    /// A dry run of the ring ([`Mlx5Tx::warm`]): the WQE is built where the next one goes.
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         let mut frame = Some(mbuf);
         self.warm(WarmUp::Ring, |tx| frame = frame.take().and_then(|mbuf| tx.post(mbuf, offload).err()));
         if let Some(mbuf) = frame {
@@ -604,8 +604,8 @@ impl TxQueue for Mlx5Tx {
     #[inline]
     fn ring_doorbell(&mut self, now: Instant) {
         if self.refuses {
-            // In a rehearsal the ring stands ahead of itself: it goes back first.
-            if !self.sq.is_rehearsing() {
+            // In a dry run the ring stands ahead of itself: it goes back first.
+            if !self.sq.is_dry_run() {
                 self.recover(now);
             }
             return;

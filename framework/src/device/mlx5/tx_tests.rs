@@ -1127,7 +1127,7 @@ fn rehearsal_puts_nothing_on_the_wire() {
             assert_eq!(bytes_of(&rig.flush()), [frame(100, turn)]);
             assert_eq!(rig.tx().take_timestamp().unwrap().sequence, turn as u64);
         }
-        assert_eq!((rig.all_dropped(), rig.count("rehearsals")), (0, 50));
+        assert_eq!((rig.all_dropped(), rig.count("dry_runs")), (0, 50));
         rig.close();
     }
 }
@@ -1193,13 +1193,13 @@ fn error_that_comes_during_a_rehearsal_is_recovered_from_behind_it() {
             }
         });
         assert!(rig.tx().is_failed());
-        assert_eq!(rig.nic.objects.resets.get(), 0, "not within the rehearsal");
+        assert_eq!(rig.nic.objects.resets.get(), 0, "not within the dry_run");
         rig.check_home();
         rig.ring();
         assert_eq!((rig.tx().is_failed(), rig.nic.objects.resets.get()), (false, 1));
         rig.nic.sq.set_done(0);
         rig.done.clear();
-        assert_eq!(bytes_of(&rig.flush()), [] as [Vec<u8>; 0], "nothing of the rehearsal, nor of what was before");
+        assert_eq!(bytes_of(&rig.flush()), [] as [Vec<u8>; 0], "nothing of the dry_run, nor of what was before");
         assert!(rig.post(&frame(300, 9), Offload::NONE));
         assert_eq!(bytes_of(&rig.flush()), [frame(300, 9)]);
         assert_eq!((rig.dropped(Mlx5TxDrop::LocalProtection), rig.all_dropped()), (1, 1));
@@ -1231,7 +1231,7 @@ fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
     let now = rig.now;
     rig.tx().warm(WarmUp::Ring, |tx| {
         for mbuf in mbufs {
-            tx.rehearse(mbuf, Offload::NONE);
+            tx.dry_run(mbuf, Offload::NONE);
             tx.ring_doorbell(now);
         }
         tx.ring_doorbell(now);
@@ -1244,7 +1244,7 @@ fn rehearsal_within_a_rehearsal_is_a_part_of_it() {
             tx.ring_doorbell(now);
         }
     });
-    assert_eq!((rig.flush().len(), rig.count("frames"), rig.count("rehearsals")), (0, 0, 2));
+    assert_eq!((rig.flush().len(), rig.count("frames"), rig.count("dry_runs")), (0, 0, 2));
     rig.close();
 }
 
@@ -1253,7 +1253,7 @@ fn rehearsed_frame_that_can_never_be_sent_is_no_drop() {
     let mut rig = rig(ring_of(16));
     let (short, alone) = (rig.mbuf(&frame(5, 1)), rig.mbuf(&frame(9_000, 1)));
     rig.tx().warm(WarmUp::Ring, |tx| tx.post(short, Offload::NONE).map_err(Mbuf::free).unwrap());
-    rig.tx().rehearse(alone, Offload::NONE);
+    rig.tx().dry_run(alone, Offload::NONE);
     assert_eq!(rig.all_dropped(), 0);
     rig.close();
 }

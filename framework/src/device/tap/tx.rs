@@ -61,8 +61,8 @@ impl<T: TxQueue> TxQueue for TapTx<T> {
         self.pass(mbuf, offload)
     }
 
-    fn rehearse(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.inner.rehearse(mbuf, offload);
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
+        self.inner.dry_run(mbuf, offload);
     }
 
     #[inline]

@@ -1,68 +1,69 @@
-//! A message that leaves the moment it is handed over: it is copied behind its headers, and the frame is posted before anything is written
-//! down of it. So goes nearly every answer to what has just come. All others go by the machine and the [way out](super::way_out).
+//! A message that is sent at once: it is copied behind its headers, and the frame is posted before the
+//! machine notes it. Nearly every answer to a segment that has just come goes so. All others go through
+//! the send queue and [`output`](super::output).
 
 use super::super::node::Cx;
 use super::ConnectionId;
 use super::bytes::Bytes;
 use super::headers::{Body, UsualHeaders};
+use super::output::{OutCounters, note_lens};
 use super::roster::Roster;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
-use super::way_out::{OutCounters, note_lens};
 use crate::device::Offload;
 use crate::mem::{Held, Mbuf};
-use crate::proto::tcp::Aim;
+use crate::proto::tcp::SendPermit;
 
-/// A frame that may leave now, and the part of it that is payload.
-pub(super) struct Shot<'a> {
+/// A frame that is ready to be posted, with the part of it that is payload.
+pub(super) struct PendingSend<'a> {
     pub(super) frame: Mbuf,
     pub(super) payload: Held,
-    pub(super) aim: Aim<'a, Bytes>,
+    pub(super) permit: SendPermit<'a, Bytes>,
 }
 
-/// Where segments that leave past the machine's way out are written down.
-pub(super) struct Books<'a> {
+/// The counters and the roster that a segment changes which the machine itself did not send.
+pub(super) struct SendRecords<'a> {
     pub(super) counters: &'a OutCounters,
     pub(super) roster: &'a Option<Roster>,
 }
 
-impl Shot<'_> {
+impl PendingSend<'_> {
     /// Posts the frame by `post`; false, and nothing has happened, where there is no room for it.
     #[inline(always)]
-    pub(super) fn leave(self, post: impl FnOnce(Mbuf) -> Result<(), Mbuf>, books: &Books<'_>) -> bool {
-        let Self { frame, payload, aim } = self;
+    pub(super) fn leave(self, post: impl FnOnce(Mbuf) -> Result<(), Mbuf>, records: &SendRecords<'_>) -> bool {
+        let Self { frame, payload, permit } = self;
         if let Err(frame) = post(frame) {
             frame.free();
             return false;
         }
-        let (slot, payload_len) = (aim.slot(), payload.len());
-        let fired = aim.fired(Bytes::Held(payload));
-        books.counters.segments.inc();
-        books.counters.bytes.add(payload_len as u64);
-        if let Some(roster) = books.roster {
-            roster.note(slot, fired.snd_nxt(), fired.rcv_nxt());
+        let (slot, payload_len) = (permit.slot(), payload.len());
+        let committed = permit.commit(Bytes::Held(payload));
+        records.counters.segments.inc();
+        records.counters.bytes.add(payload_len as u64);
+        if let Some(roster) = records.roster {
+            roster.note(slot, committed.snd_nxt(), committed.rcv_nxt());
         }
         true
     }
 }
 
 impl TcpCalls<'_, '_> {
-    /// Sends a copy of a message as a segment of its own, with the usual headers; false, and nothing has happened, where it has to go
-    /// another way.
+    /// Sends a copy of a message as a segment of its own with the usual headers. False, and nothing has
+    /// happened, where it has to go through the send queue.
     #[inline(never)]
     pub(super) fn send_at_once(&mut self, id: ConnectionId, message: &[u8]) -> bool {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, paths, counters, offloads, roster, .. } = &mut **inner;
-        let Some(aim) = machine.aim(id, message.len(), *now) else { return false };
-        let Some(timestamps) = aim.timestamps() else { return false };
+        let Some(permit) = machine.send_permit(id, message.len(), *now) else { return false };
+        let Some(timestamps) = permit.timestamps() else { return false };
         let Some(link) = paths[id.slot()].untagged(host) else { return false };
         let offload = offloads.usual();
         let Some(mut fresh) = pool.alloc_fresh(UsualHeaders::LEN + message.len()) else { return false };
         if let Some((headers, place)) = UsualHeaders::first_of(fresh.bytes_mut()) {
             let body = Body::copied(place, message, offload.has(Offload::L4_CHECKSUM));
-            headers.write(link, &aim.outgoing(), timestamps, body);
+            headers.write(link, &permit.outgoing(), timestamps, body);
         }
         let (mut frame, payload) = fresh.keep(UsualHeaders::LEN);
         note_lens(&mut frame, offload);
-        Shot { frame, payload, aim }.leave(|frame| tx.post(frame, offload), &Books { counters, roster })
+        PendingSend { frame, payload, permit }.leave(|frame| tx.post(frame, offload), &SendRecords { counters, roster })
     }
 }

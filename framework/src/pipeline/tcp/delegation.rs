@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use super::super::answer::LINK_LEN_MAX;
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
-use super::path::{Errand, Path, Way};
+use super::path::{NextHop, Path, PathRequest};
 use super::sockets::{Inner, TcpCalls};
 use super::{ConnectionId, DelegateError, SendError};
 use crate::mem::Mbuf;
@@ -100,17 +100,17 @@ impl TcpCalls<'_, '_> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| {
             let (outgoing, segment_len_max) = machine.delegate(id, len, now, output)?;
-            let errand = Errand::of(outgoing.flow, Asker::Peer);
+            let request = PathRequest::of(outgoing.flow, Asker::Peer);
             let roster = &mut *output.roster;
             let news = |path: &Path| {
                 if let Some(roster) = roster {
                     roster.set_link(id.slot() as u32, path.known());
                 }
             };
-            let Way::Known(known) = output.paths[id.slot()].way(errand, output.cx, news) else {
+            let NextHop::Known(known) = output.paths[id.slot()].resolve_next_hop(request, output.cx, news) else {
                 // What the peer has acknowledged stays delegated: it was sent.
                 let _ = machine.withdraw(id, now, output);
-                return Err(DelegateError::NoWay);
+                return Err(DelegateError::NoRoute);
             };
             let mut link = [0; LINK_LEN_MAX];
             link[..known.len()].copy_from_slice(known);

@@ -385,7 +385,7 @@ impl<A: App> Node<A> for Tcp {
         let now = cx.now;
         if cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.is_due(now)) {
             Inner::call(cx, |machine, output| {
-                machine.follow_ways(output.changes(), || output.link_mtu());
+                machine.follow_routes(output.changes(), || output.link_mtu());
                 machine.tick(now, output);
             });
         }

@@ -1,4 +1,4 @@
-//! The way of a connection's frames: the link header prepared, and when that was true.
+//! The path of a connection's frames: the link header, and for which state of the host it holds.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use crate::proto::{Asker, Flow, Host, NeighbourWish, Resolution};
 use crate::time::Instant;
 use crate::wire::{EtherType, MacAddr, ethernet};
 
-/// How soon a way that was lost is looked for again though nothing seems to have changed: about a second, in [`coarse`] time.
+/// How soon a lost path is looked for again although nothing seems to have changed: about a second, in [`coarse`] time.
 const RETRY: u32 = 60;
 
 /// A prepared link header. It follows its host, as a UDP flow does. Half a cache line, and never parts of two.
@@ -20,11 +20,11 @@ const RETRY: u32 = 60;
 pub(super) struct Path {
     /// What the host looked like when it was prepared, as far as 32 bits tell; 0 is never.
     seen: u32,
-    /// Where there is no way: when to look again in any case, in [`coarse`] time.
+    /// Where there is no path: when to look again in any case, in [`coarse`] time.
     until: u32,
     /// Where it is `asked`, the next hop stands in place of the destination.
     link: [u8; LINK_LEN_MAX],
-    /// 0 where there is no way.
+    /// 0 where there is no path.
     link_len: u8,
     /// The neighbour is asked for.
     asked: bool,
@@ -32,15 +32,15 @@ pub(super) struct Path {
 
 const _: () = assert!(size_of::<Path>() <= TcpConfig::PATH_LEN);
 
-/// Between whom frames go, and who is the reason.
+/// The ends of a path, and on whose behalf it is resolved.
 #[derive(Clone, Copy)]
-pub(super) struct Errand {
+pub(super) struct PathRequest {
     source: Ipv4Addr,
     destination: Ipv4Addr,
     asker: Asker,
 }
 
-impl Errand {
+impl PathRequest {
     pub(super) fn of(flow: Flow, asker: Asker) -> Self {
         Self { source: *flow.local.ip(), destination: *flow.remote.ip(), asker }
     }
@@ -51,19 +51,19 @@ impl Errand {
     }
 }
 
-/// What a frame has to do.
-pub(super) enum Way<'a> {
-    /// Leave with this link header.
+/// How far the next hop of a frame is resolved.
+pub(super) enum NextHop<'a> {
+    /// The frame leaves with this link header.
     Known(&'a [u8]),
-    /// Leave with this link header, whose destination is still to be written, when the neighbour has answered.
-    Asked(&'a [u8], NeighbourWish),
-    /// There is none.
-    Lost,
+    /// The frame waits for the neighbor's answer, which gives this link header its destination.
+    Resolving(&'a [u8], NeighbourWish),
+    /// No route leads to the peer, or the link is down.
+    None,
 }
 
-/// Why no way leads to a peer.
+/// Why a peer cannot be reached from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoWay {
+pub enum Unreachable {
     /// The link is down.
     LinkDown,
     /// No route leads there any more.
@@ -72,7 +72,7 @@ pub enum NoWay {
     NeighbourMissing(Ipv4Addr),
 }
 
-impl NoWay {
+impl Unreachable {
     /// What is missing, where anything is.
     #[cold]
     pub(super) fn to(remote: Ipv4Addr, cx: &Cx<'_>) -> Option<Self> {
@@ -87,7 +87,7 @@ impl NoWay {
     }
 }
 
-impl fmt::Display for NoWay {
+impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LinkDown => f.write_str("the link is down: check cable and switch"),
@@ -122,22 +122,27 @@ impl Path {
         self.link.first_chunk().filter(|_| is_current && is_usual)
     }
 
-    /// The way now, prepared anew where the host has changed: two loads and compares where not. `news` hears of what was prepared.
+    /// The path now, prepared anew where the host has changed: two loads and compares where not. `news` hears of what was prepared.
     #[inline]
-    pub(super) fn way(&mut self, errand: Errand, cx: &mut Cx<'_>, news: impl FnOnce(&Self)) -> Way<'_> {
+    pub(super) fn resolve_next_hop(
+        &mut self,
+        request: PathRequest,
+        cx: &mut Cx<'_>,
+        news: impl FnOnce(&Self),
+    ) -> NextHop<'_> {
         if self.seen != changes(cx.host) as u32 || self.link_len == 0 && self.is_worth_a_look(cx.now) {
-            self.prepare(errand, cx);
+            self.prepare(request, cx);
             news(self);
         }
         let link = &self.link[..usize::from(self.link_len)];
         match self.asked {
-            _ if link.is_empty() => Way::Lost,
-            false => Way::Known(link),
-            true => Way::Asked(link, errand.wish(self.next_hop())),
+            _ if link.is_empty() => NextHop::None,
+            false => NextHop::Known(link),
+            true => NextHop::Resolving(link, request.wish(self.next_hop())),
         }
     }
 
-    /// Whether a way that was lost, or never looked for, may be there now.
+    /// Whether a path that was lost, or never looked for, may be there now.
     #[cold]
     fn is_worth_a_look(&self, now: Instant) -> bool {
         self.seen == 0 || (coarse(now).wrapping_sub(self.until) as i32) >= 0
@@ -150,21 +155,21 @@ impl Path {
     }
 
     #[cold]
-    fn prepare(&mut self, errand: Errand, cx: &mut Cx<'_>) {
-        let destination = errand.destination;
+    fn prepare(&mut self, request: PathRequest, cx: &mut Cx<'_>) {
+        let destination = request.destination;
         *self = Self { until: coarse(cx.now).wrapping_add(RETRY), ..Self::NONE };
         let found = match cx.host.resolve(destination, cx.now) {
             _ if !cx.host.is_up() => None,
             Resolution::Station { mac, .. } => {
                 let next_hop = cx.host.route(destination).and_then(|route| route.gateway).unwrap_or(destination);
-                if errand.asker != Asker::Caller && cx.host.has_learned(next_hop) {
+                if request.asker != Asker::Caller && cx.host.has_learned(next_hop) {
                     // Without room it is not kept fresh, and asked for when it is gone.
-                    let _ = resolver::keep(errand.wish(next_hop), cx);
+                    let _ = resolver::keep(request.wish(next_hop), cx);
                 }
                 Some((mac, None))
             }
             Resolution::NeighbourMissing { next_hop, .. } => {
-                resolver::keep(errand.wish(next_hop), cx).then_some((MacAddr::ZERO, Some(next_hop)))
+                resolver::keep(request.wish(next_hop), cx).then_some((MacAddr::ZERO, Some(next_hop)))
             }
             Resolution::Group { .. } | Resolution::Own | Resolution::NoRoute => None,
         };
@@ -182,9 +187,9 @@ impl Path {
 /// The link header of an answer that goes back to the station its question came from, as ICMP errors do: where others
 /// have taken all places or questions, the neighbour is not asked for, and who is there is answered all the same.
 #[cold]
-pub(super) fn back(errand: Errand, cx: &Cx<'_>) -> Option<([u8; LINK_LEN_MAX], usize)> {
-    let sender = cx.egress.sender.filter(|sender| sender.address == errand.destination)?;
-    let is_answer = errand.asker == Asker::Caller && cx.egress.resolver.is_some() && cx.host.is_up();
+pub(super) fn back(request: PathRequest, cx: &Cx<'_>) -> Option<([u8; LINK_LEN_MAX], usize)> {
+    let sender = cx.egress.sender.filter(|sender| sender.address == request.destination)?;
+    let is_answer = request.asker == Asker::Caller && cx.egress.resolver.is_some() && cx.host.is_up();
     let is_unknown = matches!(cx.host.resolve(sender.address, cx.now), Resolution::NeighbourMissing { .. });
     (is_answer && is_unknown).then(|| link_header(sender.station, EtherType::IPV4, &cx.host.vlan(), cx.host))
 }
@@ -194,7 +199,7 @@ fn coarse(now: Instant) -> u32 {
     (now.as_nanos() >> 24) as u32
 }
 
-/// Moves with whatever the way depends on, and is never 0.
+/// Moves with whatever the path depends on, and is never 0.
 #[inline]
 pub(super) fn changes(host: &Host) -> u64 {
     host.changes() + 1

@@ -4,12 +4,12 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::super::node::Cx;
 use super::super::resolver::Resolver;
-use super::ahead::Foresight;
 use super::bytes::Bytes;
-use super::path::{NoWay, Path};
+use super::output::{OutCounters, OutOffloads, TcpOutput};
+use super::path::{Path, Unreachable};
+use super::prefetch::Prefetcher;
 use super::roster::Roster;
 use super::tally::TallyCounters;
-use super::way_out::{OutCounters, OutOffloads, WayOut};
 use super::{
     CallError, ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, NotOurs,
     SendError, TcpConfig, TcpConfigError, TcpInfo,
@@ -18,9 +18,9 @@ use crate::counters::Scope;
 use crate::device::Capabilities;
 use crate::mem::{Mbuf, advise_large_pages};
 use crate::proto::tcp::{self as machine, IcmpRefusal, Seq, TcpTally};
-use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolution, furnish};
+use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolution, allocate_table};
 use crate::time::Instant;
-use crate::wire::icmpv4::Unreachable;
+use crate::wire::icmpv4;
 
 /// What a worker's TCP is made of.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub(in crate::pipeline) struct Inner {
     tally: TallyCounters,
     pub(super) offloads: OutOffloads,
     pub(super) roster: Option<Roster>,
-    pub(super) foresight: Foresight,
+    pub(super) prefetcher: Prefetcher,
     /// Buffers of the pool that others take, where that was said.
     others: Option<usize>,
     /// The connection whose event is told, and whose it is: after its last one the machine has forgotten it.
@@ -57,13 +57,13 @@ impl TcpSockets {
     pub fn new(config: &TcpSocketsConfig, scope: &Scope) -> Result<Self, TcpConfigError> {
         let scope = scope.scope("tcp");
         Ok(Self(Some(Box::new(Inner {
-            machine: machine::Tcp::new_advised(config.machine, config.seed, advise_large_pages)?,
-            paths: furnish(config.machine.connections_max, advise_large_pages, |_| Path::NONE),
+            machine: machine::Tcp::with_madvise(config.machine, config.seed, advise_large_pages)?,
+            paths: allocate_table(config.machine.connections_max, advise_large_pages, |_| Path::NONE),
             counters: OutCounters::new(&scope),
             tally: TallyCounters::new(&scope),
             offloads: OutOffloads::new(&config.capabilities),
             roster: None,
-            foresight: Foresight::default(),
+            prefetcher: Prefetcher::default(),
             others: None,
             told: None,
         }))))
@@ -148,7 +148,7 @@ impl TcpSockets {
     ) -> Option<Result<(), IcmpRefusal>> {
         let (flow, now) = (error.flow, cx.now);
         Inner::call(cx, |machine, output| match error.kind {
-            FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) => {
+            FlowErrorKind::Unreachable(icmpv4::Unreachable::FragmentationNeeded { mtu }) => {
                 machine.path_mtu(flow, mtu, seq, now, output)
             }
             _ => machine.unreachable(flow, seq, now, output),
@@ -182,11 +182,11 @@ impl Inner {
     #[inline(always)]
     pub(super) fn call<T>(
         cx: &mut Cx<'_>,
-        call: impl FnOnce(&mut machine::Tcp<Bytes>, &mut WayOut<'_, '_>) -> T,
+        call: impl FnOnce(&mut machine::Tcp<Bytes>, &mut TcpOutput<'_, '_>) -> T,
     ) -> Option<T> {
         let mut inner = cx.tcp.0.take()?;
         let Self { machine, paths, counters, offloads, roster, .. } = &mut *inner;
-        let mut output = WayOut { cx, paths, counters, offloads: *offloads, roster };
+        let mut output = TcpOutput { cx, paths, counters, offloads: *offloads, roster };
         let result = call(machine, &mut output);
         // Nothing is there to be dropped.
         core::mem::forget(cx.tcp.0.replace(inner));
@@ -217,8 +217,8 @@ impl TcpCalls<'_, '_> {
     }
 
     /// Begins a connection: the SYN leaves with this turn. An unspecified local address becomes that of the route, port 0 a free one.
-    /// `Connected` or `Closed` tells what became of it. Where it cannot leave, as the link is down, `NoWay` tells so with the next turn,
-    /// [`no_way`](Self::no_way) at once, and it leaves by itself when it can.
+    /// `Connected` or `Closed` tells what became of it. Where it cannot leave, as the link is down, `Unreachable` tells so with the next turn,
+    /// [`unreachable`](Self::unreachable) at once, and it leaves by itself when it can.
     pub fn connect(
         &mut self,
         local: SocketAddrV4,
@@ -249,9 +249,9 @@ impl TcpCalls<'_, '_> {
     }
 
     /// What is missing on the way to the peer of a connection, or of a call, where anything is now. A look at routes and neighbours.
-    pub fn no_way(&mut self, id: ConnectionId) -> Option<NoWay> {
+    pub fn unreachable(&mut self, id: ConnectionId) -> Option<Unreachable> {
         let flow = self.machine()?.flow(id)?;
-        NoWay::to(*flow.remote.ip(), self.0)
+        Unreachable::to(*flow.remote.ip(), self.0)
     }
 
     /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when

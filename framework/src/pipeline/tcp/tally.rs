@@ -53,7 +53,7 @@ fn parts(tally: &TcpTally) -> [(&'static str, u64); 25] {
         keepalive_probes,
         time_waits_recycled,
         unreachables_ignored,
-        ways_doubted,
+        negative_advice,
     } = *tally;
     [
         ("segments_resent", segments_resent),
@@ -80,6 +80,6 @@ fn parts(tally: &TcpTally) -> [(&'static str, u64); 25] {
         ("keepalive_probes", keepalive_probes),
         ("time_waits_recycled", time_waits_recycled),
         ("unreachables_ignored", unreachables_ignored),
-        ("ways_doubted", ways_doubted),
+        ("negative_advice", negative_advice),
     ]
 }

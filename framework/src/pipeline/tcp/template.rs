@@ -13,17 +13,17 @@
 use core::fmt;
 
 use super::super::node::Cx;
-use super::at_once::{Books, Shot};
+use super::at_once::{PendingSend, SendRecords};
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
-use super::path::{Errand, NoWay, Path, Way};
+use super::output::TcpOutput;
+use super::path::{NextHop, Path, PathRequest, Unreachable};
 use super::sockets::{Inner, TcpCalls, TcpSockets};
-use super::way_out::WayOut;
 use super::{ConnectionId, SendError};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::Asker;
-use crate::proto::tcp::{Numbers, Outgoing, Prospect, Tcp};
+use crate::proto::tcp::{HeaderTemplate, Numbers, Outgoing, Tcp};
 use crate::time::Instant;
 use crate::wire::checksum::{Patch, Sum};
 use crate::wire::tcp::Timestamps;
@@ -55,7 +55,7 @@ pub enum Sent {
     Queued,
     /// They have not left, as there is no way to the peer. They wait as well, and leave, once and in order, as soon
     /// as there is one: when the link is up, when the neighbour has answered.
-    NoWay(NoWay),
+    Unreachable(Unreachable),
 }
 
 /// Why there is no template, or no such place in it.
@@ -160,14 +160,14 @@ impl Template {
 
     /// A copy of the frame with the numbers of now, where it may leave now.
     #[inline(always)]
-    fn load<'a>(&self, machine: &'a mut Tcp<Bytes>, pool: &Pool, now: Instant) -> Option<Shot<'a>> {
-        let aim = machine.aim(self.connection, self.payload_len(), now)?;
+    fn load<'a>(&self, machine: &'a mut Tcp<Bytes>, pool: &Pool, now: Instant) -> Option<PendingSend<'a>> {
+        let permit = machine.send_permit(self.connection, self.payload_len(), now)?;
         let mut fresh = pool.alloc_fresh_copy(self.frame())?;
         if let Some((headers, _)) = fresh.bytes_mut().split_at_mut_checked(self.headers_len) {
-            self.stamp(headers, &aim.numbers());
+            self.stamp(headers, &permit.numbers());
         }
         let (frame, payload) = fresh.keep(self.headers_len);
-        Some(Shot { frame, payload, aim })
+        Some(PendingSend { frame, payload, permit })
     }
 
     /// Puts the numbers of the moment into a copy of the headers.
@@ -204,17 +204,17 @@ const NEVER: u64 = u64::MAX;
 impl TcpCalls<'_, '_> {
     /// Prepares a segment of a connection whose handshake is done. Takes memory, so make templates before they are needed.
     pub fn template(&mut self, id: ConnectionId, payload: &[u8]) -> Result<Template, TemplateError> {
-        let prospect = self.prospect(id).map_err(TemplateError::Send)?;
+        let header_template = self.header_template(id).map_err(TemplateError::Send)?;
         let len = payload.len();
         if len == 0 {
             return Err(TemplateError::Empty);
         }
         let buffer = self.0.pool.layout().data_room().saturating_sub(HEADERS_LEN_MAX);
-        let limit = prospect.mss.min(buffer);
+        let limit = header_template.mss.min(buffer);
         if len > limit {
             return Err(TemplateError::OverSegment { len, limit });
         }
-        let limit = prospect.window_max.min(prospect.send_buffer);
+        let limit = header_template.window_max.min(header_template.send_buffer);
         if len > limit {
             return Err(TemplateError::OverWindow { len, limit });
         }
@@ -263,9 +263,9 @@ impl TcpCalls<'_, '_> {
             return self.cannot(template);
         }
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return self.cannot(template) };
-        let Some(shot) = template.load(&mut inner.machine, pool, *now) else { return self.cannot(template) };
-        tx.rehearse(shot.frame, OFFLOAD);
-        shot.aim.rehearse(Bytes::Held(shot.payload));
+        let Some(pending) = template.load(&mut inner.machine, pool, *now) else { return self.cannot(template) };
+        tx.dry_run(pending.frame, OFFLOAD);
+        pending.permit.dry_run(Bytes::Held(pending.payload));
         Ok(true)
     }
 
@@ -281,8 +281,8 @@ impl TcpCalls<'_, '_> {
         }
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, counters, roster, .. } = &mut **inner;
-        let Some(shot) = template.load(machine, pool, *now) else { return false };
-        shot.leave(|frame| post(&mut **tx, frame), &Books { counters, roster })
+        let Some(pending) = template.load(machine, pool, *now) else { return false };
+        pending.leave(|frame| post(&mut **tx, frame), &SendRecords { counters, roster })
     }
 
     /// Whether the headers are those of now: prepared anew where they can be.
@@ -295,7 +295,7 @@ impl TcpCalls<'_, '_> {
     /// It does not leave now. An error where it never will.
     #[cold]
     fn cannot(&mut self, template: &Template) -> Result<bool, SendError> {
-        self.prospect(template.connection).map(|_| false)
+        self.header_template(template.connection).map(|_| false)
     }
 
     /// Prepares the headers anew, where the way is known and the connection may send.
@@ -303,18 +303,18 @@ impl TcpCalls<'_, '_> {
     #[inline(never)]
     fn refresh(&mut self, template: &mut Template) -> bool {
         let id = template.connection;
-        let Ok(prospect) = self.prospect(id) else { return false };
+        let Ok(header_template) = self.header_template(id) else { return false };
         let Some(inner) = &self.0.tcp.0 else { return false };
         let seen = changes(self.0, inner);
-        let outgoing = prospect.outgoing;
-        let errand = Errand::of(outgoing.flow, Asker::Peer);
-        let known = Inner::call(self.0, |_, WayOut { cx, paths, roster, .. }| {
+        let outgoing = header_template.outgoing;
+        let request = PathRequest::of(outgoing.flow, Asker::Peer);
+        let known = Inner::call(self.0, |_, TcpOutput { cx, paths, roster, .. }| {
             let news = |path: &Path| {
                 if let Some(roster) = &mut **roster {
                     roster.set_link(id.slot() as u32, path.known());
                 }
             };
-            let Way::Known(link) = paths[id.slot()].way(errand, cx, news) else { return false };
+            let NextHop::Known(link) = paths[id.slot()].resolve_next_hop(request, cx, news) else { return false };
             template.prepare(&outgoing, link);
             true
         });
@@ -324,8 +324,8 @@ impl TcpCalls<'_, '_> {
         known == Some(true)
     }
 
-    fn prospect(&mut self, id: ConnectionId) -> Result<Prospect, SendError> {
-        self.machine().ok_or(SendError::NotFound)?.prospect(id)
+    fn header_template(&mut self, id: ConnectionId) -> Result<HeaderTemplate, SendError> {
+        self.machine().ok_or(SendError::NotFound)?.header_template(id)
     }
 
     /// As [`send_template`](Self::send_template), and rings where it has left.
@@ -344,7 +344,7 @@ impl TcpCalls<'_, '_> {
     #[inline(never)]
     fn send_template(&mut self, template: &Template) -> Result<Sent, SendError> {
         let id = template.connection;
-        self.prospect(id)?;
+        self.header_template(id)?;
         let Some(payload) = self.0.pool.alloc_copy(template.payload()) else {
             let now = self.0.now;
             if let Some(machine) = self.machine() {
@@ -360,8 +360,8 @@ impl TcpCalls<'_, '_> {
         if !machine.has_unsent(id) {
             return Ok(Sent::Posted);
         }
-        let missing = machine.waits_for_way(id).and_then(|flow| NoWay::to(*flow.remote.ip(), self.0));
-        Ok(missing.map_or(Sent::Queued, Sent::NoWay))
+        let missing = machine.waits_for_route(id).and_then(|flow| Unreachable::to(*flow.remote.ip(), self.0));
+        Ok(missing.map_or(Sent::Queued, Sent::Unreachable))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::arrival::TcpDrop;
 use super::connection::{Micros, Recovery, State, flag};
-use super::machine::Turn;
+use super::machine::Context;
 use super::payload::{Output, Payload};
 use super::queue::{Dropped, Lane, Queue, SENT};
 use super::recovery::{Newest, News};
@@ -15,7 +15,7 @@ use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Takes the acknowledgment and the window of a segment. The caller has found its sequence number acceptable.
     #[inline]
     pub(super) fn process_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
@@ -27,14 +27,14 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         }
         let acked = segment.ack.0.wrapping_sub(self.connection.snd_una.0);
         if acked > self.connection.flight() {
-            return self.take_strange_ack(segment);
+            return self.unacceptable_ack(segment);
         }
         self.note_arrival(&segment.plain());
         let is_update = self.update_window(&segment.plain());
         if !self.connection.is_calm(segment) {
-            self.take_troubled_ack(segment, acked, is_update);
+            self.slow_path_ack(segment, acked, is_update);
         } else if acked != 0 {
-            self.take_calm_ack(segment.ack, acked);
+            self.fast_path_ack(segment.ack, acked);
         } else if segment.len == 0 && !is_update {
             self.take_duplicate(segment);
         }
@@ -59,7 +59,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// Outside of SND.UNA to SND.NXT. An old one is a duplicate that came late: it changes nothing, but its data counts, and what it says
     /// of duplicates (RFC 2883). One of what was never sent, or too old to be of this peer, is answered and dropped (RFC 5961 5.2).
     #[cold]
-    fn take_strange_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+    fn unacceptable_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if self.connection.has(flag::DELEGATED) {
             let ack = self.acknowledge_delegated(segment.ack);
             if ack != segment.ack {
@@ -81,7 +81,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// and so is what it says of congestion (Linux as well, `tcp_ack`: `old_ack`).
     pub(super) fn take_overtaken_ack(&mut self, segment: &Segment) {
         let flags = TcpFlags(segment.flags.0 & !TcpFlags::ECE.0);
-        self.take_troubled_ack(&Segment { flags, ..*segment }, 0, true);
+        self.slow_path_ack(&Segment { flags, ..*segment }, 0, true);
     }
 
     /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says whether the window is another.
@@ -112,7 +112,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Nothing is missing, and more has arrived.
     #[inline(always)]
-    pub(super) fn take_calm_ack(&mut self, ack: Seq, acked: u32) {
+    pub(super) fn fast_path_ack(&mut self, ack: Seq, acked: u32) {
         self.connection.snd_una = ack;
         self.connection.tally.bytes_acked += u64::from(acked);
         let freed = if self.connection.has_all_acknowledged() { self.free_all() } else { self.free_in_order() };
@@ -204,13 +204,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     #[cold]
     fn take_duplicate(&mut self, segment: &Segment) {
         if self.connection.flight() != 0 && !self.connection.has(flag::SACK) {
-            self.take_troubled_ack(segment, 0, false);
+            self.slow_path_ack(segment, 0, false);
         }
     }
 
     /// Something is missing, was missing until now, or is said to be.
     #[inline(never)]
-    fn take_troubled_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
+    fn slow_path_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
         let connection = &mut *self.connection;
         let echo = segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)).map(|times| times.echo_reply);
         let mut news = News { advanced: acked != 0, acked, echo, fack: connection.rack.fack, ..News::default() };

@@ -11,7 +11,7 @@
 
 use super::arrival::TcpDrop;
 use super::connection::{AckOwed, Connection, flag, pending};
-use super::machine::{Shared, Turn};
+use super::machine::{Context, Shared};
 use super::payload::{Output, Payload};
 use super::queue::Chunk;
 use super::segment::{Range, Segment};
@@ -42,7 +42,7 @@ impl<P> Piece<P> {
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Takes the data of a segment that was found acceptable. What is next in order comes back; what is refused is not acknowledged, and
     /// the reason is for a counter.
     #[inline]
@@ -56,7 +56,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             && !connection.has(flag::HOLDS | flag::ECN)
             && segment.len != 0;
         if !is_plain {
-            return self.take_odd_data(segment, payload);
+            return self.slow_path_data(segment, payload);
         }
         self.take_next_in_order(segment.len);
         Ok(Some(payload))
@@ -115,7 +115,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
 
     /// Data that is not simply next, or that the app cannot take now.
     #[inline(never)]
-    fn take_odd_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
+    fn slow_path_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
         if segment.len == 0 || payload.is_empty() {
             return Ok(None);
         }

@@ -78,7 +78,7 @@ impl<P> Shared<P> {
             (is_listed && !self.flush.has(slot), "its flag says that it is in the list of the burst, and it is not"),
             (connection.ack_owed == AckOwed::Now && !is_listed, "an acknowledgment is owed, and nobody sends it"),
             (
-                waits && connection.has(flag::NO_WAY) && connection.timer_at == Instant::MAX,
+                waits && connection.has(flag::NO_ROUTE) && connection.timer_at == Instant::MAX,
                 "what has not left has no timer",
             ),
             (connection.has(flag::WANTS_ROOM) && !has_room_to_wait_for, "its app waits for room, and nobody looks"),

@@ -6,7 +6,7 @@ use super::arrival::is_host;
 use super::connection::{AckOwed, Connection, State, flag, pending};
 use super::event::{CallError, CloseReason, ConnectError, ConnectionId, ListenError, ListenerId, SendError};
 use super::listener::ListenOptions;
-use super::machine::{Tcp, Turn};
+use super::machine::{Context, Tcp};
 use super::options::ConnectionOptions;
 use super::payload::{Output, Payload};
 use super::queue::{Chunk, FIN, PUSH};
@@ -68,13 +68,13 @@ impl<P: Payload> Tcp<P> {
         let taken = ConnectError::AddressInUse { local: flow.local, remote: flow.remote };
         let slot = self.insert(connection).ok_or(taken)?;
         self.shared.tally.active_opens += 1;
-        let mut turn = self.turn(slot, output, now);
-        turn.prepare();
+        let mut cx = self.context(slot, output, now);
+        cx.prepare();
         if let Some(iss_min) = iss_min {
-            turn.connection.begin_behind(iss_min);
+            cx.connection.begin_behind(iss_min);
         }
-        turn.send_syn();
-        Ok(ConnectionId { slot, generation: turn.connection.generation })
+        cx.send_syn();
+        Ok(ConnectionId { slot, generation: cx.connection.generation })
     }
 
     /// The ends of a connection that is to be begun. Changes nothing yet.
@@ -131,7 +131,7 @@ impl<P: Payload> Tcp<P> {
 
     /// Ends a connection that goes on unheard, and its place is free.
     fn end_unheard<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
-        self.turn(slot, output, now).abort();
+        self.context(slot, output, now).abort();
         self.release(slot);
     }
 
@@ -168,20 +168,20 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Result<(), (SendError, P)> {
-        let Some(mut turn) = self.turn_of(id, output, now) else { return Err((SendError::NotFound, payload)) };
-        if turn.may_leave_at_once(payload.len()) {
-            turn.send_at_once(payload, PUSH);
+        let Some(mut cx) = self.context_of(id, output, now) else { return Err((SendError::NotFound, payload)) };
+        if cx.may_leave_at_once(payload.len()) {
+            cx.send_at_once(payload, PUSH);
             return Ok(());
         }
-        if let Err(error) = turn.check_room(payload.len()) {
+        if let Err(error) = cx.check_room(payload.len()) {
             return Err((error, payload));
         }
         if !payload.is_empty() {
-            if let Err(payload) = turn.queue(payload, PUSH) {
-                turn.await_room();
+            if let Err(payload) = cx.queue(payload, PUSH) {
+                cx.await_room();
                 return Err((SendError::NoChunk, payload));
             }
-            turn.transmit();
+            cx.transmit();
         }
         Ok(())
     }
@@ -197,15 +197,15 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Result<usize, SendError> {
-        let mut turn = self.turn_of(id, output, now).ok_or(SendError::NotFound)?;
-        turn.check_room(usize::from(!bytes.is_empty()))?;
-        let room = (turn.connection.options.send_buffer - turn.connection.send_len) as usize;
+        let mut cx = self.context_of(id, output, now).ok_or(SendError::NotFound)?;
+        cx.check_room(usize::from(!bytes.is_empty()))?;
+        let room = (cx.connection.options.send_buffer - cx.connection.send_len) as usize;
         let wanted = &bytes[..bytes.len().min(room)];
-        let mss = usize::from(turn.connection.snd_mss);
+        let mss = usize::from(cx.connection.snd_mss);
         // What the device cuts leaves as one.
-        let is_cut = wanted.len() > mss && turn.gathers();
-        let (piece_len, at_once_max) = if is_cut { (turn.piece_len(), 0) } else { (mss, SEGMENTS_MAX) };
-        let mut taken = turn.append_to_tail(wanted, piece_len);
+        let is_cut = wanted.len() > mss && cx.gathers();
+        let (piece_len, at_once_max) = if is_cut { (cx.piece_len(), 0) } else { (mss, SEGMENTS_MAX) };
+        let mut taken = cx.append_to_tail(wanted, piece_len);
         let mut refusal = SendError::PoolEmpty;
         let mut at_once = 0;
         let mut make_from = |from: usize| {
@@ -215,29 +215,29 @@ impl<P: Payload> Tcp<P> {
         let mut next = make_from(taken);
         while let Some(payload) = next {
             let len = payload.len();
-            next = if turn.has_chunks_for_two() { make_from(taken + len) } else { None };
+            next = if cx.has_chunks_for_two() { make_from(taken + len) } else { None };
             // What is taken ends here: PSH is set with it (RFC 9293 MUST-61), and not before, as
             // peers that merge segments stop at each that has it.
             let ends_call = if next.is_none() { PUSH } else { 0 };
-            if at_once < at_once_max && turn.may_leave_at_once(len) {
-                turn.send_at_once(payload, ends_call);
+            if at_once < at_once_max && cx.may_leave_at_once(len) {
+                cx.send_at_once(payload, ends_call);
                 at_once += 1;
-            } else if turn.queue(payload, ends_call).is_err() {
+            } else if cx.queue(payload, ends_call).is_err() {
                 refusal = SendError::NoChunk;
                 break;
             }
             taken += len;
         }
         if taken < wanted.len() {
-            turn.await_room();
+            cx.await_room();
             if taken == 0 {
                 return Err(refusal);
             }
         } else if taken < bytes.len() {
-            turn.connection.set(flag::WANTS_ROOM);
+            cx.connection.set(flag::WANTS_ROOM);
         }
-        if at_once == 0 || turn.connection.next_unsent != NIL {
-            turn.transmit();
+        if at_once == 0 || cx.connection.next_unsent != NIL {
+            cx.transmit();
         }
         Ok(taken)
     }
@@ -248,7 +248,7 @@ impl<P: Payload> Tcp<P> {
     /// We send no more: a FIN follows what was handed over. What the peer sends still comes. Again is no error.
     pub fn shutdown<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
-        self.turn(slot, output, now).shut_down()
+        self.context(slot, output, now).shut_down()
     }
 
     /// We neither send nor want more: as `shutdown`, and data that still comes is answered by a reset (RFC 9293 3.6.1), as is data that
@@ -256,20 +256,20 @@ impl<P: Payload> Tcp<P> {
     /// `Closed` waits for ours. `Closed` ends it.
     pub fn close<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
-        let mut turn = self.turn(slot, output, now);
-        let is_unread = turn.connection.in_order_len > 0;
-        let linger_ms = turn.connection.rare_options.linger_ms;
+        let mut cx = self.context(slot, output, now);
+        let is_unread = cx.connection.in_order_len > 0;
+        let linger_ms = cx.connection.rare_options.linger_ms;
         // Numbers that somebody else may still send are a gap before our FIN, which nobody would fill any more.
-        let is_delegated = turn.connection.has(flag::DELEGATED);
-        if !turn.connection.state.is_synchronized() || is_unread || is_delegated || linger_ms == 0 {
-            turn.abort();
+        let is_delegated = cx.connection.has(flag::DELEGATED);
+        if !cx.connection.state.is_synchronized() || is_unread || is_delegated || linger_ms == 0 {
+            cx.abort();
             return Ok(());
         }
-        turn.shut_down()?;
-        turn.connection.set(flag::RECEIVES_NO_MORE);
-        match turn.connection.state {
-            State::FinWait2 => turn.limit_fin_wait(),
-            _ => turn.limit_linger(),
+        cx.shut_down()?;
+        cx.connection.set(flag::RECEIVES_NO_MORE);
+        match cx.connection.state {
+            State::FinWait2 => cx.limit_fin_wait(),
+            _ => cx.limit_linger(),
         }
         Ok(())
     }
@@ -277,8 +277,8 @@ impl<P: Payload> Tcp<P> {
     /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not where it was told
     /// already, with `LingerTimedOut`, as the connection went on.
     pub fn abort<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
-        if let Some(mut turn) = self.turn_of(id, output, now) {
-            turn.abort();
+        if let Some(mut cx) = self.context_of(id, output, now) {
+            cx.abort();
             return Ok(());
         }
         let is_its = |connection: &Connection| connection.generation == id.generation && connection.is_unheard();
@@ -309,7 +309,7 @@ impl<P: Payload> Tcp<P> {
             if count == limit || self.shared.owed_resets.is_full() {
                 return (count, Some(slot));
             }
-            self.turn(slot, output, now).abort();
+            self.context(slot, output, now).abort();
             count += 1;
         }
         (count, (!self.shared.owed_resets.is_empty()).then_some(end))
@@ -366,36 +366,36 @@ impl<P: Payload> Tcp<P> {
     ) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         options.check().map_err(CallError::Option)?;
-        let mut turn = self.turn(slot, output, now);
-        turn.shared.option_changes += 1;
-        let linger_ms = turn.connection.rare_options.linger_ms;
-        let receive_buffer = turn.connection.options.receive_buffer;
-        turn.connection.change_options(options);
+        let mut cx = self.context(slot, output, now);
+        cx.shared.option_changes += 1;
+        let linger_ms = cx.connection.rare_options.linger_ms;
+        let receive_buffer = cx.connection.options.receive_buffer;
+        cx.connection.change_options(options);
         if let Some(mss_max) = options.mss_max {
-            turn.limit_mss(mss_max);
+            cx.limit_mss(mss_max);
         }
-        if turn.connection.may_ask() {
-            turn.begin_idle_timer();
+        if cx.connection.may_ask() {
+            cx.begin_idle_timer();
         }
-        if turn.connection.rare_options.linger_ms != linger_ms {
-            turn.limit_linger();
+        if cx.connection.rare_options.linger_ms != linger_ms {
+            cx.limit_linger();
         }
         let has_grown = options.receive_buffer > receive_buffer;
-        if has_grown && turn.connection.state.may_receive() && turn.connection.owes_window_update() {
-            turn.owe_ack(AckOwed::Now);
+        if has_grown && cx.connection.state.may_receive() && cx.connection.owes_window_update() {
+            cx.owe_ack(AckOwed::Now);
         }
-        if turn.connection.state.may_send() && turn.connection.has(flag::WANTS_ROOM) {
-            turn.offer_room();
+        if cx.connection.state.may_send() && cx.connection.has(flag::WANTS_ROOM) {
+            cx.offer_room();
         }
         // Nagle's algorithm may be off now.
-        turn.flush_later();
+        cx.flush_later();
         // The user timeout may be over sooner than the wheel comes by, or be over.
-        turn.arm();
+        cx.arm();
         Ok(())
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Whether one more piece of data may be kept: no connection takes those of the others.
     #[inline(always)]
     pub(super) fn has_chunk(&self) -> bool {

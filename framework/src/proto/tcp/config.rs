@@ -11,7 +11,7 @@ use super::queue::Chunk;
 use super::timers::RTO_MAX;
 use crate::proto::slab::Slot;
 use crate::proto::wheel::Wheel;
-use crate::proto::{PortRange, can_be_had};
+use crate::proto::{PortRange, is_allocatable};
 use crate::time::Duration;
 
 /// Limits and rates of the machine.
@@ -100,7 +100,7 @@ impl TcpConfig {
     /// Whether the kernel grants the memory: it is asked before anything is taken.
     pub(super) fn check_memory<P>(&self) -> Result<(), TcpConfigError> {
         let (connections, chunks, bytes) = (self.connections_max, self.chunks_max, self.bytes::<P>());
-        if can_be_had(bytes) { Ok(()) } else { Err(TcpConfigError::NoMemory { connections, chunks, bytes }) }
+        if is_allocatable(bytes) { Ok(()) } else { Err(TcpConfigError::NoMemory { connections, chunks, bytes }) }
     }
 
     /// RFC 9293 3.4.1's two maximum segment lifetimes.

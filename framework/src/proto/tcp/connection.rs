@@ -57,7 +57,7 @@ pub(super) mod pending {
     pub(crate) const WRITABLE: u8 = 1 << 2;
     pub(crate) const PEER_CLOSED: u8 = 1 << 3;
     pub(crate) const CLOSED: u8 = 1 << 4;
-    pub(crate) const NO_WAY: u8 = 1 << 5;
+    pub(crate) const NO_ROUTE: u8 = 1 << 5;
 }
 
 /// When we owe an acknowledgment.
@@ -156,11 +156,11 @@ pub(super) mod flag {
     /// F-RTO has seen the first acknowledgment after the timeout (RFC 5682 2.1 step 2b).
     pub(crate) const FRTO_ADVANCED: u32 = 1 << 26;
     /// What is to be sent has found no way out.
-    pub(crate) const NO_WAY: u32 = 1 << 27;
+    pub(crate) const NO_ROUTE: u32 = 1 << 27;
     /// Each segment shows the window of the last, and the field says it exactly. True as long as `room_at_once` is.
     pub(crate) const WINDOW_STAYS: u32 = 1 << 28;
     /// The app was told that its call finds no way.
-    pub(crate) const NO_WAY_TOLD: u32 = 1 << 29;
+    pub(crate) const NO_ROUTE_TOLD: u32 = 1 << 29;
     /// The numbers from `snd_nxt` on are somebody else's to send.
     pub(crate) const DELEGATED: u32 = 1 << 30;
     /// Full segments are tried again that timeouts had shortened, and none has arrived yet.

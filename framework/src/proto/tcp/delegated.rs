@@ -16,7 +16,7 @@ use arrayvec::ArrayVec;
 
 use super::connection::flag;
 use super::event::{ConnectionId, SendError};
-use super::machine::{Tcp, Turn};
+use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
 use super::queue::{Chunk, PUSH, SENT};
 use super::segment::Outgoing;
@@ -53,7 +53,7 @@ pub enum DelegateError {
         acknowledged: usize,
     },
     /// No way leads to the peer now.
-    NoWay,
+    NoRoute,
     /// As many connections as can be have numbers that somebody else may send.
     TooMany {
         /// The most.
@@ -75,7 +75,7 @@ impl fmt::Display for DelegateError {
             Self::TooMany { limit } => {
                 write!(f, "{limit} connections have delegated numbers, the most of a worker: withdraw those of another")
             }
-            Self::NoWay => f.write_str(
+            Self::NoRoute => f.write_str(
                 "no way leads to the peer now: its neighbour is not known, or the link is down; again later",
             ),
         }
@@ -132,9 +132,9 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<(Outgoing, usize), DelegateError> {
         let slot = self.find(id).ok_or(DelegateError::Send(SendError::NotFound))?;
-        let mut turn = self.turn(slot, output, now);
-        let room = turn.delegable()?;
-        let acked = turn.shared.delegations.get(slot).acked;
+        let mut cx = self.context(slot, output, now);
+        let room = cx.delegable()?;
+        let acked = cx.shared.delegations.get(slot).acked;
         let least = (acked as usize).max(1);
         if len < least {
             return Err(DelegateError::TooFew { least });
@@ -142,14 +142,14 @@ impl<P: Payload> Tcp<P> {
         if len > room {
             return Err(DelegateError::NoRoom { room });
         }
-        if !turn.shared.delegations.set(Delegation { slot, len: len as u32, acked }) {
+        if !cx.shared.delegations.set(Delegation { slot, len: len as u32, acked }) {
             return Err(DelegateError::TooMany { limit: DELEGATIONS_MAX });
         }
-        turn.connection.set(flag::DELEGATED);
-        let mut outgoing = turn.header(turn.connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, 0);
-        outgoing.ect = turn.connection.has(flag::ECN);
+        cx.connection.set(flag::DELEGATED);
+        let mut outgoing = cx.header(cx.connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, 0);
+        outgoing.ect = cx.connection.has(flag::ECN);
         outgoing.sack_count = 0;
-        Ok((outgoing, turn.connection.snd_mss.into()))
+        Ok((outgoing, cx.connection.snd_mss.into()))
     }
 
     /// Bytes that somebody else may send and was not said to have sent.
@@ -167,14 +167,14 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<(), (DelegateError, P)> {
         let Some(slot) = self.find(id) else { return Err((DelegateError::Send(SendError::NotFound), payload)) };
-        let mut turn = self.turn(slot, output, now);
-        let delegated = turn.shared.delegations.get(slot).len as usize;
+        let mut cx = self.context(slot, output, now);
+        let delegated = cx.shared.delegations.get(slot).len as usize;
         if payload.len() > delegated {
             return Err((DelegateError::TooMuch { delegated }, payload));
         }
-        turn.take_report(payload).map_err(|payload| (DelegateError::Send(SendError::NoChunk), payload))?;
-        turn.flush_later();
-        turn.arm();
+        cx.take_report(payload).map_err(|payload| (DelegateError::Send(SendError::NoChunk), payload))?;
+        cx.flush_later();
+        cx.arm();
         Ok(())
     }
 
@@ -186,11 +186,11 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<(), DelegateError> {
         let slot = self.find(id).ok_or(DelegateError::Send(SendError::NotFound))?;
-        let mut turn = self.turn(slot, output, now);
-        match turn.shared.delegations.get(slot).acked as usize {
+        let mut cx = self.context(slot, output, now);
+        match cx.shared.delegations.get(slot).acked as usize {
             0 => {
-                turn.end_delegation();
-                turn.flush_later();
+                cx.end_delegation();
+                cx.flush_later();
                 Ok(())
             }
             acknowledged => Err(DelegateError::WasSent { acknowledged }),
@@ -198,7 +198,7 @@ impl<P: Payload> Tcp<P> {
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// How many bytes may be delegated.
     fn delegable(&mut self) -> Result<usize, DelegateError> {
         let connection = &*self.connection;

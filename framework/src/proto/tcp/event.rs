@@ -45,7 +45,7 @@ pub enum TcpEvent {
         listener: Option<ListenerId>,
     },
     /// A call of ours has not left: the link is down, or no route leads to the peer any more. It leaves by itself when there is a way.
-    NoWay,
+    NoRoute,
     /// Data waits that was not handed over when it came: take it with `next_data`.
     Readable,
     /// A send was refused for lack of room, and there is room again.
@@ -68,7 +68,7 @@ pub enum CloseReason {
     /// Nobody listens there: the first segment was answered by a reset.
     Refused,
     /// No way led to the peer when our call was given up: the link was down, or the route gone.
-    NoWay,
+    NoRoute,
     /// Nobody answered our SYN: its retransmissions, or the user timeout, ran out.
     NoAnswer,
     /// The peer did not acknowledge for too long: retransmissions, or the user timeout, ran out.
@@ -92,7 +92,7 @@ impl fmt::Display for CloseReason {
             Self::Aborted => "aborted by us",
             Self::Reset => "reset by the peer: its log may say why",
             Self::Refused => "refused, nobody listens there: check address and port",
-            Self::NoWay => {
+            Self::NoRoute => {
                 "the call found no way out: the link is down, or no route leads there; check cable, switch and routes"
             }
             Self::NoAnswer => "nobody answered the call: check address and port, and what filters on the way",

@@ -5,7 +5,7 @@
 use super::arrival::{HEADERS_LEN, less_options, receive_mss};
 use super::connection::{Connection, State, coarse_seconds, flag};
 use super::event::{CloseReason, IcmpRefusal};
-use super::machine::{Tcp, Turn};
+use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
 use super::queue::{LOST, SACKED, SENT};
 use super::seq::Seq;
@@ -30,18 +30,18 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<(), IcmpRefusal> {
         let slot = self.find_quoted(flow, seq)?;
-        let mut turn = self.turn(slot, output, now);
+        let mut cx = self.context(slot, output, now);
         let mss = mtu.max(MTU_MIN) - HEADERS_LEN as u16;
-        if less_options(mss, turn.connection) >= turn.connection.snd_mss {
+        if less_options(mss, cx.connection) >= cx.connection.snd_mss {
             return Err(IcmpRefusal::NotSmaller);
         }
-        if turn.has_carried_more(mss) && !turn.is_missed(seq) {
-            (turn.connection.claimed_mss, turn.connection.claimed_seq) = (mss, seq);
+        if cx.has_carried_more(mss) && !cx.is_missed(seq) {
+            (cx.connection.claimed_mss, cx.connection.claimed_seq) = (mss, seq);
             return Err(IcmpRefusal::NotYet);
         }
-        turn.lower_mss(mss);
-        turn.lose_too_large();
-        turn.flush_later();
+        cx.lower_mss(mss);
+        cx.lose_too_large();
+        cx.flush_later();
         Ok(())
     }
 
@@ -78,14 +78,14 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<(), IcmpRefusal> {
         let slot = self.find_quoted(flow, seq)?;
-        let mut turn = self.turn(slot, output, now);
-        if turn.connection.state.is_synchronized() {
-            let soft_errors = &mut turn.connection.soft_errors;
+        let mut cx = self.context(slot, output, now);
+        if cx.connection.state.is_synchronized() {
+            let soft_errors = &mut cx.connection.soft_errors;
             *soft_errors = soft_errors.saturating_add(1);
-            turn.shared.tally.unreachables_ignored += 1;
+            cx.shared.tally.unreachables_ignored += 1;
             return Err(IcmpRefusal::Soft);
         }
-        turn.close(reason);
+        cx.close(reason);
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl<P: Payload> Tcp<P> {
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// From now on segments carry `mss` less the options of each at most, as the app wants it.
     pub(super) fn limit_mss(&mut self, mss: u16) {
         let mss = less_options(mss, self.connection);

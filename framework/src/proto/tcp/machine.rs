@@ -22,12 +22,12 @@ use super::listener::Listeners;
 use super::payload::{Output, Payload};
 use super::queue::Chunks;
 use super::resets::OwedResets;
+use super::route_watch::RouteWatch;
 use super::secret::Secret;
-use super::ways::Ways;
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
 use crate::proto::wheel::Wheel;
-use crate::proto::{Advise, ConsumerId, Flow, HashSeed, PeerLimit, unadvised};
+use crate::proto::{ConsumerId, Flow, HashSeed, Madvise, PeerLimit, without_madvise};
 use crate::time::Instant;
 
 /// TCP without I/O and without a clock. `P` is what payloads are kept as.
@@ -55,7 +55,7 @@ pub(super) struct Shared<P> {
     pub(super) chunk_reserve: usize,
     pub(super) wheel: Wheel,
     /// Whether somebody found no way out.
-    pub(super) ways: Ways,
+    pub(super) route_watch: RouteWatch,
     /// Connections that have something to send at the end of the burst, or could not send it.
     pub(super) flush: SlotFifo,
     /// Connections with events; aside of them those in TIME-WAIT that have none any more, the oldest first.
@@ -106,11 +106,11 @@ pub struct TcpTally {
     pub output_busy: u64,
     pub time_waits_recycled: u64,
     pub unreachables_ignored: u64,
-    pub ways_doubted: u64,
+    pub negative_advice: u64,
 }
 
 /// One connection in a call that works on it.
-pub(super) struct Turn<'a, P, O> {
+pub(super) struct Context<'a, P, O> {
     pub(super) connection: &'a mut Connection,
     pub(super) slot: u32,
     pub(super) shared: &'a mut Shared<P>,
@@ -157,25 +157,25 @@ impl<P: Payload> Tcp<P> {
     /// kernel does not grant so much. `seed` must be secret, or sequence numbers, ports and cookies
     /// can be guessed.
     pub fn new(config: TcpConfig, seed: HashSeed) -> Result<Self, TcpConfigError> {
-        Self::new_advised(config, seed, unadvised)
+        Self::with_madvise(config, seed, without_madvise)
     }
 
     /// The same where `advise` hears of the tables that are read at random.
-    pub fn new_advised(config: TcpConfig, seed: HashSeed, advise: Advise) -> Result<Self, TcpConfigError> {
+    pub fn with_madvise(config: TcpConfig, seed: HashSeed, advise: Madvise) -> Result<Self, TcpConfigError> {
         config.check()?;
         config.check_memory::<P>()?;
         let capacity = config.connections_max;
         Ok(Self {
-            connections: Slab::new_advised(capacity, advise),
+            connections: Slab::with_madvise(capacity, advise),
             generation: 0,
-            flows: Table::new_advised(capacity, seed.derive(FLOWS), advise),
+            flows: Table::with_madvise(capacity, seed.derive(FLOWS), advise),
             recent: NIL,
             listeners: Listeners::new(config.listeners_max, seed.derive(LISTENERS)),
             shared: Shared {
                 chunks: Chunks::new(config.chunks_max),
                 chunk_reserve: chunk_reserve(config.chunks_max, config.chunks_max),
                 wheel: Wheel::new(capacity, advise),
-                ways: Ways::NEW,
+                route_watch: RouteWatch::NEW,
                 flush: SlotFifo::new(capacity),
                 ready: SlotList::new(capacity),
                 secret: Secret::new(seed),
@@ -305,8 +305,8 @@ impl<P: Payload> Tcp<P> {
             let listener = (connection.listener != NIL).then_some(ListenerId(connection.listener));
             return Some(TcpEvent::Connected { listener });
         }
-        if take(connection, pending::NO_WAY) {
-            return Some(TcpEvent::NoWay);
+        if take(connection, pending::NO_ROUTE) {
+            return Some(TcpEvent::NoRoute);
         }
         if readable {
             // The app's turn: what comes after the data waits until it is taken, and one that is paused hears of it when it resumes.
@@ -404,32 +404,37 @@ impl<P: Payload> Tcp<P> {
 
     /// A turn for the connection of that name, where it is still there. What could leave at once is found out anew.
     #[inline(always)]
-    pub(super) fn turn_of<'a, O: Output<P>>(
+    pub(super) fn context_of<'a, O: Output<P>>(
         &'a mut self,
         id: ConnectionId,
         output: &'a mut O,
         now: Instant,
-    ) -> Option<Turn<'a, P, O>> {
+    ) -> Option<Context<'a, P, O>> {
         let connection = named(&mut self.connections, id)?;
         connection.room_at_once = 0;
-        Some(Turn { connection, slot: id.slot, shared: &mut self.shared, output, now })
+        Some(Context { connection, slot: id.slot, shared: &mut self.shared, output, now })
     }
 
     /// A turn for the connection at `slot`. What could leave at once is found out anew.
     #[inline(always)]
-    pub(super) fn turn<'a, O: Output<P>>(&'a mut self, slot: u32, output: &'a mut O, now: Instant) -> Turn<'a, P, O> {
+    pub(super) fn context<'a, O: Output<P>>(
+        &'a mut self,
+        slot: u32,
+        output: &'a mut O,
+        now: Instant,
+    ) -> Context<'a, P, O> {
         let connection = &mut self.connections[slot];
         connection.room_at_once = 0;
-        Turn { connection, slot, shared: &mut self.shared, output, now }
+        Context { connection, slot, shared: &mut self.shared, output, now }
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The same turn for what is rare and out of line: as long as nobody there sees where this one is kept, it is kept in registers.
     #[inline(always)]
-    pub(super) fn aside(&mut self) -> Turn<'_, P, O> {
+    pub(super) fn aside(&mut self) -> Context<'_, P, O> {
         let Self { connection, slot, shared, output, now } = self;
-        Turn { connection, slot: *slot, shared, output, now: *now }
+        Context { connection, slot: *slot, shared, output, now: *now }
     }
 
     /// Has the connection looked at when the burst ends.

@@ -18,7 +18,7 @@ pub enum Congestion {
 /// all come sooner, a peer that lives may seem dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence before the first probe (`TCP_KEEPIDLE`).
+    /// NullOutput before the first probe (`TCP_KEEPIDLE`).
     pub idle: Duration,
     /// From one probe to the next (`TCP_KEEPINTVL`).
     pub interval: Duration,

@@ -99,15 +99,15 @@ pub trait Output<P> {
 pub enum Unsent {
     /// The ring is full, or no buffer is free: soon.
     Busy,
-    /// No route, the link is down, the neighbour is not known: when [`Tcp::follow_ways`](super::Tcp::follow_ways) says that ways may have
+    /// No route, the link is down, the neighbour is not known: when [`Tcp::follow_routes`](super::Tcp::follow_routes) says that ways may have
     /// changed, and now and then before.
-    NoWay,
+    NoRoute,
 }
 
 /// The way out of a call that sends nothing.
-pub(super) struct NoWayOut;
+pub(super) struct NoOutput;
 
-impl<P> Output<P> for NoWayOut {
+impl<P> Output<P> for NoOutput {
     fn send(&mut self, _: Option<u32>, _: &Outgoing, _: Option<&mut P>) -> Result<(), Unsent> {
         debug_assert!(false, "a call that sends nothing has sent something");
         Err(Unsent::Busy)

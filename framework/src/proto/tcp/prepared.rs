@@ -1,18 +1,19 @@
-//! Segments that the caller frames itself: one that stands prepared, of which everything is known but its numbers, or a message that
-//! leaves as soon as it is written, so that an order leaves with the fewest instructions.
+//! Segments that the caller frames itself: a template of which everything is known but the numbers,
+//! or a message that leaves as soon as it is written, so that an order takes the fewest instructions.
 //!
 //! ```text
-//!  aim ─▶ numbers ─▶ the caller puts them into the frame and posts it ─▶ fired: its payload is data that was sent
-//!   └─▶ None: it goes the usual way
+//!  send_permit ─▶ numbers ─▶ the caller writes them into the frame and posts it ─▶ commit: sent
+//!   └─▶ None: the bytes go through the send queue
 //! ```
 //!
-//! The way is open where all of it may leave at once and nothing goes before it (`transmit::at_once`). `aim` changes nothing but what time
-//! alone would have changed, so whoever cannot post the frame after all just goes on.
+//! There is a permit where all bytes may leave now and none wait before them (`transmit::at_once`).
+//! `send_permit` changes nothing but what time alone would have changed, so a caller that cannot post
+//! the frame just drops the permit.
 
 use super::connection::{Connection, flag};
 use super::event::{ConnectionId, SendError};
-use super::machine::{Shared, Tcp, Turn};
-use super::payload::{NoWayOut, Payload};
+use super::machine::{Context, Shared, Tcp};
+use super::payload::{NoOutput, Payload};
 use super::queue::{Chunk, PUSH};
 use super::segment::Outgoing;
 use super::seq::Seq;
@@ -20,15 +21,15 @@ use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
-/// A segment that may leave now. Nothing has changed until it has.
-pub struct Aim<'a, P> {
+/// Permission to send one segment now. The connection is unchanged until [`commit`](Self::commit).
+pub struct SendPermit<'a, P> {
     connection: &'a mut Connection,
     slot: u32,
     shared: &'a mut Shared<P>,
     now: Instant,
 }
 
-/// What only the moment knows of a segment.
+/// The header fields that are known only when a segment leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// SEG.SEQ.
@@ -41,12 +42,12 @@ pub struct Numbers {
     pub timestamps: Option<Timestamps>,
 }
 
-/// A connection behind a segment that has left, for who asks.
-pub struct Fired<'a>(&'a Connection);
+/// A connection right after its segment has left.
+pub struct Committed<'a>(&'a Connection);
 
-/// What is known of a connection's next segments before there is one.
+/// The header of a connection's next segments, and the limits of their payload.
 #[derive(Clone, Copy, Debug)]
-pub struct Prospect {
+pub struct HeaderTemplate {
     /// The header with all numbers zero. Timestamps are there where the connection has them.
     pub outgoing: Outgoing,
     /// Bytes of payload that a segment carries at most.
@@ -58,8 +59,8 @@ pub struct Prospect {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// What can be prepared of a connection's segments; its handshake must be done.
-    pub fn prospect(&self, id: ConnectionId) -> Result<Prospect, SendError> {
+    /// The header that all of a connection's next segments share. The handshake must be done.
+    pub fn header_template(&self, id: ConnectionId) -> Result<HeaderTemplate, SendError> {
         let connection = &self.connections[self.find(id).ok_or(SendError::NotFound)?];
         if !connection.state.is_synchronized() {
             return Err(SendError::NotConnected);
@@ -67,7 +68,7 @@ impl<P: Payload> Tcp<P> {
         if !connection.state.may_send() {
             return Err(SendError::Closed);
         }
-        Ok(connection.prospect())
+        Ok(connection.header_template())
     }
 
     /// Whether bytes of the connection wait that were never sent.
@@ -75,29 +76,31 @@ impl<P: Payload> Tcp<P> {
         self.find(id).is_some_and(|slot| self.connections[slot].next_unsent != NIL)
     }
 
-    /// Takes aim with a segment of `len` bytes, where it may leave now; otherwise the bytes go the usual way, or none.
+    /// Permission to send a segment of `len` bytes now. `None` where it has to go through the send
+    /// queue, or may not be sent at all.
     #[inline(always)]
-    pub fn aim(&mut self, id: ConnectionId, len: usize, now: Instant) -> Option<Aim<'_, P>> {
+    pub fn send_permit(&mut self, id: ConnectionId, len: usize, now: Instant) -> Option<SendPermit<'_, P>> {
         let Self { connections, shared, .. } = self;
         // One that the app let go of is no plain sender.
         let connection = connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
         let slot = id.slot;
-        let mut turn = Turn { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoWayOut, now };
-        if !turn.may_leave_at_once(len) {
+        let mut cx = Context { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoOutput, now };
+        if !cx.may_leave_at_once(len) {
             return None;
         }
-        Some(Aim { connection, slot, shared, now })
+        Some(SendPermit { connection, slot, shared, now })
     }
 }
 
-impl<'a, P: Payload> Aim<'a, P> {
+impl<'a, P: Payload> SendPermit<'a, P> {
     /// The connection's place.
     #[inline(always)]
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// What goes into the frame. Worked out with each call: ask where it is written, so that nobody has to remember it on the way there.
+    /// What goes into the frame. Each call works it out anew: call it where the header is written, so
+    /// that no register holds it on the way there.
     #[inline(always)]
     pub fn numbers(&self) -> Numbers {
         let connection = &*self.connection;
@@ -123,17 +126,18 @@ impl<'a, P: Payload> Aim<'a, P> {
         Outgoing { wnd, timestamps, ect: connection.has(flag::ECN), ..bare }
     }
 
-    /// The segment has left. Its payload is ours until it is acknowledged.
+    /// The segment has left. The machine keeps its payload until it is acknowledged.
     #[inline(always)]
-    pub fn fired(self, payload: P) -> Fired<'a> {
+    pub fn commit(self, payload: P) -> Committed<'a> {
         let Self { connection, slot, shared, now } = self;
         connection.note_shown_at_once();
-        Turn { connection: &mut *connection, slot, shared, output: &mut NoWayOut, now }.keep_sent(payload, PUSH);
-        Fired(connection)
+        Context { connection: &mut *connection, slot, shared, output: &mut NoOutput, now }.keep_sent(payload, PUSH);
+        Committed(connection)
     }
 
-    /// Touches everything that [`fired`](Self::fired) does, and leaves it as it was: the next one finds it warm.
-    pub fn rehearse(self, payload: P) {
+    /// Touches every line that [`commit`](Self::commit) does and leaves it as it was, so that the next
+    /// commit finds the lines in the cache.
+    pub fn dry_run(self, payload: P) {
         let (mut send, chunks) = (self.connection.send, &mut self.shared.chunks);
         let chunk = Chunk::new(self.connection.snd_nxt, payload.len() as u32, Some(payload));
         if let Ok(idx) = send.push_back(chunks, chunk) {
@@ -142,7 +146,7 @@ impl<'a, P: Payload> Aim<'a, P> {
     }
 }
 
-impl Fired<'_> {
+impl Committed<'_> {
     /// SND.NXT.
     #[inline(always)]
     pub fn snd_nxt(&self) -> Seq {
@@ -157,12 +161,12 @@ impl Fired<'_> {
 }
 
 impl Connection {
-    pub(super) fn prospect(&self) -> Prospect {
+    pub(super) fn header_template(&self) -> HeaderTemplate {
         let zero = Seq(0);
         let timestamps = self.has(flag::TIMESTAMPS).then_some(Timestamps { value: 0, echo_reply: 0 });
         let outgoing =
             Outgoing { timestamps, ect: self.has(flag::ECN), ..self.bare(zero, zero, TcpFlags::ACK | TcpFlags::PSH) };
-        Prospect {
+        HeaderTemplate {
             outgoing,
             mss: self.snd_mss.into(),
             window_max: self.snd_wnd_max as usize,
@@ -181,18 +185,18 @@ mod tests {
     /// Fires `bytes`, as a way out that posts them would; whether they left.
     fn fire(end: &mut End, bytes: &[u8]) -> bool {
         let (id, now) = (end.id.unwrap(), end.now);
-        let prospect = end.tcp.prospect(id).unwrap();
-        let Some(aim) = end.tcp.aim(id, bytes.len(), now) else { return false };
-        let Numbers { seq, ack, wnd, timestamps } = aim.numbers();
-        end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing }, bytes.to_vec()));
-        aim.fired(bytes.to_vec());
+        let header_template = end.tcp.header_template(id).unwrap();
+        let Some(permit) = end.tcp.send_permit(id, bytes.len(), now) else { return false };
+        let Numbers { seq, ack, wnd, timestamps } = permit.numbers();
+        end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..header_template.outgoing }, bytes.to_vec()));
+        permit.commit(bytes.to_vec());
         true
     }
 
     /// Changes something of the connection that only a turn can change.
     fn change(end: &mut End, change: impl FnOnce(&mut Connection)) {
         let now = end.now;
-        change(end.tcp.turn(0, &mut NoWayOut, now).connection);
+        change(end.tcp.context(0, &mut NoOutput, now).connection);
     }
 
     #[test]
@@ -212,9 +216,9 @@ mod tests {
         let (mut client, _) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
         // But that it is known now how much may leave.
-        assert!(client.tcp.aim(id, 3, now).is_some());
+        assert!(client.tcp.send_permit(id, 3, now).is_some());
         let before = format!("{:?}", client.tcp.connections[0]);
-        assert!(client.tcp.aim(id, 3, now).is_some());
+        assert!(client.tcp.send_permit(id, 3, now).is_some());
         assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
     }
 
@@ -276,9 +280,9 @@ mod tests {
     fn rehearsal_leaves_everything_as_it_was() {
         let (mut client, mut server) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
-        assert!(client.tcp.aim(id, 3, now).is_some());
+        assert!(client.tcp.send_permit(id, 3, now).is_some());
         let before = format!("{:?}", client.tcp.connections[0]);
-        client.tcp.aim(id, 3, now).unwrap().rehearse(b"abc".to_vec());
+        client.tcp.send_permit(id, 3, now).unwrap().dry_run(b"abc".to_vec());
         assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
         assert!(fire(&mut client, b"real"));
         settle(&mut client, &mut server);
@@ -289,7 +293,7 @@ mod tests {
     fn name_of_a_dead_connection_fires_nothing() {
         let (mut client, _) = connected();
         let stale = ConnectionId { slot: 0, generation: 77 };
-        assert!(client.tcp.aim(stale, 1, client.now).is_none());
-        assert_eq!(client.tcp.prospect(stale).err(), Some(SendError::NotFound));
+        assert!(client.tcp.send_permit(stale, 1, client.now).is_none());
+        assert_eq!(client.tcp.header_template(stale).err(), Some(SendError::NotFound));
     }
 }

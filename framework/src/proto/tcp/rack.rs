@@ -7,7 +7,7 @@
 //! more (RFC 8985 6.2 step 5 walks through all).
 
 use super::connection::{Connection, Micros, Recovery, RetransmitTimer, flag};
-use super::machine::Turn;
+use super::machine::Context;
 use super::payload::{Output, Payload};
 use super::queue::Lane;
 use super::recovery::{Newest, News};
@@ -26,7 +26,7 @@ const PERSIST: u8 = 16;
 /// RFC 8985 7.2: before the first sample.
 const PROBE_TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A chunk that ends there has arrived (RFC 8985 6.2, steps 1 to 3).
     #[inline]
     pub(super) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut News) {

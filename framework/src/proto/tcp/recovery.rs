@@ -12,7 +12,7 @@
 //! peer reports (RFC 3708), by F-RTO (RFC 5682).
 
 use super::connection::{Connection, Micros, Prr, Recovery, RetransmitTimer, Undo, flag};
-use super::machine::Turn;
+use super::machine::Context;
 use super::payload::{Output, Payload};
 use super::queue::{RESENT, SACKED, SENT};
 use super::segment::{Range, Segment};
@@ -68,7 +68,7 @@ pub(super) struct Newest {
     pub(super) is_known: bool,
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The connection is established: it may begin to send (RFC 5681 3.1).
     pub(super) fn begin_congestion(&mut self) {
         let connection = &mut *self.connection;
@@ -360,7 +360,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// From R1 retransmissions on the way is doubted (RFC 9293 3.8.3).
     pub(super) fn doubt_way(&mut self) {
         if self.connection.backoff >= R1 {
-            self.shared.tally.ways_doubted += 1;
+            self.shared.tally.negative_advice += 1;
             self.output.doubt(*self.connection.flow.remote.ip());
         }
     }

@@ -41,7 +41,7 @@ impl<P: Payload> Shared<P> {
                 self.tally.segments_out += 1;
             }
             Err(Unsent::Busy) if !self.owed_resets.is_full() => self.owed_resets.0.push_back(*reset),
-            Err(Unsent::Busy | Unsent::NoWay) => self.tally.resets_lost += 1,
+            Err(Unsent::Busy | Unsent::NoRoute) => self.tally.resets_lost += 1,
         }
     }
 }

@@ -7,8 +7,8 @@
 
 use super::connection::{flag, pending};
 use super::event::ConnectionId;
-use super::machine::{Tcp, Turn};
-use super::payload::{NoWayOut, Output, Payload};
+use super::machine::{Context, Tcp};
+use super::payload::{NoOutput, Output, Payload};
 use crate::time::{Duration, Instant};
 
 /// How often who waits for chunks or buffers of others looks: a thousand that do take a few per cent of a core.
@@ -18,13 +18,13 @@ impl<P: Payload> Tcp<P> {
     /// The caller has no buffer for what the app sends: `Writable` tells when there is one.
     #[cold]
     pub fn await_room(&mut self, id: ConnectionId, now: Instant) {
-        if let Some(mut turn) = self.turn_of(id, &mut NoWayOut, now) {
-            turn.await_room();
+        if let Some(mut cx) = self.context_of(id, &mut NoOutput, now) {
+            cx.await_room();
         }
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A chunk or a buffer lacks: `Writable` is to tell when there is one again.
     #[cold]
     pub(super) fn await_room(&mut self) {

@@ -17,7 +17,7 @@
 //! Nothing here decides what is lost (`rack`, `recovery` do) or sends.
 
 use super::connection::{Connection, flag};
-use super::machine::Turn;
+use super::machine::Context;
 use super::payload::{Output, Payload};
 use super::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in_lane};
 use super::recovery::News;
@@ -28,7 +28,7 @@ use crate::proto::slab::NIL;
 /// Steps of a look for SACK blocks, in one acknowledgment. More than the segments between two acknowledgments of an honest peer.
 pub(super) const STEPS_MAX: u32 = 128;
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Takes the SACK option: marks what has arrived, and says so in `news`. Blocks that were never sent are ignored.
     pub(super) fn apply_sacks(&mut self, segment: &Segment, news: &mut News) {
         let mut blocks = segment.sacks();
@@ -479,7 +479,7 @@ impl Connection {
             let (mut before, mut at) = (NIL, lane.head);
             while let Some(chunk) = chunks.get(at) {
                 members.push(at);
-                assert_eq!(chunk.earlier, before, "links of a lane go both ways");
+                assert_eq!(chunk.earlier, before, "links of a lane go both route_watch");
                 (before, at) = (at, chunk.later);
             }
             assert_eq!(lane.tail, before, "a lane knows its last");

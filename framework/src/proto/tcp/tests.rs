@@ -21,6 +21,7 @@ mod rack;
 mod random;
 mod recovery;
 mod room;
+mod route_watch;
 mod run;
 mod scoreboard;
 mod script;
@@ -28,7 +29,6 @@ mod sender;
 mod set_options;
 mod timers;
 mod transmit;
-mod ways;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 

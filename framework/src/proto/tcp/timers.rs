@@ -14,7 +14,7 @@
 use super::config::TcpConfig;
 use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
 use super::event::CloseReason;
-use super::machine::{Tcp, Turn};
+use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
 use super::transmit::Sending;
 use crate::proto::slab::NIL;
@@ -40,16 +40,16 @@ impl<P: Payload> Tcp<P> {
             let connection = &mut self.connections[slot];
             connection.wheel_tick = NIL;
             if connection.is_due(now) {
-                self.turn(slot, output, now).on_due();
+                self.context(slot, output, now).on_due();
             } else {
                 // The deadline has moved on since, as nearly all do. Nothing happens: what was found out of the connection stays true.
-                Turn { connection, slot, shared: &mut self.shared, output, now }.arm();
+                Context { connection, slot, shared: &mut self.shared, output, now }.arm();
             }
         }
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Has the wheel come by at the earliest deadline.
     #[inline]
     pub(super) fn arm(&mut self) {

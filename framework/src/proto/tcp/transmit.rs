@@ -19,7 +19,7 @@ pub(super) use data::{SEGMENTS_MAX, Sending};
 pub use run::Run;
 
 use super::connection::{AckOwed, Connection, State, flag};
-use super::machine::{Tcp, Turn};
+use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -37,8 +37,8 @@ impl<P: Payload> Tcp<P> {
     /// Time passes, and a burst has ended: what waited for it is sent, and timers run out. Bounded work.
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
-        if self.shared.ways.is_looking() {
-            self.look_for_wayless(now, output);
+        if self.shared.route_watch.is_looking() {
+            self.retry_unreachable(now, output);
         }
         self.run_timers(now, output);
         if !self.shared.owed_resets.is_empty() {
@@ -59,7 +59,7 @@ impl<P: Payload> Tcp<P> {
             {
                 connection.clear(flag::IN_FLUSH);
                 if connection.has_business() {
-                    self.turn(slot, output, now).transmit();
+                    self.context(slot, output, now).transmit();
                 }
             }
             // A full ring is full for all: who is next in the list is first the next time.
@@ -70,7 +70,7 @@ impl<P: Payload> Tcp<P> {
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Sends what may be sent now, and the acknowledgment that is due where nothing carried it.
     #[inline]
     pub(super) fn transmit(&mut self) {

@@ -450,15 +450,15 @@ impl fmt::Display for Report {
         };
         let count = |end: End| self.connections.iter().filter(|ended| ended.end == end).count();
         let (sent, confirmed) = (count(End::Sent), count(End::Confirmed));
-        let (no_way, not_sent) = (count(End::NoWay), count(End::NotSent));
+        let (never_known, not_sent) = (count(End::NeverKnown), count(End::NotSent));
         write!(
             f,
             "{who}{app} (pid {pid}) has ended with {} connections open: {} reset, of which {confirmed} peers say that they know",
             self.connections.len(),
             sent + confirmed,
         )?;
-        if no_way > 0 {
-            write!(f, "; {no_way} not, as their neighbour was never known")?;
+        if never_known > 0 {
+            write!(f, "; {never_known} not, as their neighbour was never known")?;
         }
         if not_sent > 0 {
             write!(f, "; {not_sent} not, as no frames could be sent: their peers believe in them")?;

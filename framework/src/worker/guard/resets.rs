@@ -67,7 +67,7 @@ pub enum End {
     /// The peer has said that it knows of no connection, or has begun a new one.
     Confirmed,
     /// The way to it was never known: nothing was sent.
-    NoWay,
+    NeverKnown,
     /// No frames could be sent: the peer believes in the connection.
     NotSent,
 }
@@ -75,7 +75,7 @@ pub enum End {
 impl Resets {
     pub(super) fn new(connections: Vec<OpenConnection>) -> Self {
         let addresses = Addresses::new(&connections);
-        let end = |connection: &OpenConnection| if connection.link.is_empty() { End::NoWay } else { End::Sent };
+        let end = |connection: &OpenConnection| if connection.link.is_empty() { End::NeverKnown } else { End::Sent };
         let peers: Vec<_> =
             connections.into_iter().map(|connection| Peer { end: end(&connection), connection }).collect();
         let by_flow = peers.iter().enumerate().map(|(idx, peer)| (peer.connection.flow, idx)).collect();
@@ -135,7 +135,7 @@ impl fmt::Display for Ended {
         match self.end {
             End::Sent => write!(f, "reset at {}, the peer says nothing", self.seq),
             End::Confirmed => write!(f, "reset at {}, the peer knows", self.seq),
-            End::NoWay => f.write_str("not reset, its neighbour was never known"),
+            End::NeverKnown => f.write_str("not reset, its neighbour was never known"),
             End::NotSent => f.write_str("not reset, no frames could be sent"),
         }
     }
@@ -269,7 +269,7 @@ mod tests {
     fn connection_without_a_way_is_told_and_not_waited_for() {
         let resets = Resets::new(vec![OpenConnection { link: ArrayVec::new(), ..connection() }]);
         assert!(resets.is_done() && resets.round().next().is_none());
-        assert_eq!(resets.ended().next().unwrap().end, End::NoWay);
+        assert_eq!(resets.ended().next().unwrap().end, End::NeverKnown);
     }
 
     #[test]

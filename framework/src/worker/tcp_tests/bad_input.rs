@@ -191,19 +191,19 @@ fn call_without_a_link_is_told_at_once_and_leaves_when_the_link_is_up() {
     let first = line.id();
     line.ask(|app, cx| {
         app.events.clear();
-        assert_eq!(cx.tcp().no_way(first), None);
+        assert_eq!(cx.tcp().unreachable(first), None);
         cx.host.apply(HostEvent::Link { is_up: false }).unwrap();
         let id = cx.tcp().connect(ANY, SERVER, &ConnectionOptions::default(), ConsumerId(1)).unwrap();
-        assert_eq!(cx.tcp().no_way(id), Some(NoWay::LinkDown), "told at once to who asks");
+        assert_eq!(cx.tcp().unreachable(id), Some(Unreachable::LinkDown), "told at once to who asks");
     });
     line.turn();
-    assert_eq!(line.client.app().events, [TcpEvent::NoWay], "and to who does not with the turn");
+    assert_eq!(line.client.app().events, [TcpEvent::NoRoute], "and to who does not with the turn");
     line.turns(100_000);
     line.ask(|_, cx| cx.host.apply(HostEvent::Link { is_up: true }).unwrap());
     line.turns(10);
-    assert_eq!(line.client.app().events, [TcpEvent::NoWay, TcpEvent::Connected { listener: None }]);
+    assert_eq!(line.client.app().events, [TcpEvent::NoRoute, TcpEvent::Connected { listener: None }]);
     let id = line.id();
-    line.ask(|_, cx| assert_eq!((cx.tcp().no_way(id), cx.tcp().abort(id)), (None, Ok(()))));
+    line.ask(|_, cx| assert_eq!((cx.tcp().unreachable(id), cx.tcp().abort(id)), (None, Ok(()))));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn call_that_never_had_a_link_ends_by_a_name_that_says_so() {
         cx.tcp().connect(ANY, NOBODY, &ConnectionOptions::default(), ConsumerId(1)).unwrap();
     });
     let (reason, _) = outcome(&mut end, now);
-    assert_eq!(reason, CloseReason::NoWay);
+    assert_eq!(reason, CloseReason::NoRoute);
     assert!(reason.to_string().contains("check cable"), "{reason}");
     rest(&mut end, now + seconds(600));
 }

@@ -285,8 +285,12 @@ fn order_without_a_link_is_told_and_leaves_once_when_the_link_is_up() {
     let mut line = Line::connected(Wanted::default());
     let mut order = template(&mut line, ORDER);
     hear(&mut line, HostEvent::Link { is_up: false });
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::NoWay(NoWay::LinkDown)));
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::NoWay(NoWay::LinkDown)), "nor does what is behind it leave");
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Unreachable(Unreachable::LinkDown)));
+    assert_eq!(
+        fire(&mut line, &mut order),
+        Ok(Sent::Unreachable(Unreachable::LinkDown)),
+        "nor does what is behind it leave"
+    );
     assert_eq!((bytes_sent(&mut line), line.client.tcp().chunks()), (0, 2));
     let up = line.now + Duration::from_secs(20);
     line.turn_until(|line| line.now >= up);
@@ -318,7 +322,7 @@ fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
         line.client.poll_once(line.now);
     }
     let lost = fire(&mut line, &mut order);
-    assert!(matches!(lost, Ok(Sent::NoWay(NoWay::LinkDown) | Sent::Queued)), "{lost:?}");
+    assert!(matches!(lost, Ok(Sent::Unreachable(Unreachable::LinkDown) | Sent::Queued)), "{lost:?}");
     hear(&mut line, HostEvent::Link { is_up: true });
     line.turns(50);
     assert_eq!(line.server.app().received, [b"first ", &ORDER[..], ORDER].concat());
@@ -331,8 +335,8 @@ fn order_to_a_neighbour_that_is_not_known_leaves_when_it_is() {
         let mut line = Line::connected(Wanted { asks, ..Wanted::default() });
         let mut order = template(&mut line, ORDER);
         hear(&mut line, HostEvent::NeighbourRemoved(address(2)));
-        let missing = NoWay::NeighbourMissing(address(2));
-        assert_eq!(fire(&mut line, &mut order), Ok(Sent::NoWay(missing)));
+        let missing = Unreachable::NeighbourMissing(address(2));
+        assert_eq!(fire(&mut line, &mut order), Ok(Sent::Unreachable(missing)));
         assert!(missing.to_string().contains("10.0.0.2"), "{missing}");
         line.turns(30_000);
         assert_eq!((bytes_sent(&mut line), line.server.app().received.len()), (0, 0));
@@ -564,7 +568,7 @@ fn headers_are_not_given_to_where_no_way_leads() {
     let mut line = Line::connected(Wanted::default());
     hear(&mut line, HostEvent::Link { is_up: false });
     let error = delegate(&mut line, 10).unwrap_err();
-    assert_eq!(error, DelegateError::NoWay);
+    assert_eq!(error, DelegateError::NoRoute);
     assert!(error.to_string().contains("link is down"), "{error}");
     assert_eq!(line.ask(|app, cx| cx.tcp().delegated_len(app.id.unwrap())), 0, "the numbers are ours");
     hear(&mut line, HostEvent::Link { is_up: true });

@@ -124,5 +124,5 @@ fn neighbour_is_asked_anew_after_three_retransmissions_to_it() {
         "all at first, then who was believed in"
     );
     assert!(*sent >= 3, "once, twice again, and a third time behind the question: {sent}");
-    assert_eq!(end.tcp().tally().ways_doubted, 1);
+    assert_eq!(end.tcp().tally().negative_advice, 1);
 }

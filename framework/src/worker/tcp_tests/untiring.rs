@@ -12,7 +12,7 @@ impl Talker {
     pub(super) fn call_again(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match event {
             _ if self.calls_left == 0 => (),
-            TcpEvent::NoWay => cx.tcp().abort(connection).unwrap(),
+            TcpEvent::NoRoute => cx.tcp().abort(connection).unwrap(),
             TcpEvent::Closed(_) => {
                 self.calls_left -= 1;
                 cx.tcp().connect(ANY, SERVER, &ConnectionOptions::default(), ConsumerId(1)).unwrap();
@@ -41,10 +41,10 @@ fn turn_ends_while_an_app_calls_again_and_again_without_a_link() {
     }
     line.turns(1);
     // Nothing of it was lost, and nothing is out of order.
-    let (closed, no_way) = (TcpEvent::Closed(CloseReason::Aborted), TcpEvent::NoWay);
+    let (closed, no_route) = (TcpEvent::Closed(CloseReason::Aborted), TcpEvent::NoRoute);
     let mut expected = vec![closed];
-    (1..CALLS).for_each(|_| expected.extend([no_way, closed]));
-    expected.push(no_way);
+    (1..CALLS).for_each(|_| expected.extend([no_route, closed]));
+    expected.push(no_route);
     assert!(line.client.app().events == expected, "{:?}", &line.client.app().events[told - 10..]);
     // The last one stays, and finds a way.
     line.ask(|_, cx| cx.host.apply(HostEvent::Link { is_up: true }).unwrap());

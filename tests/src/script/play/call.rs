@@ -29,7 +29,7 @@ impl Player {
         match call {
             Call::Connect(_) | Call::Listen | Call::Unlisten => self.ask_to_open(call),
             Call::PathMtu(..) | Call::Unreachable(_) => self.claim(call),
-            Call::Fire(_) | Call::Warm(_) => self.aim(call),
+            Call::Fire(_) | Call::Warm(_) => self.send_at_once(call),
             Call::Send(_) | Call::Copy(_) | Call::Delegate(_) | Call::Delegated(_) => self.hand_over(call),
             _ => self.ask_connection(call),
         }
@@ -114,26 +114,26 @@ impl Player {
         Ok(answer)
     }
 
-    /// What stands prepared: it leaves, or walks the way without.
-    fn aim(&mut self, call: &Call) -> Result<Answer, String> {
+    /// A prepared segment: it leaves, or is tried without leaving.
+    fn send_at_once(&mut self, call: &Call) -> Result<Answer, String> {
         let (Call::Fire(len) | Call::Warm(len)) = call else { unreachable!("both have a length") };
         let (id, len) = (self.id()?, len.value(&self.variables)? as u32);
         let stage = &mut self.stage;
         let (now, flow) = (stage.now, &mut stage.flows[self.flow]);
-        let prospect = stage.tcp.prospect(id);
-        let Some(aim) = stage.tcp.aim(id, len as usize, now) else { return Ok(Err("NotOpen".to_owned())) };
+        let template = stage.tcp.header_template(id);
+        let Some(permit) = stage.tcp.send_permit(id, len as usize, now) else { return Ok(Err("NotOpen".to_owned())) };
         if let Call::Warm(_) = call {
-            aim.rehearse(Bytes(vec![0; len as usize]));
+            permit.dry_run(Bytes(vec![0; len as usize]));
             return Ok(Ok(()));
         }
-        let prospect = prospect.map_err(|error| format!("what may leave has no headers: {error:?}"))?;
+        let template = template.map_err(|error| format!("what may leave has no headers: {error:?}"))?;
         let mut payload = Bytes(bytes_from(flow.written, len));
-        let Numbers { seq, ack, wnd, timestamps } = aim.numbers();
-        let outgoing = Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing };
+        let Numbers { seq, ack, wnd, timestamps } = permit.numbers();
+        let outgoing = Outgoing { seq, ack, wnd, timestamps, ..template.outgoing };
         if stage.wire.send(None, &outgoing, Some(&mut payload)).is_err() {
             return Err("NotOpen".to_owned());
         }
-        aim.fired(payload);
+        permit.commit(payload);
         flow.written += len;
         Ok(Ok(()))
     }

@@ -153,7 +153,7 @@ fn tally(tally: &TcpTally, name: &str) -> Result<i64, String> {
         "zero_window_probes" => tally.zero_window_probes,
         "keepalive_probes" => tally.keepalive_probes,
         "output_busy" => tally.output_busy,
-        "ways_doubted" => tally.ways_doubted,
+        "negative_advice" => tally.negative_advice,
         _ => return Err(format!("there is no tally.{name}")),
     };
     Ok(value as i64)

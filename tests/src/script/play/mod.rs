@@ -197,7 +197,7 @@ impl Player {
         match state {
             WireState::Free => wire.refuses = None,
             WireState::Busy => wire.refuses = Some(Unsent::Busy),
-            WireState::Down => wire.refuses = Some(Unsent::NoWay),
+            WireState::Down => wire.refuses = Some(Unsent::NoRoute),
             WireState::Mtu(mtu) => wire.mtu = mtu.value(&self.variables)? as usize,
             WireState::Cuts(len) => wire.cuts = len.value(&self.variables)? as usize,
         }

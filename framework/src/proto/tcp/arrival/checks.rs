@@ -4,7 +4,7 @@
 use super::TcpDrop;
 use crate::proto::tcp::connection::{Connection, State, coarse_seconds, flag};
 use crate::proto::tcp::event::CloseReason;
-use crate::proto::tcp::machine::Turn;
+use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::{Plain, Segment};
 use crate::time::Duration;
@@ -13,7 +13,7 @@ use crate::wire::tcp::TcpFlags;
 /// RFC 7323 5.5: after 24 days TS.Recent may be from before the peer's clock went around.
 const TS_RECENT_AGE_MAX: u32 = ((24 * 86_400 * 1_000_000_000_u64) >> 30) as u32;
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Protection against wrapped sequence numbers (RFC 7323 5.3 R1). A reset is not asked for its age (5.2).
     #[inline]
     pub(super) fn check_timestamps(&mut self, segment: &Segment) -> Result<(), TcpDrop> {

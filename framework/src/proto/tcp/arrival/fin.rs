@@ -3,13 +3,13 @@
 use super::TcpDrop;
 use crate::proto::tcp::connection::{AckOwed, State, flag, pending};
 use crate::proto::tcp::event::CloseReason;
-use crate::proto::tcp::machine::Turn;
+use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
 use crate::proto::tcp::timers::FIN_WAIT_2;
 use crate::wire::tcp::TcpFlags;
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Fifth: where our FIN is acknowledged, which is where nothing waits any more, the state moves.
     pub(super) fn check_fin_acknowledged(&mut self) -> Result<(), TcpDrop> {
         let connection = &mut *self.connection;

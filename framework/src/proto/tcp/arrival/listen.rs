@@ -88,7 +88,7 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::TableFull);
         }
         let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
-        self.turn(slot, output, now).send_syn();
+        self.context(slot, output, now).send_syn();
         Ok(None)
     }
 
@@ -163,9 +163,9 @@ impl<P: Payload> Tcp<P> {
         self.shared.count_place(&mut self.connections[slot]);
         self.listeners.slots[listener].embryonic += 1;
         self.shared.tally.passive_opens += 1;
-        let mut turn = self.turn(slot, output, now);
-        turn.prepare();
-        turn.take_syn(syn);
+        let mut cx = self.context(slot, output, now);
+        cx.prepare();
+        cx.take_syn(syn);
         Ok(slot)
     }
 

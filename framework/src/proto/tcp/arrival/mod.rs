@@ -24,7 +24,7 @@ pub(super) use negotiation::{HEADERS_LEN, less_options, receive_mss};
 use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
 use super::event::{CloseReason, ConnectionId, ListenerId};
 use super::listener::Accept;
-use super::machine::{Tcp, Turn};
+use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
 use super::queue::Lane;
 use super::segment::Segment;
@@ -120,13 +120,13 @@ impl<P: Payload> Tcp<P> {
         let Some(&slot) = self.flows.get(arrival.flow.into()) else {
             return self.arrive_without_connection(arrival, payload, accept, now, output);
         };
-        let mut turn = self.turn(slot, output, now);
-        turn.connection.tally.segments_in += 1;
-        if !(State::Established..=State::LastAck).contains(&turn.connection.state) {
+        let mut cx = self.context(slot, output, now);
+        cx.connection.tally.segments_in += 1;
+        if !(State::Established..=State::LastAck).contains(&cx.connection.state) {
             return self.arrive_rarely(slot, arrival, payload, accept, now, output);
         }
-        let delivered = turn.arrive(&arrival.segment, payload)?;
-        let id = ConnectionId { slot, generation: turn.connection.generation };
+        let delivered = cx.arrive(&arrival.segment, payload)?;
+        let id = ConnectionId { slot, generation: cx.connection.generation };
         Ok(delivered.map(|data| (id, data)))
     }
 
@@ -152,7 +152,7 @@ impl<P: Payload> Tcp<P> {
                 }
                 None => self.arrive_in_syn_received(slot, arrival, payload, now, output)?,
             },
-            State::TimeWait => match self.turn(slot, output, now).arrive_in_time_wait(segment) {
+            State::TimeWait => match self.context(slot, output, now).arrive_in_time_wait(segment) {
                 time_wait::Verdict::Drop => return Err(TcpDrop::TimeWait),
                 time_wait::Verdict::Reopen(iss_min) => {
                     return self.reopen(slot, iss_min, arrival, accept, now, output);
@@ -169,7 +169,7 @@ impl<P: Payload> Tcp<P> {
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// RFC 9293 3.10.7.4: ESTABLISHED to LAST-ACK.
     #[inline]
     fn arrive(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
@@ -179,13 +179,13 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             return Err(self.take_reset_or_syn(segment));
         }
         self.process_ack(segment)?;
-        self.take_text(segment, payload)
+        self.segment_text(segment, payload)
     }
 
     /// What follows the acknowledgment: our FIN may be acknowledged by now. Sixth, the urgent pointer, means nothing to us: data stays in
     /// line (RFC 6093 6). Seventh the data, eighth the FIN.
     #[inline]
-    fn take_text(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
+    fn segment_text(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
         if self.connection.state != State::Established {
             self.check_fin_acknowledged()?;
             self.check_wanted(segment)?;

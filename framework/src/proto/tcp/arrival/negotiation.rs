@@ -1,7 +1,7 @@
 //! What the two SYNs agree on: segment size, window scale, SACK, timestamps, ECN.
 
 use crate::proto::tcp::connection::{Connection, State, coarse_seconds, flag};
-use crate::proto::tcp::machine::Turn;
+use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
 use crate::proto::tcp::stored::switch;
@@ -16,7 +16,7 @@ pub(in crate::proto::tcp) const HEADERS_LEN: usize = 40;
 /// The timestamps option, padded: it is in every segment, so the sender subtracts it (RFC 6691 3).
 const TIMESTAMPS_LEN: u16 = 12;
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Our side of a new connection: its numbers, its clock, and what it offers.
     pub(in crate::proto::tcp) fn prepare(&mut self) {
         let mtu = self.output.mtu(*self.connection.flow.remote.ip());

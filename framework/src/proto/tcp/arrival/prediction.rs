@@ -10,7 +10,7 @@ use core::net::Ipv4Addr;
 use super::checks::is_older;
 use crate::proto::tcp::connection::{Connection, State, flag};
 use crate::proto::tcp::event::ConnectionId;
-use crate::proto::tcp::machine::{Tcp, Turn, named};
+use crate::proto::tcp::machine::{Context, Tcp, named};
 use crate::proto::tcp::payload::{Output, Payload, Unsent};
 use crate::proto::tcp::segment::{Outgoing, Plain};
 use crate::proto::{ConsumerId, Flow};
@@ -42,7 +42,7 @@ impl<P: Payload> Tcp<P> {
             return None;
         }
         let told = (ConnectionId { slot: self.recent, generation: connection.generation }, connection.consumer);
-        Turn { connection, slot: self.recent, shared: &mut self.shared, output: &mut Silence, now }
+        Context { connection, slot: self.recent, shared: &mut self.shared, output: &mut NullOutput, now }
             .take_expected(segment);
         Some(told)
     }
@@ -54,7 +54,7 @@ impl<P: Payload> Tcp<P> {
     pub fn receive_more(&mut self, id: ConnectionId, segment: &Plain, now: Instant) -> bool {
         match named(&mut self.connections, id) {
             Some(connection) if connection.goes_on(segment) => {
-                Turn { connection, slot: id.slot, shared: &mut self.shared, output: &mut Silence, now }
+                Context { connection, slot: id.slot, shared: &mut self.shared, output: &mut NullOutput, now }
                     .take_more(segment);
                 true
             }
@@ -63,7 +63,7 @@ impl<P: Payload> Tcp<P> {
     }
 }
 
-impl<P: Payload> Turn<'_, P, Silence> {
+impl<P: Payload> Context<'_, P, NullOutput> {
     /// Out of line, so that it has the registers to itself: between the node and the app, half of it went to and from the stack.
     #[inline(never)]
     fn take_expected(mut self, segment: &Plain) {
@@ -72,7 +72,7 @@ impl<P: Payload> Turn<'_, P, Silence> {
         self.update_window(segment);
         let acked = segment.ack - self.connection.snd_una;
         if acked != 0 {
-            self.take_calm_ack(segment.ack, acked);
+            self.fast_path_ack(segment.ack, acked);
         }
         if segment.len != 0 {
             self.take_next_in_order(segment.len);
@@ -133,9 +133,9 @@ impl Connection {
 }
 
 /// The way out of who sends nothing.
-struct Silence;
+struct NullOutput;
 
-impl<P> Output<P> for Silence {
+impl<P> Output<P> for NullOutput {
     fn send(&mut self, _: Option<u32>, _: &Outgoing, _: Option<&mut P>) -> Result<(), Unsent> {
         Err(Unsent::Busy)
     }

@@ -19,27 +19,27 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<Option<P>, TcpDrop> {
         let mut segment = arrival.segment;
-        let mut turn = self.turn(slot, output, now);
-        let is_first = segment.seq == turn.connection.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
+        let mut cx = self.context(slot, output, now);
+        let is_first = segment.seq == cx.connection.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         if is_first && !segment.has(TcpFlags::ACK) {
             // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it nothing. The timer runs on, so that a
             // peer who does nothing but call does not keep its place. A few in a second, as it may be somebody else who calls in its name.
-            if !turn.connection.take_challenge(now) {
+            if !cx.connection.take_challenge(now) {
                 return Err(TcpDrop::SynRateExceeded);
             }
-            let (timer, at) = (turn.connection.timer, turn.connection.timer_at);
-            turn.send_syn();
-            (turn.connection.timer, turn.connection.timer_at) = (timer, at);
+            let (timer, at) = (cx.connection.timer, cx.connection.timer_at);
+            cx.send_syn();
+            (cx.connection.timer, cx.connection.timer_at) = (timer, at);
             return Err(TcpDrop::NotAcceptable);
         }
         if is_first {
             // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC 7323 2.2), and is
             // to be taken as those are that follow.
             segment = segment.behind_syn();
-            segment.wnd >>= turn.connection.snd_wscale;
+            segment.wnd >>= cx.connection.snd_wscale;
         }
-        turn.check_timestamps(&segment)?;
-        turn.check_sequence(&segment)?;
+        cx.check_timestamps(&segment)?;
+        cx.check_sequence(&segment)?;
         if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
             return Err(self.leave_syn_received(slot, arrival, now, output));
         }
@@ -47,31 +47,31 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadFlags);
         }
         // Fifth: SND.UNA < SEG.ACK =< SND.NXT, which is one number.
-        if segment.ack != turn.connection.snd_nxt {
-            let was_embryonic = turn.connection.has(flag::EMBRYONIC);
+        if segment.ack != cx.connection.snd_nxt {
+            let was_embryonic = cx.connection.has(flag::EMBRYONIC);
             match self.listeners.find(arrival.flow.local).filter(|_| was_embryonic) {
                 Some(listener) => self.refuse_ack(arrival, listener, now, output),
                 None => self.answer_with_reset(arrival, now, output),
             }
             return Err(TcpDrop::BadAck);
         }
-        let was_embryonic = turn.connection.has(flag::EMBRYONIC);
+        let was_embryonic = cx.connection.has(flag::EMBRYONIC);
         if was_embryonic {
             self.check_room_for_session(slot, arrival, now, output)?;
         }
-        let mut turn = self.turn(slot, output, now);
-        turn.note_arrival(&segment.plain());
-        turn.process_ack(&segment)?;
-        if turn.connection.state == State::SynReceived {
+        let mut cx = self.context(slot, output, now);
+        cx.note_arrival(&segment.plain());
+        cx.process_ack(&segment)?;
+        if cx.connection.state == State::SynReceived {
             return Err(TcpDrop::BadAck);
         }
         if is_first {
-            turn.owe_ack(AckOwed::Now);
+            cx.owe_ack(AckOwed::Now);
         }
         // What came with it waits in order, for the app is told of the connection first.
-        let text = turn.take_text(&segment, payload);
+        let text = cx.segment_text(&segment, payload);
         // So that the first answer leaves as soon as those that follow.
-        turn.foresee_room();
+        cx.foresee_room();
         if was_embryonic {
             self.count_embryonic_out(slot);
         }
@@ -104,18 +104,18 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> TcpDrop {
-        let mut turn = self.turn(slot, output, now);
+        let mut cx = self.context(slot, output, now);
         let is_reset = arrival.segment.has(TcpFlags::RST);
-        if is_reset && !turn.is_exact_reset(&arrival.segment) {
+        if is_reset && !cx.is_exact_reset(&arrival.segment) {
             return TcpDrop::BlindReset;
         }
-        turn.shared.tally.resets_in += u64::from(is_reset);
-        if turn.connection.has(flag::EMBRYONIC) {
+        cx.shared.tally.resets_in += u64::from(is_reset);
+        if cx.connection.has(flag::EMBRYONIC) {
             self.release(slot);
         } else if is_reset {
-            turn.close(CloseReason::Refused);
+            cx.close(CloseReason::Refused);
         } else {
-            turn.challenge_ack();
+            cx.challenge_ack();
         }
         if is_reset { TcpDrop::AfterClose } else { TcpDrop::BlindSyn }
     }

@@ -3,7 +3,7 @@
 use super::{Arrival, TcpDrop};
 use crate::proto::tcp::connection::{AckOwed, State};
 use crate::proto::tcp::event::CloseReason;
-use crate::proto::tcp::machine::{Tcp, Turn};
+use crate::proto::tcp::machine::{Context, Tcp};
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
 use crate::time::Instant;
@@ -26,11 +26,11 @@ impl<P: Payload> Tcp<P> {
             }
             return Err(TcpDrop::BadAck);
         }
-        self.turn(slot, output, now).take_answer(segment, payload)
+        self.context(slot, output, now).take_answer(segment, payload)
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn take_answer(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
         // Second: RST.
         if segment.has(TcpFlags::RST) {
@@ -57,6 +57,6 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         self.establish();
         self.owe_ack(AckOwed::Now);
         // What came with the answer waits in order, for the app is told of the connection first.
-        self.take_text(&segment.behind_syn(), payload)
+        self.segment_text(&segment.behind_syn(), payload)
     }
 }

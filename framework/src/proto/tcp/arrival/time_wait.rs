@@ -6,7 +6,7 @@ use super::{Arrival, Received, TcpDrop};
 use crate::proto::tcp::connection::{AckOwed, Connection, flag};
 use crate::proto::tcp::event::{CloseReason, ListenerId};
 use crate::proto::tcp::listener::Accept;
-use crate::proto::tcp::machine::{Tcp, Turn};
+use crate::proto::tcp::machine::{Context, Tcp};
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
 use crate::proto::tcp::seq::Seq;
@@ -40,16 +40,16 @@ impl<P: Payload> Tcp<P> {
         let has_room = self.can_take_caller();
         let Some(idx) = listener.filter(|&idx| has_room && !self.listeners.slots[idx].is_full()) else {
             // Linux as well: as any late segment.
-            self.turn(slot, output, now).challenge_ack();
+            self.context(slot, output, now).challenge_ack();
             return Err(TcpDrop::TimeWait);
         };
         self.admit(arrival, idx, accept, now, output)?;
         self.end_time_wait(slot, now, output);
         self.make_room_for_caller();
         let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
-        let mut turn = self.turn(slot, output, now);
-        turn.connection.begin_behind(iss_min);
-        turn.send_syn();
+        let mut cx = self.context(slot, output, now);
+        cx.connection.begin_behind(iss_min);
+        cx.send_syn();
         Ok(None)
     }
 
@@ -59,7 +59,7 @@ impl<P: Payload> Tcp<P> {
             return self.release(slot);
         }
         // The app has still to hear how it ended.
-        self.turn(slot, output, now).close(CloseReason::Finished);
+        self.context(slot, output, now).close(CloseReason::Finished);
         self.detach(slot);
     }
 }
@@ -79,7 +79,7 @@ impl Connection {
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(super) fn arrive_in_time_wait(&mut self, segment: &Segment) -> Verdict {
         // RFC 1337: a reset, perhaps an old one, must not end the wait.
         if segment.has(TcpFlags::RST) {

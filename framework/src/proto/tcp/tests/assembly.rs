@@ -45,7 +45,7 @@ fn latest_range_is_told_first_and_no_more_than_three_with_timestamps() {
     line.data(9000, 500);
     assert_eq!(line.sent(), ["0 ack 0 sack 9000..9500 sack 7000..7500 sack 5000..5500 sack 3000..3500"]);
     line.connection().set(flag::TIMESTAMPS);
-    line.turn().send_ack();
+    line.context().send_ack();
     assert_eq!(line.sent(), ["0 ack 0 sack 9000..9500 sack 7000..7500 sack 5000..5500"]);
 }
 
@@ -92,7 +92,7 @@ fn duplicate_out_of_order_is_reported_before_the_range_that_has_it() {
     line.sent();
     line.data(1500, 1000);
     assert_eq!(line.sent(), ["0 ack 0 sack 1500..2500 sack 1000..3000"]);
-    line.turn().send_ack();
+    line.context().send_ack();
     assert_eq!(line.sent(), ["0 ack 0 sack 1000..3000"]);
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use super::super::connection::{Connection, Micros, Recovery, RetransmitTimer, State, flag};
-use super::super::payload::NoWayOut;
+use super::super::payload::NoOutput;
 use super::super::prepared::Numbers;
 use super::super::segment::{Plain, Range};
 use super::super::stored::switch;
@@ -29,11 +29,11 @@ fn connection(end: &End) -> &Connection {
 /// Fires `bytes`, as a way out that posts them would; whether they left.
 fn fire(end: &mut End, bytes: &[u8]) -> bool {
     let (id, now) = (end.id.unwrap(), end.now);
-    let Ok(prospect) = end.tcp.prospect(id) else { return false };
-    let Some(aim) = end.tcp.aim(id, bytes.len(), now) else { return false };
-    let Numbers { seq, ack, wnd, timestamps } = aim.numbers();
-    end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..prospect.outgoing }, bytes.to_vec()));
-    aim.fired(bytes.to_vec());
+    let Ok(header_template) = end.tcp.header_template(id) else { return false };
+    let Some(permit) = end.tcp.send_permit(id, bytes.len(), now) else { return false };
+    let Numbers { seq, ack, wnd, timestamps } = permit.numbers();
+    end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..header_template.outgoing }, bytes.to_vec()));
+    permit.commit(bytes.to_vec());
     true
 }
 
@@ -41,7 +41,7 @@ fn fire(end: &mut End, bytes: &[u8]) -> bool {
 fn leaves_after(change: impl FnOnce(&mut Connection)) -> bool {
     let (mut client, _server) = warmed();
     let now = client.now;
-    change(client.tcp.turn(client.id.unwrap().slot, &mut NoWayOut, now).connection);
+    change(client.tcp.context(client.id.unwrap().slot, &mut NoOutput, now).connection);
     fire(&mut client, b"third")
 }
 
@@ -76,8 +76,8 @@ fn each_condition_closes_the_way() {
 fn connection_that_the_app_let_go_of_takes_no_order() {
     let (mut client, _server) = warmed();
     let (id, now) = (client.id.unwrap(), client.now);
-    client.tcp.turn(id.slot, &mut NoWayOut, now).connection.set(flag::ORPHANED);
-    assert!(client.tcp.aim(id, 5, now).is_none());
+    client.tcp.context(id.slot, &mut NoOutput, now).connection.set(flag::ORPHANED);
+    assert!(client.tcp.send_permit(id, 5, now).is_none());
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
 fn order_that_is_noted_takes_its_part_of_the_windows_too() {
     let (mut client, _server) = warmed();
     let now = client.now;
-    let mut out = NoWayOut;
-    let turn = client.tcp.turn(client.id.unwrap().slot, &mut out, now);
-    let flight = turn.connection.flight();
-    (turn.connection.snd_wnd, turn.connection.cwnd) = (flight + 10, 2 * (flight + 6) + 2);
+    let mut out = NoOutput;
+    let cx = client.tcp.context(client.id.unwrap().slot, &mut out, now);
+    let flight = cx.connection.flight();
+    (cx.connection.snd_wnd, cx.connection.cwnd) = (flight + 10, 2 * (flight + 6) + 2);
     assert!(fire(&mut client, b"12345678"));
     assert!(!fire(&mut client, b"123"), "the window has room for two");
     assert!(fire(&mut client, b"12"));
@@ -179,7 +179,7 @@ fn order_after_an_idle_timeout_finds_the_window_as_at_the_beginning() {
     let (mut client, mut server) = warmed();
     settle(&mut client, &mut server);
     let slot = client.id.unwrap().slot;
-    client.tcp.turn(slot, &mut NoWayOut, client.now).connection.cwnd = 1 << 20;
+    client.tcp.context(slot, &mut NoOutput, client.now).connection.cwnd = 1 << 20;
     assert!(fire(&mut client, b"third"));
     settle(&mut client, &mut server);
     assert!(connection(&client).room_at_once > 0 && connection(&client).flight() == 0);
@@ -193,9 +193,9 @@ fn settled_and_timed() -> End {
     let (mut client, mut server) = warmed();
     settle(&mut client, &mut server);
     let now = client.now;
-    let (slot, mut out) = (client.id.unwrap().slot, NoWayOut);
-    let turn = client.tcp.turn(slot, &mut out, now);
-    (turn.connection.srtt, turn.connection.rto) = (Micros(10_000), Micros(300_000));
+    let (slot, mut out) = (client.id.unwrap().slot, NoOutput);
+    let cx = client.tcp.context(slot, &mut out, now);
+    (cx.connection.srtt, cx.connection.rto) = (Micros(10_000), Micros(300_000));
     assert!(fire(&mut client, b"third"));
     client
 }

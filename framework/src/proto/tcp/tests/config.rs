@@ -43,7 +43,7 @@ fn single_chunk_that_nothing_longer_than_a_segment_leaves_by_is_refused_and_two_
 fn more_connections_than_the_machine_has_memory_for_are_an_error() {
     let config = TcpConfig { connections_max: 1 << 28, chunks_max: 1 << 28, ..TcpConfig::default() };
     assert_eq!(config.check(), Ok(()));
-    if crate::proto::can_be_had(config.bytes::<Vec<u8>>()) {
+    if crate::proto::is_allocatable(config.bytes::<Vec<u8>>()) {
         return println!("this machine has the memory");
     }
     let Err(error) = Tcp::<Vec<u8>>::new(config, HashSeed::new(1, 2)) else { panic!("it was taken") };

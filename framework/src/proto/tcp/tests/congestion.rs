@@ -14,7 +14,7 @@ struct Flow {
 impl Flow {
     fn new(rtt_ms: u64) -> Self {
         let mut sender = Sender::new(&ConnectionOptions::default());
-        sender.turn(|turn| turn.connection.take_rtt(Micros::of(Duration::from_millis(rtt_ms)), true, turn.now));
+        sender.context(|cx| cx.connection.take_rtt(Micros::of(Duration::from_millis(rtt_ms)), true, cx.now));
         Self { sender, acked: 0, rtt_ms }
     }
 
@@ -137,7 +137,7 @@ fn congestion_control_that_is_turned_on_begins_with_what_is_on_its_way() {
     sender.send(100);
     set_congestion(&mut sender, Congestion::Cubic);
     assert_eq!(sender.connection().cwnd, 100 * MSS);
-    assert!(sender.turn(|turn| turn.cwnd_room()) == 0);
+    assert!(sender.context(|cx| cx.cwnd_room()) == 0);
 }
 
 #[test]

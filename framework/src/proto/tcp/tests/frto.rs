@@ -12,7 +12,7 @@ fn behind_a_timeout(options: &ConnectionOptions, waiting: u32, edge: u16) -> Lin
     for len in [1_000, 1_000, 100, waiting] {
         line.send(len);
     }
-    line.turn().on_timeout();
+    line.context().on_timeout();
     line.tick();
     assert_eq!(line.sent().len(), 4, "three segments, and the first of them again");
     line.after_ms(10);

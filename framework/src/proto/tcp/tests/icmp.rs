@@ -37,7 +37,7 @@ fn full_segment_that_is_tried_again_leaves_at_once_whatever_timeouts_left_of_cwn
     (connection.snd_mss, connection.snd_mss_max, connection.cwnd) = (512, MSS as u16, 512);
     connection.mss_lowered_at_s = 1;
     line.after_s(700);
-    line.turn().raise_mss();
+    line.context().raise_mss();
     assert_eq!((line.connection().snd_mss, line.connection().cwnd), (MSS as u16, MSS));
     line.send(MSS);
     line.tick();

@@ -6,7 +6,7 @@ use core::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::super::connection::{Connection, State, flag};
-use super::super::machine::Turn;
+use super::super::machine::Context;
 use super::*;
 use crate::wire::tcp::TcpFlags;
 
@@ -31,7 +31,7 @@ pub(crate) struct Wire {
 impl Output<Vec<u8>> for Wire {
     fn send(&mut self, _: Option<u32>, segment: &Outgoing, payload: Option<&mut Vec<u8>>) -> Result<(), Unsent> {
         if self.is_cut {
-            return Err(Unsent::NoWay);
+            return Err(Unsent::NoRoute);
         }
         self.room = self.room.checked_sub(1).ok_or(Unsent::Busy)?;
         self.sent.push((*segment, payload.map_or(Vec::new(), |payload| payload.clone())));
@@ -118,14 +118,14 @@ impl Line {
         let wire = Wire { sent: Vec::new(), room: usize::MAX, is_cut: false, segmentation_len_max: 0, pieces_max: 1 };
         let (bytes, events) = (Vec::new(), Vec::new());
         let mut line = Self { tcp, wire, slot, now, bytes, events, ack: 0, wnd: 60_000, written: 0 };
-        line.turn().establish();
+        line.context().establish();
         line.listen();
         line.events.clear();
         line
     }
 
-    pub(crate) fn turn(&mut self) -> Turn<'_, Vec<u8>, Wire> {
-        self.tcp.turn(self.slot, &mut self.wire, self.now)
+    pub(crate) fn context(&mut self) -> Context<'_, Vec<u8>, Wire> {
+        self.tcp.context(self.slot, &mut self.wire, self.now)
     }
 
     pub(crate) fn connection(&mut self) -> &mut Connection {

@@ -67,7 +67,7 @@ fn app_that_pauses_again_at_its_last_data_is_told_as_well() {
     line.tcp.pause(id).unwrap();
     line.data(0, 1_000);
     line.data(1_000, 1_000);
-    line.turn().close(CloseReason::Reset);
+    line.context().close(CloseReason::Reset);
     assert_eq!(line.tcp.next_event(), Some((id, ConsumerId(1), TcpEvent::Readable)));
     assert!(line.tcp.next_data(id).is_some());
     line.tcp.pause(id).unwrap();

@@ -39,7 +39,7 @@ fn one_segment_behind_it_makes_one_lost_after_a_quarter_of_a_round_trip() {
     assert_eq!((connection.timer, connection.lost_len), (RetransmitTimer::Reordering, 0));
     assert_eq!(connection.timer_at.since(sender.now), Duration::from_micros(2_500));
     sender.now = connection.timer_at;
-    sender.turn(|turn| turn.on_reordering());
+    sender.context(|cx| cx.on_reordering());
     assert_eq!((sender.marks().as_str(), sender.recovery()), ("LS", Recovery::Fast));
     assert_eq!(sender.resend(), [0]);
 }
@@ -106,7 +106,7 @@ fn probe_is_the_last_segment_again_where_there_is_nothing_new() {
     let mut sender = Sender::with_sack();
     sender.send(3);
     sender.wait_ms(20);
-    sender.turn(|turn| turn.on_probe());
+    sender.context(|cx| cx.on_probe());
     assert_eq!(sender.sent.0.len(), 1);
     assert_eq!(sender.sent.0[0].0.seq, FIRST + 2 * MSS);
     let connection = sender.connection();
@@ -120,7 +120,7 @@ fn probe_that_repaired_a_loss_reduces_the_window() {
     let mut sender = Sender::with_sack();
     sender.send(10);
     sender.wait_ms(20);
-    sender.turn(|turn| turn.on_probe());
+    sender.context(|cx| cx.on_probe());
     sender.wait_ms(10);
     sender.ack(10, &[]);
     assert_eq!(sender.connection().cwnd, 20 * MSS);
@@ -135,7 +135,7 @@ fn probe_that_was_there_twice_reduces_nothing() {
     let mut sender = Sender::with_sack();
     sender.send(10);
     sender.wait_ms(20);
-    sender.turn(|turn| turn.on_probe());
+    sender.context(|cx| cx.on_probe());
     sender.wait_ms(10);
     sender.ack(10, &[]);
     sender.ack(10, &[(9, 10)]);
@@ -148,12 +148,12 @@ fn second_probe_in_a_row_is_congestion() {
     let mut sender = Sender::with_sack();
     sender.send(10);
     sender.wait_ms(20);
-    sender.turn(|turn| turn.on_probe());
+    sender.context(|cx| cx.on_probe());
     assert_eq!((sender.recovery(), sender.connection().ssthresh), (Recovery::Open, u32::MAX));
     let connection = sender.connection();
     assert_eq!(connection.timer_at.since(sender.now), Duration::from_millis(40), "twice the wait");
     sender.wait_ms(40);
-    sender.turn(|turn| turn.on_probe());
+    sender.context(|cx| cx.on_probe());
     assert_eq!((sender.recovery(), sender.connection().ssthresh), (Recovery::Fast, 5 * MSS));
     assert_eq!(sender.sent.0.len(), 2);
 }
@@ -164,7 +164,7 @@ fn round_trip_that_is_not_known_is_asked_about_once() {
     let mut sender = Sender::with_sack();
     sender.send(3);
     sender.connection_mut().srtt = Micros::ZERO;
-    sender.turn(|turn| turn.on_probe());
+    sender.context(|cx| cx.on_probe());
     assert_eq!(sender.connection().timer, RetransmitTimer::Timeout);
 }
 

@@ -77,9 +77,9 @@ fn window_of_an_idle_connection_begins_anew() {
     sender.send(10);
     sender.wait_ms(10);
     sender.ack(10, &[]);
-    assert_eq!(sender.turn(|turn| turn.cwnd_room()), 20 * MSS);
+    assert_eq!(sender.context(|cx| cx.cwnd_room()), 20 * MSS);
     sender.wait_ms(1_000);
-    assert_eq!(sender.turn(|turn| turn.cwnd_room()), 10 * MSS, "RFC 5681 4.1");
+    assert_eq!(sender.context(|cx| cx.cwnd_room()), 10 * MSS, "RFC 5681 4.1");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn no_congestion_control_leaves_the_peers_window() {
     let mut sender =
         Sender::measured(&ConnectionOptions { congestion: Congestion::None, ..ConnectionOptions::default() });
     sender.send(100);
-    assert_eq!(sender.turn(|turn| turn.cwnd_room()), u32::MAX);
+    assert_eq!(sender.context(|cx| cx.cwnd_room()), u32::MAX);
 }
 
 /// All at once was too much at once: so it would be again, after twice the wait.
@@ -96,7 +96,7 @@ fn no_congestion_control_begins_with_one_segment_after_a_timeout() {
     let mut sender =
         Sender::measured(&ConnectionOptions { congestion: Congestion::None, ..ConnectionOptions::default() });
     sender.send(100);
-    sender.turn(|turn| turn.on_timeout());
+    sender.context(|cx| cx.on_timeout());
     assert_eq!(sender.resend(), [0]);
     sender.wait_ms(10);
     sender.ack(1, &[]);
@@ -106,7 +106,7 @@ fn no_congestion_control_begins_with_one_segment_after_a_timeout() {
     assert_eq!(sender.resend(), [3, 4, 5, 6]);
     sender.wait_ms(10);
     sender.ack(100, &[]);
-    assert_eq!((sender.recovery(), sender.turn(|turn| turn.cwnd_room())), (Recovery::Open, u32::MAX));
+    assert_eq!((sender.recovery(), sender.context(|cx| cx.cwnd_room())), (Recovery::Open, u32::MAX));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn what_waited_for_a_retransmission_measures_nothing() {
     for (mut sender, measured) in [(Sender::without_sack(), 10_000), (Sender::with_sack(), 10_000)] {
         sender.send(10);
         sender.wait_ms(5_000);
-        sender.turn(|turn| turn.on_timeout());
+        sender.context(|cx| cx.on_timeout());
         assert_eq!(sender.resend(), [0]);
         sender.wait_ms(10);
         let echo = sender.connection().ts_now(sender.now) - 10;
@@ -128,9 +128,9 @@ fn third_duplicate_has_the_first_segment_sent_again_without_sack() {
     let mut sender = Sender::without_sack();
     sender.send(10);
     sender.ack(0, &[]);
-    assert_eq!(sender.turn(|turn| turn.cwnd_room()), MSS, "limited transmit (RFC 3042)");
+    assert_eq!(sender.context(|cx| cx.cwnd_room()), MSS, "limited transmit (RFC 3042)");
     sender.ack(0, &[]);
-    assert_eq!(sender.turn(|turn| turn.cwnd_room()), 2 * MSS);
+    assert_eq!(sender.context(|cx| cx.cwnd_room()), 2 * MSS);
     assert!(sender.resend().is_empty());
     sender.ack(0, &[]);
     assert_eq!((sender.recovery(), sender.resend()), (Recovery::Fast, vec![0]));
@@ -197,7 +197,7 @@ fn window_shrinks_in_proportion_to_what_arrives() {
     for segment in 2..=20 {
         sender.ack(0, &[(1, segment)]);
         resent.extend(sender.resend());
-        while sender.turn(|turn| turn.cwnd_room()) >= MSS {
+        while sender.context(|cx| cx.cwnd_room()) >= MSS {
             sender.send(1);
             sent += 1;
         }
@@ -235,7 +235,7 @@ fn timeout_sends_from_the_first_with_a_window_of_one() {
     sender.send(4);
     sender.ack(0, &[(2, 3)]);
     sender.wait_ms(300);
-    sender.turn(|turn| turn.on_timeout());
+    sender.context(|cx| cx.on_timeout());
     assert_eq!((sender.marks(), sender.resend()), ("LLSL".into(), vec![0]));
     let connection = sender.connection();
     assert_eq!((connection.backoff, connection.timer), (1, RetransmitTimer::Timeout));
@@ -247,12 +247,12 @@ fn connection_ends_when_retransmissions_run_out() {
     let mut sender = Sender::with_sack();
     sender.send(1);
     for _ in 0..15 {
-        sender.turn(|turn| turn.on_timeout());
+        sender.context(|cx| cx.on_timeout());
         assert!(sender.recovery() != Recovery::Open);
     }
     assert_eq!(sender.connection().state, State::Established);
     sender.now += sender.tcp.shared.config.patience();
-    sender.tcp.turn(sender.slot, &mut sender.sent, sender.now).on_timeout();
+    sender.tcp.context(sender.slot, &mut sender.sent, sender.now).on_timeout();
     assert_eq!(sender.connection().close_reason, CloseReason::TimedOut);
 }
 
@@ -263,7 +263,7 @@ fn full_segments_that_never_arrive_become_shorter() {
     sender.send_len(1_460);
     let sizes: Vec<u16> = (0..5)
         .map(|_| {
-            sender.turn(|turn| turn.on_timeout());
+            sender.context(|cx| cx.on_timeout());
             sender.connection().snd_mss
         })
         .collect();
@@ -274,7 +274,7 @@ fn full_segments_that_never_arrive_become_shorter() {
 fn short_segments_that_never_arrive_say_nothing_of_the_path() {
     let mut sender = Sender::with_sack();
     sender.send_len(100);
-    (0..5).for_each(|_| sender.turn(|turn| turn.on_timeout()));
+    (0..5).for_each(|_| sender.context(|cx| cx.on_timeout()));
     assert_eq!(sender.connection().snd_mss, MSS as u16);
 }
 
@@ -284,7 +284,7 @@ fn timeout_for_nothing_is_taken_back_by_the_echoed_time() {
     sender.send(10);
     let original = sender.connection().ts_now(sender.now);
     sender.wait_ms(300);
-    sender.turn(|turn| turn.on_timeout());
+    sender.context(|cx| cx.on_timeout());
     assert_eq!(sender.resend(), [0]);
     sender.wait_ms(5);
     sender.ack_echoing(1, &[], original);
@@ -298,7 +298,7 @@ fn timeout_of_a_loss_is_not_taken_back() {
     let mut sender = Sender::with_sack();
     sender.send(10);
     sender.wait_ms(300);
-    sender.turn(|turn| turn.on_timeout());
+    sender.context(|cx| cx.on_timeout());
     sender.resend();
     sender.wait_ms(10);
     sender.ack(1, &[]);
@@ -363,7 +363,7 @@ fn segment_that_was_sent_again_measures_nothing_without_timestamps() {
     let mut sender = Sender::without_sack();
     sender.send(1);
     sender.wait_ms(500);
-    sender.turn(|turn| turn.on_timeout());
+    sender.context(|cx| cx.on_timeout());
     sender.resend();
     let (srtt, rto) = (sender.connection().srtt, sender.connection().backed_off(1));
     sender.wait_ms(3);
@@ -378,7 +378,7 @@ fn timeouts_of_earlier_losses_do_not_add_up_where_nothing_is_measured() {
     sender.send(1);
     (0..3).for_each(|_| {
         sender.wait_ms(5_000);
-        sender.turn(|turn| turn.on_timeout());
+        sender.context(|cx| cx.on_timeout());
         sender.resend();
     });
     sender.ack(1, &[]);
@@ -387,7 +387,7 @@ fn timeouts_of_earlier_losses_do_not_add_up_where_nothing_is_measured() {
             let first = 1 + nth * 5;
             sender.send(5);
             sender.connection_mut().cwnd = 10 * MSS;
-            sender.turn(|turn| turn.mark_lost(turn.connection.send.head));
+            sender.context(|cx| cx.mark_lost(cx.connection.send.head));
             assert_eq!(sender.resend(), [first]);
             sender.wait_ms(10);
             sender.ack(first + 5, &[]);

@@ -33,7 +33,7 @@ fn connections_that_nobody_reads_leave_chunks_for_one_that_is_read() {
     let healthy = another(&mut client, &mut server);
     let taken = stuck.map(|id| fill(&mut client, id));
     assert!(taken.into_iter().all(|count| count >= 100), "{taken:?} of 1024");
-    assert!(client.tcp.aim(healthy, 5, now).is_some(), "an order leaves at once");
+    assert!(client.tcp.send_permit(healthy, 5, now).is_some(), "an order leaves at once");
     client.tcp.send(healthy, b"order".to_vec(), now, &mut client.sent).unwrap();
     settle(&mut client, &mut server);
     assert_eq!(server.bytes, b"order");
@@ -47,12 +47,12 @@ fn orders_of_one_connection_leave_chunks_for_another() {
         let (id, now) = (client.id.unwrap(), client.now);
         let healthy = another(&mut client, &mut server);
         let mut fired = 0;
-        while let Some(aim) = client.tcp.aim(id, 40, now) {
-            aim.fired(vec![7; 40]);
+        while let Some(permit) = client.tcp.send_permit(id, 40, now) {
+            permit.commit(vec![7; 40]);
             fired += 1;
         }
         assert!((buffers / 3..=buffers / 2).contains(&fired), "{fired} of {buffers}");
-        assert!(client.tcp.aim(healthy, 5, now).is_some());
+        assert!(client.tcp.send_permit(healthy, 5, now).is_some());
         client.tcp.send(healthy, b"order".to_vec(), now, &mut client.sent).unwrap();
     }
 }

@@ -82,10 +82,10 @@ fn all_that_is_lost_by_a_timeout_stands_in_the_order_of_the_numbers() {
     let head = sender.connection().send.head;
     let order: Vec<_> =
         core::iter::successors(Some(head), |idx| Some(sender.tcp.shared.chunks[*idx].next)).take(4).collect();
-    sender.turn(|turn| {
-        order.iter().for_each(|idx| turn.mark_lost(*idx));
-        turn.mark_sent(order[1], true);
-        turn.mark_all_lost();
+    sender.context(|cx| {
+        order.iter().for_each(|idx| cx.mark_lost(*idx));
+        cx.mark_sent(order[1], true);
+        cx.mark_all_lost();
     });
     let mut lost = Vec::new();
     while sender.connection().lost.head != NIL {
@@ -151,7 +151,7 @@ fn peer_that_forgets_what_it_had_is_sent_it_again() {
     sender.ack(0, &[(1, 3)]);
     sender.ack(1, &[]);
     sender.wait_ms(300);
-    sender.turn(|turn| turn.on_timeout());
+    sender.context(|cx| cx.on_timeout());
     assert_eq!(sender.marks(), "LLL");
 }
 
@@ -200,14 +200,14 @@ proptest! {
                 }
                 Step::Resend(count) => {
                     for _ in 0..count {
-                        let Some(idx) = sender.turn(|turn| turn.next_lost()) else { break };
-                        sender.turn(|turn| turn.on_sent(idx, true));
+                        let Some(idx) = sender.context(|cx| cx.next_lost()) else { break };
+                        sender.context(|cx| cx.on_sent(idx, true));
                     }
                 }
                 Step::Wait(ms) => sender.wait_ms(ms),
-                Step::Timeout if sender.connection().backoff < 10 => sender.turn(|turn| turn.on_timeout()),
+                Step::Timeout if sender.connection().backoff < 10 => sender.context(|cx| cx.on_timeout()),
                 Step::Timeout => (),
-                Step::Reordering => sender.turn(|turn| turn.on_reordering()),
+                Step::Reordering => sender.context(|cx| cx.on_reordering()),
             }
         }
         let end = sender.connection().snd_nxt;

@@ -1,7 +1,7 @@
 //! One sender whose peer is the test: what it sends is marked by hand, what it hears is made up. Time is what the test says.
 
 use super::super::connection::{Connection, Micros, Recovery, State, flag};
-use super::super::machine::Turn;
+use super::super::machine::Context;
 use super::super::queue::{Chunk, LOST, RESENT, SACKED, SENT};
 use super::super::segment::Segment;
 use super::*;
@@ -43,7 +43,7 @@ impl Sender {
         }
         let slot = tcp.insert(connection).unwrap();
         let mut sender = Self { tcp, slot, sent: Sent::default(), now };
-        sender.turn(|turn| turn.begin_congestion());
+        sender.context(|cx| cx.begin_congestion());
         sender
     }
 
@@ -64,15 +64,15 @@ impl Sender {
 
     pub(super) fn measured(options: &ConnectionOptions) -> Self {
         let mut sender = Self::new(options);
-        sender.turn(|turn| {
-            let now = turn.now;
-            turn.connection.take_rtt(Micros(10_000), true, now);
+        sender.context(|cx| {
+            let now = cx.now;
+            cx.connection.take_rtt(Micros(10_000), true, now);
         });
         sender
     }
 
-    pub(super) fn turn<R>(&mut self, action: impl FnOnce(&mut Turn<'_, Vec<u8>, Sent>) -> R) -> R {
-        let result = action(&mut self.tcp.turn(self.slot, &mut self.sent, self.now));
+    pub(super) fn context<R>(&mut self, action: impl FnOnce(&mut Context<'_, Vec<u8>, Sent>) -> R) -> R {
+        let result = action(&mut self.tcp.context(self.slot, &mut self.sent, self.now));
         self.check();
         result
     }
@@ -101,23 +101,23 @@ impl Sender {
     }
 
     pub(super) fn send_len(&mut self, len: u32) {
-        self.turn(|turn| {
-            let seq = turn.connection.snd_nxt;
+        self.context(|cx| {
+            let seq = cx.connection.snd_nxt;
             let mut chunk = Chunk::new(seq, len, Some(vec![0; len as usize]));
             chunk.flags = SENT;
-            let idx = turn.connection.send.push_back(&mut turn.shared.chunks, chunk).unwrap();
-            turn.connection.send_len += len;
-            turn.connection.snd_nxt = seq + len;
-            turn.on_sent(idx, false);
+            let idx = cx.connection.send.push_back(&mut cx.shared.chunks, chunk).unwrap();
+            cx.connection.send_len += len;
+            cx.connection.snd_nxt = seq + len;
+            cx.on_sent(idx, false);
         });
     }
 
     /// Sends again what is lost, as far as the window allows; the numbers of the segments.
     pub(super) fn resend(&mut self) -> Vec<u32> {
         let mut segments = Vec::new();
-        while let Some(idx) = self.turn(|turn| turn.next_lost()) {
+        while let Some(idx) = self.context(|cx| cx.next_lost()) {
             segments.push((self.tcp.shared.chunks[idx].seq - FIRST) / MSS);
-            self.turn(|turn| turn.on_sent(idx, true));
+            self.context(|cx| cx.on_sent(idx, true));
         }
         segments
     }
@@ -156,7 +156,7 @@ impl Sender {
     }
 
     pub(super) fn hear(&mut self, segment: &Segment) -> Option<TcpDrop> {
-        self.turn(|turn| turn.process_ack(segment)).err()
+        self.context(|cx| cx.process_ack(segment)).err()
     }
 
     /// The marks of all that was sent and not acknowledged, a letter for each chunk.

@@ -249,7 +249,7 @@ fn syn_that_found_no_room_leaves_with_the_next_tick() {
     let mut line = Line::new();
     line.connection().state = State::SynSent;
     line.wire.room = 0;
-    line.turn().send_syn();
+    line.context().send_syn();
     line.wire.room = 1;
     line.tick();
     assert!(line.sent()[0].ends_with("SYN"));
@@ -259,10 +259,10 @@ fn syn_that_found_no_room_leaves_with_the_next_tick() {
 fn syn_asks_for_ecn_once() {
     let mut line = Line::with(&ConnectionOptions { ecn: true, ..options() });
     line.connection().state = State::SynSent;
-    line.turn().send_syn();
+    line.context().send_syn();
     assert!(line.sent()[0].ends_with("SYN ECE CWR"));
     line.connection().backoff = 1;
-    line.turn().send_syn();
+    line.context().send_syn();
     assert!(line.sent()[0].ends_with("SYN"), "RFC 3168 6.1.1.1");
 }
 

@@ -139,7 +139,7 @@ fn small_segments_that_are_lost_leave_again_as_one() {
     (0..5).for_each(|_| line.send(10));
     line.finish();
     line.sent();
-    line.turn().on_timeout();
+    line.context().on_timeout();
     line.tick();
     assert_eq!(line.sent(), ["0+50 ack 0 PSH FIN"]);
     line.ack(51);
@@ -156,8 +156,8 @@ fn lost_segments_are_joined_up_to_a_full_one_and_up_to_what_the_peer_has() {
         segment.sacks[0] = Range { left: segment.ack + 1210, right: segment.ack + 1220 };
     });
     line.sent();
-    line.turn().on_timeout();
-    (0..3).for_each(|_| line.turn().transmit());
+    line.context().on_timeout();
+    (0..3).for_each(|_| line.context().transmit());
     assert_eq!(line.sent()[0], "0+800 ack 0 PSH");
     line.ack(800);
     line.tick();
@@ -258,9 +258,9 @@ fn chunk_is_cut_again_where_the_path_has_become_narrower() {
     line.sent();
     line.connection().snd_mss = 400;
     let head = line.connection().send.head;
-    assert_eq!(line.turn().resend(head), Sending::Sent);
+    assert_eq!(line.context().resend(head), Sending::Sent);
     let next = line.tcp.shared.chunks[head].next;
-    assert_eq!(line.turn().resend(next), Sending::Sent);
+    assert_eq!(line.context().resend(next), Sending::Sent);
     assert_eq!(line.sent(), ["0+400 ack 0", "400+400 ack 0"]);
     assert_eq!(line.connection().send.count, 3);
 }
@@ -303,8 +303,8 @@ fn only_new_data_is_marked_as_ecn_capable() {
     line.send(1000);
     line.send(1000);
     let head = line.connection().send.head;
-    line.turn().resend(head);
-    line.turn().send_ack();
+    line.context().resend(head);
+    line.context().send_ack();
     assert_eq!(line.sent(), ["0+1000 ack 0 PSH CWR ect", "1000+1000 ack 0 PSH ect", "0+1000 ack 0 PSH", "2000 ack 0"]);
 }
 
@@ -314,7 +314,7 @@ fn congestion_is_echoed_until_the_peer_has_reduced_its_window() {
     line.connection().set(flag::ECN);
     line.hear(0, stream(0, 10), TcpFlags::ACK, |segment| segment.ce = true);
     line.send(10);
-    line.turn().send_ack();
+    line.context().send_ack();
     assert_eq!(line.sent(), ["0+10 ack 10 PSH ECE ect", "10 ack 10 ECE"]);
     line.hear(10, stream(10, 10), TcpFlags::ACK | TcpFlags::CWR, |_| ());
     line.tick();
@@ -337,7 +337,7 @@ fn acknowledgment_stays_within_a_window_that_was_taken_back() {
     line.send(2000);
     line.sent();
     line.connection().snd_wnd = 500;
-    line.turn().send_ack();
+    line.context().send_ack();
     assert_eq!(line.sent(), ["500 ack 0"]);
 }
 
@@ -349,7 +349,7 @@ fn challenge_acks_of_all_are_limited_by_a_number_that_nobody_knows() {
     for _ in 0..8 {
         for _ in 0..2_000 {
             line.connection().rare.challenges = 0;
-            line.turn().challenge_ack();
+            line.context().challenge_ack();
         }
         counts.push(line.sent().len());
         line.now += Duration::from_millis(1_100);
@@ -364,10 +364,10 @@ fn challenge_acks_of_all_are_limited_by_a_number_that_nobody_knows() {
 #[test]
 fn challenge_acks_of_one_connection_leave_those_of_others() {
     let mut line = Line::new();
-    (0..1_500).for_each(|_| line.turn().challenge_ack());
+    (0..1_500).for_each(|_| line.context().challenge_ack());
     assert_eq!((line.sent().len(), line.tcp.tally().challenge_acks_suppressed), (10, 1_490));
     line.connection().rare.challenges = 0;
-    line.turn().challenge_ack();
+    line.context().challenge_ack();
     assert_eq!(line.sent().len(), 1, "there are some left for others");
 }
 
@@ -375,7 +375,7 @@ fn challenge_acks_of_one_connection_leave_those_of_others() {
 fn header_has_the_hops_and_the_type_of_service_that_were_asked_for() {
     let mut line = Line::with(&ConnectionOptions { ttl: 7, tos: 0xb8, ..options() });
     line.send(1);
-    line.turn().send_reset();
+    line.context().send_reset();
     assert!(line.wire.sent.iter().all(|(outgoing, _)| (outgoing.ttl, outgoing.tos) == (7, 0xb8)));
 }
 
@@ -419,7 +419,7 @@ proptest! {
             match step {
                 Step::Send(len) if line.connection().send_len + len < 200_000 => {
                     // Short segments use up the connection's share of the chunks before its buffer.
-                    let has_chunk = line.turn().has_chunk();
+                    let has_chunk = line.context().has_chunk();
                     prop_assert_eq!(line.try_send(len), if has_chunk { Ok(()) } else { Err(SendError::NoChunk) });
                 }
                 Step::Send(_) => (),

@@ -4,11 +4,11 @@
 //! How much may leave so is found out once (`find_room_at_once`) and remembered (`Connection::room_at_once`): then an order asks for one
 //! number instead of twenty. What has left takes its part of it. Segments that bring nothing but what is expected leave it, as they only
 //! open windows, but where the peer's closes (`update_window`) or a round trip ends (`begin_round`). All else that happens to a connection
-//! begins with a turn, whose first act is to forget it (`Tcp::turn`), or puts data into the queue (`Turn::queue`). Whether the window that
+//! begins with a turn, whose first act is to forget it (`Tcp::turn`), or puts data into the queue (`Context::queue`). Whether the window that
 //! we show stays as it is (`flag::WINDOW_STAYS`) is found out, and forgotten, with it.
 
 use super::super::connection::{Connection, Recovery, RetransmitTimer, flag};
-use super::super::machine::Turn;
+use super::super::machine::Context;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::queue::Sent;
 use super::super::segment::Outgoing;
@@ -21,7 +21,7 @@ use crate::wire::tcp::TcpFlags;
 /// What a plain sender has none of.
 const NOT_PLAIN: u32 = flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE | flag::ORPHANED;
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say beside it.
     #[inline(always)]
     pub(crate) fn may_leave_at_once(&mut self, len: usize) -> bool {
@@ -84,7 +84,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         queued.expect("a free chunk was seen before");
         match unsent {
             Unsent::Busy => self.try_again(),
-            Unsent::NoWay => {
+            Unsent::NoRoute => {
                 self.miss_way();
                 self.watch_silence();
                 self.arm();
@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data (`Turn::pass`, `Turn::on_its_way`) is not:
+    /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data (`Context::pass`, `Context::on_its_way`) is not:
     /// nothing is missing, no window was closed or reduced, and without Nagle's algorithm nobody asks which was the last
     /// small segment (`Connection::change_options`).
     #[inline(always)]

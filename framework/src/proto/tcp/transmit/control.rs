@@ -1,7 +1,7 @@
 //! Segments without data: acknowledgments, SYN, RST, probes.
 
 use super::super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
-use super::super::machine::Turn;
+use super::super::machine::Context;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::segment::{Outgoing, SynOptions};
 use super::super::seq::Seq;
@@ -9,7 +9,7 @@ use super::super::stored::switch;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A segment that carries nothing but the acknowledgment, at once. Where there is no room for it, it is owed.
     pub(crate) fn send_ack(&mut self) {
         let outgoing = self.header(self.connection.acceptable_seq(), TcpFlags::ACK, u32::MAX);
@@ -71,17 +71,17 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         let outgoing = connection.syn(self.now);
         match self.output.send(Some(self.slot), &outgoing, None) {
             Ok(()) => {
-                self.connection.clear(flag::SYN_OWED | flag::NO_WAY | flag::NO_WAY_TOLD);
-                self.connection.pending &= !pending::NO_WAY;
+                self.connection.clear(flag::SYN_OWED | flag::NO_ROUTE | flag::NO_ROUTE_TOLD);
+                self.connection.pending &= !pending::NO_ROUTE;
                 self.told(&outgoing);
             }
             Err(unsent) => {
                 self.connection.set(flag::SYN_OWED);
                 match unsent {
                     Unsent::Busy => self.try_again(),
-                    Unsent::NoWay => {
+                    Unsent::NoRoute => {
                         self.miss_way();
-                        self.tell_no_way();
+                        self.tell_no_route();
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Data leaves: what is lost first, then what is new, as far as the peer's window, the network and the small segments on their way allow.
 
 use super::super::connection::{RetransmitTimer, flag};
-use super::super::machine::Turn;
+use super::super::machine::Context;
 use super::super::payload::{Output, Payload, Unsent};
 use super::super::queue::{FIN, LOST, PUSH, RESENT};
 use super::super::seq::Seq;
@@ -28,12 +28,12 @@ pub(crate) enum Sending {
     /// The way out has no room, and nothing has changed.
     Busy,
     /// No way leads to the peer, and nothing has changed.
-    NoWay,
+    NoRoute,
     /// There is nothing that may leave now.
     Nothing,
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Sends all data that may leave now.
     pub(super) fn send_data(&mut self) {
         let mut left = SEGMENTS_MAX;
@@ -45,7 +45,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             match sending {
                 Sending::Sent => left -= count,
                 Sending::Busy => return self.try_again(),
-                Sending::Nothing | Sending::NoWay => return self.watch_silence(),
+                Sending::Nothing | Sending::NoRoute => return self.watch_silence(),
             }
         }
         self.flush_later();
@@ -76,7 +76,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
         // RFC 3168 6.1.5: a retransmission is not marked as ECN-capable.
         let sending = self.emit(idx, TcpFlags::NONE, false);
         if sending == Sending::Sent {
-            self.connection.clear(flag::NO_WAY);
+            self.connection.clear(flag::NO_ROUTE);
             let resent = &mut self.connection.rare.resent_segments;
             *resent = resent.saturating_add(1);
             self.shared.tally.segments_resent += 1;
@@ -173,7 +173,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
             connection.end_persist();
         }
         // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
-        connection.clear(flag::CWR_OWED | flag::NO_WAY);
+        connection.clear(flag::CWR_OWED | flag::NO_ROUTE);
         connection.snd_nxt = end;
         let mss = u32::from(connection.snd_mss);
         // Of what the device cuts the last segment may be small.
@@ -219,9 +219,9 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     pub(super) fn not_emitted(&mut self, unsent: Unsent) -> Sending {
         match unsent {
             Unsent::Busy => Sending::Busy,
-            Unsent::NoWay => {
+            Unsent::NoRoute => {
                 self.miss_way();
-                Sending::NoWay
+                Sending::NoRoute
             }
         }
     }
@@ -323,7 +323,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// a minute away: what fits does not wait for that.
     fn await_override(&mut self) {
         let connection = &mut *self.connection;
-        if connection.usable_window() > 0 && !connection.has(flag::NO_WAY) {
+        if connection.usable_window() > 0 && !connection.has(flag::NO_ROUTE) {
             connection.timer_at = connection.timer_at.min(self.now + OVERRIDE_AFTER);
         }
     }

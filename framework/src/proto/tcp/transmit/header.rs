@@ -1,7 +1,7 @@
 //! What each segment of a connection says beside its data: window, timestamps, SACK blocks, ECN.
 
 use super::super::connection::{AckOwed, Connection, flag};
-use super::super::machine::Turn;
+use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
 use super::super::seq::Seq;
@@ -15,7 +15,7 @@ pub(crate) const TIMESTAMPS_LEN: u32 = 12;
 const SACK_LEN: u32 = 4;
 const BLOCK_LEN: u32 = 8;
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The header of a segment of a synchronized connection. SACK blocks take part of the `spare` bytes that the payload leaves.
     #[inline(always)]
     pub(crate) fn header(&mut self, seq: Seq, mut flags: TcpFlags, spare: u32) -> Outgoing {

@@ -3,7 +3,7 @@
 //! sent again piece by piece.
 
 use super::super::connection::{Recovery, flag};
-use super::super::machine::Turn;
+use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
 use super::super::queue::{Chunks, FIN, PUSH};
 use super::super::stored::switch;
@@ -53,7 +53,7 @@ struct Gathered {
     len: u32,
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Whether pieces may leave together as far as that depends on the device.
     #[inline]
     pub(crate) fn gathers(&self) -> bool {

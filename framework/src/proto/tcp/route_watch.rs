@@ -1,8 +1,8 @@
-//! Ways out that are lost and found again: link down, no route, a neighbour that is not known.
+//! RouteWatch out that are lost and found again: link down, no route, a neighbour that is not known.
 //!
 //! What finds no way has not left, and nothing has changed: data stays unsent, or lost, where it stands. Its timer runs on, so that a
 //! connection without a way is given up as one whose peer is silent. But who waits is not left to a timer that has backed off to a minute:
-//! the caller says when ways may be others ([`Tcp::follow_ways`]), and all that found none are tried again with the same tick.
+//! the caller says when ways may be others ([`Tcp::follow_routes`]), and all that found none are tried again with the same tick.
 //!
 //! Who waits has a flag and stands in no list, as ways are lost by the link, for nearly all at once, or never.
 //!
@@ -11,7 +11,7 @@
 use super::arrival::{less_options, receive_mss};
 use super::connection::{Connection, RetransmitTimer, State, flag, pending};
 use super::event::{CloseReason, ConnectionId};
-use super::machine::{Tcp, Turn};
+use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
@@ -22,7 +22,7 @@ const LOOKS_MAX: u32 = 1024;
 
 /// Whether somebody found no way, and how far they were looked for since ways may have changed.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct RouteWatch {
     /// What the caller said last.
     seen: u64,
     /// Somebody found none since the last look began.
@@ -33,7 +33,7 @@ pub(super) struct Ways {
     next: u32,
 }
 
-impl Ways {
+impl RouteWatch {
     pub(super) const NEW: Self = Self { seen: 0, is_missed: false, link_mtu: 0, next: NIL };
 
     #[inline(always)]
@@ -47,8 +47,8 @@ impl<P: Payload> Tcp<P> {
     /// again, and where the interface takes only shorter packets than it did, whose segments are too long has them shortened. A compare
     /// where it is not.
     #[inline(always)]
-    pub fn follow_ways(&mut self, changes: u64, link_mtu: impl FnOnce() -> usize) {
-        if self.shared.ways.seen != changes {
+    pub fn follow_routes(&mut self, changes: u64, link_mtu: impl FnOnce() -> usize) {
+        if self.shared.route_watch.seen != changes {
             self.begin_look(changes, link_mtu());
         }
     }
@@ -59,56 +59,56 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// The ends of a connection, where bytes of it wait as no way leads from one to the other.
-    pub fn waits_for_way(&self, id: ConnectionId) -> Option<Flow> {
+    pub fn waits_for_route(&self, id: ConnectionId) -> Option<Flow> {
         let connection = &self.connections[self.find(id)?];
-        connection.has(flag::NO_WAY).then_some(connection.flow)
+        connection.has(flag::NO_ROUTE).then_some(connection.flow)
     }
 
     #[cold]
     fn begin_look(&mut self, changes: u64, link_mtu: usize) {
-        let ways = &mut self.shared.ways;
-        ways.seen = changes;
-        let is_narrower = link_mtu < ways.link_mtu;
-        ways.link_mtu = link_mtu;
-        if is_narrower || ways.is_missed || ways.is_looking() {
-            (ways.is_missed, ways.next) = (false, 0);
+        let route_watch = &mut self.shared.route_watch;
+        route_watch.seen = changes;
+        let is_narrower = link_mtu < route_watch.link_mtu;
+        route_watch.link_mtu = link_mtu;
+        if is_narrower || route_watch.is_missed || route_watch.is_looking() {
+            (route_watch.is_missed, route_watch.next) = (false, 0);
         }
     }
 
     /// Looks for those that found no way, and those whose segments the interface does not take any more, some with each tick.
     #[cold]
-    pub(super) fn look_for_wayless<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
-        let begin = self.shared.ways.next;
-        let mss = receive_mss(self.shared.ways.link_mtu, 0);
+    pub(super) fn retry_unreachable<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
+        let begin = self.shared.route_watch.next;
+        let mss = receive_mss(self.shared.route_watch.link_mtu, 0);
         let end = (self.connections.capacity() as u32).min(begin + LOOKS_MAX);
         for slot in begin..end {
             let Some(connection) = self.connections.get(slot) else { continue };
             if connection.takes_more_than(mss) {
-                self.turn(slot, output, now).fit_link(mss);
+                self.context(slot, output, now).fit_link(mss);
             }
-            if self.connections[slot].has(flag::NO_WAY) {
-                self.turn(slot, output, now).try_way_again();
+            if self.connections[slot].has(flag::NO_ROUTE) {
+                self.context(slot, output, now).try_way_again();
             }
         }
-        self.shared.ways.next = if end == self.connections.capacity() as u32 { NIL } else { end };
+        self.shared.route_watch.next = if end == self.connections.capacity() as u32 { NIL } else { end };
     }
 }
 
-impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A segment found no way.
     #[cold]
     pub(super) fn miss_way(&mut self) {
-        self.connection.set(flag::NO_WAY);
-        self.shared.ways.is_missed = true;
+        self.connection.set(flag::NO_ROUTE);
+        self.shared.route_watch.is_missed = true;
     }
 
     /// Our call waits for a way. Who made it hears so once: most often it is the cable, and nobody finds that by waiting for an answer.
     #[cold]
-    pub(super) fn tell_no_way(&mut self) {
+    pub(super) fn tell_no_route(&mut self) {
         let is_call = self.connection.state == State::SynSent;
-        if is_call && !self.connection.has(flag::NO_WAY_TOLD) {
-            self.connection.set(flag::NO_WAY_TOLD);
-            self.tell(pending::NO_WAY);
+        if is_call && !self.connection.has(flag::NO_ROUTE_TOLD) {
+            self.connection.set(flag::NO_ROUTE_TOLD);
+            self.tell(pending::NO_ROUTE);
         }
     }
 
@@ -116,7 +116,7 @@ impl<P: Payload, O: Output<P>> Turn<'_, P, O> {
     /// backed off begins anew, but one step behind, as of what left before nobody knows which transmission is answered.
     fn try_way_again(&mut self) {
         let connection = &mut *self.connection;
-        connection.clear(flag::NO_WAY);
+        connection.clear(flag::NO_ROUTE);
         if matches!(connection.timer, RetransmitTimer::Timeout | RetransmitTimer::Persist) {
             connection.backoff = connection.backoff.min(1);
             connection.timer_at = connection.timer_at.min(self.now + connection.backed_off(connection.backoff));
@@ -138,6 +138,6 @@ impl Connection {
 
     /// Why a call came to nothing that nobody answered.
     pub(super) fn unanswered(&self) -> CloseReason {
-        if self.has(flag::NO_WAY) { CloseReason::NoWay } else { CloseReason::NoAnswer }
+        if self.has(flag::NO_ROUTE) { CloseReason::NoRoute } else { CloseReason::NoAnswer }
     }
 }

@@ -1,11 +1,11 @@
-//! Rehearsing: what is posted is built and carried as far as the doorbell, then forgotten.
+//! DryRunGuard: what is posted is built and carried as far as the doorbell, then forgotten.
 
 use super::Sq;
 use super::ledger::Load;
 use super::multi::Multi;
 use crate::device::mlx5::wqe::Opcode;
 
-/// How far a rehearsal of sending goes ([`Mlx5Tx::warm`](super::super::Mlx5Tx::warm)).
+/// How far a dry run of sending goes ([`Mlx5Tx::warm`](super::super::Mlx5Tx::warm)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
     /// WQEs are built where the next ones will be, and forgotten: the NIC hears nothing. Free of any cost but the
@@ -16,9 +16,9 @@ pub enum WarmUp {
     Doorbell,
 }
 
-/// What a doorbell does in a rehearsal, and how far everything was when it began.
+/// What a doorbell does in a dry run, and how far everything was when it began.
 #[derive(Clone, Copy)]
-pub(super) struct Rehearsal {
+pub(super) struct DryRun {
     depth: WarmUp,
     posted: u32,
     last: u32,
@@ -29,9 +29,9 @@ pub(super) struct Rehearsal {
 
 impl Sq {
     /// From here on what is posted does not leave. What was posted before has been rung for, and counted.
-    pub(in super::super) fn begin_rehearsal(&mut self, depth: WarmUp) {
-        self.end_rehearsal();
-        self.rehearsal = Some(Rehearsal {
+    pub(in super::super) fn begin_dry_run(&mut self, depth: WarmUp) {
+        self.end_dry_run();
+        self.dry_run = Some(DryRun {
             depth,
             posted: self.posted,
             last: self.last,
@@ -43,35 +43,35 @@ impl Sq {
 
     /// Whether what is posted does not leave.
     #[inline(always)]
-    pub(in super::super) fn is_rehearsing(&self) -> bool {
-        self.rehearsal.is_some()
+    pub(in super::super) fn is_dry_run(&self) -> bool {
+        self.dry_run.is_some()
     }
 
-    /// Forgets what was posted since the rehearsal began, or since it last rang, and ends it.
-    pub(in super::super) fn end_rehearsal(&mut self) {
+    /// Forgets what was posted since the dry run began, or since it last rang, and ends it.
+    pub(in super::super) fn end_dry_run(&mut self) {
         self.rewind();
-        self.rehearsal = None;
+        self.dry_run = None;
     }
 
     /// In place of all that was posted stands one WQE that does nothing. Whether to ring for it.
     #[cold]
-    pub(super) fn rehearse_doorbell(&mut self) -> bool {
-        let Some(rehearsal) = self.rehearsal else { return true };
+    pub(super) fn dry_run_doorbell(&mut self) -> bool {
+        let Some(dry_run) = self.dry_run else { return true };
         self.rewind();
-        if rehearsal.depth == WarmUp::Ring || self.free_blocks() == 0 {
+        if dry_run.depth == WarmUp::Ring || self.free_blocks() == 0 {
             return false;
         }
         self.post(Opcode::Nop, 1, Load::default(), 0, None);
-        // Further posts of this rehearsal begin behind it.
+        // Further posts of this dry run begin behind it.
         let (posted, last, signaled) = (self.posted, self.last, self.signaled);
-        self.rehearsal = Some(Rehearsal { posted, last, signaled, asked: self.ledger.asked(), ..rehearsal });
+        self.dry_run = Some(DryRun { posted, last, signaled, asked: self.ledger.asked(), ..dry_run });
         true
     }
 
-    /// Everything is as it was when the rehearsal began; the mbufs are home. What came back meanwhile stays so: it was posted
+    /// Everything is as it was when the dry run began; the mbufs are home. What came back meanwhile stays so: it was posted
     /// before.
     fn rewind(&mut self) {
-        let Some(mark) = self.rehearsal else { return };
+        let Some(mark) = self.dry_run else { return };
         self.multi = Multi::CLOSED;
         self.ledger.unask(mark.posted, self.posted, mark.asked);
         while self.in_flight.head() != mark.signaled_mbufs

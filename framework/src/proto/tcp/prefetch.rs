@@ -2,7 +2,7 @@
 //! memory of a whole burst at once waits once instead of once a segment. In two steps, as the bucket of the flow says where the rest is.
 //!
 //! Addresses go out, nothing else; and a place may come back as the one where the next segment's connection is looked for first. What was
-//! foreseen wrongly costs a load.
+//! found wrongly costs a load.
 
 use super::connection::Connection;
 use super::machine::{FlowKey, Tcp};
@@ -14,7 +14,7 @@ const LINE: usize = 64;
 
 /// A flow that is looked up soon.
 #[derive(Clone, Copy, Debug)]
-pub struct Sought {
+pub struct LookupKey {
     hash: u64,
     ports: u32,
 }
@@ -22,22 +22,22 @@ pub struct Sought {
 impl<P> Tcp<P> {
     /// What a lookup of the flow needs. None where no connection can be of it.
     #[inline]
-    pub fn seek(&self, flow: Flow) -> Option<Sought> {
+    pub fn lookup_key(&self, flow: Flow) -> Option<LookupKey> {
         let key = FlowKey::from(flow);
-        (key.ports() != FlowKey::EMPTY.ports()).then(|| Sought { hash: self.flows.hash(key), ports: key.ports() })
+        (key.ports() != FlowKey::EMPTY.ports()).then(|| LookupKey { hash: self.flows.hash(key), ports: key.ports() })
     }
 
     /// Where the lookup begins to read.
     #[inline]
-    pub fn bucket(&self, sought: &Sought) -> *const u8 {
-        self.flows.address(sought.hash)
+    pub fn bucket(&self, key: &LookupKey) -> *const u8 {
+        self.flows.address(key.hash)
     }
 
     /// The connection's place. Of a hundred one is not found here, and is where the lookup looks further. It is known
     /// by its ports: of those in its bucket hardly one has the same.
     #[inline(always)]
-    pub fn foresee(&self, sought: &Sought) -> Option<u32> {
-        self.flows.guess_at_home(sought.hash, sought.ports, FlowKey::ports).copied()
+    pub fn likely_slot(&self, key: &LookupKey) -> Option<u32> {
+        self.flows.guess_at_home(key.hash, key.ports, FlowKey::ports).copied()
     }
 
     /// The next segment is probably of the connection at that place.
@@ -70,14 +70,14 @@ mod tests {
     use crate::time::Instant;
 
     #[test]
-    fn connection_is_foreseen_where_it_stands_and_no_other_is() {
+    fn connection_is_found_where_it_stands_and_no_other_is() {
         let config = TcpConfig { connections_max: 4, ..TcpConfig::default() };
         let mut tcp = Tcp::<Vec<u8>>::new(config, HashSeed::new(1, 2)).unwrap();
         let (flow, back) = (Flow { local: SERVER, remote: CLIENT }, Flow { local: CLIENT, remote: SERVER });
         let (options, consumer) = (ConnectionOptions::default(), ConsumerId(0));
         let slot = tcp.insert(Connection::new(flow, State::Established, &options, consumer, Instant::ZERO)).unwrap();
-        let foreseen = |flow| tcp.seek(flow).and_then(|sought| tcp.foresee(&sought));
-        assert_eq!((foreseen(flow), foreseen(back)), (Some(slot), None));
+        let likely = |flow| tcp.lookup_key(flow).and_then(|key| tcp.likely_slot(&key));
+        assert_eq!((likely(flow), likely(back)), (Some(slot), None));
         assert_eq!(tcp.lines(slot)[0], (&raw const tcp.connections[slot]).cast());
     }
 }

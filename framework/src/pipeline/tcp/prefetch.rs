@@ -12,23 +12,23 @@ use zerocopy::FromBytes;
 use super::sockets::{Inner, TcpSockets};
 use crate::mem::{BURST_MAX, Mbuf, prefetch_line};
 use crate::proto::Flow;
-use crate::proto::tcp::Sought;
+use crate::proto::tcp::LookupKey;
 use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 
 /// With fewer connections nothing is looked for. That a connection is known before its segment comes pays from some twenty on, even
 /// where the cache holds all of them; but who has few has most often segments in a row, and finds their connection where it was.
-const CROWD: usize = 64;
+const PREFETCH_CONNECTIONS_MIN: usize = 64;
 
 /// A connection is asked for while so many before it are worked on. A core can wait for some twenty lines at once, and each connection has
 /// seven: further ahead it stands still in asking.
-const AHEAD: usize = 2;
+const PREFETCH_DISTANCE: usize = 2;
 
 /// No connection's place.
 const NOWHERE: u32 = u32::MAX;
 
 /// What was foreseen of a burst, segment by segment.
 #[derive(Default)]
-pub(super) struct Foresight {
+pub(super) struct Prefetcher {
     /// Places of the connections of frames that look like segments, or [`NOWHERE`].
     places: ArrayVec<u32, BURST_MAX>,
     /// The segment that comes next. Where a node before ours keeps or drops one, it is one that came already, and what is foreseen from
@@ -40,11 +40,11 @@ impl TcpSockets {
     /// Asks the CPU for the buckets of a burst's flows, and for the connections of its first segments. Where there is no crowd it costs a
     /// load and a compare.
     #[inline]
-    pub(crate) fn look_ahead(&mut self, burst: &[Mbuf]) {
+    pub(crate) fn prefetch(&mut self, burst: &[Mbuf]) {
         if let Some(inner) = &mut self.0
-            && inner.machine.len() >= CROWD
+            && inner.machine.len() >= PREFETCH_CONNECTIONS_MIN
         {
-            inner.look_ahead(burst);
+            inner.prefetch(burst);
         }
     }
 
@@ -53,7 +53,7 @@ impl TcpSockets {
     #[inline(always)]
     pub(super) fn step(&mut self) {
         if let Some(inner) = &mut self.0
-            && inner.foresight.next < inner.foresight.places.len()
+            && inner.prefetcher.next < inner.prefetcher.places.len()
         {
             inner.step();
         }
@@ -62,37 +62,37 @@ impl TcpSockets {
 
 impl Inner {
     #[inline(never)]
-    fn look_ahead(&mut self, burst: &[Mbuf]) {
-        let mut sought = ArrayVec::<Sought, BURST_MAX>::new();
+    fn prefetch(&mut self, burst: &[Mbuf]) {
+        let mut keys = ArrayVec::<LookupKey, BURST_MAX>::new();
         for mbuf in burst {
-            let Some(flow) = flow_of(mbuf.bytes()).and_then(|flow| self.machine.seek(flow)) else { continue };
+            let Some(flow) = flow_of(mbuf.bytes()).and_then(|flow| self.machine.lookup_key(flow)) else { continue };
             prefetch_line(self.machine.bucket(&flow));
-            sought.push(flow);
+            keys.push(flow);
         }
-        self.foresight.next = 0;
-        self.foresight.places.clear();
-        for flow in &sought {
-            self.foresight.places.push(self.machine.foresee(flow).unwrap_or(NOWHERE));
+        self.prefetcher.next = 0;
+        self.prefetcher.places.clear();
+        for key in &keys {
+            self.prefetcher.places.push(self.machine.likely_slot(key).unwrap_or(NOWHERE));
         }
-        (0..AHEAD).for_each(|idx| self.ask_for(idx));
+        (0..PREFETCH_DISTANCE).for_each(|idx| self.ask_for(idx));
     }
 
     /// Tells the machine whose segment comes now, so that it does not look for the connection once more, and asks for one that comes later.
     #[inline(always)]
     fn step(&mut self) {
-        let next = self.foresight.next;
-        self.ask_for(next + AHEAD);
-        match self.foresight.places.get(next) {
+        let next = self.prefetcher.next;
+        self.ask_for(next + PREFETCH_DISTANCE);
+        match self.prefetcher.places.get(next) {
             Some(&NOWHERE) | None => (),
             Some(&slot) => self.machine.expect(slot),
         }
-        self.foresight.next = next + 1;
+        self.prefetcher.next = next + 1;
     }
 
     /// Asks the CPU for the connection of a segment, and for the way of its frames.
     #[inline(always)]
     fn ask_for(&mut self, idx: usize) {
-        if let Some(&slot) = self.foresight.places.get(idx) {
+        if let Some(&slot) = self.prefetcher.places.get(idx) {
             self.machine.lines(slot).into_iter().for_each(prefetch_line);
             prefetch_line(self.paths.as_ptr().wrapping_add(slot as usize).cast());
         }

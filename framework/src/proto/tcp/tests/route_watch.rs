@@ -1,4 +1,4 @@
-//! Ways out that are lost and found again.
+//! RouteWatch out that are lost and found again.
 
 use super::line::Line;
 use super::*;
@@ -7,7 +7,7 @@ use super::*;
 fn find_way(line: &mut Line) {
     line.wire.is_cut = false;
     let changes = line.now.as_nanos();
-    line.tcp.follow_ways(changes, || 1500);
+    line.tcp.follow_routes(changes, || 1500);
     line.tick();
 }
 
@@ -18,11 +18,11 @@ fn data_without_a_way_is_not_sent_and_leaves_when_there_is_one() {
     line.send(100);
     let (id, now) = (line.id(), line.now);
     assert_eq!(line.tcp.info(id, now).map(|info| (info.bytes_sent, info.segments_out)), Some((0, 0)));
-    assert!(line.tcp.has_unsent(id) && line.tcp.waits_for_way(id).is_some());
+    assert!(line.tcp.has_unsent(id) && line.tcp.waits_for_route(id).is_some());
     line.after_s(100);
     find_way(&mut line);
     assert_eq!(line.sent(), ["0+100 ack 0 PSH"]);
-    assert!(line.tcp.waits_for_way(id).is_none());
+    assert!(line.tcp.waits_for_route(id).is_none());
     line.ack(100);
     assert_eq!(line.tcp.chunks(), 0);
 }
@@ -112,14 +112,14 @@ fn call_that_finds_no_way_says_so_once_and_ends_by_that_name() {
         line.wire.is_cut = true;
         call(&mut line, &options, 81);
         line.tick();
-        assert_eq!(line.events, [TcpEvent::NoWay], "at once");
-        // Ways change, but none leads there.
+        assert_eq!(line.events, [TcpEvent::NoRoute], "at once");
+        // RouteWatch change, but none leads there.
         for changes in 1..4 {
-            line.tcp.follow_ways(changes, || 1500);
+            line.tcp.follow_routes(changes, || 1500);
             line.after_ms(500);
         }
         line.after_s(after_s);
-        assert_eq!(line.events, [TcpEvent::NoWay, TcpEvent::Closed(CloseReason::NoWay)]);
+        assert_eq!(line.events, [TcpEvent::NoRoute, TcpEvent::Closed(CloseReason::NoRoute)]);
     }
 }
 
@@ -149,13 +149,13 @@ fn call_whose_way_is_lost_again_says_so_again() {
     find_way(&mut line);
     line.wire.is_cut = true;
     line.after_s(10);
-    assert_eq!(line.events, [TcpEvent::NoWay, TcpEvent::NoWay]);
+    assert_eq!(line.events, [TcpEvent::NoRoute, TcpEvent::NoRoute]);
 }
 
 /// The interface's MTU is another.
 fn set_mtu(line: &mut Line, mtu: usize) {
     let changes = line.now.as_nanos();
-    line.tcp.follow_ways(changes, || mtu);
+    line.tcp.follow_routes(changes, || mtu);
     line.tick();
 }
 

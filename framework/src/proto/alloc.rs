@@ -3,13 +3,13 @@
 //! a function that hears where it will stand, before the first byte is touched.
 
 /// Hears where a table will stand: its first byte, and how many there are. Nothing has been written there yet.
-pub type Advise = fn(start: *const u8, len: usize);
+pub type Madvise = fn(start: *const u8, len: usize);
 
 /// For tables that stand wherever they are put.
-pub fn unadvised(_: *const u8, _: usize) {}
+pub fn without_madvise(_: *const u8, _: usize) {}
 
 /// `count` items side by side.
-pub(crate) fn furnish<T>(count: usize, advise: Advise, item: impl FnMut(usize) -> T) -> Box<[T]> {
+pub(crate) fn allocate_table<T>(count: usize, advise: Madvise, item: impl FnMut(usize) -> T) -> Box<[T]> {
     let mut items = Vec::<T>::with_capacity(count);
     advise(items.as_ptr().cast(), count * size_of::<T>());
     items.extend((0..count).map(item));
@@ -20,7 +20,7 @@ pub(crate) fn furnish<T>(count: usize, advise: Advise, item: impl FnMut(usize) -
 /// Tables are furnished one by one, and a refusal of the last of them would end the process. Linux
 /// refuses more than memory and swap together (`vm.overcommit_memory` 0), and grants what is not
 /// left of them: whoever may read files asks the machine before, as a live port does.
-pub(crate) fn can_be_had(bytes: usize) -> bool {
+pub(crate) fn is_allocatable(bytes: usize) -> bool {
     let mut room = Vec::<u8>::new();
     let is_given = room.try_reserve_exact(bytes).is_ok();
     // Otherwise the compiler may leave out what nothing is written to, and say that it was given.
@@ -37,13 +37,13 @@ mod tests {
     #[test]
     fn items_stand_where_was_told() {
         thread_local!(static HEARD: Cell<(usize, usize)> = const { Cell::new((0, 0)) });
-        let items = furnish(5, |start, len| HEARD.set((start as usize, len)), |idx| idx as u16);
+        let items = allocate_table(5, |start, len| HEARD.set((start as usize, len)), |idx| idx as u16);
         assert_eq!((&items[..], HEARD.get()), (&[0, 1, 2, 3, 4][..], (items.as_ptr() as usize, 10)));
     }
 
     #[test]
     fn more_than_there_are_addresses_cannot_be_had() {
-        assert!(can_be_had(0) && can_be_had(1 << 20));
-        assert!(!can_be_had(1 << 60) && !can_be_had(usize::MAX));
+        assert!(is_allocatable(0) && is_allocatable(1 << 20));
+        assert!(!is_allocatable(1 << 60) && !is_allocatable(usize::MAX));
     }
 }

@@ -6,7 +6,7 @@ use super::super::node::Cx;
 use super::super::resolver;
 use super::bytes::{Bytes, Own, owned};
 use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
-use super::path::{self, Errand, Path, Way};
+use super::path::{self, NextHop, Path, PathRequest};
 use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload, TxQueue};
@@ -86,7 +86,7 @@ impl OutOffloads {
 }
 
 /// The way out of one call.
-pub(super) struct WayOut<'a, 'b> {
+pub(super) struct TcpOutput<'a, 'b> {
     pub(super) cx: &'a mut Cx<'b>,
     pub(super) paths: &'a mut [Path],
     pub(super) counters: &'a OutCounters,
@@ -112,7 +112,7 @@ struct Departure<'s> {
     wish: Option<NeighbourWish>,
 }
 
-impl Output<Bytes> for WayOut<'_, '_> {
+impl Output<Bytes> for TcpOutput<'_, '_> {
     fn send(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
         match payload {
             None => self.send_bare(slot, segment),
@@ -162,7 +162,7 @@ impl Output<Bytes> for WayOut<'_, '_> {
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let path = &mut self.paths[slot as usize];
         *path = Path::NONE;
-        path.way(Errand::of(flow, Asker::Peer), self.cx, |_| ());
+        path.resolve_next_hop(PathRequest::of(flow, Asker::Peer), self.cx, |_| ());
         let Some(roster) = self.roster else { return };
         let link = path.known().iter().copied().collect();
         roster.open(slot, &OpenConnection { flow, link, snd_nxt: snd_nxt.0, rcv_nxt: rcv_nxt.0 });
@@ -176,7 +176,7 @@ impl Output<Bytes> for WayOut<'_, '_> {
     }
 }
 
-impl WayOut<'_, '_> {
+impl TcpOutput<'_, '_> {
     /// Moves with whatever ways depend on.
     #[inline]
     pub(super) fn changes(&self) -> u64 {
@@ -247,7 +247,7 @@ impl WayOut<'_, '_> {
 
     /// Headers, and behind them views of all payloads.
     fn send_chain(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, Bytes>) -> Result<(), Unsent> {
-        let Some(link) = self.paths[slot as usize].current(self.cx) else { return Err(Unsent::NoWay) };
+        let Some(link) = self.paths[slot as usize].current(self.cx) else { return Err(Unsent::NoRoute) };
         let headers = compose(link, segment, Body { len: run.len(), sum: None });
         let l2_len = link.len();
         let Some(mut frame) = self.cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
@@ -306,7 +306,7 @@ impl WayOut<'_, '_> {
                 self.note(slot, segment, payload_len as u32);
             }
             Err(Unsent::Busy) => self.counters.busy.inc(),
-            Err(Unsent::NoWay) => self.counters.lost.inc(),
+            Err(Unsent::NoRoute) => self.counters.lost.inc(),
         }
         sent
     }
@@ -320,7 +320,7 @@ impl WayOut<'_, '_> {
     }
 
     fn depart(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
-        let errand = Errand::of(segment.flow, asker(segment, payload.is_some()));
+        let request = PathRequest::of(segment.flow, asker(segment, payload.is_some()));
         let Self { cx, paths, offloads, roster, .. } = self;
         let mut stranger = Path::NONE;
         let path = match slot {
@@ -336,16 +336,16 @@ impl WayOut<'_, '_> {
                 roster.set_link(slot, path.known());
             }
         };
-        let (link, wish) = match path.way(errand, cx, news) {
-            Way::Known(link) => (link, None),
+        let (link, wish) = match path.resolve_next_hop(request, cx, news) {
+            NextHop::Known(link) => (link, None),
             // Of data the app is told whether it has left, so it does not wait where nobody sees it.
-            Way::Asked(_, wish) if payload.is_some() => {
+            NextHop::Resolving(_, wish) if payload.is_some() => {
                 let _ = resolver::keep(wish, cx);
-                return Err(Unsent::NoWay);
+                return Err(Unsent::NoRoute);
             }
-            Way::Asked(link, wish) => (link, Some(wish)),
-            Way::Lost if payload.is_none() => return send_back(errand, segment, *offloads, cx),
-            Way::Lost => return Err(Unsent::NoWay),
+            NextHop::Resolving(link, wish) => (link, Some(wish)),
+            NextHop::None if payload.is_none() => return send_back(request, segment, *offloads, cx),
+            NextHop::None => return Err(Unsent::NoRoute),
         };
         let departure = Departure { link, segment, offload: offloads.of(segment, wish.is_some()), wish };
         match payload {
@@ -416,8 +416,8 @@ impl Departure<'_> {
     /// The payload is somebody else's too: the NIC still reads it, or it is a part of something larger. It goes as a
     /// view behind the headers where the device takes chains and a second buffer is free, else as a copy.
     fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
-        let Bytes::Held(held) = payload else { return Err(Unsent::NoWay) };
-        let Some(bytes) = held.bytes() else { return Err(Unsent::NoWay) };
+        let Bytes::Held(held) = payload else { return Err(Unsent::NoRoute) };
+        let Some(bytes) = held.bytes() else { return Err(Unsent::NoRoute) };
         let headers = compose(self.link, self.segment, Body::of(bytes, self.offload.has(Offload::L4_CHECKSUM)));
         let Some(mut frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
         let view = if chains { cx.pool.view(held.another()).ok() } else { None };
@@ -462,8 +462,8 @@ impl Departure<'_> {
 
 /// An answer to who is not known, and is not asked for now.
 #[cold]
-fn send_back(errand: Errand, segment: &Outgoing, offloads: OutOffloads, cx: &mut Cx<'_>) -> Result<(), Unsent> {
-    let Some((link, link_len)) = path::back(errand, cx) else { return Err(Unsent::NoWay) };
+fn send_back(request: PathRequest, segment: &Outgoing, offloads: OutOffloads, cx: &mut Cx<'_>) -> Result<(), Unsent> {
+    let Some((link, link_len)) = path::back(request, cx) else { return Err(Unsent::NoRoute) };
     let departure = Departure { link: &link[..link_len], segment, offload: offloads.of(segment, false), wish: None };
     departure.send_bare(cx)
 }
