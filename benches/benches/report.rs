@@ -274,7 +274,7 @@ impl Report {
         }
         let what = "SPSC hand-off of 8 bytes across cores, burst 32";
         match (&found, looks.last()) {
-            (Ok(_), Some(&[before, after])) if before > NEIGHBOURS_NS => {
+            (Ok(_), Some(&[before, after])) if before > NEIGHBORS_NS => {
                 println!("   from core to core {before:.0} ns before, {after:.0} ns after");
                 self.add(Line::new(&format!("{what}, far apart"), "ns", found));
                 found = Err(format!("the cores are {before:.0} ns apart, which is not one cache; run it again later"));
@@ -338,7 +338,7 @@ impl Report {
 
 /// The promise about hand-offs is for two cores that share a cache, as where the incumbent was measured: a line takes 20
 /// to 65 ns from one to the other there. A virtual machine may be given cores of two dies for minutes: 190 ns and more.
-const NEIGHBOURS_NS: f64 = 100.0;
+const NEIGHBORS_NS: f64 = 100.0;
 
 /// Nanoseconds for taking an mbuf and giving it back, 32 at a time, as a burst does.
 fn alloc_and_free(pool: &Pool) -> f64 {

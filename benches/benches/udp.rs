@@ -44,7 +44,7 @@ fn sending(criterion: &mut Criterion) {
         let options = UdpOptions { checksum, ..UdpOptions::default() };
         let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000);
         let flow = receiver.with_app(|_, cx| UdpFlow::connect(local, SENDER, &options, cx));
-        let mut flow = flow.expect("the sender is a neighbour");
+        let mut flow = flow.expect("the sender is a neighbor");
         let payload = vec![7; payload_len];
         group.bench_function(name, |bencher| {
             measure::packets(bencher, |rounds| time_sends(&mut receiver, &mut flow, &payload, rounds));

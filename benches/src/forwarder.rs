@@ -333,6 +333,6 @@ fn host_config() -> HostConfig {
         mtu: 1500,
         addresses_max: 1,
         routes_max: 1,
-        neighbours_max: 1,
+        neighbors_max: 1,
     }
 }

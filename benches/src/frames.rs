@@ -31,7 +31,7 @@ pub enum UdpChecksum {
     Right,
 }
 
-/// Group number `idx` of many. Neighbouring groups, as exchanges number them, on eight ports in turn.
+/// Group number `idx` of many. Neighboring groups, as exchanges number them, on eight ports in turn.
 pub fn group(idx: u32) -> SocketAddrV4 {
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(233, 54, 0, 0).to_bits() + idx);
     SocketAddrV4::new(address, 26_400 + (idx % 8) as u16)

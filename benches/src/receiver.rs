@@ -197,7 +197,7 @@ fn sockets(reception: Reception, seed: HashSeed) -> UdpSockets {
     sockets
 }
 
-/// One interface with one neighbour, the sender.
+/// One interface with one neighbor, the sender.
 fn host(seed: HashSeed) -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
@@ -206,11 +206,11 @@ fn host(seed: HashSeed) -> Host {
         mtu: 1500,
         addresses_max: 4,
         routes_max: 4,
-        neighbours_max: 4,
+        neighbors_max: 4,
     };
     let mut host = Host::new(config, seed).expect("the configuration is valid");
     let network = Ipv4Prefix::new(OURS, 24).expect("24 bits are a prefix");
-    let events = [HostEvent::AddressAdded(network), HostEvent::NeighbourSet { address: *SENDER.ip(), mac: SENDER_MAC }];
+    let events = [HostEvent::AddressAdded(network), HostEvent::NeighborSet { address: *SENDER.ip(), mac: SENDER_MAC }];
     for event in events {
         host.apply(event).expect("there is room for one of each");
     }

@@ -90,7 +90,7 @@ fn with_cx(pool: &Pool, scope: &Scope, act: impl FnOnce(&mut Cx<'_>)) -> Result<
         mtu: 1500,
         addresses_max: 1,
         routes_max: 1,
-        neighbours_max: 1,
+        neighbors_max: 1,
     };
     let (mut port, _peer) = pair("wire", MemoryConfig::default());
     let (_rx, mut tx) = port.take_queue(0)?.open(pool, &scope.scope("device"))?;

@@ -20,7 +20,7 @@ use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, LiveQueue, Want};
-use wirepath::worker::{Crew, Post, Station, StopFlag};
+use wirepath::worker::{StopFlag, WorkerContext, WorkerGroup, WorkerSpec};
 
 /// The application: whatever it does with a datagram, it does here, on the worker's core.
 #[derive(Default)]
@@ -53,17 +53,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     live.notices().iter().for_each(|notice| println!("note: {notice}"));
 
     // A pinned thread for each queue.
-    let mut stations = Vec::new();
+    let mut specs = Vec::new();
     while let Some(queue) = live.take_queue()? {
         let block = Arc::clone(&block);
-        let duty = move |post: &Post| {
+        let duty = move |context: &WorkerContext| {
             // Who cannot start stops the others.
-            receive(queue, Group::new(group, port), post, &block)
-                .map_err(|error| (post.stop.stop(), error.to_string()).1)
+            receive(queue, Group::new(group, port), context, &block)
+                .map_err(|error| (context.stop.stop(), error.to_string()).1)
         };
-        stations.push(Station::new("worker0", duty).on_core(0).polling(interface));
+        specs.push(WorkerSpec::new("worker0", duty).on_core(0).polling(interface));
     }
-    let crew = Crew::start(stations, &stop)?;
+    let group = WorkerGroup::start(specs, &stop)?;
     let mut before = block.snapshot();
     while !stop.is_stopping() {
         thread::sleep(Duration::from_secs(1));
@@ -72,18 +72,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         println!("{rate:.0} datagrams a second");
         before = now;
     }
-    for bytes in crew.join()? {
+    for bytes in group.join()? {
         println!("{} bytes in all", bytes?);
     }
     Ok(())
 }
 
 /// The worker's thread: a pool, the queue, the pipeline, and then the loop.
-fn receive(queue: LiveQueue, group: Group, post: &Post, block: &Block) -> Result<u64, Box<dyn Error>> {
-    let mut worker = queue.worker(Ticks::default(), 0, post, &block.scope("worker0"))?;
+fn receive(queue: LiveQueue, group: Group, context: &WorkerContext, block: &Block) -> Result<u64, Box<dyn Error>> {
+    let mut worker = queue.worker(Ticks::default(), 0, context, &block.scope("worker0"))?;
     block.check()?;
     let mut clock = MonotonicClock::start();
     worker.with_app(clock.now(), |_, cx| cx.sockets.join(ConsumerId(0), group))?;
-    worker.run(&mut clock, &post.stop);
+    worker.run(&mut clock, &context.stop);
     Ok(worker.into_app().bytes)
 }

@@ -14,7 +14,7 @@ use wirepath::device::memory::{MemoryConfig, pair};
 use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::MonotonicClock;
-use wirepath::worker::{Crew, Station, StopFlag, Worker, spsc};
+use wirepath::worker::{StopFlag, Worker, WorkerGroup, WorkerSpec, spsc};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -63,8 +63,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (near_scope, far_scope) = (block.scope("exchange"), block.scope("feed"));
 
     // On a machine with cores to spare, each worker gets one: `.on_core(2)`.
-    let stations: Vec<Station<Outcome>> = vec![
-        Station::new("exchange", move |post| {
+    let specs: Vec<WorkerSpec<Outcome>> = vec![
+        WorkerSpec::new("exchange", move |post| {
             let worker = Worker::builder(&mut near)?.address("192.0.2.1/24".parse()?);
             let mut worker = worker.build((), &near_scope)?;
             for number in 0..COUNT {
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Ok(format!("published {COUNT}"))
         }),
-        Station::new("feed", move |post| {
+        WorkerSpec::new("feed", move |post| {
             let worker = Worker::builder(&mut far)?.address("192.0.2.2/24".parse()?);
             let mut worker = worker.build(Feed { strategy, screen, late: Vec::with_capacity(64) }, &far_scope)?;
             worker.with_app(Default::default(), |_, cx| cx.sockets.join(ConsumerId(1), TICKS))?;
@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Ok(format!("{ended:?}"))
         }),
-        Station::new("strategy", move |post| {
+        WorkerSpec::new("strategy", move |post| {
             let (mut received, mut next) = (0, 0);
             while !orders.is_drained() && !post.stop.is_stopping() {
                 received += orders.pop_each(32, |tick| {
@@ -98,7 +98,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Ok(format!("received {received}"))
         }),
-        Station::new("screen", move |post| {
+        WorkerSpec::new("screen", move |post| {
             while !watched.is_closed() && !post.stop.is_stopping() {
                 while !matches!(watched.read(), spsc::lossy::Next::Empty) {}
                 thread::sleep(Duration::from_millis(2));
@@ -109,8 +109,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(format!("saw {read}, missed {lost}"))
         }),
     ];
-    let crew = Crew::start(stations, &stop)?;
-    for (name, outcome) in ["exchange", "feed", "strategy", "screen"].iter().zip(crew.join()?) {
+    let group = WorkerGroup::start(specs, &stop)?;
+    for (name, outcome) in ["exchange", "feed", "strategy", "screen"].iter().zip(group.join()?) {
         println!("{name:<9} {}", outcome.map_err(|error| error.to_string())?);
     }
     Ok(())

@@ -8,7 +8,7 @@
 //! - [`wire`] means: what the bytes of a frame say, and how to write them.
 //! - [`time`] and [`counters`]: when, and how many. Counters live in shared memory, where `wirepath stats` reads them.
 //! - [`mem`] holds: regions of hugepages, pools, mbufs and bursts.
-//! - [`proto`] remembers: flows, groups, ports, fragments, neighbours; machines without I/O and without a clock.
+//! - [`proto`] remembers: flows, groups, ports, fragments, neighbors; machines without I/O and without a clock.
 //! - [`device`] moves: a port and its queues, the rules that steer frames to them, and the suite that each one passes.
 //! - [`pipeline`] routes: one node checks one header and hands on, until an app has the packet or a reason is counted.
 //! - [`worker`] turns the crank: [`poll_once`](worker::Worker::poll_once), threads on their cores, rings between them.

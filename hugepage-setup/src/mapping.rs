@@ -366,7 +366,7 @@ impl Pages {
                 bytes += crate::sysfs::meminfo_bytes(line, "AnonHugePages:").unwrap_or(0);
             }
         }
-        // The kernel may show us and a neighbour as one range.
+        // The kernel may show us and a neighbor as one range.
         bytes.min(self.len as u64)
     }
 }

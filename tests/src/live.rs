@@ -38,8 +38,8 @@ use wirepath::pipeline::{
     UdpConfig, UdpFlow, UdpOptions, host_stack,
 };
 use wirepath::proto::{
-    ConsumerId, Flow, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom,
-    NeighbourConfig, Sharing, SocketCapacity, UdpSockets,
+    ConsumerId, Flow, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom, NeighborConfig,
+    Sharing, SocketCapacity, UdpSockets,
 };
 use wirepath::time::{Clock, Instant, MonotonicClock};
 use wirepath::wire::VlanTags;
@@ -67,7 +67,7 @@ pub struct LiveConfig {
     pub buffers: usize,
     /// Addresses of our own. None where the kernel has the interface, and the mirror tells.
     pub addresses: Vec<Ipv4Prefix>,
-    /// Whether the kernel has the interface too: its addresses, routes and neighbours are then followed.
+    /// Whether the kernel has the interface too: its addresses, routes and neighbors are then followed.
     pub is_the_kernels: bool,
     /// Tags of our frames.
     pub vlan: VlanTags,
@@ -113,12 +113,12 @@ impl LiveConfig {
     /// A port shared with the kernel, which has the addresses and answers ARP and ICMP: `rules` are ours.
     pub fn shared(interface: &str, rules: &[Rule]) -> Self {
         let own = Self::own(interface);
-        let neighbours = NeighbourConfig { learn_from: LearnFrom::Host, ..NeighbourConfig::default() };
+        let neighbors = NeighborConfig { learn_from: LearnFrom::Host, ..NeighborConfig::default() };
         Self {
             rules: rules.to_vec(),
             addresses: Vec::new(),
             is_the_kernels: true,
-            egress: EgressConfig { neighbours: Some(neighbours), errors: None, ..own.egress },
+            egress: EgressConfig { neighbors: Some(neighbors), errors: None, ..own.egress },
             stack: HostStackConfig { igmp: None, arp: ArpConfig { announces: false, ..own.stack.arp }, ..own.stack },
             ..own
         }
@@ -451,7 +451,7 @@ fn build(
         mtu: link.mtu,
         addresses_max: 8,
         routes_max: 16,
-        neighbours_max: 64,
+        neighbors_max: 64,
     };
     let seed = config.egress.seed;
     let mut host = Host::new(host_config, seed).map_err(|error| error.to_string())?;

@@ -189,14 +189,14 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
     /// received = delivered + Σ named drops + still held, as far as frames have come into the pipeline.
     ///
     /// Of the fragments of a whole datagram one goes on; the others are merged into it. Frames of our own that wait for
-    /// their neighbour are held too, and were not received.
+    /// their neighbor are held too, and were not received.
     pub fn assert_conserved(&self) {
         let snapshot = self.snapshot();
         let sum = |suffix: &str| sum(&snapshot, suffix);
         let received = count(&snapshot, "worker0/frames");
         let entered = sum("/ethernet/frames") + drops(&snapshot, |name| name.contains("/trunk/"));
         assert_eq!(received, entered, "a frame was lost on the way to the pipeline");
-        let kept = self.worker.kept() as u64 - sum("/neighbours/waiting");
+        let kept = self.worker.kept() as u64 - sum("/neighbors/waiting");
         assert_eq!(received, ended(&snapshot) + kept, "{}", table(&snapshot));
         let deliveries = sum("/udp/datagrams") + sum("/udp/copies");
         assert_eq!(deliveries, self.worker.app().deliveries);
@@ -307,7 +307,7 @@ fn worker<D: Device, N: Node<Listener>>(
         worker.with_app(Instant::ZERO, |app, cx| {
             let local = SocketAddrV4::new(OURS, 5_000);
             let flow = UdpFlow::connect(local, SocketAddrV4::new(PEER, 5_001), &UdpOptions::default(), cx);
-            app.answer = Some(flow.expect("the peer is a neighbour"));
+            app.answer = Some(flow.expect("the peer is a neighbor"));
         });
     }
     worker
@@ -323,13 +323,13 @@ fn stack(reassembly: ReassemblyCapacity, scope: &Scope) -> UdpStack {
     udp_stack(StackConfig { station: Some(STATION), vlans: Vlans::Any, ipv4, udp: UdpConfig::default() }, scope)
 }
 
-/// Our end of an interface: its address, and the peer as a neighbour.
+/// Our end of an interface: its address, and the peer as a neighbor.
 pub fn host(interface: InterfaceId, vlan: VlanTags) -> Host {
     let config =
-        HostConfig { interface, mac: STATION, vlan, mtu: 1500, addresses_max: 2, routes_max: 4, neighbours_max: 64 };
+        HostConfig { interface, mac: STATION, vlan, mtu: 1500, addresses_max: 2, routes_max: 4, neighbors_max: 64 };
     let mut host = Host::new(config, SEED).expect("the MTU is large enough");
     let network = Ipv4Prefix::new(OURS, 24).expect("24 bits are a prefix");
-    for event in [HostEvent::AddressAdded(network), HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }] {
+    for event in [HostEvent::AddressAdded(network), HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }] {
         host.apply(event).expect("the host has room");
     }
     host

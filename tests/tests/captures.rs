@@ -202,7 +202,7 @@ fn host() -> Host {
         mtu: 1500,
         addresses_max: 1,
         routes_max: 1,
-        neighbours_max: 1,
+        neighbors_max: 1,
     };
     Host::new(config, HashSeed::new(5, 6)).unwrap()
 }

@@ -181,13 +181,13 @@ fn play(exchange: &Namespace, receiver: &Namespace, loopback: bool) -> (Publishe
     };
     let stop = StopFlag::new();
     let mut received = receiver.run(|| Receiver::open(&settings).unwrap());
-    let neighbour = exchange.run(|| join(settings.lines[0].group.address(), settings.port, EXCHANGE).unwrap());
+    let neighbor = exchange.run(|| join(settings.lines[0].group.address(), settings.port, EXCHANGE).unwrap());
     let published = thread::scope(|scope| {
         let published = scope.spawn(|| exchange.run(|| publish(&settings, &publication, &stop).unwrap()));
         received.run(&stop);
         published.join().unwrap()
     });
-    let heard = (0..100).filter(|_| neighbour.recv(&mut [0; 2048]).is_ok()).count() as u64;
+    let heard = (0..100).filter(|_| neighbor.recv(&mut [0; 2048]).is_ok()).count() as u64;
     (published, received, heard)
 }
 

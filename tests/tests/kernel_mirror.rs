@@ -196,7 +196,7 @@ fn storm_of_changes_ends_in_the_kernels_state() {
 
 #[test]
 fn neighbour_is_resolved_by_the_kernel_on_demand() {
-    with_a_neighbour("neighbour_is_resolved_by_the_kernel_on_demand", |_there| {
+    with_a_neighbor("neighbour_is_resolved_by_the_kernel_on_demand", |_there| {
         let mut scene = Scene::new();
         scene.until("10.0.0.2", "ask 10.0.0.2");
         scene.want("10.0.0.2");
@@ -211,7 +211,7 @@ fn neighbour_is_resolved_by_the_kernel_on_demand() {
 
 #[test]
 fn neighbour_that_does_not_answer_is_counted_and_may_be_found_later() {
-    with_a_neighbour("neighbour_that_does_not_answer_is_counted_and_may_be_found_later", |there| {
+    with_a_neighbor("neighbour_that_does_not_answer_is_counted_and_may_be_found_later", |there| {
         tune("retrans_time_ms", 50);
         let mut scene = Scene::new();
         scene.want("10.0.0.77");
@@ -226,7 +226,7 @@ fn neighbour_that_does_not_answer_is_counted_and_may_be_found_later() {
 
 #[test]
 fn stale_neighbour_that_moved_is_found_because_it_is_used() {
-    with_a_neighbour("stale_neighbour_that_moved_is_found_because_it_is_used", |_there| {
+    with_a_neighbor("stale_neighbour_that_moved_is_found_because_it_is_used", |_there| {
         tune("retrans_time_ms", 50);
         tune("delay_first_probe_time", 1);
         ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:ee dev eth1 nud stale");
@@ -241,7 +241,7 @@ fn stale_neighbour_that_moved_is_found_because_it_is_used() {
 
 #[test]
 fn permanent_neighbour_stays_permanent_though_it_is_wanted() {
-    with_a_neighbour("permanent_neighbour_stays_permanent_though_it_is_wanted", |_there| {
+    with_a_neighbor("permanent_neighbour_stays_permanent_though_it_is_wanted", |_there| {
         ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
         let mut scene = Scene::new();
         scene.want("10.0.0.9");
@@ -254,7 +254,7 @@ fn permanent_neighbour_stays_permanent_though_it_is_wanted() {
 
 #[test]
 fn wish_made_while_the_interface_is_gone_is_granted_in_its_next_life() {
-    with_a_neighbour("wish_made_while_the_interface_is_gone_is_granted_in_its_next_life", |there| {
+    with_a_neighbor("wish_made_while_the_interface_is_gone_is_granted_in_its_next_life", |there| {
         let mut scene = Scene::new();
         scene.want("10.0.0.2");
         scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
@@ -262,7 +262,7 @@ fn wish_made_while_the_interface_is_gone_is_granted_in_its_next_life() {
         scene.until_link("gone", |follower| follower.link().idx.is_none());
         scene.want("10.0.0.2");
         interface();
-        neighbour_in(&there);
+        neighbor_in(&there);
         scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
     });
 }
@@ -311,7 +311,7 @@ fn flap_that_is_over_before_anybody_looks_is_a_change() {
 
 #[test]
 fn deleted_namespace_of_the_peer_takes_the_interface_along() {
-    with_a_neighbour("deleted_namespace_of_the_peer_takes_the_interface_along", |there| {
+    with_a_neighbor("deleted_namespace_of_the_peer_takes_the_interface_along", |there| {
         let mut scene = Scene::new();
         scene.want("10.0.0.2");
         scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
@@ -324,7 +324,7 @@ fn deleted_namespace_of_the_peer_takes_the_interface_along() {
 
 #[test]
 fn interface_that_moves_to_another_namespace_is_gone_until_it_comes_back() {
-    with_a_neighbour("interface_that_moves_to_another_namespace_is_gone_until_it_comes_back", |there| {
+    with_a_neighbor("interface_that_moves_to_another_namespace_is_gone_until_it_comes_back", |there| {
         let mut scene = Scene::new();
         scene.until("10.0.0.7", "ask 10.0.0.7");
         let elsewhere = Namespace::new().unwrap();
@@ -400,7 +400,7 @@ impl Scene {
         let destination: Ipv4Addr = destination.parse().unwrap();
         let way = |host: &Host| match host.resolve(destination, Instant::ZERO) {
             Resolution::Station { mac, source } => format!("{mac} from {source}"),
-            Resolution::NeighbourMissing { next_hop, .. } => format!("ask {next_hop}"),
+            Resolution::NeighborMissing { next_hop, .. } => format!("ask {next_hop}"),
             Resolution::NoRoute => "no route".into(),
             other => format!("{other:?}"),
         };
@@ -484,7 +484,7 @@ fn config(mtu: usize, mac: &str) -> HostConfig {
         mtu,
         addresses_max: 8,
         routes_max: 1024,
-        neighbours_max: 512,
+        neighbors_max: 512,
     }
 }
 
@@ -508,15 +508,15 @@ fn in_a_namespace(name: &str, scene: impl FnOnce() + Send) {
 }
 
 /// The same with eth1's cable leading to another namespace, where 10.0.0.2 answers.
-fn with_a_neighbour(name: &str, scene: impl FnOnce(Namespace) + Send) {
+fn with_a_neighbor(name: &str, scene: impl FnOnce(Namespace) + Send) {
     in_a_namespace(name, || {
         let there = Namespace::new().unwrap();
-        neighbour_in(&there);
+        neighbor_in(&there);
         scene(there);
     });
 }
 
-fn neighbour_in(there: &Namespace) {
+fn neighbor_in(there: &Namespace) {
     ip(&format!("link set peer netns {}", there.name()));
     there.run(|| {
         ip("link set peer address 02:00:00:00:00:02");
@@ -525,7 +525,7 @@ fn neighbour_in(there: &Namespace) {
     });
 }
 
-/// Sets how eth1's neighbours are asked.
+/// Sets how eth1's neighbors are asked.
 fn tune(parameter: &str, value: u32) {
     std::fs::write(format!("/proc/sys/net/ipv4/neigh/eth1/{parameter}"), value.to_string()).unwrap();
 }

@@ -15,7 +15,7 @@ use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::icmpv4::Unreachable;
 use wirepath::worker::live::{IgmpBy, LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig, Takes, Want};
-use wirepath::worker::{Post, StopFlag};
+use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::netns::Namespace;
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -90,7 +90,7 @@ impl Live {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).map_err(|error| error.to_string())?;
         let queue = port.take_queue().map_err(|error| error.to_string())?.unwrap();
-        let post = Post { name: "worker0".into(), core: None, node: None, stop };
+        let post = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
         let worker = queue.worker(Echo::default(), 0, &post, &block.scope("worker0"));
         let mut worker = worker.map_err(|error| error.to_string())?;
         block.check().unwrap();
@@ -272,7 +272,10 @@ fn error_about_our_flow_that_comes_to_the_kernel_reaches_it() {
         let error = live.worker.app().errors[0];
         assert_eq!((error.consumer, error.flow.local, error.flow.remote), (ConsumerId(1), ours, closed));
         assert_eq!(error.kind, FlowErrorKind::Unreachable(Unreachable::Port));
-        assert!(live.count("worker0/overheard") >= 1 && live.count("worker0/overheard_lost") == 0);
+        assert!(
+            live.count("worker0/icmp_errors_from_kernel") >= 1
+                && live.count("worker0/icmp_errors_from_kernel_lost") == 0
+        );
     });
 }
 

@@ -6,12 +6,12 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use wirepath::pipeline::{EgressConfig, Sent, UdpFlow, UdpOptions};
-use wirepath::proto::{HostEvent, NeighbourConfig, Resolution};
+use wirepath::proto::{HostEvent, NeighborConfig, Resolution};
 use wirepath::wire::MacAddr;
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, Wire, set, wait_until};
 
 const MOVED: MacAddr = MacAddr([2, 0, 0, 0, 0, 77]);
-/// Short enough to watch neighbours get old.
+/// Short enough to watch neighbors get old.
 const QUICK: wirepath::time::Duration = wirepath::time::Duration::from_millis(50);
 
 /// A wire with us on it, a socket of the kernel, and our flow to it.
@@ -35,8 +35,8 @@ fn talk_with(test: &str, config: LiveConfig) -> Option<Talk> {
 
 fn quick() -> LiveConfig {
     let own = LiveConfig::own(NEAR);
-    let neighbours = NeighbourConfig { retry: QUICK, reachable: QUICK, ..NeighbourConfig::default() };
-    LiveConfig { egress: EgressConfig { neighbours: Some(neighbours), ..own.egress }, ..own }
+    let neighbors = NeighborConfig { retry: QUICK, reachable: QUICK, ..NeighborConfig::default() };
+    LiveConfig { egress: EgressConfig { neighbors: Some(neighbors), ..own.egress }, ..own }
 }
 
 impl Talk {
@@ -107,7 +107,7 @@ fn we_find_the_kernel_and_lose_nothing_meanwhile() {
         assert_eq!(talk.they_hear(), number.to_string());
     }
     let counters = talk.live.stop();
-    assert_eq!(counters.count("host/egress/neighbours/questions"), Some(1));
+    assert_eq!(counters.count("host/egress/neighbors/questions"), Some(1));
     assert_eq!(counters.count("host/arp/learned"), Some(1));
 }
 
@@ -116,7 +116,7 @@ fn configured_neighbours_need_no_question() {
     let Some(talk) = talk("configured_neighbours_need_no_question") else { return };
     let shown = talk.wire.far.ip(&["-br", "link", "show", FAR]).unwrap();
     let mac = shown.split_whitespace().find(|word| word.matches(':').count() == 5).unwrap().parse().unwrap();
-    talk.live.apply(HostEvent::NeighbourSet { address: THEIRS, mac });
+    talk.live.apply(HostEvent::NeighborSet { address: THEIRS, mac });
     let ours = talk.our_mac();
     talk.wire.far.ip(&["neigh", "replace", "10.9.0.1", "lladdr", &ours, "nud", "permanent", "dev", FAR]).unwrap();
     let mut flow = talk.flow();
@@ -124,14 +124,14 @@ fn configured_neighbours_need_no_question() {
     assert_eq!(talk.they_hear(), "at once");
     talk.they_send("at once");
     let counters = talk.live.stop();
-    assert_eq!(counters.count("host/egress/neighbours/questions"), Some(0));
+    assert_eq!(counters.count("host/egress/neighbors/questions"), Some(0));
     assert_eq!(counters.count("host/arp/packets"), Some(0));
 }
 
 #[test]
 fn configured_neighbour_is_not_moved_by_what_is_heard() {
     let Some(talk) = talk("configured_neighbour_is_not_moved_by_what_is_heard") else { return };
-    talk.live.apply(HostEvent::NeighbourSet { address: THEIRS, mac: MOVED });
+    talk.live.apply(HostEvent::NeighborSet { address: THEIRS, mac: MOVED });
     // Asks for us, and so tells its true address.
     talk.they_send("here I am");
     let mut flow = talk.flow();
@@ -167,7 +167,7 @@ fn neighbour_that_moved_is_followed_by_its_announcement() {
     assert_eq!(talk.they_hear(), "before");
     std::thread::sleep(Duration::from_millis(1_100));
     talk.they_move();
-    talk.live.until("the neighbour is known by its new address", |live| {
+    talk.live.until("the neighbor is known by its new address", |live| {
         live.with(|_, cx| matches!(cx.host.resolve(THEIRS, cx.now), Resolution::Station { mac: MOVED, .. }))
     });
     talk.we_send(&mut flow, "after");
@@ -210,14 +210,14 @@ fn somebody_with_our_address_is_noticed_and_told() {
 fn datagrams_to_a_silent_neighbour_are_named_drops() {
     let Some(talk) = talk_with("datagrams_to_a_silent_neighbour_are_named_drops", quick()) else { return };
     let mut flow = talk.live.connect(7_002, (Ipv4Addr::new(10, 9, 0, 77), 7_001), UdpOptions::default());
-    // Eight may wait for one neighbour, the newest ones.
+    // Eight may wait for one neighbor, the newest ones.
     for _ in 0..10 {
         assert_eq!(talk.live.send(&mut flow, b"anybody?"), Ok(Sent::Waiting));
     }
-    talk.live.until_count("egress/neighbours/drop/unreachable", 8);
+    talk.live.until_count("egress/neighbors/drop/unreachable", 8);
     let counters = talk.live.stop();
-    assert_eq!(counters.count("host/egress/neighbours/drop/superseded"), Some(2));
-    assert_eq!(counters.count("host/egress/neighbours/questions"), Some(3));
+    assert_eq!(counters.count("host/egress/neighbors/drop/superseded"), Some(2));
+    assert_eq!(counters.count("host/egress/neighbors/questions"), Some(3));
 }
 
 #[test]
@@ -228,15 +228,15 @@ fn neighbour_is_checked_as_it_gets_old_and_asked_for_anew_when_it_fell_silent() 
     talk.we_send(&mut flow, "first");
     assert_eq!(talk.they_hear(), "first");
     // Checked again and again, and believed meanwhile.
-    talk.live.until_count("egress/neighbours/questions", 10);
+    talk.live.until_count("egress/neighbors/questions", 10);
     talk.live.until("it is sent at once", |live| live.send(&mut flow, b"second") == Ok(Sent::Posted));
     assert_eq!(talk.they_hear(), "second");
     // 8: answer nobody.
     set(&talk.wire.far, "conf/all/arp_ignore", "8");
-    talk.live.until("the neighbour is not believed any more", |live| {
+    talk.live.until("the neighbor is not believed any more", |live| {
         live.send(&mut flow, b"into the void") == Ok(Sent::Waiting)
     });
-    talk.live.until_count("egress/neighbours/drop/unreachable", 1);
+    talk.live.until_count("egress/neighbors/drop/unreachable", 1);
     set(&talk.wire.far, "conf/all/arp_ignore", "0");
     talk.we_send(&mut flow, "it is back");
     // Deaf to questions, it heard what was sent while we still believed in it.

@@ -41,7 +41,7 @@ impl Frame {
 
 impl Frame {
     /// A frame recorded on a loopback interface, which no wire carries and no host takes, as it would be on a wire: to the
-    /// station of its group, from an address that a neighbour may have, with the checksums that a NIC would have computed.
+    /// station of its group, from an address that a neighbor may have, with the checksums that a NIC would have computed.
     fn onto_the_wire(self) -> Self {
         const IP: usize = 14;
         const UDP: usize = IP + ipv4::HEADER_LEN;

@@ -14,7 +14,7 @@ use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time::Instant;
 use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig, Want};
-use wirepath::worker::{Post, StopFlag};
+use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::live::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
@@ -65,8 +65,8 @@ impl Unpolled {
                 let station = wire.far.ip(&["-o", "link", "show", "dev", FAR]).unwrap();
                 let station = station.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
                 wire.near.ip(&["addr", "add", &network, "dev", NEAR]).unwrap();
-                let neighbour = ["neigh", "replace", &THEIRS.to_string(), "lladdr", &station, "dev", NEAR];
-                wire.near.ip(&neighbour).unwrap();
+                let neighbor = ["neigh", "replace", &THEIRS.to_string(), "lladdr", &station, "dev", NEAR];
+                wire.near.ip(&neighbor).unwrap();
                 config
                     .want(Want::tcp_from(SocketAddrV4::new(THEIRS, gateway)).to_port(SESSION))
                     .want(Want::udp(OURS, QUOTES))
@@ -75,7 +75,7 @@ impl Unpolled {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).unwrap_or_else(|error| panic!("{error}"));
         let queue = port.take_queue().unwrap().unwrap();
-        let post = Post { name: "worker0".into(), core: None, node: None, stop };
+        let post = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
         let worker = queue.worker(Ear::default(), 0, &post, &block.scope("worker0"));
         Self { worker: worker.unwrap_or_else(|error| panic!("{error}")), _port: port }
     }
@@ -133,7 +133,7 @@ fn ask(test: &str, whose: Whose) {
             flow.send(b"ask", cx).unwrap();
         });
         if whose == Whose::Ours {
-            // The datagram waits for its neighbour, who was asked before the first turn.
+            // The datagram waits for its neighbor, who was asked before the first turn.
             answer_when_it_comes(&mut unpolled, &peer);
         } else {
             answer(&peer);
@@ -153,7 +153,7 @@ fn answer_when_it_comes(unpolled: &mut Unpolled, peer: &UdpSocket) {
     peer.set_nonblocking(true).unwrap();
     let start = Moment::now();
     while peer.peek_from(&mut [0; 16]).is_err() {
-        assert!(start.elapsed() < PATIENCE, "the datagram does not leave: its neighbour's answer came to the kernel");
+        assert!(start.elapsed() < PATIENCE, "the datagram does not leave: its neighbor's answer came to the kernel");
         unpolled.worker.poll_once(NOW);
         std::thread::sleep(Duration::from_micros(100));
     }

@@ -113,7 +113,7 @@ fn closed_port_of_the_kernel_is_told_to_the_flow_that_sent_fragments() {
         return;
     };
     let mut flow = live.connect(5_000, (THEIRS, 9), UdpOptions::default());
-    // First something short: fragments wait for a neighbour only as far as there is room.
+    // First something short: fragments wait for a neighbor only as far as there is room.
     live.send(&mut flow, b"?").unwrap();
     assert_eq!(live.error().kind, FlowErrorKind::Unreachable(Unreachable::Port));
     live.send(&mut flow, &[0; 60_000]).unwrap();

@@ -26,7 +26,7 @@ use wirepath::proto::{
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::{ArpFields, ArpOperation, ArpPacket, EtherType, MacAddr, VlanTag, VlanTags};
 use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig};
-use wirepath::worker::{Parts, Post, StopFlag, Worker};
+use wirepath::worker::{Parts, StopFlag, Worker, WorkerContext};
 use wirepath_tests::packet::{PacketSocket, Received, Tag};
 use wirepath_tests::port::{PATIENCE, Wire, config, open, pool, wire};
 
@@ -159,7 +159,7 @@ fn host(interface: u32, tags: &[Tag], network: u8) -> Host {
         mtu: 1_500,
         addresses_max: 1,
         routes_max: 2,
-        neighbours_max: 4,
+        neighbors_max: 4,
     };
     let mut host = Host::new(config, HashSeed::new(1, 2)).unwrap();
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(ours(network), 24).unwrap())).unwrap();
@@ -406,7 +406,7 @@ fn tagged_port(mode: Mode) -> (Tagged, Block) {
     let live = live.owned(OwnHost { addresses, ..OwnHost::default() });
     let mut port = LivePort::open(&live, &block.scope("port"), &stop).unwrap();
     let queue = port.take_queue().unwrap().unwrap();
-    let post = Post { name: "worker".into(), core: None, node: None, stop };
+    let post = WorkerContext { name: "worker".into(), core: None, node: None, stop };
     let worker = queue.worker(Ear::default(), 0, &post, &block.scope("worker")).unwrap();
     block.check().unwrap();
     (Tagged(worker, port), block)

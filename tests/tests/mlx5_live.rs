@@ -13,7 +13,7 @@ use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, PortConfig, Want};
 use wirepath::worker::timeline::{NicClock, TimelineConfig, TimelineThread};
-use wirepath::worker::{Post, StopFlag};
+use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::connectx::config;
 use wirepath_tests::netns::Namespace;
 use wirepath_tests::nic;
@@ -97,7 +97,7 @@ impl Ours {
     fn start(config: LiveConfig) -> Self {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).unwrap();
-        let post = Post { name: "worker0".into(), core: None, node: None, stop };
+        let post = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
         let queue = port.take_queue().unwrap().unwrap();
         let mut worker = queue.worker(Counts::default(), 0, &post, &block.scope("worker0")).unwrap();
         let mut clock = MonotonicClock::start();

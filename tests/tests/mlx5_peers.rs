@@ -271,7 +271,7 @@ fn kernels_socket_sends_back_every_datagram() {
     }
     let Some(wire) = Wire::new(test, None) else { return };
     wire.far.ip(&["address", "add", "10.77.0.1/24", "dev", "veth1"]).unwrap();
-    wire.far.ip(&["neighbour", "add", "10.77.0.2", "lladdr", MACS[0], "dev", "veth1", "nud", "permanent"]).unwrap();
+    wire.far.ip(&["neighbor", "add", "10.77.0.2", "lladdr", MACS[0], "dev", "veth1", "nud", "permanent"]).unwrap();
     let socket = wire.far.run(|| UdpSocket::bind(THEIRS)).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut ours = wire.start(test);

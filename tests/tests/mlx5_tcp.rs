@@ -22,7 +22,7 @@ use wirepath::proto::{ConsumerId, HashSeed, Host, HostConfig, HostEvent, Interfa
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::{MacAddr, VlanTags};
 use wirepath::worker::live::{LiveConfig, LiveDevice, LivePort, OwnHost, PortConfig};
-use wirepath::worker::{Parts, Post, StopFlag, Worker};
+use wirepath::worker::{Parts, StopFlag, Worker, WorkerContext};
 use wirepath_tests::connectx::{End, config, open, pool};
 use wirepath_tests::live::{PIECE_LEN_MAX, Plan, Recorder, network, peer, stream};
 use wirepath_tests::netns::Namespace;
@@ -72,7 +72,7 @@ fn beside_the_kernel(test: &str, options: &[&str], kernel: impl FnOnce(&Namespac
     far.ip(&["link", "set", "veth1", "address", &THEIR_MAC.to_string()]).unwrap();
     far.ip(&["address", "add", "10.77.0.1/24", "dev", "veth1"]).unwrap();
     let ours = OUR_MAC.to_string();
-    far.ip(&["neighbour", "add", "10.77.0.2", "lladdr", &ours, "dev", "veth1", "nud", "permanent"]).unwrap();
+    far.ip(&["neighbor", "add", "10.77.0.2", "lladdr", &ours, "dev", "veth1", "nud", "permanent"]).unwrap();
     let offloads = far.command("ethtool", &["-K", "veth1", "tso", "off", "gso", "off"]);
     if !offloads.is_ok_and(|output| output.status.success()) {
         // What the kernel would have its device cut comes uncut.
@@ -130,12 +130,12 @@ impl Ours<Mlx5Rx, Mlx5Tx, Mlx5Device> {
             mtu: 1500,
             addresses_max: 1,
             routes_max: 1,
-            neighbours_max: 1,
+            neighbors_max: 1,
         };
         let mut host = Host::new(host_config, seed).unwrap();
         host.apply(HostEvent::AddressAdded(network(OURS))).unwrap();
         // What the kernel of a shared port would tell.
-        host.apply(HostEvent::NeighbourSet { address: THEIRS, mac: THEIR_MAC }).unwrap();
+        host.apply(HostEvent::NeighborSet { address: THEIRS, mac: THEIR_MAC }).unwrap();
         let config = HostStackConfig { igmp: None, tcp: Some(TcpNodeConfig::default()), ..HostStackConfig::new(seed) };
         let machine = TcpConfig { connections_max: 4, chunks_max: 2_048, ..TcpConfig::default() };
         let tcp = TcpSockets::new(&TcpSocketsConfig { machine, capabilities, seed }, &scope).unwrap();
@@ -168,7 +168,7 @@ impl OursLive {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port =
             LivePort::open(&live.on(PortConfig::Mlx5(config("veth0"))), &block.scope("port"), &stop).unwrap();
-        let post = Post { name: "worker0".into(), core: None, node: None, stop };
+        let post = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
         let queue = port.take_queue().unwrap().unwrap();
         let worker = queue.worker(Recorder::default(), 0, &post, &block.scope("host")).unwrap();
         block.check().unwrap();

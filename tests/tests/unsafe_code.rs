@@ -105,7 +105,7 @@ fn each_opens_with_numbered_invariants() {
         let text = read(file);
         let mut opening = text.lines().take_while(|line| line.starts_with("//!")).map(|line| line[3..].trim());
         let invariants = opening.find(|line| line.to_lowercase().contains("invariants"));
-        // Files that share their rules with a neighbour say whose they are instead of repeating them.
+        // Files that share their rules with a neighbor say whose they are instead of repeating them.
         let shared = invariants.is_some_and(|line| line.contains("those of [`"));
         let numbered = invariants.is_some() && opening.any(|line| line.starts_with("1. "));
         assert!(numbered || shared, "{file} does not open with `Invariants:` and a numbered list");

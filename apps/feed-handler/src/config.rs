@@ -639,11 +639,11 @@ mod tests {
         let route = |via: &str| format!("{ours}\nroutes = [{{ network = \"172.16.0.0/12\", via = \"{via}\" }}]");
         refused(&own(&route("10.0.0.2")), 6, 46, "is our own address");
         refused(&own(&route("10.9.0.2")), 6, 46, "none of our networks");
-        let neighbour =
-            |address: &str, mac: &str| format!("{ours}\nneighbours = [{{ address = \"{address}\", mac = \"{mac}\" }}]");
-        refused(&own(&neighbour("10.0.0.2", "02:00:00:00:00:01")), 6, 27, "a neighbour is another station");
-        refused(&own(&neighbour("10.0.0.3", "ff:ff:ff:ff:ff:ff")), 6, 45, "cannot be the MAC address");
-        refused(&own(&neighbour("127.0.0.1", "02:00:00:00:00:01")), 6, 27, "cannot be the address of a host");
+        let neighbor =
+            |address: &str, mac: &str| format!("{ours}\nneighbors = [{{ address = \"{address}\", mac = \"{mac}\" }}]");
+        refused(&own(&neighbor("10.0.0.2", "02:00:00:00:00:01")), 6, 27, "a neighbor is another station");
+        refused(&own(&neighbor("10.0.0.3", "ff:ff:ff:ff:ff:ff")), 6, 45, "cannot be the MAC address");
+        refused(&own(&neighbor("127.0.0.1", "02:00:00:00:00:01")), 6, 27, "cannot be the address of a host");
         refused(
             &own(&format!("{ours}\ntakes = \"everything\"")).replace("[host]", "igmp = \"kernel\"\n[host]"),
             7,
@@ -657,12 +657,12 @@ mod tests {
         let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\n[host]\n{host}\n");
         let addresses: Vec<_> = (0..65).map(|idx| format!("\"10.{idx}.0.2/24\"")).collect();
         refused(&own(&format!("addresses = [\n{}\n]", addresses.join(",\n"))), 70, 1, "give the host fewer addresses");
-        let neighbours: Vec<_> = (0..600)
+        let neighbors: Vec<_> = (0..600)
             .map(|idx| format!("{{ address = \"10.1.{}.{}\", mac = \"02:00:00:00:00:01\" }}", idx / 250, 3 + idx % 250))
             .collect();
-        let text = own(&format!("addresses = [\"10.1.0.2/16\"]\nneighbours = [\n{}\n]", neighbours.join(",\n")));
-        let fault = Config::parse(&text).expect_err("600 neighbours");
-        assert!(fault.what.contains("give the host fewer neighbours"), "{}", fault.what);
+        let text = own(&format!("addresses = [\"10.1.0.2/16\"]\nneighbors = [\n{}\n]", neighbors.join(",\n")));
+        let fault = Config::parse(&text).expect_err("600 neighbors");
+        assert!(fault.what.contains("give the host fewer neighbors"), "{}", fault.what);
         assert_eq!(key_of(&text, fault.at.start), Some("address"));
     }
 

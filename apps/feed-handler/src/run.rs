@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use exchange_sim::Truth;
 use wirepath::proto::Host;
 use wirepath::worker::live::{LiveHost, LivePort, LiveQueue};
-use wirepath::worker::{Crew, Ended, StopFlag};
+use wirepath::worker::{Ended, StopFlag, WorkerGroup};
 
 use crate::error::Error;
 use crate::feed::ArrivalClock;
@@ -39,7 +39,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     let count = queues.len();
     let cores: Vec<_> = (0..count).map(|idx| worker::core(plan.feed.worker.placement, idx, count)).collect();
     unpinned(plan.feed.worker.placement, &cores).into_iter().for_each(|notice| tell(Event::Notice(notice)));
-    let mut stations = Vec::new();
+    let mut specs = Vec::new();
     for (number, queue) in queues.into_iter().enumerate() {
         let job = Job {
             name: format!("worker{number}"),
@@ -48,13 +48,13 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
             block: Arc::clone(&block),
             events: events.clone(),
         };
-        stations.push(worker::station(job, cores[number].number).polling(&*interface));
+        specs.push(worker::spec(job, cores[number].number).polling(&*interface));
     }
     drop(events);
-    let crew = Crew::start(stations, stop).map_err(Error::failed)?;
-    tell(Event::Machine(crew.report().clone()));
+    let group = WorkerGroup::start(specs, stop).map_err(Error::failed)?;
+    tell(Event::Machine(group.report().clone()));
     worker::watch(&heard, &block, (plan.duration, stop), &mut tell);
-    let done = worker::together(crew.join().map_err(Error::failed)?)?;
+    let done = worker::together(group.join().map_err(Error::failed)?)?;
     let why_ended = port.why_ended();
     drop(port);
 

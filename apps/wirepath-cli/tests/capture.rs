@@ -123,7 +123,7 @@ impl Wire {
             mtu: 1_500,
             addresses_max: 1,
             routes_max: 1,
-            neighbours_max: 1,
+            neighbors_max: 1,
         };
         let host = Host::new(host, random_seed()).unwrap();
         let sockets = UdpSockets::new(SocketCapacity::default(), random_seed());

@@ -14,7 +14,7 @@ use wirepath_tests::live::{FAR, NEAR, OURS, THEIRS, Wire, has_program, set};
 use wirepath_tests::netns::Namespace;
 
 const WIREPATH: &str = env!("CARGO_BIN_EXE_wirepath");
-/// A neighbour that is not there.
+/// A neighbor that is not there.
 const NOBODY: &str = "10.9.0.77";
 /// What every ping by an address of our own begins with.
 const OWN: [&str; 4] = ["--via", NEAR, "--own", "10.9.0.1/24"];

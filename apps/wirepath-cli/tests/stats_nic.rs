@@ -77,7 +77,7 @@ fn nic_of_another_namespace_is_counted_beside_the_process_also_after_it_was_rena
     far.ip(&["addr", "add", "10.9.0.2/24", "dev", "port1"]).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let child = start_child(&near, directory.path());
-    // A broadcast needs no answer of a neighbour.
+    // A broadcast needs no answer of a neighbor.
     far.run(|| {
         let socket = UdpSocket::bind("10.9.0.2:0").unwrap();
         socket.set_broadcast(true).unwrap();

@@ -48,8 +48,8 @@ impl Pair {
         }
         // A port that takes all frames answers no ARP.
         let station = FAR.mac.to_string();
-        let neighbour = ["neigh", "replace", &FAR.address.to_string(), "lladdr", &station, "dev", NEAR.interface];
-        near.ip(&neighbour)?;
+        let neighbor = ["neigh", "replace", &FAR.address.to_string(), "lladdr", &station, "dev", NEAR.interface];
+        near.ip(&neighbor)?;
         Ok(Self { near, far })
     }
 

@@ -40,7 +40,7 @@ pub const SEED: HashSeed = HashSeed::new(1, 2);
 pub struct Place {
     /// Its end of the pair.
     pub ours: End,
-    /// Its neighbour.
+    /// Its neighbor.
     pub peer: End,
     /// Where the program on the interface runs.
     pub mode: Mode,
@@ -217,7 +217,7 @@ fn open_tcp_with<Tx: TxQueue, A: App>(
     Port::open_with(place, Some(machine), rule, wrap, stack, app)
 }
 
-/// The interface's own address and its one neighbour.
+/// The interface's own address and its one neighbor.
 fn host(ours: End, peer: End) -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
@@ -226,12 +226,12 @@ fn host(ours: End, peer: End) -> Host {
         mtu: 1500,
         addresses_max: 1,
         routes_max: 2,
-        neighbours_max: 1,
+        neighbors_max: 1,
     };
     let mut host = Host::new(config, SEED).expect("the configuration is valid");
     let network = Ipv4Prefix::new(ours.address, 24).expect("24 bits are a prefix");
-    let neighbour = HostEvent::NeighbourSet { address: peer.address, mac: peer.mac };
-    for event in [HostEvent::AddressAdded(network), neighbour] {
+    let neighbor = HostEvent::NeighborSet { address: peer.address, mac: peer.mac };
+    for event in [HostEvent::AddressAdded(network), neighbor] {
         host.apply(event).expect("there is room for one of each");
     }
     host

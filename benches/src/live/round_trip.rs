@@ -184,7 +184,7 @@ fn worker(ours: End, peer: End, answers: bool) -> Result<Port<AfXdpTx, UdpStack,
         app.flow.is_some()
     })
     .then_some(port)
-    .ok_or_else(|| format!("{} is no neighbour", at(peer)))
+    .ok_or_else(|| format!("{} is no neighbor", at(peer)))
 }
 
 /// An end of ours.

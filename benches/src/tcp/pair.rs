@@ -237,7 +237,7 @@ pub(super) struct EndConfig {
     pub burst_len: usize,
 }
 
-/// An end with its own address, and the other one as a neighbour.
+/// An end with its own address, and the other one as a neighbor.
 pub(super) fn end(mut port: MemoryDevice, pool: Pool, config: &EndConfig) -> End {
     let &EndConfig { host, role, connections, burst_len } = config;
     let block = Block::heap();
@@ -293,7 +293,7 @@ fn stack(host: u8, seed: HashSeed, scope: &Scope) -> Stack {
     Ethernet::new(Some(mac(host)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope)
 }
 
-/// Its own address, and the other end as a neighbour and as the way to strangers.
+/// Its own address, and the other end as a neighbor and as the way to strangers.
 fn host_with_peer(host: u8, seed: HashSeed) -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
@@ -302,10 +302,10 @@ fn host_with_peer(host: u8, seed: HashSeed) -> Host {
         mtu: 1500,
         addresses_max: 1,
         routes_max: 2,
-        neighbours_max: 2,
+        neighbors_max: 2,
     };
     let own = Ipv4Prefix::new(address(host), 24).expect("24 bits are a prefix");
-    let peer = HostEvent::NeighbourSet { address: address(3 - host), mac: mac(3 - host) };
+    let peer = HostEvent::NeighborSet { address: address(3 - host), mac: mac(3 - host) };
     let strangers = HostEvent::RouteAdded(Route {
         network: Ipv4Prefix::new(Ipv4Addr::UNSPECIFIED, 0).expect("no bits are a prefix"),
         gateway: Some(address(3 - host)),

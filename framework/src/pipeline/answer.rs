@@ -1,5 +1,5 @@
 //! The way back: the Ethernet header for what a node answers to a packet that it has in its hands. Answers go where the
-//! host's routes and neighbours lead, and where a neighbour is not known, to the station that the frame came from.
+//! host's routes and neighbors lead, and where a neighbor is not known, to the station that the frame came from.
 
 use core::net::Ipv4Addr;
 
@@ -40,11 +40,11 @@ impl Link {
         Some(Self { src: frame.header.src(), dst: frame.header.dst(), tags })
     }
 
-    /// The station on the way to `destination`: a neighbour, or who sent the frame. None where no route leads back.
+    /// The station on the way to `destination`: a neighbor, or who sent the frame. None where no route leads back.
     pub(super) fn station_to(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Option<MacAddr> {
         match cx.host.resolve(destination, cx.now) {
             Resolution::Station { mac, .. } => Some(mac),
-            Resolution::NeighbourMissing { .. } if self.src.is_unicast() => Some(self.src),
+            Resolution::NeighborMissing { .. } if self.src.is_unicast() => Some(self.src),
             _ => None,
         }
     }

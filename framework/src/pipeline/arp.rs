@@ -1,7 +1,7 @@
 //! The ARP node: answers for our addresses, defends them, and learns the others'.
 //!
 //! What enters begins with the ARP packet; nothing is handed on. The node is a shell around two machines: [`Claims`], its
-//! own, and the neighbours of [`Egress`](super::Egress), where the frames wait that an answer lets go. For interfaces that
+//! own, and the neighbors of [`Egress`](super::Egress), where the frames wait that an answer lets go. For interfaces that
 //! the kernel owns no ARP packet comes here, and the host learns from netlink.
 
 use core::net::Ipv4Addr;
@@ -31,13 +31,13 @@ crate::drop_reasons! {
         NotForUs => "not_for_us",
         /// An answer that nobody asked for.
         Unsolicited => "unsolicited",
-        /// The sender's address cannot be a neighbour's.
-        NotANeighbour => "not_a_neighbour",
+        /// The sender's address cannot be a neighbor's.
+        NotANeighbor => "not_a_neighbor",
         /// Our own frame, given back by the network.
         OwnStation => "own_station",
         /// Another MAC address answered a moment ago.
         TooSoon => "too_soon",
-        /// No room for another neighbour.
+        /// No room for another neighbor.
         NoRoom => "no_room",
         /// Somebody else sends from an address of ours.
         AddressConflict => "address_conflict",
@@ -65,7 +65,7 @@ impl From<NotLearned> for ArpDrop {
         match reason {
             NotLearned::NotForUs => Self::NotForUs,
             NotLearned::Unsolicited => Self::Unsolicited,
-            NotLearned::NotANeighbour => Self::NotANeighbour,
+            NotLearned::NotANeighbor => Self::NotANeighbor,
             NotLearned::OwnStation => Self::OwnStation,
             NotLearned::TooSoon => Self::TooSoon,
             NotLearned::NoRoom => Self::NoRoom,
@@ -232,6 +232,6 @@ impl<A> Node<A> for Arp {
     }
 
     fn outline(&self, outline: &mut Outline) {
-        outline.node("arp", "answers for the host's addresses, learns neighbours", |_| ());
+        outline.node("arp", "answers for the host's addresses, learns neighbors", |_| ());
     }
 }

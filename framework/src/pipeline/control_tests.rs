@@ -10,7 +10,7 @@ use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::{
     Asker, ConsumerId, ErrorLimit, FlowErrorKind, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix,
-    LearnFrom, NeighbourConfig, NeighbourWish, Sharing, SocketCapacity, Timers, TokenBucket, UdpSockets,
+    LearnFrom, NeighborConfig, NeighborRequest, Sharing, SocketCapacity, Timers, TokenBucket, UdpSockets,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::{Echo, TimeExceeded, Unreachable};
@@ -97,7 +97,7 @@ fn rig<N>(node: impl FnOnce(&Host, &Scope) -> N) -> Rig<N> {
         mtu: 1500,
         addresses_max: 4,
         routes_max: 4,
-        neighbours_max: 8,
+        neighbors_max: 8,
     };
     let mut host = Host::new(config, HashSeed::new(1, 2)).unwrap();
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();
@@ -279,7 +279,7 @@ fn arp_packets_that_teach_nothing_are_dropped_by_name() {
         (group, "sender_mac"),
         (arp(ArpOperation::Request, PEER, stranger), "not_for_us"),
         (arp(ArpOperation::Reply, PEER, OURS), "unsolicited"),
-        (arp(ArpOperation::Reply, [224, 0, 0, 1].into(), OURS), "not_a_neighbour"),
+        (arp(ArpOperation::Reply, [224, 0, 0, 1].into(), OURS), "not_a_neighbor"),
         (arp_from(STATION, ArpOperation::Request, OURS, OURS), "own_station"),
     ] {
         let mut rig = stack();
@@ -346,7 +346,7 @@ fn datagrams_wait_for_their_neighbour_and_go_in_order() {
     let mut rig = arp_rig();
     assert_eq!(rig.send(b"first"), Ok(Sent::Waiting));
     assert_eq!(rig.send(b"second"), Ok(Sent::Waiting));
-    assert_eq!(rig.count("egress/neighbours/waiting"), 2);
+    assert_eq!(rig.count("egress/neighbors/waiting"), 2);
     let question = rig.sent();
     let (packet, _) = ArpPacket::parse(&question[14..]).unwrap();
     assert_eq!((&question[..6], packet.sender_ip(), packet.target_ip()), (&[0xff; 6][..], OURS, PEER));
@@ -365,7 +365,7 @@ fn datagrams_wait_for_their_neighbour_and_go_in_order() {
         .collect();
     assert_eq!(payloads, [&b"first"[..], b"second"]);
     assert_eq!(rig.send(b"third"), Ok(Sent::Posted));
-    assert_eq!((rig.count("egress/neighbours/waiting"), rig.count("egress/neighbours/resolved")), (0, 2));
+    assert_eq!((rig.count("egress/neighbors/waiting"), rig.count("egress/neighbors/resolved")), (0, 2));
     rig.assert_conserved();
 }
 
@@ -391,7 +391,7 @@ fn datagram_to_a_silent_neighbour_is_a_named_drop() {
     let mut rig = arp_rig();
     rig.send(b"tick").unwrap();
     rig.run(10);
-    assert_eq!((rig.count("egress/neighbours/drop/unreachable"), rig.count("egress/neighbours/questions")), (1, 3));
+    assert_eq!((rig.count("egress/neighbors/drop/unreachable"), rig.count("egress/neighbors/questions")), (1, 3));
     rig.take_frames();
     rig.assert_conserved();
 }
@@ -400,12 +400,12 @@ fn datagram_to_a_silent_neighbour_is_a_named_drop() {
 fn datagrams_beyond_the_bound_and_at_a_full_ring_are_named_drops() {
     let mut rig = arp_rig();
     let too_many = vec![0; 1_472 * 9];
-    assert_eq!(rig.send(&too_many), Err(SendToError::Send(SendError::NeighbourMissing(PEER))));
+    assert_eq!(rig.send(&too_many), Err(SendToError::Send(SendError::NeighborMissing(PEER))));
     (0..10).for_each(|_| assert_eq!(rig.send(b"tick"), Ok(Sent::Waiting)));
-    assert_eq!(rig.count("egress/neighbours/drop/superseded"), 2);
+    assert_eq!(rig.count("egress/neighbors/drop/superseded"), 2);
     rig.outbox.room = rig.outbox.frames.len() + 3;
     rig.hear(&arp(ArpOperation::Reply, PEER, OURS));
-    assert_eq!((rig.count("egress/neighbours/resolved"), rig.count("egress/neighbours/drop/ring_full")), (3, 5));
+    assert_eq!((rig.count("egress/neighbors/resolved"), rig.count("egress/neighbors/drop/ring_full")), (3, 5));
     rig.assert_conserved();
 }
 
@@ -413,11 +413,11 @@ fn datagrams_beyond_the_bound_and_at_a_full_ring_are_named_drops() {
 fn question_without_a_buffer_is_asked_again() {
     let mut rig = arp_rig();
     let hoard: Vec<_> = core::iter::from_fn(|| rig.pool.alloc()).collect();
-    let wish = NeighbourWish { next_hop: PEER, source: OURS, asker: Asker::App };
-    assert!(rig.cx(|_, _, cx| Egress::keep_neighbour(wish, cx)));
+    let request = NeighborRequest { next_hop: PEER, source: OURS, asker: Asker::App };
+    assert!(rig.cx(|_, _, cx| Egress::keep_neighbor(request, cx)));
     hoard.into_iter().for_each(Mbuf::free);
     rig.run(1);
-    assert_eq!((rig.count("egress/neighbours/unsent"), rig.count("egress/neighbours/questions")), (1, 1));
+    assert_eq!((rig.count("egress/neighbors/unsent"), rig.count("egress/neighbors/questions")), (1, 1));
 }
 
 /// A flow to the peer, prepared once.
@@ -429,10 +429,10 @@ fn flow(rig: &mut Rig<Stack>, options: &UdpOptions) -> UdpFlow {
 #[test]
 fn flow_follows_its_neighbour_address_and_link() {
     let mut rig = stack();
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     let mut flow = flow(&mut rig, &UdpOptions::default());
     let moved = MacAddr([2, 0, 0, 0, 0, 9]);
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: moved }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: moved }).unwrap();
     assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
     assert_eq!(opened(&rig.sent()).0, moved);
 
@@ -452,7 +452,7 @@ fn flow_follows_its_neighbour_address_and_link() {
 #[test]
 fn flow_that_is_made_while_the_link_is_down_says_so_until_it_is_up() {
     let mut rig = stack();
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     rig.host.apply(HostEvent::Link { is_up: false }).unwrap();
     let mut flow = flow(&mut rig, &UdpOptions::default());
     assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::LinkDown));
@@ -463,7 +463,7 @@ fn flow_that_is_made_while_the_link_is_down_says_so_until_it_is_up() {
 #[test]
 fn flow_without_a_route_says_so_until_there_is_one() {
     let mut rig = stack();
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     let mut flow = flow(&mut rig, &UdpOptions::default());
     let address = Ipv4Prefix::new(OURS, 24).unwrap();
     rig.host.apply(HostEvent::AddressRemoved(address)).unwrap();
@@ -475,7 +475,7 @@ fn flow_without_a_route_says_so_until_there_is_one() {
 #[test]
 fn flow_fragments_to_the_mtu_of_its_path_until_that_is_forgotten() {
     let mut rig = stack();
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     rig.sockets.bind(ANNE, SocketAddrV4::new(OURS, 5_000), Sharing::Exclusive).unwrap();
     let mut rigid = flow(&mut rig, &UdpOptions { dont_fragment: true, ..UdpOptions::default() });
     rig.cx(|_, _, cx| rigid.send(&[0; 1_472], cx)).unwrap();
@@ -493,26 +493,29 @@ fn flow_fragments_to_the_mtu_of_its_path_until_that_is_forgotten() {
 #[test]
 fn neighbour_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
     let mut rig = arp_rig();
-    let neighbours = NeighbourConfig { learn_from: LearnFrom::Host, ..NeighbourConfig::default() };
-    let config = EgressConfig { neighbours: Some(neighbours), ..EgressConfig::quiet(HashSeed::new(3, 4)) };
+    let neighbors = NeighborConfig { learn_from: LearnFrom::Host, ..NeighborConfig::default() };
+    let config = EgressConfig { neighbors: Some(neighbors), ..EgressConfig::quiet(HashSeed::new(3, 4)) };
     rig.egress = Egress::new(config, &rig.block.scope("kernel"));
     assert_eq!(rig.send(b"tick"), Ok(Sent::Waiting));
-    assert_eq!(rig.egress.next_wish(), Some(NeighbourWish { next_hop: PEER, source: OURS, asker: Asker::App }));
+    assert_eq!(
+        rig.egress.next_neighbor_request(),
+        Some(NeighborRequest { next_hop: PEER, source: OURS, asker: Asker::App })
+    );
     assert_eq!(rig.outbox.frames.len(), 0, "no ARP of ours");
     let learned =
-        HostEvent::NeighbourLearned { address: PEER, mac: PEER_STATION, until: Instant::from_nanos(u64::MAX - 1) };
+        HostEvent::NeighborLearned { address: PEER, mac: PEER_STATION, until: Instant::from_nanos(u64::MAX - 1) };
     rig.host.apply(learned).unwrap();
     rig.tick();
     assert_eq!(opened(&rig.sent()).0, PEER_STATION);
     // Used still, so the kernel is reminded; taken back, so it is asked again.
     rig.run(31);
-    assert!(rig.egress.next_wish().is_some());
-    rig.host.apply(HostEvent::NeighbourRemoved(PEER)).unwrap();
+    assert!(rig.egress.next_neighbor_request().is_some());
+    rig.host.apply(HostEvent::NeighborRemoved(PEER)).unwrap();
     assert_eq!(rig.send(b"tock"), Ok(Sent::Waiting));
-    assert!(rig.egress.next_wish().is_some());
+    assert!(rig.egress.next_neighbor_request().is_some());
     // A tick looks at a quarter of the table.
     rig.run(20);
-    assert_eq!(rig.block.snapshot().count("kernel/egress/neighbours/drop/unreachable"), Some(1));
+    assert_eq!(rig.block.snapshot().count("kernel/egress/neighbors/drop/unreachable"), Some(1));
     rig.assert_conserved();
 }
 
@@ -553,7 +556,7 @@ fn echo_is_answered_in_the_buffer_of_the_request() {
 fn echo_goes_to_the_neighbour_that_the_host_knows() {
     let mut rig = stack();
     let known = MacAddr([2, 0, 0, 0, 0, 44]);
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: known }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: known }).unwrap();
     rig.push(&ping(b"x"));
     assert_eq!(opened(&rig.sent()).0, known);
 }
@@ -676,7 +679,7 @@ fn echo_that_cannot_be_asked_for_says_why() {
     let too_long = vec![0; 65_508];
     let echo = Echo { data: &too_long, ..ASKED };
     assert_eq!(ask(&mut rig, &echo), Err(SendToError::Send(SendError::TooLong)));
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     rig.take_frames();
     rig.outbox.room = 2;
     let three = Echo { data: &too_long[..4_000], ..ASKED };
@@ -712,10 +715,10 @@ fn echo_request_to_a_silent_neighbour_is_a_named_drop() {
     let mut rig = stack();
     let nine = vec![0; 1_472 * 9];
     let too_many = Echo { data: &nine, ..ASKED };
-    assert_eq!(ask(&mut rig, &too_many), Err(SendToError::Send(SendError::NeighbourMissing(PEER))));
+    assert_eq!(ask(&mut rig, &too_many), Err(SendToError::Send(SendError::NeighborMissing(PEER))));
     assert_eq!(ask(&mut rig, &ASKED), Ok(Sent::Waiting));
     rig.run(10);
-    assert_eq!(rig.count("egress/neighbours/drop/unreachable"), 1);
+    assert_eq!(rig.count("egress/neighbors/drop/unreachable"), 1);
     rig.take_frames();
     rig.assert_conserved();
 }
@@ -723,7 +726,7 @@ fn echo_request_to_a_silent_neighbour_is_a_named_drop() {
 #[test]
 fn long_echo_request_goes_in_fragments() {
     let mut rig = stack();
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     let data: Vec<u8> = (0..4_001u32).map(|n| n as u8).collect();
     let echo = Echo { data: &data, ..ASKED };
     assert_eq!(ask(&mut rig, &echo), Ok(Sent::Posted));
@@ -759,7 +762,7 @@ fn error_reaches_each_consumer_of_the_flow() {
 fn unfragmentable(rig: &mut Rig<Stack>) -> Vec<u8> {
     let local = SocketAddrV4::new(OURS, 5_000);
     rig.sockets.bind(ANNE, local, Sharing::Exclusive).unwrap();
-    rig.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     let whole = UdpOptions { dont_fragment: true, ..UdpOptions::default() };
     let sent = rig.cx(|_, _, cx| {
         let mut flow = UdpFlow::connect(local, SocketAddrV4::new(PEER, 7), &whole, cx).unwrap();

@@ -13,7 +13,7 @@ use super::udp_flow::{ConnectError, SendError, SendToError, Sent};
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
-    Asker, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, NeighbourWish, Resolution,
+    Asker, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, NeighborRequest, Resolution,
 };
 use crate::wire::checksum::Sum;
 use crate::wire::icmpv4::{self, Echo};
@@ -23,7 +23,7 @@ use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Pro
 const TTL: u8 = 64;
 
 /// Asks `destination` for an echo, in fragments where it is longer than the path allows: all of them or none. It waits
-/// where the neighbour is still to be asked for. Looks the way up each time, which is some 50 ns: for measuring and
+/// where the neighbor is still to be asked for. Looks the way up each time, which is some 50 ns: for measuring and
 /// probing, not for trading.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub fn send_echo(destination: Ipv4Addr, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Res
 /// Where a request goes, and the header in front of it.
 struct Way {
     /// Whom to ask for the station.
-    wish: NeighbourWish,
+    request: NeighborRequest,
     is_known: bool,
     source: Ipv4Addr,
     destination: Ipv4Addr,
@@ -50,18 +50,18 @@ impl Way {
         let next_hop = gateway.unwrap_or(destination);
         let (mac, source, is_known) = match cx.host.resolve(destination, cx.now) {
             Resolution::Station { mac, source } | Resolution::Group { mac, source } => (mac, source, true),
-            Resolution::NeighbourMissing { source, .. } => (MacAddr::ZERO, source, false),
+            Resolution::NeighborMissing { source, .. } => (MacAddr::ZERO, source, false),
             Resolution::Own => return Err(ConnectError::Own(destination)),
             Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
         };
-        let wish = NeighbourWish { next_hop, source, asker: Asker::Stranger };
+        let request = NeighborRequest { next_hop, source, asker: Asker::Stranger };
         // What was learned is kept fresh, so that no later echo has to wait.
-        let is_asked = (!is_known || cx.host.has_learned(next_hop)) && resolver::keep(wish, cx);
+        let is_asked = (!is_known || cx.host.has_learned(next_hop)) && resolver::keep(request, cx);
         if !is_known && !is_asked {
-            return Err(ConnectError::NeighbourMissing(next_hop));
+            return Err(ConnectError::NeighborMissing(next_hop));
         }
         let (link, link_len) = link_header(mac, EtherType::IPV4, &cx.host.vlan(), cx.host);
-        Ok(Self { wish, is_known, source, destination, link, link_len })
+        Ok(Self { request, is_known, source, destination, link, link_len })
     }
 
     fn send(&self, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<Sent, SendError> {
@@ -110,10 +110,10 @@ impl Way {
         if self.is_known && cx.tx.room() < plan.len() {
             return Err(SendError::RingFull);
         }
-        // Of more than may wait for one neighbour the first ones would make way for the last.
-        let may_wait = cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbour);
+        // Of more than may wait for one neighbor the first ones would make way for the last.
+        let may_wait = cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbor);
         if !self.is_known && may_wait < plan.len() {
-            return Err(SendError::NeighbourMissing(self.wish.next_hop));
+            return Err(SendError::NeighborMissing(self.request.next_hop));
         }
         Ok(plan)
     }
@@ -146,13 +146,13 @@ impl Way {
         build(&[&self.link[..self.link_len], ipv4.as_bytes(), header, part], cx)
     }
 
-    /// Posts a frame, or lets it wait for its neighbour.
+    /// Posts a frame, or lets it wait for its neighbor.
     fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, SendError> {
         let (left, error) = match self.is_known {
             true => (cx.tx.post(frame, Offload::NONE).map(|()| Sent::Posted), SendError::RingFull),
             false => {
-                let error = SendError::NeighbourMissing(self.wish.next_hop);
-                (resolver::queue(frame, self.wish, cx).map(|()| Sent::Waiting), error)
+                let error = SendError::NeighborMissing(self.request.next_hop);
+                (resolver::queue(frame, self.request, cx).map(|()| Sent::Waiting), error)
             }
         };
         left.map_err(|frame| {

@@ -1,4 +1,4 @@
-//! The way out: what everybody who sends shares. Counters, the neighbours and what waits for them, the MTUs of paths, the
+//! The way out: what everybody who sends shares. Counters, the neighbors and what waits for them, the MTUs of paths, the
 //! errors that senders are told, and the identifications of packets. One for each worker, in [`Cx`] beside the device.
 //!
 //! What enters are payloads, by [`UdpFlow`](super::UdpFlow); what leaves are frames at the device, whole or in fragments.
@@ -13,7 +13,7 @@ use super::timestamps::Asked;
 use super::udp_flow::SendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::proto::{
-    ErrorLimit, Flow, HashSeed, IdentificationKey, Identifications, NeighbourConfig, NeighbourWish, PathMtuClaim,
+    ErrorLimit, Flow, HashSeed, IdentificationKey, Identifications, NeighborConfig, NeighborRequest, PathMtuClaim,
     PathMtuConfig, PathMtuRefusal, PathMtus,
 };
 use crate::time::Instant;
@@ -35,16 +35,16 @@ crate::drop_reasons! {
         /// The link is down.
         LinkDown => "link_down",
         /// The MAC address of the next hop is not known, and it cannot wait for it.
-        NeighbourMissing => "neighbour_missing",
+        NeighborMissing => "neighbor_missing",
     }
 }
 
 /// What the way out does beyond sending.
 #[derive(Clone, Copy, Debug)]
 pub struct EgressConfig {
-    /// Who asks for neighbours that are not known; what is sent to them waits. None: nobody asks, and only neighbours
+    /// Who asks for neighbors that are not known; what is sent to them waits. None: nobody asks, and only neighbors
     /// that were configured, or told by the kernel, are sent to. The pool needs `pending_max` buffers more.
-    pub neighbours: Option<NeighbourConfig>,
+    pub neighbors: Option<NeighborConfig>,
     /// How many errors tell senders what became of their packets; None for replays and on interfaces that are the
     /// kernel's: it answers for them.
     pub errors: Option<ErrorLimit>,
@@ -55,14 +55,14 @@ pub struct EgressConfig {
 }
 
 impl EgressConfig {
-    /// Asks nobody and tells nobody: replays, benches, hosts whose neighbours are configured.
+    /// Asks nobody and tells nobody: replays, benches, hosts whose neighbors are configured.
     pub fn quiet(seed: HashSeed) -> Self {
-        Self { neighbours: None, errors: None, path_mtus: PathMtuConfig::default(), seed }
+        Self { neighbors: None, errors: None, path_mtus: PathMtuConfig::default(), seed }
     }
 
     /// A host of its own: ARP, and errors at Linux's rate.
     pub fn host(seed: HashSeed) -> Self {
-        Self { neighbours: Some(NeighbourConfig::default()), errors: Some(ErrorLimit::default()), ..Self::quiet(seed) }
+        Self { neighbors: Some(NeighborConfig::default()), errors: Some(ErrorLimit::default()), ..Self::quiet(seed) }
     }
 }
 
@@ -98,7 +98,7 @@ impl Egress {
             bytes: scope.counter("bytes", Unit::Bytes),
             drops: scope.drops(),
             identifications: Identifications::new(config.seed),
-            resolver: config.neighbours.map(|neighbours| Resolver::new(neighbours, config.seed, &scope)),
+            resolver: config.neighbors.map(|neighbors| Resolver::new(neighbors, config.seed, &scope)),
             errors: config.errors.map(|limit| IcmpErrors::new(limit.keyed(config.seed), &scope)),
             path_mtus: PathMtus::new(config.path_mtus, config.seed),
             path_changes: 0,
@@ -114,26 +114,26 @@ impl Egress {
         resolver::tick(cx);
     }
 
-    /// Wants a neighbour to be known from now on: gateways, at start. A flow does it for its own next hop. False where
-    /// there is no room, or nobody here asks for neighbours.
-    pub fn keep_neighbour(wish: NeighbourWish, cx: &mut Cx<'_>) -> bool {
-        resolver::keep(wish, cx)
+    /// Wants a neighbor to be known from now on: gateways, at start. A flow does it for its own next hop. False where
+    /// there is no room, or nobody here asks for neighbors.
+    pub fn keep_neighbor(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
+        resolver::keep(request, cx)
     }
 
-    /// Frames that wait for a neighbour.
+    /// Frames that wait for a neighbor.
     pub fn kept(&self) -> usize {
         self.resolver.as_ref().map_or(0, Resolver::pending)
     }
 
-    /// Neighbours that are known or asked for.
-    pub fn neighbours(&self) -> usize {
+    /// Neighbors that are known or asked for.
+    pub fn neighbors(&self) -> usize {
         self.resolver.as_ref().map_or(0, Resolver::len)
     }
 
-    /// The next neighbour that somebody else is to be asked for ([`LearnFrom::Host`](crate::proto::LearnFrom::Host)).
+    /// The next neighbor that somebody else is to be asked for ([`LearnFrom::Host`](crate::proto::LearnFrom::Host)).
     #[inline]
-    pub fn next_wish(&mut self) -> Option<NeighbourWish> {
-        self.resolver.as_mut()?.next_wish()
+    pub fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
+        self.resolver.as_mut()?.next_neighbor_request()
     }
 
     /// Bytes of the largest packet to a destination and until when that is believed, where a router told.
@@ -190,7 +190,7 @@ impl Egress {
             SendError::DontFragment { .. } => EgressDrop::DontFragment,
             SendError::NoRoute(_) => EgressDrop::NoRoute,
             SendError::LinkDown => EgressDrop::LinkDown,
-            SendError::NeighbourMissing(_) => EgressDrop::NeighbourMissing,
+            SendError::NeighborMissing(_) => EgressDrop::NeighborMissing,
         });
         error
     }

@@ -15,7 +15,7 @@ pub struct Cx<'a> {
     pub now: Instant,
     /// Buffers. An empty pool is an event, not a panic.
     pub pool: &'a Pool,
-    /// Addresses, routes and neighbours.
+    /// Addresses, routes and neighbors.
     pub host: &'a mut Host,
     /// Who receives which datagrams: apps bind, join and leave here, also while it runs.
     pub sockets: &'a mut UdpSockets,

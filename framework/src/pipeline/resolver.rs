@@ -1,6 +1,6 @@
 //! The stations that frames go to: asks for those that are not known, and keeps what waits for the answer.
 //!
-//! A shell around [`Neighbours`], owned by [`Egress`](super::Egress), so that whoever sends reaches it. On an interface of
+//! A shell around [`Neighbors`], owned by [`Egress`](super::Egress), so that whoever sends reaches it. On an interface of
 //! our own the questions are ARP packets and the [`Arp`](super::Arp) node brings the answers. On one that is the
 //! kernel's the questions are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
 //! appear in the host.
@@ -17,23 +17,23 @@ use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::tcp::Seq;
 use crate::proto::{
-    ArpSend, Asker, Flow, HashSeed, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish,
-    Neighbours, NotLearned,
+    ArpSend, Asker, Flow, HashSeed, Heard, LearnFrom, NeighborAction, NeighborConfig, NeighborDrop, NeighborRequest,
+    Neighbors, NotLearned,
 };
 use crate::wire::ethernet::EthernetFields;
 use crate::wire::tcp::TcpSegment;
 use crate::wire::{ArpPacket, EtherType, EthernetHeader, Ipv4Packet, Protocol, VlanTags, arp, ethernet};
 
 crate::drop_reasons! {
-    /// Why a datagram that waited for its neighbour was not sent.
+    /// Why a datagram that waited for its neighbor was not sent.
     pub enum WaitingDrop {
-        /// The neighbour did not answer.
+        /// The neighbor did not answer.
         Unreachable => "unreachable",
-        /// Newer ones wait for the same neighbour, as many as may; or it answers a stranger, and newer ones need the room.
+        /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and newer ones need the room.
         Superseded => "superseded",
-        /// No room for another datagram or neighbour.
+        /// No room for another datagram or neighbor.
         NoRoom => "no_room",
-        /// The neighbour was forgotten.
+        /// The neighbor was forgotten.
         Forgotten => "forgotten",
         /// Others had caused as many questions as they may, and it was not asked for.
         RateLimited => "rate_limited",
@@ -42,61 +42,61 @@ crate::drop_reasons! {
     }
 }
 
-impl From<NeighbourDrop> for WaitingDrop {
-    fn from(reason: NeighbourDrop) -> Self {
+impl From<NeighborDrop> for WaitingDrop {
+    fn from(reason: NeighborDrop) -> Self {
         match reason {
-            NeighbourDrop::Unreachable => Self::Unreachable,
-            NeighbourDrop::Superseded => Self::Superseded,
-            NeighbourDrop::NoRoom => Self::NoRoom,
-            NeighbourDrop::Forgotten => Self::Forgotten,
-            NeighbourDrop::RateLimited => Self::RateLimited,
+            NeighborDrop::Unreachable => Self::Unreachable,
+            NeighborDrop::Superseded => Self::Superseded,
+            NeighborDrop::NoRoom => Self::NoRoom,
+            NeighborDrop::Forgotten => Self::Forgotten,
+            NeighborDrop::RateLimited => Self::RateLimited,
         }
     }
 }
 
 /// Wishes that wait for the worker to pass them on, at the end of its turn. One more is asked again a second later.
-const WISHES_MAX: usize = 16;
+const REQUESTS_MAX: usize = 16;
 
-/// Segments whose neighbour did not answer, that wait for TCP to hear of it within the same turn. Of one more TCP
+/// Segments whose neighbor did not answer, that wait for TCP to hear of it within the same turn. Of one more TCP
 /// hears when it tries again.
 const UNREACHED_MAX: usize = 16;
 
-/// Neighbours, and frames that wait for them.
+/// Neighbors, and frames that wait for them.
 pub(super) struct Resolver {
-    neighbours: Neighbours<Mbuf>,
-    pending_per_neighbour: usize,
+    neighbors: Neighbors<Mbuf>,
+    pending_per_neighbor: usize,
     /// What the host looked like when we last looked.
     host_changes: u64,
     waiting: Gauge,
-    outlet: Outlet,
+    output: ResolverOutput,
 }
 
 /// What leaves.
-struct Outlet {
+struct ResolverOutput {
     asks_by: LearnFrom,
-    wishes: ArrayVec<NeighbourWish, WISHES_MAX>,
+    requests: ArrayVec<NeighborRequest, REQUESTS_MAX>,
     unreached: ArrayVec<(Flow, Seq), UNREACHED_MAX>,
     questions: Counter,
     /// Questions that found no buffer or no slot; the machine asks again.
     unsent: Counter,
-    /// Neighbours that were not asked for, as others had caused as many questions as they may.
+    /// Neighbors that were not asked for, as others had caused as many questions as they may.
     limited: Counter,
     resolved: Counter,
     drops: Drops<WaitingDrop>,
 }
 
 impl Resolver {
-    /// Counters in the scope `neighbours` below `scope`. Takes all memory.
-    pub(super) fn new(config: NeighbourConfig, seed: HashSeed, scope: &Scope) -> Self {
-        let scope = scope.scope("neighbours");
+    /// Counters in the scope `neighbors` below `scope`. Takes all memory.
+    pub(super) fn new(config: NeighborConfig, seed: HashSeed, scope: &Scope) -> Self {
+        let scope = scope.scope("neighbors");
         Self {
-            neighbours: Neighbours::new(config, seed),
-            pending_per_neighbour: config.pending_per_neighbour,
+            neighbors: Neighbors::new(config, seed),
+            pending_per_neighbor: config.pending_per_neighbor,
             host_changes: 0,
             waiting: scope.gauge("waiting", Unit::Packets),
-            outlet: Outlet {
+            output: ResolverOutput {
                 asks_by: config.learn_from,
-                wishes: ArrayVec::new(),
+                requests: ArrayVec::new(),
                 unreached: ArrayVec::new(),
                 questions: scope.counter("questions", Unit::Packets),
                 unsent: scope.counter("unsent", Unit::Packets),
@@ -109,73 +109,73 @@ impl Resolver {
 
     /// Frames that wait.
     pub(super) fn pending(&self) -> usize {
-        self.neighbours.pending()
+        self.neighbors.pending()
     }
 
-    /// Frames that may wait for one neighbour.
-    pub(super) fn pending_per_neighbour(&self) -> usize {
-        self.pending_per_neighbour
+    /// Frames that may wait for one neighbor.
+    pub(super) fn pending_per_neighbor(&self) -> usize {
+        self.pending_per_neighbor
     }
 
-    /// Neighbours that are known or asked for.
+    /// Neighbors that are known or asked for.
     pub(super) fn len(&self) -> usize {
-        self.neighbours.len()
+        self.neighbors.len()
     }
 
-    /// The next segment that did not leave as its neighbour did not answer.
+    /// The next segment that did not leave as its neighbor did not answer.
     pub(super) fn next_unreached(&mut self) -> Option<(Flow, Seq)> {
-        self.outlet.unreached.pop()
+        self.output.unreached.pop()
     }
 
     /// The next wish that is not passed on yet.
-    pub(super) fn next_wish(&mut self) -> Option<NeighbourWish> {
-        self.outlet.wishes.pop()
+    pub(super) fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
+        self.output.requests.pop()
     }
 }
 
-/// Keeps a frame, whose destination is still to be written, until its neighbour is known. Its front must be ours to
-/// write. What becomes of it then is counted. It comes back where nobody here asks for neighbours.
-pub(super) fn queue(frame: Mbuf, wish: NeighbourWish, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+/// Keeps a frame, whose destination is still to be written, until its neighbor is known. Its front must be ours to
+/// write. What becomes of it then is counted. It comes back where nobody here asks for neighbors.
+pub(super) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
     let tags = cx.host.vlan();
     let Some(resolver) = &mut cx.egress.resolver else { return Err(frame) };
-    let Resolver { neighbours, outlet, waiting, .. } = resolver;
+    let Resolver { neighbors, output, waiting, .. } = resolver;
     let (pool, tx) = (cx.pool, &mut *cx.tx);
-    neighbours.queue(wish, frame, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx));
-    waiting.set(neighbours.pending() as u64);
+    neighbors.queue(request, frame, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
+    waiting.set(neighbors.pending() as u64);
     Ok(())
 }
 
-/// Wants a neighbour to be known from now on: asks where it is not. False where there is no room or no question left, or
+/// Wants a neighbor to be known from now on: asks where it is not. False where there is no room or no question left, or
 /// nobody asks.
-pub(super) fn keep(wish: NeighbourWish, cx: &mut Cx<'_>) -> bool {
+pub(super) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
     let tags = cx.host.vlan();
-    let Some(Resolver { neighbours, outlet, .. }) = &mut cx.egress.resolver else { return false };
+    let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return false };
     let (pool, tx) = (cx.pool, &mut *cx.tx);
-    match neighbours.keep(wish, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx)) {
+    match neighbors.keep(request, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx)) {
         Ok(()) => true,
         Err(reason) => {
-            outlet.limited.add(u64::from(reason == NeighbourDrop::RateLimited));
+            output.limited.add(u64::from(reason == NeighborDrop::RateLimited));
             false
         }
     }
 }
 
-/// A neighbour seems not to answer: it is checked now.
+/// A neighbor seems not to answer: it is checked now.
 pub(super) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
     let tags = cx.host.vlan();
-    let Some(Resolver { neighbours, outlet, .. }) = &mut cx.egress.resolver else { return };
+    let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return };
     let (pool, tx) = (cx.pool, &mut *cx.tx);
-    neighbours.doubt(next_hop, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx));
+    neighbors.doubt(next_hop, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
 }
 
 /// Hears an ARP packet; what waited for its sender goes.
 pub(super) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> Heard {
     let tags = cx.host.vlan();
     let Some(resolver) = &mut cx.egress.resolver else { return Heard::Ignored(NotLearned::Unsolicited) };
-    let Resolver { neighbours, outlet, waiting, .. } = resolver;
+    let Resolver { neighbors, output, waiting, .. } = resolver;
     let (pool, tx) = (cx.pool, &mut *cx.tx);
-    let heard = neighbours.hear(packet, cx.host, cx.now, &mut |action| outlet.perform(action, &tags, pool, tx));
-    waiting.set(neighbours.pending() as u64);
+    let heard = neighbors.hear(packet, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
+    waiting.set(neighbors.pending() as u64);
     heard
 }
 
@@ -192,37 +192,37 @@ fn tend(cx: &mut Cx<'_>) {
     let Some(resolver) = &mut cx.egress.resolver else { return };
     let has_changed = resolver.host_changes != cx.host.changes();
     resolver.host_changes = cx.host.changes();
-    if resolver.neighbours.is_empty() {
+    if resolver.neighbors.is_empty() {
         return;
     }
     let tags = cx.host.vlan();
     let before = resolver.pending();
-    let Resolver { neighbours, outlet, .. } = resolver;
+    let Resolver { neighbors, output, .. } = resolver;
     let (pool, tx) = (cx.pool, &mut *cx.tx);
-    let mut act = |action| outlet.perform(action, &tags, pool, tx);
+    let mut act = |action| output.perform(action, &tags, pool, tx);
     if has_changed {
-        neighbours.follow(cx.host, cx.now, &mut act);
+        neighbors.follow(cx.host, cx.now, &mut act);
     }
-    neighbours.tick(cx.host, cx.now, &mut act);
+    neighbors.tick(cx.host, cx.now, &mut act);
     if resolver.pending() != before {
         resolver.waiting.set(resolver.pending() as u64);
     }
-    if !resolver.outlet.unreached.is_empty() {
+    if !resolver.output.unreached.is_empty() {
         TcpSockets::tell_unreached(cx);
     }
 }
 
-impl Outlet {
-    fn perform(&mut self, action: NeighbourAction<Mbuf>, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) {
+impl ResolverOutput {
+    fn perform(&mut self, action: NeighborAction<Mbuf>, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) {
         match action {
-            NeighbourAction::Send(send) => self.ask(&send, tags, pool, tx),
-            NeighbourAction::Released { handle, reason } => {
-                if reason == NeighbourDrop::Unreachable {
+            NeighborAction::Send(send) => self.ask(&send, tags, pool, tx),
+            NeighborAction::Released { handle, reason } => {
+                if reason == NeighborDrop::Unreachable {
                     self.unreached.extend(segment_of(&handle, tags).filter(|_| !self.unreached.is_full()));
                 }
                 discard(handle, &mut self.drops, reason.into());
             }
-            NeighbourAction::Resolved { handle: mut frame, mac } => {
+            NeighborAction::Resolved { handle: mut frame, mac } => {
                 frame.bytes_mut()[..6].copy_from_slice(&mac.0);
                 match tx.post(frame, Offload::NONE) {
                     Ok(()) => self.resolved.inc(),
@@ -237,8 +237,8 @@ impl Outlet {
             LearnFrom::Arp => send_arp(send, tags, pool, tx),
             LearnFrom::Host => {
                 let (next_hop, source) = (send.packet.target_ip, send.packet.sender_ip);
-                let wish = NeighbourWish { next_hop, source, asker: Asker::App };
-                self.wishes.try_push(wish).is_ok()
+                let request = NeighborRequest { next_hop, source, asker: Asker::App };
+                self.requests.try_push(request).is_ok()
             }
         };
         if is_asked { self.questions.inc() } else { self.unsent.inc() }

@@ -112,12 +112,12 @@ pub(super) fn host() -> Host {
         mtu: 1500,
         addresses_max: 4,
         routes_max: 4,
-        neighbours_max: 4,
+        neighbors_max: 4,
     };
     let mut host = Host::new(config, HashSeed::new(1, 2)).unwrap();
     let network = Ipv4Prefix::new(OURS, 24).unwrap();
     host.apply(HostEvent::AddressAdded(network)).unwrap();
-    host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     host
 }
 
@@ -599,7 +599,7 @@ fn destinations_without_a_way_are_refused_with_what_is_missing() {
         bench.cx(|_, _, cx| UdpFlow::connect(local, remote, &UdpOptions::default(), cx)).unwrap_err()
     };
     assert_eq!(refused([10, 0, 0, 1]), ConnectError::Own(OURS));
-    assert_eq!(refused([10, 0, 0, 9]), ConnectError::NeighbourMissing([10, 0, 0, 9].into()));
+    assert_eq!(refused([10, 0, 0, 9]), ConnectError::NeighborMissing([10, 0, 0, 9].into()));
     assert_eq!(refused([192, 0, 2, 1]), ConnectError::NoRoute([192, 0, 2, 1].into()));
 }
 
@@ -673,7 +673,7 @@ fn group_joined_on_the_interface_of_the_host_is_heard_there() {
         mtu: 1500,
         addresses_max: 4,
         routes_max: 4,
-        neighbours_max: 4,
+        neighbors_max: 4,
     };
     bench.host = Host::new(config, HashSeed::new(1, 2)).unwrap();
     bench.sockets.join(ANNE, Group { interface: InterfaceId(3), ..Group::new(GROUP, 9_000) }).unwrap();

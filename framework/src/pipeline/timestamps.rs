@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A send that does not ask pays nothing: the mark is set by a sending queue that stands before the device for the length of
-//! the call. What a call does not post, as it waits for a neighbour or for a window, is not stamped when it leaves later. What the
+//! the call. What a call does not post, as it waits for a neighbor or for a window, is not stamped when it leaves later. What the
 //! stack sends by itself within the call, an ARP question or a bare acknowledgment, passes the mark by.
 
 use std::collections::VecDeque;

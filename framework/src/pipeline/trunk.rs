@@ -37,7 +37,7 @@ type Vids = [u16; 2];
 
 /// One VLAN.
 pub struct Leg<N> {
-    /// Its addresses, routes and neighbours. Its tags say which frames are its own.
+    /// Its addresses, routes and neighbors. Its tags say which frames are its own.
     pub host: Host,
     /// Its way out.
     pub egress: Egress,
@@ -209,7 +209,7 @@ mod tests {
             mtu: 1_500,
             addresses_max: 1,
             routes_max: 1,
-            neighbours_max: 2,
+            neighbors_max: 2,
         };
         let mut host = Host::new(config, HashSeed::new(1, 2)).unwrap();
         let address = Ipv4Prefix::new([10, 0, interface as u8, 1].into(), 24).unwrap();
@@ -319,7 +319,7 @@ mod tests {
         let broker = SocketAddrV4::new([10, 0, 1, 9].into(), 7);
         let mac = MacAddr([2, 0, 0, 0, 0, 9]);
         let leg = rig.trunk.leg_mut(1).unwrap();
-        leg.host.apply(HostEvent::NeighbourSet { address: *broker.ip(), mac }).unwrap();
+        leg.host.apply(HostEvent::NeighborSet { address: *broker.ip(), mac }).unwrap();
         rig.cx(|trunk, app, cx| {
             trunk.leg_mut(1).unwrap().with(app, cx, |_, app, cx| {
                 let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000);
@@ -331,10 +331,10 @@ mod tests {
         let frame = EthernetFrame::parse(&frames[0]).unwrap();
         assert_eq!((frames.len(), frame.header.dst(), frame.tags), (1, mac, tags(&[20])));
 
-        // Its neighbour moves: the flow follows in the tick of its own leg.
+        // Its neighbor moves: the flow follows in the tick of its own leg.
         let moved = MacAddr([2, 0, 0, 0, 0, 10]);
         let leg = rig.trunk.leg_mut(1).unwrap();
-        leg.host.apply(HostEvent::NeighbourSet { address: *broker.ip(), mac: moved }).unwrap();
+        leg.host.apply(HostEvent::NeighborSet { address: *broker.ip(), mac: moved }).unwrap();
         rig.cx(|trunk, app, cx| trunk.tick(app, cx));
         rig.hear(&[]);
         assert_eq!(EthernetFrame::parse(&rig.sent()[0]).unwrap().header.dst(), moved);

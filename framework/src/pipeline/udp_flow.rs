@@ -1,5 +1,5 @@
 //! Sending datagrams. A [`UdpFlow`] holds the headers prepared, so that a send copies 42 bytes and patches two lengths and two
-//! checksums. It follows its host: when a route, a neighbour, an address or a path's MTU changes, the next send prepares
+//! checksums. It follows its host: when a route, a neighbor, an address or a path's MTU changes, the next send prepares
 //! the headers anew.
 //!
 //! A send either takes everything or nothing, and says which of the two with a [`SendError`] that is also counted.
@@ -13,7 +13,7 @@ use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
     Asker, Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, IdentificationKey, InterfaceId,
-    NeighbourWish, Resolution,
+    NeighborRequest, Resolution,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::checksum::Sum;
@@ -78,7 +78,7 @@ pub struct UdpFlow {
     options: UdpOptions,
     /// Whether the address to send from is the route's, and not one that was asked for.
     takes_source: bool,
-    /// Who wants the neighbour: the app, for as long as it may, or whom it sends one datagram to.
+    /// Who wants the neighbor: the app, for as long as it may, or whom it sends one datagram to.
     asker: Asker,
     /// The interface that the flow leaves by. In the hands of another one it sends what was prepared last.
     interface: InterfaceId,
@@ -102,7 +102,7 @@ enum NextHop {
     /// To the station in the prepared header.
     Known,
     /// To a station that is being asked for.
-    Asked(NeighbourWish),
+    Resolving(NeighborRequest),
     /// Nowhere.
     Lost(SendError),
 }
@@ -113,7 +113,7 @@ pub enum Sent {
     /// It was posted, and leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. By a flow that is
     /// [`urgent`](UdpOptions::urgent) the device has been told of it.
     Posted,
-    /// It waits until its neighbour answers. What becomes of it then is counted as `egress/neighbours/…`.
+    /// It waits until its neighbor answers. What becomes of it then is counted as `egress/neighbors/…`.
     Waiting,
 }
 
@@ -227,7 +227,7 @@ impl UdpFlow {
                 // A link that was taken down takes its routes along.
                 _ if !cx.host.is_up() => SendError::LinkDown,
                 ConnectError::Own(address) | ConnectError::NoRoute(address) => SendError::NoRoute(address),
-                ConnectError::NeighbourMissing(next_hop) => SendError::NeighbourMissing(next_hop),
+                ConnectError::NeighborMissing(next_hop) => SendError::NeighborMissing(next_hop),
             });
             // There may be room to ask later, of which nobody tells.
             self.until = cx.now + RETRY;
@@ -242,16 +242,16 @@ impl UdpFlow {
         (self.mtu, self.until) = (mtu.min(cx.host.mtu()), until);
         let (mac, source, next_hop) = match cx.host.resolve(destination, cx.now) {
             Resolution::Station { mac, source } => {
-                self.keep_neighbour(source, cx);
+                self.keep_neighbor(source, cx);
                 (mac, source, NextHop::Known)
             }
             Resolution::Group { mac, source } => (mac, source, NextHop::Known),
-            Resolution::NeighbourMissing { next_hop, source } => {
-                let wish = NeighbourWish { next_hop, source, asker: self.asker };
-                if !resolver::keep(wish, cx) {
-                    return Err(ConnectError::NeighbourMissing(next_hop));
+            Resolution::NeighborMissing { next_hop, source } => {
+                let request = NeighborRequest { next_hop, source, asker: self.asker };
+                if !resolver::keep(request, cx) {
+                    return Err(ConnectError::NeighborMissing(next_hop));
                 }
-                (MacAddr::ZERO, source, NextHop::Asked(wish))
+                (MacAddr::ZERO, source, NextHop::Resolving(request))
             }
             Resolution::Own => return Err(ConnectError::Own(destination)),
             Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
@@ -274,12 +274,12 @@ impl UdpFlow {
     }
 
     /// The next hop is ours to keep fresh from now on, but for one that was configured.
-    fn keep_neighbour(&self, source: Ipv4Addr, cx: &mut Cx<'_>) {
+    fn keep_neighbor(&self, source: Ipv4Addr, cx: &mut Cx<'_>) {
         let destination = *self.remote.ip();
         let next_hop = cx.host.route(destination).and_then(|route| route.gateway).unwrap_or(destination);
         if cx.host.has_learned(next_hop) {
             // Without room it is not kept fresh, and asked for when it is gone.
-            let _ = resolver::keep(NeighbourWish { next_hop, source, asker: self.asker }, cx);
+            let _ = resolver::keep(NeighborRequest { next_hop, source, asker: self.asker }, cx);
         }
     }
 
@@ -314,7 +314,7 @@ impl UdpFlow {
         }
     }
 
-    /// Posts a frame, or lets it wait for its neighbour.
+    /// Posts a frame, or lets it wait for its neighbor.
     #[inline]
     fn leave(&self, frame: Mbuf, offload: Offload, cx: &mut Cx<'_>) -> Result<Sent, (SendError, Mbuf)> {
         match self.next_hop {
@@ -323,12 +323,12 @@ impl UdpFlow {
                 Err(frame) => Err((SendError::RingFull, frame)),
             },
             // The way out of another interface does not know whom to ask.
-            NextHop::Asked(wish) if cx.host.interface() != self.interface => {
-                Err((SendError::NeighbourMissing(wish.next_hop), frame))
+            NextHop::Resolving(request) if cx.host.interface() != self.interface => {
+                Err((SendError::NeighborMissing(request.next_hop), frame))
             }
-            NextHop::Asked(wish) => match resolver::queue(frame, wish, cx) {
+            NextHop::Resolving(request) => match resolver::queue(frame, request, cx) {
                 Ok(()) => Ok(Sent::Waiting),
-                Err(frame) => Err((SendError::NeighbourMissing(wish.next_hop), frame)),
+                Err(frame) => Err((SendError::NeighborMissing(request.next_hop), frame)),
             },
             NextHop::Lost(error) => Err((error, frame)),
         }
@@ -432,14 +432,14 @@ impl UdpFlow {
         }
         match self.next_hop {
             NextHop::Known if cx.tx.room() < plan.len() => Err(SendError::RingFull),
-            // Of more than may wait for one neighbour the first ones would make way for the last.
-            NextHop::Asked(wish)
-                if cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbour) < plan.len() =>
+            // Of more than may wait for one neighbor the first ones would make way for the last.
+            NextHop::Resolving(request)
+                if cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbor) < plan.len() =>
             {
-                Err(SendError::NeighbourMissing(wish.next_hop))
+                Err(SendError::NeighborMissing(request.next_hop))
             }
             NextHop::Lost(error) => Err(error),
-            NextHop::Known | NextHop::Asked(_) => Ok(plan),
+            NextHop::Known | NextHop::Resolving(_) => Ok(plan),
         }
     }
 
@@ -543,7 +543,7 @@ pub enum ConnectError {
     /// The destination is this host: what it sends to itself does not belong on the wire.
     Own(Ipv4Addr),
     /// The MAC address of the next hop is not known.
-    NeighbourMissing(Ipv4Addr),
+    NeighborMissing(Ipv4Addr),
     /// No route leads there.
     NoRoute(Ipv4Addr),
 }
@@ -568,7 +568,7 @@ pub enum SendError {
     LinkDown,
     /// The MAC address of the next hop is not known. Where it is asked for, this is about a datagram of more fragments
     /// than may wait: send again.
-    NeighbourMissing(Ipv4Addr),
+    NeighborMissing(Ipv4Addr),
 }
 
 /// Why a datagram without a prepared flow was not sent.
@@ -584,8 +584,8 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Own(own) => write!(f, "{own} is this host itself: use a ring between workers instead of the wire"),
-            Self::NeighbourMissing(next_hop) => {
-                write!(f, "the MAC address of {next_hop} is not known: add it as a neighbour, or ask for it by ARP")
+            Self::NeighborMissing(next_hop) => {
+                write!(f, "the MAC address of {next_hop} is not known: add it as a neighbor, or ask for it by ARP")
             }
             Self::NoRoute(destination) => write!(f, "no route leads to {destination}: add a route for its network"),
         }
@@ -603,7 +603,7 @@ impl fmt::Display for SendError {
             }
             Self::NoRoute(destination) => write!(f, "no route leads to {destination} any more: it may come back"),
             Self::LinkDown => write!(f, "the link is down: send again when it is up"),
-            Self::NeighbourMissing(next_hop) => {
+            Self::NeighborMissing(next_hop) => {
                 write!(f, "the MAC address of {next_hop} is not known: send again when it has answered")
             }
         }

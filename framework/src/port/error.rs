@@ -6,7 +6,7 @@ use crate::counters::SetupError;
 use crate::device::DeviceError;
 use crate::pipeline::AppError;
 use crate::worker::live::LiveError;
-use crate::worker::{CrewError, StopError, WorkerBuilderError};
+use crate::worker::{StopError, WorkerBuilderError, WorkerGroupError};
 
 /// What the front door returns.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -29,7 +29,7 @@ pub enum Error {
     /// A worker over memory or a capture.
     Worker(WorkerBuilderError),
     /// The threads.
-    Threads(CrewError),
+    Threads(WorkerGroupError),
     /// Counters have no room, or a name twice.
     Counters(SetupError),
     /// Signals cannot be heard.
@@ -124,7 +124,7 @@ from!(
     Device(DeviceError),
     Live(LiveError),
     Worker(WorkerBuilderError),
-    Threads(CrewError),
+    Threads(WorkerGroupError),
     Counters(SetupError),
     Signals(StopError),
 );

@@ -20,7 +20,7 @@ use crate::pipeline::tcp::TcpConfig;
 use crate::proto::Ipv4Prefix;
 use crate::worker::live::{LiveConfig, LivePort, OwnHost, PortConfig, StaticRoute};
 use crate::worker::topology::Severity;
-use crate::worker::{Crew, Post, Station, StopFlag, Worker, WorkerBuilder, affinity};
+use crate::worker::{StopFlag, Worker, WorkerBuilder, WorkerContext, WorkerGroup, WorkerSpec, affinity};
 
 /// A port that is to run: see the [module](super).
 #[must_use = "a port does nothing before it runs"]
@@ -164,7 +164,7 @@ impl Port {
     ///
     /// # Errors
     /// One sentence; nothing is left on the interface.
-    pub fn run<A: App>(self, app: impl Fn(&Post) -> A + Send + Sync + 'static) -> Result<()> {
+    pub fn run<A: App>(self, app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static) -> Result<()> {
         let Self { source, settings } = self;
         match source {
             Source::Live(port) => settings.run_live(port, app),
@@ -176,7 +176,11 @@ impl Port {
 
 impl Settings {
     /// A worker for each queue of an interface.
-    fn run_live<A: App>(self, port: PortConfig, app: impl Fn(&Post) -> A + Send + Sync + 'static) -> Result<()> {
+    fn run_live<A: App>(
+        self,
+        port: PortConfig,
+        app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static,
+    ) -> Result<()> {
         let cores = self.cores.unwrap_or_else(|| last_core().into_iter().collect());
         let subscriptions = self.handle.run();
         let config = LiveConfig {
@@ -191,22 +195,22 @@ impl Settings {
         let mut port = LivePort::open(&config, &block.scope("port"), &stop)?;
         log(&port.describe());
         let (app, mut control) = (Arc::new(app), Control::new(self.requests, subscriptions));
-        let mut stations = Vec::new();
+        let mut specs = Vec::new();
         while let Some(queue) = port.take_queue()? {
             let (app, block) = (Arc::clone(&app), Arc::clone(&block));
             let (idx, name, end) = (queue.idx, format!("worker{}", queue.idx), control.worker_end(queue.idx));
-            let station = Station::new(name.clone(), move |post: &Post| {
-                let worker = queue.worker(app(post), 0, post, &block.scope(&name)).map_err(Error::from);
-                ended(worker.and_then(|worker| serve(worker, &block, post, end)), post)
+            let spec = WorkerSpec::new(name.clone(), move |context: &WorkerContext| {
+                let worker = queue.worker(app(context), 0, context, &block.scope(&name)).map_err(Error::from);
+                ended(worker.and_then(|worker| serve(worker, &block, context, end)), context)
             });
-            let station = station.polling(config.port.interface());
-            stations.push(match cores.get(usize::from(idx)) {
-                Some(&core) => station.on_core(core),
-                None => station,
+            let spec = spec.polling(config.port.interface());
+            specs.push(match cores.get(usize::from(idx)) {
+                Some(&core) => spec.on_core(core),
+                None => spec,
             });
         }
         port.notices().iter().for_each(|notice| log(&format!("note: {notice}")));
-        start(stations, &stop, control, &mut port, &mut log)
+        start(specs, &stop, control, &mut port, &mut log)
     }
 
     /// One worker on the only queue of a device without a kernel.
@@ -214,7 +218,7 @@ impl Settings {
         self,
         mut device: D,
         adapt: impl FnOnce(WorkerBuilder<D::Queue>) -> WorkerBuilder<D::Queue> + Send + 'static,
-        app: impl Fn(&Post) -> A + Send + Sync + 'static,
+        app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static,
     ) -> Result<()> {
         let cores = self.cores.unwrap_or_default();
         if cores.len() > 1 {
@@ -225,40 +229,40 @@ impl Settings {
         let (own, tcp) = (self.own, self.tcp);
         let mut control = Control::new(self.requests, self.handle.run());
         let end = control.worker_end(0);
-        let station = Station::new("worker0", move |post: &Post| {
+        let spec = WorkerSpec::new("worker0", move |context: &WorkerContext| {
             let mut worker = adapt(Worker::builder(&mut device)?);
             worker = own.addresses.into_iter().fold(worker, WorkerBuilder::address);
             worker = own.routes.into_iter().fold(worker, |worker, route| worker.route(route.network, route.via));
             worker = tcp.into_iter().fold(worker, WorkerBuilder::tcp);
-            let worker = worker.build(app(post), &block.scope("worker0"))?;
-            ended(serve(worker, &block, post, end), post)
+            let worker = worker.build(app(context), &block.scope("worker0"))?;
+            ended(serve(worker, &block, context, end), context)
         });
-        let station = match cores.first() {
-            Some(&core) => station.on_core(core),
-            None => station,
+        let spec = match cores.first() {
+            Some(&core) => spec.on_core(core),
+            None => spec,
         };
-        start(vec![station], &stop, control, &mut (), &mut log)
+        start(vec![spec], &stop, control, &mut (), &mut log)
     }
 }
 
 /// A worker that cannot start, or has nothing more to do, stops the others.
-fn ended(result: Result<()>, post: &Post) -> Result<()> {
-    post.stop.stop();
+fn ended(result: Result<()>, context: &WorkerContext) -> Result<()> {
+    context.stop.stop();
     result
 }
 
 /// Starts the workers, and serves who subscribes until they are gone.
 fn start(
-    stations: Vec<Station<Result<()>>>,
+    specs: Vec<WorkerSpec<Result<()>>>,
     stop: &StopFlag,
     control: Control,
     steering: &mut impl Steering,
     log: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let crew = Crew::start(stations, stop)?;
-    crew.report().at_least(Severity::Warning).for_each(|finding| log(&finding.to_string()));
+    let group = WorkerGroup::start(specs, stop)?;
+    group.report().at_least(Severity::Warning).for_each(|finding| log(&finding.to_string()));
     control.serve(steering);
-    crew.join()?.into_iter().collect()
+    group.join()?.into_iter().collect()
 }
 
 /// The counters, where others can read them if they can be there. That they cannot is no reason not to run.

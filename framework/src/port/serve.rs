@@ -11,7 +11,7 @@ use crate::counters::Block;
 use crate::device::{RxQueue, TxQueue};
 use crate::pipeline::{App, Cx, Node};
 use crate::time::{Clock, MonotonicClock};
-use crate::worker::{Post, Worker};
+use crate::worker::{Worker, WorkerContext};
 
 /// Between two looks at the ring before the first turn.
 const START_PERIOD: Duration = Duration::from_micros(50);
@@ -20,7 +20,7 @@ const START_PERIOD: Duration = Duration::from_micros(50);
 pub(super) fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
     mut worker: Worker<Rx, Tx, N, A>,
     block: &Block,
-    post: &Post,
+    context: &WorkerContext,
     mut control: WorkerEnd,
 ) -> Result<()> {
     block.check()?;
@@ -31,14 +31,14 @@ pub(super) fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
         app.on_start(cx).map_err(Error::App)
     })?;
     control.say(Answer::Ready);
-    while !post.stop.is_stopping() {
+    while !context.stop.is_stopping() {
         match control.commands.pop() {
             Some(Command::Go) => break,
             Some(command) => worker.with_app(clock.now(), |_, cx| control.obey(command, &mut opened, cx)),
             None => thread::sleep(START_PERIOD),
         }
     }
-    worker.run_with(&mut clock, &post.stop, |worker, now| {
+    worker.run_with(&mut clock, &context.stop, |worker, now| {
         if let Some(command) = control.commands.pop() {
             worker.with_app(now, |_, cx| control.obey(command, &mut opened, cx));
         }

@@ -383,7 +383,7 @@ mod tests {
             mtu: 1500,
             addresses_max: 2,
             routes_max: 2,
-            neighbours_max: 2,
+            neighbors_max: 2,
         };
         Script {
             claims: Claims::new(ClaimConfig { claims_max: 2, seed: HashSeed::new(5, 6) }),

@@ -3,7 +3,7 @@
 //! Three strengths. [`HashSeed::fold`] is one 64x64 multiplication for tables whose keys we insert ourselves (sockets,
 //! groups): a peer can look up what it likes but never adds an entry. [`HashSeed::sip_flow`] is SipHash-1-3 for the
 //! table of TCP's flows, whose keys are the peers' and which each segment asks. [`HashSeed::sip`] is SipHash-2-4 for
-//! other tables whose keys come from the network (fragments, neighbours) and for numbers that an observer sees and must
+//! other tables whose keys come from the network (fragments, neighbors) and for numbers that an observer sees and must
 //! not invert: sequence numbers, ports, where RFC 6056 3.3.3 asks for it, cookies.
 //!
 //! No hash tells of another's key: whatever somebody learned of a table by how long its lookups take, the key of the

@@ -1,7 +1,7 @@
-//! One interface as IPv4 sees it: our addresses, the routes out of it, and the neighbours on it.
+//! One interface as IPv4 sees it: our addresses, the routes out of it, and the neighbors on it.
 //!
 //! What enters are [`HostEvent`]s: from a configuration, from netlink, from ARP; the machine does not know which.
-//! What leaves are answers: is this packet for us, and to which MAC address does that one go? Learning neighbours
+//! What leaves are answers: is this packet for us, and to which MAC address does that one go? Learning neighbors
 //! and reporting groups are other machines, which turn their findings into events for this one.
 //!
 //! Routes are a short list, longest prefix first: a trading host has a handful, and a flow that sends often keeps
@@ -33,8 +33,8 @@ pub struct HostConfig {
     pub addresses_max: usize,
     /// Routes, 28 bytes each; one is needed for each own address.
     pub routes_max: usize,
-    /// Neighbours, 96 to 192 bytes each: as many as the local network may have stations that we talk to.
-    pub neighbours_max: usize,
+    /// Neighbors, 96 to 192 bytes each: as many as the local network may have stations that we talk to.
+    pub neighbors_max: usize,
 }
 
 impl HostConfig {
@@ -42,7 +42,7 @@ impl HostConfig {
     pub fn bytes(&self) -> usize {
         self.addresses_max * size_of::<Ipv4Prefix>()
             + self.routes_max * size_of::<Route>()
-            + Table::<AddressKey, Neighbour>::bytes(self.neighbours_max)
+            + Table::<AddressKey, Neighbor>::bytes(self.neighbors_max)
     }
 }
 
@@ -75,15 +75,15 @@ pub enum HostEvent {
         /// Its metric.
         metric: u32,
     },
-    /// A neighbour was configured: it stays until it is removed, whatever ARP hears.
-    NeighbourSet {
+    /// A neighbor was configured: it stays until it is removed, whatever ARP hears.
+    NeighborSet {
         /// Its address.
         address: Ipv4Addr,
         /// Its MAC address.
         mac: MacAddr,
     },
-    /// A neighbour was heard: it is believed until `until`. Does not touch one that was configured.
-    NeighbourLearned {
+    /// A neighbor was heard: it is believed until `until`. Does not touch one that was configured.
+    NeighborLearned {
         /// Its address.
         address: Ipv4Addr,
         /// Its MAC address.
@@ -91,8 +91,8 @@ pub enum HostEvent {
         /// When it has to be asked again.
         until: Instant,
     },
-    /// A neighbour is gone.
-    NeighbourRemoved(Ipv4Addr),
+    /// A neighbor is gone.
+    NeighborRemoved(Ipv4Addr),
     /// The largest IP packet changed.
     Mtu(usize),
     /// Our MAC address changed.
@@ -111,8 +111,8 @@ pub enum HostError {
     AddressesFull,
     /// No room for another route.
     RoutesFull,
-    /// No room for another neighbour.
-    NeighboursFull,
+    /// No room for another neighbor.
+    NeighborsFull,
     /// No host can have this address.
     NotAHostAddress(Ipv4Addr),
     /// No single station can have this MAC address.
@@ -128,7 +128,7 @@ impl fmt::Display for HostError {
         match self {
             Self::AddressesFull => f.write_str("no room for another address: raise addresses_max"),
             Self::RoutesFull => f.write_str("no room for another route: raise routes_max"),
-            Self::NeighboursFull => f.write_str("no room for another neighbour: raise neighbours_max"),
+            Self::NeighborsFull => f.write_str("no room for another neighbor: raise neighbors_max"),
             Self::NotAHostAddress(address) => write!(f, "{address} cannot be the address of a host"),
             Self::NotAStation(mac) => write!(f, "{mac} cannot be the MAC address of one station"),
             Self::GatewayUnreachable(gateway) => {
@@ -164,7 +164,7 @@ pub enum Resolution {
         /// The address to send from.
         source: Ipv4Addr,
     },
-    /// To a group or to all: no neighbour is needed.
+    /// To a group or to all: no neighbor is needed.
     Group {
         /// The MAC address of the group, or the broadcast address.
         mac: MacAddr,
@@ -174,7 +174,7 @@ pub enum Resolution {
     /// To ourselves: it does not belong on the wire.
     Own,
     /// The next hop is known, its MAC address is not, or not any more: ask for it.
-    NeighbourMissing {
+    NeighborMissing {
         /// Whom to ask for.
         next_hop: Ipv4Addr,
         /// The address to ask, and to send, from.
@@ -191,13 +191,13 @@ pub struct Host {
     addresses: Vec<Ipv4Prefix>,
     /// Longest prefix first, then the smallest metric: the first that contains a destination is its route.
     routes: Vec<Route>,
-    neighbours: Table<AddressKey, Neighbour>,
+    neighbors: Table<AddressKey, Neighbor>,
     is_up: bool,
     changes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Neighbour {
+struct Neighbor {
     mac: MacAddr,
     /// [`Instant::MAX`] for one that was configured.
     until: Instant,
@@ -212,7 +212,7 @@ impl Host {
             config,
             addresses: Vec::with_capacity(config.addresses_max),
             routes: Vec::with_capacity(config.routes_max),
-            neighbours: Table::new(config.neighbours_max, seed),
+            neighbors: Table::new(config.neighbors_max, seed),
             is_up: true,
             changes: 0,
         })
@@ -250,11 +250,11 @@ impl Host {
         }
         let Some(route) = self.route(destination) else { return Resolution::NoRoute };
         let (next_hop, source) = (route.gateway.unwrap_or(destination), route.source);
-        match self.neighbours.get(AddressKey::of(next_hop)) {
-            Some(neighbour) if now < neighbour.until || neighbour.until == Instant::MAX => {
-                Resolution::Station { mac: neighbour.mac, source }
+        match self.neighbors.get(AddressKey::of(next_hop)) {
+            Some(neighbor) if now < neighbor.until || neighbor.until == Instant::MAX => {
+                Resolution::Station { mac: neighbor.mac, source }
             }
-            _ => Resolution::NeighbourMissing { next_hop, source },
+            _ => Resolution::NeighborMissing { next_hop, source },
         }
     }
 
@@ -272,16 +272,16 @@ impl Host {
             HostEvent::RouteRemoved { network, metric } => {
                 self.routes.retain(|route| (route.network, route.metric) != (network.network(), metric));
             }
-            HostEvent::NeighbourSet { address, mac } => self.set_neighbour(address, mac, Instant::MAX)?,
-            HostEvent::NeighbourLearned { address, mac, until } => {
-                let held = self.neighbours.get(AddressKey::of(address));
+            HostEvent::NeighborSet { address, mac } => self.set_neighbor(address, mac, Instant::MAX)?,
+            HostEvent::NeighborLearned { address, mac, until } => {
+                let held = self.neighbors.get(AddressKey::of(address));
                 if held.is_some_and(|held| held.until == Instant::MAX || (held.mac, held.until) == (mac, until)) {
                     return Ok(());
                 }
-                self.set_neighbour(address, mac, until)?;
+                self.set_neighbor(address, mac, until)?;
             }
-            HostEvent::NeighbourRemoved(address) => {
-                self.neighbours.remove(AddressKey::of(address));
+            HostEvent::NeighborRemoved(address) => {
+                self.neighbors.remove(AddressKey::of(address));
             }
             HostEvent::Mtu(mtu) => {
                 check_mtu(mtu)?;
@@ -297,10 +297,10 @@ impl Host {
         Ok(())
     }
 
-    /// A neighbour that is believed has said again what it said before: it is believed for longer. All answers stay what they were, so
+    /// A neighbor that is believed has said again what it said before: it is believed for longer. All answers stay what they were, so
     /// nobody who kept one has to look again. False, and nothing changes, where that would be news.
     pub fn confirm(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant, now: Instant) -> bool {
-        let Some(held) = self.neighbours.get_mut(AddressKey::of(address)) else { return false };
+        let Some(held) = self.neighbors.get_mut(AddressKey::of(address)) else { return false };
         let is_known = held.mac == mac && now < held.until && held.until != Instant::MAX;
         if is_known {
             held.until = until;
@@ -308,15 +308,15 @@ impl Host {
         is_known
     }
 
-    /// Moves with every event that may make an answer another: one that was kept is good while this stays, and a neighbour's time lasts. A
-    /// neighbour that [says again](Self::confirm) what is known is none.
+    /// Moves with every event that may make an answer another: one that was kept is good while this stays, and a neighbor's time lasts. A
+    /// neighbor that [says again](Self::confirm) what is known is none.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Whether a neighbour is there because it was heard, believed still or not; false for one that was configured.
+    /// Whether a neighbor is there because it was heard, believed still or not; false for one that was configured.
     pub fn has_learned(&self, address: Ipv4Addr) -> bool {
-        self.neighbours.get(AddressKey::of(address)).is_some_and(|neighbour| neighbour.until != Instant::MAX)
+        self.neighbors.get(AddressKey::of(address)).is_some_and(|neighbor| neighbor.until != Instant::MAX)
     }
 
     /// The interface's number.
@@ -446,15 +446,15 @@ impl Host {
         Ok(())
     }
 
-    fn set_neighbour(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant) -> Result<(), HostError> {
+    fn set_neighbor(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant) -> Result<(), HostError> {
         check_host_address(address)?;
         check_station(mac)?;
-        let neighbour = Neighbour { mac, until };
-        if let Some(held) = self.neighbours.get_mut(AddressKey::of(address)) {
-            *held = neighbour;
+        let neighbor = Neighbor { mac, until };
+        if let Some(held) = self.neighbors.get_mut(AddressKey::of(address)) {
+            *held = neighbor;
             return Ok(());
         }
-        if self.neighbours.insert(AddressKey::of(address), neighbour) { Ok(()) } else { Err(HostError::NeighboursFull) }
+        if self.neighbors.insert(AddressKey::of(address), neighbor) { Ok(()) } else { Err(HostError::NeighborsFull) }
     }
 }
 

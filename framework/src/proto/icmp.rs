@@ -214,7 +214,7 @@ impl FlowErrorKind {
 /// Why an ICMP message is not about a flow of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnmatchedError {
-    /// Redirects, which a host with routes of its own does not want (they are how a neighbour takes over a path), source
+    /// Redirects, which a host with routes of its own does not want (they are how a neighbor takes over a path), source
     /// quench, which must be ignored (RFC 6633), and what is not an error at all.
     NotTaken,
     /// The quote is too short for ports, or a later fragment's.

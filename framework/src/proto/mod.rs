@@ -42,7 +42,7 @@ pub use identification::{IdentificationKey, Identifications};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
 pub use membership::{Announcement, Reporter, ReporterConfig, ReporterError};
 pub use neighbor::{
-    ArpSend, Asker, Heard, LearnFrom, NeighbourAction, NeighbourConfig, NeighbourDrop, NeighbourWish, Neighbours,
+    ArpSend, Asker, Heard, LearnFrom, NeighborAction, NeighborConfig, NeighborDrop, NeighborRequest, Neighbors,
     NotLearned,
 };
 pub use path_mtu::{PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus};

@@ -1,4 +1,4 @@
-//! Who the neighbours are, by ARP (RFC 826, RFC 1122 2.3.2): asks for MAC addresses, believes what it may, checks it
+//! Who the neighbors are, by ARP (RFC 826, RFC 1122 2.3.2): asks for MAC addresses, believes what it may, checks it
 //! again before it gets old, and keeps what cannot be sent yet.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //! or come back with a reason, and events for the [`Host`], which is told here and nowhere else asked about ARP. Our
 //! own addresses are the business of [`claim`](super::claim).
 //!
-//! A neighbour that our app asked for is kept fresh until it is [forgotten](Neighbours::forget), used or not: a gateway
+//! A neighbor that our app asked for is kept fresh until it is [forgotten](Neighbors::forget), used or not: a gateway
 //! whose address has gone cold costs an order some milliseconds, and a probe each 30 s costs nothing. One that only
 //! asked for us, or was asked for as it called, is let go when its time is over.
 //!
@@ -21,14 +21,14 @@
 //! others have called as there are places.
 //!
 //! Nor can they have us ask the whole network as often as they call: the questions that others cause have a
-//! [rate](NeighbourConfig::questions), those that our app causes have none.
+//! [rate](NeighborConfig::questions), those that our app causes have none.
 
 mod event;
 mod lines;
 
 use core::net::Ipv4Addr;
 
-pub use event::{ArpSend, Asker, Heard, NeighbourAction, NeighbourDrop, NeighbourWish, NotLearned};
+pub use event::{ArpSend, Asker, Heard, NeighborAction, NeighborDrop, NeighborRequest, NotLearned};
 
 use lines::{Line, Lines, Place};
 
@@ -49,33 +49,33 @@ pub const LOCK_TIME: Duration = Duration::from_secs(1);
 /// Linux keeps what it has just learned as long (`locktime`).
 pub const STRANGER_STAYS: Duration = Duration::from_secs(1);
 
-/// Neighbours that one [`Neighbours::tick`] looks at. A poll never pays for a large table; a table of 1024 is done
+/// Neighbors that one [`Neighbors::tick`] looks at. A poll never pays for a large table; a table of 1024 is done
 /// within 16 polls.
 pub const SWEPT_PER_TICK_MAX: usize = 64;
 
 /// How much is held, and for how long. All memory is taken at construction.
 #[derive(Clone, Copy, Debug)]
-pub struct NeighbourConfig {
-    /// Neighbours, 96 bytes each and 64 to 128 of table. The host wants room for as many.
-    pub neighbours_max: usize,
+pub struct NeighborConfig {
+    /// Neighbors, 96 bytes each and 64 to 128 of table. The host wants room for as many.
+    pub neighbors_max: usize,
     /// How many of them may be learned from who asks for us and whom we never asked: beyond, one takes the place of the
     /// oldest that is [`STRANGER_STAYS`] old. So a flood of requests with made-up senders takes these places and no
     /// others, and changes what we know so many times a second at most.
     pub strangers_max: usize,
-    /// Handles that wait for answers, of all neighbours together; those of who called make way for newer ones. The pool
+    /// Handles that wait for answers, of all neighbors together; those of who called make way for newer ones. The pool
     /// needs as many buffers more.
     pub pending_max: usize,
-    /// Handles that wait for one neighbour: one at least (RFC 1122 2.3.2.2). The newest stay.
-    pub pending_per_neighbour: usize,
+    /// Handles that wait for one neighbor: one at least (RFC 1122 2.3.2.2). The newest stay.
+    pub pending_per_neighbor: usize,
     /// How long an answer is believed before it is checked. Shorter asks more often; longer sends longer into the void
-    /// when a neighbour changed its MAC address without a word.
+    /// when a neighbor changed its MAC address without a word.
     pub reachable: Duration,
     /// How long the first question waits for its answer; each further one waits twice as long. RFC 1122 2.3.2.1 allows
     /// one question a second at most.
     pub retry: Duration,
-    /// Questions before a neighbour is given up.
+    /// Questions before a neighbor is given up.
     pub tries: u32,
-    /// How many new neighbours are asked for because others want something of us: so many for each kind of
+    /// How many new neighbors are asked for because others want something of us: so many for each kind of
     /// [`Asker`], and without a limit for our app. Every station of the network has to look at a question, so more of
     /// them make us a stranger's amplifier; fewer keep out callers whom we do not know and who did not ask for us.
     pub questions: TokenBucket,
@@ -86,25 +86,25 @@ pub struct NeighbourConfig {
 /// Who learns the answers to our questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LearnFrom {
-    /// We do, out of the ARP packets that we [hear](Neighbours::hear), and tell the host.
+    /// We do, out of the ARP packets that we [hear](Neighbors::hear), and tell the host.
     #[default]
     Arp,
-    /// Somebody else does and tells the host, which is [followed](Neighbours::follow): the kernel, where the interface
+    /// Somebody else does and tells the host, which is [followed](Neighbors::follow): the kernel, where the interface
     /// is the kernel's. What is to be sent is then a question to the kernel, to which it owes no answer, and a
-    /// neighbour is never taken back from the host.
+    /// neighbor is never taken back from the host.
     Host,
 }
 
-impl Default for NeighbourConfig {
-    /// 256 neighbours, as many as a network of 24 bits has, of them 16 strangers; 64 waiting packets and 8 of one
-    /// neighbour; 30 s, 1 s and 3 tries; 1,000 questions a second for others, and 300 at once, some more than there
+impl Default for NeighborConfig {
+    /// 256 neighbors, as many as a network of 24 bits has, of them 16 strangers; 64 waiting packets and 8 of one
+    /// neighbor; 30 s, 1 s and 3 tries; 1,000 questions a second for others, and 300 at once, some more than there
     /// are places; ARP.
     fn default() -> Self {
         Self {
-            neighbours_max: 256,
+            neighbors_max: 256,
             strangers_max: 16,
             pending_max: 64,
-            pending_per_neighbour: 8,
+            pending_per_neighbor: 8,
             reachable: Duration::from_secs(30),
             retry: Duration::from_secs(1),
             tries: 3,
@@ -114,11 +114,11 @@ impl Default for NeighbourConfig {
     }
 }
 
-impl NeighbourConfig {
-    /// The bytes that [`Neighbours::new`] takes for handles of type `H`: the sum of its three parts.
+impl NeighborConfig {
+    /// The bytes that [`Neighbors::new`] takes for handles of type `H`: the sum of its three parts.
     pub fn bytes<H>(&self) -> usize {
-        Table::<AddressKey, u32>::bytes(self.neighbours_max)
-            + Slab::<Entry>::bytes(self.neighbours_max)
+        Table::<AddressKey, u32>::bytes(self.neighbors_max)
+            + Slab::<Entry>::bytes(self.neighbors_max)
             + Slab::<Pending<H>>::bytes(self.pending_max)
     }
 
@@ -134,10 +134,10 @@ impl NeighbourConfig {
     }
 }
 
-/// The neighbours of one interface, and what waits for them.
+/// The neighbors of one interface, and what waits for them.
 #[derive(Debug)]
-pub struct Neighbours<H> {
-    config: NeighbourConfig,
+pub struct Neighbors<H> {
+    config: NeighborConfig,
     /// Places in `entries` by address.
     by_address: Table<AddressKey, u32>,
     entries: Slab<Entry>,
@@ -157,14 +157,14 @@ struct Limits {
 }
 
 impl Limits {
-    fn take(&mut self, asker: Asker, now: Instant) -> Result<(), NeighbourDrop> {
+    fn take(&mut self, asker: Asker, now: Instant) -> Result<(), NeighborDrop> {
         let may_ask = match asker {
             Asker::App => true,
             Asker::Peer => self.peers.take(now),
             Asker::Stranger => self.strangers.take(now),
             Asker::Caller => self.callers.take(now),
         };
-        if may_ask { Ok(()) } else { Err(NeighbourDrop::RateLimited) }
+        if may_ask { Ok(()) } else { Err(NeighborDrop::RateLimited) }
     }
 }
 
@@ -213,17 +213,17 @@ struct Sweep {
     found: Instant,
 }
 
-impl<H> Neighbours<H> {
-    /// Nobody is known. Takes all memory (see [`NeighbourConfig::bytes`]).
-    pub fn new(config: NeighbourConfig, seed: HashSeed) -> Self {
+impl<H> Neighbors<H> {
+    /// Nobody is known. Takes all memory (see [`NeighborConfig::bytes`]).
+    pub fn new(config: NeighborConfig, seed: HashSeed) -> Self {
         assert!(
-            config.tries > 0 && config.pending_per_neighbour > 0,
+            config.tries > 0 && config.pending_per_neighbor > 0,
             "asking means at least once, waiting at least one"
         );
         Self {
             config,
-            by_address: Table::new(config.neighbours_max, seed),
-            entries: Slab::new(config.neighbours_max),
+            by_address: Table::new(config.neighbors_max, seed),
+            entries: Slab::new(config.neighbors_max),
             lines: Lines::EMPTY,
             pending: Slab::new(config.pending_max),
             limits: Limits { peers: config.questions, strangers: config.questions, callers: config.questions },
@@ -231,46 +231,40 @@ impl<H> Neighbours<H> {
         }
     }
 
-    /// Takes what cannot be sent yet, and asks. It comes back through `act`: at once where the neighbour is known or
+    /// Takes what cannot be sent yet, and asks. It comes back through `act`: at once where the neighbor is known or
     /// there is no room or question left, else with the answer or the last question's silence.
     pub fn queue(
         &mut self,
-        wish: NeighbourWish,
+        request: NeighborRequest,
         handle: H,
         host: &mut Host,
         now: Instant,
-        act: &mut impl FnMut(NeighbourAction<H>),
+        act: &mut impl FnMut(NeighborAction<H>),
     ) {
-        if let Resolution::Station { mac, .. } = host.resolve(wish.next_hop, now) {
-            return act(NeighbourAction::Resolved { handle, mac });
+        if let Resolution::Station { mac, .. } = host.resolve(request.next_hop, now) {
+            return act(NeighborAction::Resolved { handle, mac });
         }
-        match self.ask(wish, host, now, act) {
+        match self.ask(request, host, now, act) {
             Ok(idx) => self.wait(idx, handle, act),
-            Err(reason) => act(NeighbourAction::Released { handle, reason }),
+            Err(reason) => act(NeighborAction::Released { handle, reason }),
         }
     }
 
-    /// Wants a neighbour to be known from now on, though nothing waits for it yet: gateways, at start. An error where
+    /// Wants a neighbor to be known from now on, though nothing waits for it yet: gateways, at start. An error where
     /// there is no room or no question left.
     pub fn keep(
         &mut self,
-        wish: NeighbourWish,
+        request: NeighborRequest,
         host: &mut Host,
         now: Instant,
-        act: &mut impl FnMut(NeighbourAction<H>),
-    ) -> Result<(), NeighbourDrop> {
-        self.ask(wish, host, now, act).map(|_| ())
+        act: &mut impl FnMut(NeighborAction<H>),
+    ) -> Result<(), NeighborDrop> {
+        self.ask(request, host, now, act).map(|_| ())
     }
 
-    /// What is sent to a neighbour is not answered (RFC 1122 3.3.1.4, negative advice): it is checked now and not
+    /// What is sent to a neighbor is not answered (RFC 1122 3.3.1.4, negative advice): it is checked now and not
     /// when its time is over, but not more often than we ask.
-    pub fn doubt(
-        &mut self,
-        address: Ipv4Addr,
-        host: &mut Host,
-        now: Instant,
-        act: &mut impl FnMut(NeighbourAction<H>),
-    ) {
+    pub fn doubt(&mut self, address: Ipv4Addr, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let Some(idx) = self.find(address) else { return };
         let entry = &self.entries[idx];
         let is_confirmed_now = entry.deadline + self.config.retry > now + self.config.reachable;
@@ -279,15 +273,15 @@ impl<H> Neighbours<H> {
         }
     }
 
-    /// Lets a neighbour go: here and in the host.
-    pub fn forget(&mut self, address: Ipv4Addr, host: &mut Host, act: &mut impl FnMut(NeighbourAction<H>)) {
+    /// Lets a neighbor go: here and in the host.
+    pub fn forget(&mut self, address: Ipv4Addr, host: &mut Host, act: &mut impl FnMut(NeighborAction<H>)) {
         if let Some(idx) = self.find(address) {
-            self.remove(idx, NeighbourDrop::Forgotten, host, act);
+            self.remove(idx, NeighborDrop::Forgotten, host, act);
         }
     }
 
     /// Hears a packet that [`ArpPacket::parse`] has passed. What is believed: an answer to our question; a packet to us
-    /// from a neighbour we know; a packet to others from a neighbour we know, if it tells of another MAC address, and
+    /// from a neighbor we know; a packet to others from a neighbor we know, if it tells of another MAC address, and
     /// then it is checked at once; a stranger's question to us, who is about to talk to us (RFC 826, "Packet
     /// Reception"), as far as there are places for strangers.
     pub fn hear(
@@ -295,14 +289,14 @@ impl<H> Neighbours<H> {
         packet: &ArpPacket,
         host: &mut Host,
         now: Instant,
-        act: &mut impl FnMut(NeighbourAction<H>),
+        act: &mut impl FnMut(NeighborAction<H>),
     ) -> Heard {
         let sender = packet.sender_ip();
         if packet.sender_mac() == host.mac() {
             return Heard::Ignored(NotLearned::OwnStation);
         }
-        if !is_neighbour(sender, host) {
-            return Heard::Ignored(NotLearned::NotANeighbour);
+        if !is_neighbor(sender, host) {
+            return Heard::Ignored(NotLearned::NotANeighbor);
         }
         let for_us = host.is_own(packet.target_ip());
         match (self.find(sender), packet.operation()) {
@@ -313,10 +307,10 @@ impl<H> Neighbours<H> {
         }
     }
 
-    /// The host has changed: hands over what waits for neighbours that it knows by now, whoever told it. A walk over
-    /// all neighbours, 2 ns each.
-    pub fn follow(&mut self, host: &Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
-        for idx in 0..self.config.neighbours_max as u32 {
+    /// The host has changed: hands over what waits for neighbors that it knows by now, whoever told it. A walk over
+    /// all neighbors, 2 ns each.
+    pub fn follow(&mut self, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
+        for idx in 0..self.config.neighbors_max as u32 {
             let Some(entry) = self.entries.get(idx).filter(|entry| matches!(entry.state, State::Asking(_))) else {
                 continue;
             };
@@ -327,9 +321,9 @@ impl<H> Neighbours<H> {
     }
 
     /// Asks again, checks what gets old, gives up. One compare as long as nothing is due; else at most
-    /// [`SWEPT_PER_TICK_MAX`] neighbours.
+    /// [`SWEPT_PER_TICK_MAX`] neighbors.
     #[inline]
-    pub fn tick(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+    pub fn tick(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         if now >= self.sweep.due {
             self.sweep(host, now, act);
         }
@@ -340,7 +334,7 @@ impl<H> Neighbours<H> {
         self.pending.len()
     }
 
-    /// Neighbours that are known or asked for.
+    /// Neighbors that are known or asked for.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -354,17 +348,17 @@ impl<H> Neighbours<H> {
         self.by_address.get(AddressKey::of(address)).copied()
     }
 
-    /// The place of a neighbour, which is asked for where it is new; it is wanted from now on by who is the reason.
+    /// The place of a neighbor, which is asked for where it is new; it is wanted from now on by who is the reason.
     fn ask(
         &mut self,
-        wish: NeighbourWish,
+        request: NeighborRequest,
         host: &mut Host,
         now: Instant,
-        act: &mut impl FnMut(NeighbourAction<H>),
-    ) -> Result<u32, NeighbourDrop> {
+        act: &mut impl FnMut(NeighborAction<H>),
+    ) -> Result<u32, NeighborDrop> {
         // All who call from behind a router need it: it is not theirs.
-        let asker = if is_router(wish.next_hop, host) { Asker::App } else { wish.asker };
-        if let Some(idx) = self.find(wish.next_hop) {
+        let asker = if is_router(request.next_hop, host) { Asker::App } else { request.asker };
+        if let Some(idx) = self.find(request.next_hop) {
             self.lines.rise(&mut self.entries, idx, asker);
             if self.is_lost(idx, host, now) {
                 self.limits.take(asker, now)?;
@@ -377,11 +371,11 @@ impl<H> Neighbours<H> {
         if self.entries.free_count() == 0
             && let Some(idx) = self.lines.least()
         {
-            self.remove(idx, NeighbourDrop::NoRoom, host, act);
+            self.remove(idx, NeighborDrop::NoRoom, host, act);
         }
         let entry = Entry {
-            address: wish.next_hop,
-            source: wish.source,
+            address: request.next_hop,
+            source: request.source,
             mac: MacAddr::ZERO,
             state: State::Asking(0),
             deadline: now,
@@ -391,26 +385,26 @@ impl<H> Neighbours<H> {
             last: NIL,
             count: 0,
         };
-        let idx = self.insert(entry).ok_or(NeighbourDrop::NoRoom)?;
+        let idx = self.insert(entry).ok_or(NeighborDrop::NoRoom)?;
         self.ask_again(idx, host, now, act);
         Ok(idx)
     }
 
-    /// Whether who told the host of a neighbour has taken it back.
+    /// Whether who told the host of a neighbor has taken it back.
     fn is_lost(&self, idx: u32, host: &Host, now: Instant) -> bool {
         let entry = &self.entries[idx];
         let is_settled = self.config.learn_from == LearnFrom::Host && entry.state == State::Reachable;
         is_settled && !matches!(host.resolve(entry.address, now), Resolution::Station { .. })
     }
 
-    /// The host knows a neighbour that we ask for: what waits goes, and we ask again when it may have got old.
-    fn settle(&mut self, idx: u32, mac: MacAddr, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+    /// The host knows a neighbor that we ask for: what waits goes, and we ask again when it may have got old.
+    fn settle(&mut self, idx: u32, mac: MacAddr, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
         (entry.mac, entry.changed, entry.state) = (mac, now, State::Reachable);
         self.set_deadline(idx, now + self.config.reachable);
         self.lines.follow(&mut self.entries, idx);
         while let Some(handle) = self.take_first(idx) {
-            act(NeighbourAction::Resolved { handle, mac });
+            act(NeighborAction::Resolved { handle, mac });
         }
     }
 
@@ -423,7 +417,7 @@ impl<H> Neighbours<H> {
     }
 
     /// Sends the next question: to all while nobody is known, else to the station that is to be checked.
-    fn ask_again(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+    fn ask_again(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
         let (to, tries) = match entry.state {
             State::Asking(tries) => {
@@ -444,7 +438,7 @@ impl<H> Neighbours<H> {
             target_ip: entry.address,
         };
         self.set_deadline(idx, now + self.config.wait(tries));
-        act(NeighbourAction::Send(ArpSend { to, packet }));
+        act(NeighborAction::Send(ArpSend { to, packet }));
     }
 
     fn set_deadline(&mut self, idx: u32, deadline: Instant) {
@@ -453,22 +447,22 @@ impl<H> Neighbours<H> {
         self.sweep.found = self.sweep.found.min(deadline);
     }
 
-    /// Puts a handle at the end of its neighbour's queue. Where that is full its oldest makes way: the newest packet is
+    /// Puts a handle at the end of its neighbor's queue. Where that is full its oldest makes way: the newest packet is
     /// the one that is still wanted (RFC 1122 2.3.2.2). Where nothing is free, that of the oldest caller does.
-    fn wait(&mut self, idx: u32, handle: H, act: &mut impl FnMut(NeighbourAction<H>)) {
-        let is_full = self.entries[idx].count as usize >= self.config.pending_per_neighbour;
+    fn wait(&mut self, idx: u32, handle: H, act: &mut impl FnMut(NeighborAction<H>)) {
+        let is_full = self.entries[idx].count as usize >= self.config.pending_per_neighbor;
         let giver = match (is_full, self.pending.free_count()) {
             (true, _) => Some(idx),
             (false, 0) => self.lines.first(Line::Waiting).or(Some(idx)),
             (false, _) => None,
         };
         if let Some(handle) = giver.and_then(|giver| self.take_first(giver)) {
-            act(NeighbourAction::Released { handle, reason: NeighbourDrop::Superseded });
+            act(NeighborAction::Released { handle, reason: NeighborDrop::Superseded });
         }
         let place = match self.pending.insert(Pending { handle, next: NIL }) {
             Ok(place) => place,
             Err(Pending { handle, .. }) => {
-                return act(NeighbourAction::Released { handle, reason: NeighbourDrop::NoRoom });
+                return act(NeighborAction::Released { handle, reason: NeighborDrop::NoRoom });
             }
         };
         let entry = &mut self.entries[idx];
@@ -493,7 +487,7 @@ impl<H> Neighbours<H> {
         Some(handle)
     }
 
-    /// A neighbour that we know or asked for has spoken.
+    /// A neighbor that we know or asked for has spoken.
     fn update(
         &mut self,
         idx: u32,
@@ -501,7 +495,7 @@ impl<H> Neighbours<H> {
         for_us: bool,
         host: &mut Host,
         now: Instant,
-        act: &mut impl FnMut(NeighbourAction<H>),
+        act: &mut impl FnMut(NeighborAction<H>),
     ) -> Heard {
         let entry = &mut self.entries[idx];
         let is_new = matches!(entry.state, State::Asking(_));
@@ -526,13 +520,13 @@ impl<H> Neighbours<H> {
         };
         let address = self.entries[idx].address;
         let is_known = !is_new && host.confirm(address, mac, until, now);
-        if !is_known && host.apply(HostEvent::NeighbourLearned { address, mac, until }).is_err() {
-            self.remove(idx, NeighbourDrop::NoRoom, host, act);
+        if !is_known && host.apply(HostEvent::NeighborLearned { address, mac, until }).is_err() {
+            self.remove(idx, NeighborDrop::NoRoom, host, act);
             return Heard::Ignored(NotLearned::NoRoom);
         }
         self.lines.follow(&mut self.entries, idx);
         while let Some(handle) = self.take_first(idx) {
-            act(NeighbourAction::Resolved { handle, mac });
+            act(NeighborAction::Resolved { handle, mac });
         }
         match (is_new, moved) {
             (true, _) => Heard::Answered,
@@ -548,13 +542,13 @@ impl<H> Neighbours<H> {
         packet: &ArpPacket,
         host: &mut Host,
         now: Instant,
-        act: &mut impl FnMut(NeighbourAction<H>),
+        act: &mut impl FnMut(NeighborAction<H>),
     ) -> Heard {
         let (address, mac) = (packet.sender_ip(), packet.sender_mac());
         let until = now + self.config.reachable;
         let has_room = self.make_room_for_stranger(host, now, act);
         // A place in the host is taken last, so that a refusal leaves nothing behind.
-        if !has_room || host.apply(HostEvent::NeighbourLearned { address, mac, until }).is_err() {
+        if !has_room || host.apply(HostEvent::NeighborLearned { address, mac, until }).is_err() {
             return Heard::Ignored(NotLearned::NoRoom);
         }
         let entry = Entry {
@@ -581,7 +575,7 @@ impl<H> Neighbours<H> {
         &mut self,
         host: &mut Host,
         now: Instant,
-        act: &mut impl FnMut(NeighbourAction<H>),
+        act: &mut impl FnMut(NeighborAction<H>),
     ) -> bool {
         let may_grow = self.lines.count(Line::Strangers) < self.config.strangers_max;
         if may_grow && self.entries.free_count() > 0 {
@@ -591,15 +585,15 @@ impl<H> Neighbours<H> {
         let old = oldest.filter(|idx| now.since(self.entries[*idx].changed) >= STRANGER_STAYS);
         let silent = self.lines.first(Line::Idle).or(self.lines.first(Line::Waiting));
         match silent.filter(|_| may_grow).or(old) {
-            Some(idx) => self.remove(idx, NeighbourDrop::NoRoom, host, act),
+            Some(idx) => self.remove(idx, NeighborDrop::NoRoom, host, act),
             None => return false,
         }
         true
     }
 
-    fn remove(&mut self, idx: u32, reason: NeighbourDrop, host: &mut Host, act: &mut impl FnMut(NeighbourAction<H>)) {
+    fn remove(&mut self, idx: u32, reason: NeighborDrop, host: &mut Host, act: &mut impl FnMut(NeighborAction<H>)) {
         while let Some(handle) = self.take_first(idx) {
-            act(NeighbourAction::Released { handle, reason });
+            act(NeighborAction::Released { handle, reason });
         }
         self.lines.leave(&mut self.entries, idx);
         let Some(entry) = self.entries.remove(idx) else { return };
@@ -610,8 +604,8 @@ impl<H> Neighbours<H> {
     }
 
     #[cold]
-    fn sweep(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
-        let end = self.config.neighbours_max as u32;
+    fn sweep(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
+        let end = self.config.neighbors_max as u32;
         let stop = end.min(self.sweep.at + SWEPT_PER_TICK_MAX as u32);
         for idx in self.sweep.at..stop {
             if self.entries.get(idx).is_some_and(|entry| entry.deadline <= now) {
@@ -628,17 +622,17 @@ impl<H> Neighbours<H> {
     }
 
     /// A state's time is over.
-    fn expire(&mut self, idx: u32, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+    fn expire(&mut self, idx: u32, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let tries_max = self.config.tries;
         let entry = &mut self.entries[idx];
         match entry.state {
             State::Reachable if !entry.place.line.is_kept() => {
-                return self.remove(idx, NeighbourDrop::Unreachable, host, act);
+                return self.remove(idx, NeighborDrop::Unreachable, host, act);
             }
             State::Reachable if self.config.learn_from == LearnFrom::Host => return self.renew(idx, host, now, act),
             State::Reachable => entry.state = State::Probing(0),
             State::Asking(tries) | State::Probing(tries) if tries < tries_max => (),
-            State::Asking(_) => return self.remove(idx, NeighbourDrop::Unreachable, host, act),
+            State::Asking(_) => return self.remove(idx, NeighborDrop::Unreachable, host, act),
             // It may have another MAC address now, and everybody may know.
             State::Probing(_) => {
                 entry.state = State::Asking(0);
@@ -648,9 +642,9 @@ impl<H> Neighbours<H> {
         self.ask_again(idx, host, now, act);
     }
 
-    /// A neighbour that the host was told of by others is in use still: they are reminded to check it. Where they have
+    /// A neighbor that the host was told of by others is in use still: they are reminded to check it. Where they have
     /// taken it back, it is asked for.
-    fn renew(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighbourAction<H>)) {
+    fn renew(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         self.entries[idx].state = State::Asking(0);
         self.ask_again(idx, host, now, act);
         if let Resolution::Station { mac, .. } = host.resolve(self.entries[idx].address, now) {
@@ -659,16 +653,16 @@ impl<H> Neighbours<H> {
     }
 }
 
-/// Takes back what the host was told, but for a neighbour that was configured there.
+/// Takes back what the host was told, but for a neighbor that was configured there.
 fn disbelieve(address: Ipv4Addr, host: &mut Host) {
     if host.has_learned(address) {
-        let taken = host.apply(HostEvent::NeighbourRemoved(address));
+        let taken = host.apply(HostEvent::NeighborRemoved(address));
         assert!(taken.is_ok(), "a removal needs no room");
     }
 }
 
 /// Whether a station on the link may have this address.
-fn is_neighbour(address: Ipv4Addr, host: &Host) -> bool {
+fn is_neighbor(address: Ipv4Addr, host: &Host) -> bool {
     let on_link = host.route(address).is_some_and(|route| route.gateway.is_none());
     let is_host = !address.is_unspecified() && !address.is_loopback() && host.classify(address) == Destination::Other;
     on_link && is_host

@@ -58,7 +58,7 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
     }
 
     fn buckets(capacity: usize) -> usize {
-        // A quarter full at most: fewer than one bucket in a hundred overflows into its neighbour. Half full, one in
+        // A quarter full at most: fewer than one bucket in a hundred overflows into its neighbor. Half full, one in
         // twenty does, and a thousand groups in a table made for a thousand cost 14 ns a datagram instead of 10.5.
         (4 * capacity).div_ceil(SLOTS).next_power_of_two().max(2)
     }

@@ -1,6 +1,6 @@
 //! ARP for IPv4 over Ethernet (RFC 826): 28 bytes that ask for a MAC address or tell one.
 //!
-//! What is learned from a packet, and whether to answer, is the neighbour table's business.
+//! What is learned from a packet, and whether to answer, is the neighbor table's business.
 
 use core::net::Ipv4Addr;
 

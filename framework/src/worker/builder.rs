@@ -18,7 +18,7 @@ use crate::pipeline::{
     App, ChecksumPolicy, EgressConfig, HostStack, HostStackConfig, Ipv4Config, UdpConfig, Vlans, host_stack,
 };
 use crate::proto::{
-    HashSeed, Host, HostConfig, HostError, HostEvent, InterfaceId, Ipv4Prefix, NeighbourConfig, Route, SocketCapacity,
+    HashSeed, Host, HostConfig, HostError, HostEvent, InterfaceId, Ipv4Prefix, NeighborConfig, Route, SocketCapacity,
     UdpSockets,
 };
 use crate::wire::{MacAddr, VlanTags, ethernet, vlan};
@@ -220,7 +220,7 @@ impl<Q: Queue> WorkerBuilder<Q> {
             mtu: self.mtu,
             addresses_max: self.addresses.len().max(1),
             routes_max: self.routes.len().max(1),
-            neighbours_max: self.neighbors.len() + NeighbourConfig::default().neighbours_max,
+            neighbors_max: self.neighbors.len() + NeighborConfig::default().neighbors_max,
         };
         let mut host = Host::new(config, self.seed)?;
         for address in &self.addresses {
@@ -237,7 +237,7 @@ impl<Q: Queue> WorkerBuilder<Q> {
             }))?;
         }
         for &(address, mac) in &self.neighbors {
-            host.apply(HostEvent::NeighbourSet { address, mac })?;
+            host.apply(HostEvent::NeighborSet { address, mac })?;
         }
         Ok(host)
     }
@@ -262,7 +262,7 @@ impl<Q: Queue> WorkerBuilder<Q> {
             .part("sending", RING_LEN, "posted, and not on the wire yet")
             .part("burst", BURST_MAX, "in the hands of the pipeline")
             .part("reassembly", stack.ipv4.reassembly.pieces, "fragments that wait for the rest")
-            .part("neighbors", NeighbourConfig::default().pending_max, "datagrams that wait for a MAC address")
+            .part("neighbors", NeighborConfig::default().pending_max, "datagrams that wait for a MAC address")
     }
 
     fn map_pool(&self, others: usize) -> Result<Pool, WorkerBuilderError> {

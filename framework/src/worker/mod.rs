@@ -1,12 +1,12 @@
 //! Turns the crank: starts pinned threads, checks the machine they stand on, polls, stops.
 //!
-//! [`Crew`] starts [`Station`]s; on its thread a station makes a pool, opens its queue, builds a pipeline and puts a
+//! [`WorkerGroup`] starts [`WorkerSpec`]s; on its thread each makes a pool, opens its queue, builds a pipeline and puts a
 //! [`Worker`] together, whose [`poll_once`](Worker::poll_once) is the whole data path. Decoded events travel between
 //! workers over the rings of [`spsc`].
 
 pub mod affinity;
 mod builder;
-mod crew;
+mod group;
 pub mod guard;
 pub mod kernel;
 pub mod live;
@@ -18,7 +18,7 @@ pub mod timeline;
 pub mod topology;
 
 pub use builder::{WorkerBuilder, WorkerBuilderError};
-pub use crew::{Crew, CrewError, Post, PostError, Station};
+pub use group::{PoolSetupError, WorkerContext, WorkerGroup, WorkerGroupError, WorkerSpec};
 pub use poll::{Ended, Parts, Worker};
 pub use seed::random_seed;
 pub use stop::{StopError, StopFlag};

@@ -13,7 +13,7 @@ use crate::wire::ethernet::{self, EthernetFields};
 use crate::wire::{EtherType, EthernetHeader};
 use zerocopy::IntoBytes;
 
-use super::kernel::{Follower, OVERHEARD_LEN_MAX, Overheard};
+use super::kernel::{Follower, ICMP_ERROR_LEN_MAX, KernelIcmpError};
 use super::stop::StopFlag;
 
 /// What a worker is made of. Everything in it was made on the worker's own thread.
@@ -28,7 +28,7 @@ pub struct Parts<Rx, Tx, N, A> {
     pub app: A,
     /// Buffers for frames to send, and for those that `rx` receives.
     pub pool: Pool,
-    /// Addresses, routes and neighbours.
+    /// Addresses, routes and neighbors.
     pub host: Host,
     /// Who receives which datagrams.
     pub sockets: UdpSockets,
@@ -92,8 +92,8 @@ struct Counters {
     /// took from the device to its end, at most.
     burst_ns: Histogram,
     /// Packets that came to the kernel and were shown to the pipeline too; those for which no buffer was free.
-    overheard: Counter,
-    overheard_lost: Counter,
+    icmp_errors_from_kernel: Counter,
+    icmp_errors_from_kernel_lost: Counter,
     last_poll: Gauge,
     pool_in_use: Gauge,
     pool_exhausted: Gauge,
@@ -250,9 +250,9 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             follower.catch_up(cx.host);
             hear_kernel(follower, pipeline, app, counters, &mut cx);
             // Those of what the burst sent, and of the ticks of the turn before.
-            pass_wishes_on(follower, cx.egress);
+            pass_neighbor_requests(follower, cx.egress);
         }
-        // What waited for a neighbour goes before what is sent now.
+        // What waited for a neighbor goes before what is sent now.
         Egress::tick(&mut cx);
         pipeline.tick(app, &mut cx);
         if cx.timers.is_due(now) {
@@ -337,7 +337,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     }
 
     /// Packets that are neither delivered nor dropped yet: fragments that wait for the rest, and frames that wait for
-    /// their neighbour.
+    /// their neighbor.
     pub fn kept(&self) -> usize {
         self.pipeline.kept() + self.tools.egress.kept()
     }
@@ -368,24 +368,24 @@ fn hear_kernel<N: Node<A>, A>(
     cx: &mut Cx<'_>,
 ) {
     for _ in 0..OVERHEARD_PER_TURN {
-        let Some(overheard) = follower.next_overheard() else { return };
-        match frame_of(&overheard, cx) {
+        let Some(error) = follower.next_icmp_error() else { return };
+        match frame_of(&error, cx) {
             Some(frame) => {
-                counters.overheard.inc();
+                counters.icmp_errors_from_kernel.inc();
                 pipeline.push(frame, app, cx);
             }
-            None => counters.overheard_lost.inc(),
+            None => counters.icmp_errors_from_kernel_lost.inc(),
         }
     }
 }
 
 /// The frame that a packet may have come in.
 #[cold]
-fn frame_of(overheard: &Overheard, cx: &Cx<'_>) -> Option<Mbuf> {
+fn frame_of(error: &KernelIcmpError, cx: &Cx<'_>) -> Option<Mbuf> {
     let own = cx.host.mac();
     let link = EthernetHeader::new(EthernetFields { dst: own, src: own, ethertype: EtherType::IPV4 });
-    let packet = overheard.packet();
-    let mut frame = [0; ethernet::HEADER_LEN + OVERHEARD_LEN_MAX];
+    let packet = error.packet();
+    let mut frame = [0; ethernet::HEADER_LEN + ICMP_ERROR_LEN_MAX];
     frame[..ethernet::HEADER_LEN].copy_from_slice(link.as_bytes());
     frame[ethernet::HEADER_LEN..][..packet.len()].copy_from_slice(packet);
     cx.pool.alloc_copy(&frame[..ethernet::HEADER_LEN + packet.len()])
@@ -400,12 +400,12 @@ fn expire_timers<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     }
 }
 
-/// Neighbours that the kernel is to ask for.
+/// Neighbors that the kernel is to ask for.
 #[inline]
-fn pass_wishes_on(follower: &mut Follower, egress: &mut Egress) {
-    while let Some(wish) = egress.next_wish() {
-        // One that finds no room is wished for again.
-        let _ = follower.want(wish.next_hop);
+fn pass_neighbor_requests(follower: &mut Follower, egress: &mut Egress) {
+    while let Some(request) = egress.next_neighbor_request() {
+        // A request that finds no room is made again.
+        let _ = follower.want(request.next_hop);
     }
 }
 
@@ -417,8 +417,8 @@ impl Counters {
             bursts: scope.counter("bursts", Unit::Bursts),
             frames: scope.counter("frames", Unit::Frames),
             burst_ns: scope.histogram("burst_ns", Unit::Nanoseconds),
-            overheard: scope.counter("overheard", Unit::Packets),
-            overheard_lost: scope.counter("overheard_lost", Unit::Packets),
+            icmp_errors_from_kernel: scope.counter("icmp_errors_from_kernel", Unit::Packets),
+            icmp_errors_from_kernel_lost: scope.counter("icmp_errors_from_kernel_lost", Unit::Packets),
             last_poll: scope.last_poll(),
             pool_in_use: pool.gauge("in_use", Unit::Mbufs),
             pool_exhausted: pool.gauge("exhausted", Unit::Events),

@@ -106,7 +106,7 @@ struct Wanted {
     /// As `Talker::holds_back`.
     holds_back: bool,
     options: ConnectionOptions,
-    /// Asks for neighbours, where they are not configured.
+    /// Asks for neighbors, where they are not configured.
     asks: bool,
     /// Buffers of each pool, where 2048 are too many.
     buffers: Option<usize>,
@@ -243,11 +243,11 @@ fn host(number: u8, seed: HashSeed) -> Host {
         mtu: 1500,
         addresses_max: 1,
         routes_max: 1,
-        neighbours_max: 2,
+        neighbors_max: 2,
     };
     let mut host = Host::new(config, seed).unwrap();
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(address(number), 24).unwrap())).unwrap();
-    host.apply(HostEvent::NeighbourSet { address: address(3 - number), mac: mac(3 - number) }).unwrap();
+    host.apply(HostEvent::NeighborSet { address: address(3 - number), mac: mac(3 - number) }).unwrap();
     host
 }
 

@@ -54,7 +54,7 @@ fn mac(address: Ipv4Addr) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, address.octets()[3]])
 }
 
-fn host(own: Ipv4Addr, neighbour: Ipv4Addr) -> Host {
+fn host(own: Ipv4Addr, neighbor: Ipv4Addr) -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
         mac: mac(own),
@@ -62,16 +62,16 @@ fn host(own: Ipv4Addr, neighbour: Ipv4Addr) -> Host {
         mtu: 1500,
         addresses_max: 1,
         routes_max: 1,
-        neighbours_max: 1,
+        neighbors_max: 1,
     };
     let mut host = Host::new(config, HashSeed::new(1, 2)).unwrap();
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(own, 24).unwrap())).unwrap();
-    host.apply(HostEvent::NeighbourSet { address: neighbour, mac: mac(neighbour) }).unwrap();
+    host.apply(HostEvent::NeighborSet { address: neighbor, mac: mac(neighbor) }).unwrap();
     host
 }
 
 /// A worker with `app` at `own`, who has bound the port.
-fn party<A: App>(queue: MemoryQueue, own: Ipv4Addr, neighbour: Ipv4Addr, app: A, block: &Block) -> Party<A> {
+fn party<A: App>(queue: MemoryQueue, own: Ipv4Addr, neighbor: Ipv4Addr, app: A, block: &Block) -> Party<A> {
     let scope = block.scope(&own.to_string());
     let pool = Pool::heap(256).unwrap();
     let (rx, tx) = queue.open(&pool, &scope).unwrap();
@@ -86,7 +86,7 @@ fn party<A: App>(queue: MemoryQueue, own: Ipv4Addr, neighbour: Ipv4Addr, app: A,
         udp: UdpConfig::default(),
     };
     let pipeline = udp_stack(stack, &scope);
-    let host = host(own, neighbour);
+    let host = host(own, neighbor);
     Worker::new(
         Parts { rx, tx, pipeline, app, pool, host, sockets, egress: EgressConfig::quiet(seed), burst_len: 32 },
         &scope,
@@ -162,11 +162,11 @@ fn two_workers_of_a_crew_talk_over_a_wire_and_report_over_a_ring() {
     let (mut near, mut far) = wire();
     let (near, far) = (near.take_queue(0).unwrap(), far.take_queue(0).unwrap());
     let (mut answers, mut reader) = spsc::lossless::ring::<u32>(2_048).unwrap();
-    let server = Station::new("server", move |post: &Post| {
+    let server = WorkerSpec::new("server", move |post: &WorkerContext| {
         let mut worker = party(far, SERVER, CLIENT, Echo, &Block::heap());
         worker.run(&mut MonotonicClock::start(), &post.stop);
     });
-    let client = Station::new("client", move |post: &Post| {
+    let client = WorkerSpec::new("client", move |post: &WorkerContext| {
         let mut worker = party(near, CLIENT, SERVER, Client::default(), &Block::heap());
         let mut now = Instant::ZERO;
         for request in 0..REQUESTS {
@@ -181,7 +181,7 @@ fn two_workers_of_a_crew_talk_over_a_wire_and_report_over_a_ring() {
         }
         post.stop.stop();
     });
-    Crew::start(vec![server, client], &StopFlag::new()).unwrap().join().unwrap();
+    WorkerGroup::start(vec![server, client], &StopFlag::new()).unwrap().join().unwrap();
     let answers: Vec<u32> = core::iter::from_fn(|| reader.pop()).collect();
     assert_eq!(answers, (0..REQUESTS).collect::<Vec<_>>());
 }

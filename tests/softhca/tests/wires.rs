@@ -210,7 +210,7 @@ fn checksum_that_the_kernel_left_to_the_nic_is_whole() {
     }
     veth();
     ip("address add 10.9.0.1/24 dev veth1");
-    ip("neighbour add 10.9.0.2 lladdr 02:00:00:00:00:a0 dev veth1");
+    ip("neighbor add 10.9.0.2 lladdr 02:00:00:00:00:a0 dev veth1");
     let mut near = PacketSocket::open("veth0").unwrap();
     UdpSocket::bind("10.9.0.1:7").unwrap().send_to(b"a datagram", "10.9.0.2:9").unwrap();
     let frame = await_frame(&mut near).unwrap();

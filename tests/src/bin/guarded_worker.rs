@@ -138,7 +138,7 @@ fn worker(
             mtu: link.mtu,
             addresses_max: 2,
             routes_max: 2,
-            neighbours_max: 8,
+            neighbors_max: 8,
         },
         seed,
     )

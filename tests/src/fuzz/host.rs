@@ -1,6 +1,6 @@
 //! A whole host and everybody around it: frames of any bytes to ARP, ICMP, IGMP and UDP, its own frames come back to it,
-//! neighbours that answer too late or for others, sends to stations that may not be there, groups joined and left, and time.
-//! The other target changes the host under it as well: addresses, routes, neighbours, MTU, station, link.
+//! neighbors that answer too late or for others, sends to stations that may not be there, groups joined and left, and time.
+//! The other target changes the host under it as well: addresses, routes, neighbors, MTU, station, link.
 //!
 //! However it goes, every packet has an end by name, every buffer is kept by somebody, what is on the wire is the sum of
 //! what each sender says, and nobody makes the host send more than its limits allow.
@@ -36,7 +36,7 @@ pub(super) mod step {
 
 /// Bytes that configure the rig, before the first step.
 pub(super) const CONFIG_LEN: usize = 3;
-/// How long a step may take: nothing, a burst, fragments, an ARP question, an IGMP report, a believed neighbour, all of it.
+/// How long a step may take: nothing, a burst, fragments, an ARP question, an IGMP report, a believed neighbor, all of it.
 pub(super) const SPANS_MS: [u64; 8] = [0, 0, 1, 20, 1_100, 3_000, 31_000, 700_000];
 /// A station that is on the link and configured nowhere, our router, and a host behind it.
 pub(super) const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
@@ -213,7 +213,7 @@ impl Scene {
             let is_refused = cx.host.apply(event).is_err();
             let is_moved = cx.host.changes() != before;
             // One that is learned again, or is configured, is no news.
-            let may_stay = is_refused || matches!(event, HostEvent::NeighbourLearned { .. });
+            let may_stay = is_refused || matches!(event, HostEvent::NeighborLearned { .. });
             assert!(if is_moved { !is_refused } else { may_stay }, "{event:?}");
             assert!(cx.host.mtu() >= 68 && cx.host.mac().is_unicast());
             assert!(cx.host.routes().iter().all(|route| cx.host.is_own(route.source)), "{:?}", cx.host.routes());
@@ -230,7 +230,7 @@ impl Scene {
             let network = Ipv4Prefix::new(OURS, 24).expect("24 bits are a prefix");
             let by_router = Route { network: Ipv4Prefix::ALL, gateway: Some(ROUTER), source: OURS, metric: 0 };
             for address in REMOTES {
-                cx.host.apply(HostEvent::NeighbourRemoved(address)).expect("a neighbour can always go");
+                cx.host.apply(HostEvent::NeighborRemoved(address)).expect("a neighbor can always go");
             }
             for event in [
                 HostEvent::Link { is_up: true },
@@ -244,10 +244,10 @@ impl Scene {
         });
     }
 
-    /// With the way back and neighbours that answer, every flow sends again within seconds.
+    /// With the way back and neighbors that answer, every flow sends again within seconds.
     fn assert_flows_recover(&mut self) {
         for round in 0..80 {
-            // A path's MTU and groups' reports have their own times; what waits for neighbours ends within seconds.
+            // A path's MTU and groups' reports have their own times; what waits for neighbors ends within seconds.
             self.pass(Duration::from_millis(500));
             for _ in 0..4 {
                 self.answer(&mut Input::new(&[]));
@@ -298,9 +298,9 @@ impl Scene {
         assert!(self.rig.worker.pool().in_use() >= self.rig.worker.kept(), "{}", table(&snapshot));
 
         // What is on the wire is what each sender says; only a long echo takes several frames.
-        let waited = drops(&snapshot, |name| name.contains("/neighbours/drop/")) + sum("/neighbours/waiting");
+        let waited = drops(&snapshot, |name| name.contains("/neighbors/drop/")) + sum("/neighbors/waiting");
         let others = sum("/egress/frames") - waited
-            + sum("/neighbours/questions")
+            + sum("/neighbors/questions")
             + sum("/arp/answered")
             + sum("/arp/claims_sent")
             + sum("/icmp_errors/sent")
@@ -356,12 +356,12 @@ fn event(input: &mut Input<'_>) -> HostEvent {
             HostEvent::RouteAdded(Route { network: prefix(input), gateway, source, metric })
         }
         3 => HostEvent::RouteRemoved { network: prefix(input), metric: input.below(3).into() },
-        4 => HostEvent::NeighbourSet { address: input.pick(&REMOTES), mac },
+        4 => HostEvent::NeighborSet { address: input.pick(&REMOTES), mac },
         5 => {
             let until = wirepath::time::Instant::from_nanos(input.u64());
-            HostEvent::NeighbourLearned { address: input.pick(&REMOTES), mac, until }
+            HostEvent::NeighborLearned { address: input.pick(&REMOTES), mac, until }
         }
-        6 => HostEvent::NeighbourRemoved(input.pick(&REMOTES)),
+        6 => HostEvent::NeighborRemoved(input.pick(&REMOTES)),
         7 => HostEvent::Mtu(input.pick(&[1_500, 68, 67, 552, 576, 1_280, 9_000, 65_535, 0, usize::MAX])),
         8 => HostEvent::Mac(input.pick(&[STATION, mac, PEER_STATION, MacAddr::BROADCAST, MacAddr::ZERO])),
         9 | 10 => HostEvent::Link { is_up: input.u8() & 1 == 0 },

@@ -322,7 +322,7 @@ addresses = ["10.0.0.2/24"]
 gateway = "10.0.0.254"
 takes = "everything"
 routes = [{ network = "192.0.2.0/24", via = "10.0.0.253" }]
-neighbours = [{ address = "10.0.0.254", mac = "02:00:00:00:00:fe" }]
+neighbors = [{ address = "10.0.0.254", mac = "02:00:00:00:00:fe" }]
 [[channels]]
 name = "itch"
 format = "mold-itch50"
@@ -427,7 +427,7 @@ pub(super) fn host() -> Vec<Vec<u8>> {
             script.push(kind);
             script.extend((frame.len() as u16).to_be_bytes());
             script.extend(frame);
-            // Sends to each of the remotes, all lengths; its neighbour answers, or the network gives everything back.
+            // Sends to each of the remotes, all lengths; its neighbor answers, or the network gives everything back.
             script.extend([host::step::SEND, idx, idx, idx & 3, idx, host::step::POLL, idx]);
             script.extend([if idx % 3 == 0 { host::step::REFLECT } else { host::step::ANSWER }, idx, 0]);
             script.truncate(script.len() - usize::from(idx % 3 == 0));
@@ -442,7 +442,7 @@ pub(super) fn host() -> Vec<Vec<u8>> {
 pub(super) fn host_events() -> Vec<Vec<u8>> {
     use host::step::{ANSWER, EVENT, POLL, SEND};
     let events: [&[u8]; 9] = [
-        // The link goes down and up; an address, the route and the MTU go and come; neighbours and the station change.
+        // The link goes down and up; an address, the route and the MTU go and come; neighbors and the station change.
         &[EVENT, 9, 1],
         &[EVENT, 9, 0],
         &[EVENT, 1, 0, 0],

@@ -15,7 +15,7 @@ pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 /// The kernel's address.
 pub const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 /// Long enough for a machine with two busy cores, short enough to wait for.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Two namespaces and the cable between them. The near end has no address, the far end [`THEIRS`] of a network of 24 bits.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use wirepath::device::Device;
-use wirepath::device::mlx5::{Mlx5Abilities, Mlx5Device, Mlx5Support};
+use wirepath::device::mlx5::{Mlx5Capabilities, Mlx5Device, Mlx5Support};
 
 use super::Lab;
 use super::report::Report;
@@ -39,18 +39,18 @@ pub(super) fn describe(lab: &Lab, devices: &[Mlx5Device; 2], report: &mut Report
         if let Some(pci) = support.and_then(|support| support.pci.as_deref()) {
             report.item("  PCI", &slot(pci))?;
         }
-        if let Some(Ok(abilities)) = support.map(|support| &support.abilities) {
-            describe_abilities(abilities, report)?;
+        if let Some(Ok(capabilities)) = support.map(|support| &support.capabilities) {
+            describe_abilities(capabilities, report)?;
         }
     }
     Ok(())
 }
 
-fn describe_abilities(abilities: &Mlx5Abilities, report: &mut Report<'_>) -> Result<(), String> {
-    for port in &abilities.ports {
+fn describe_abilities(capabilities: &Mlx5Capabilities, report: &mut Report<'_>) -> Result<(), String> {
+    for port in &capabilities.ports {
         report.item("  link", &format!("{} Gbit/s", port.gbps))?;
     }
-    for (feature, can) in &abilities.features {
+    for (feature, can) in &capabilities.features {
         let words = match can {
             Ok(how) if how.is_empty() => "yes".into(),
             Ok(how) => how.clone(),
@@ -69,7 +69,7 @@ pub(super) fn link_bits(lab: &Lab) -> Option<f64> {
             support.name == **name || support.pci.as_deref() == Some(name) || support.interfaces.contains(name)
         })
     };
-    let ports = supports.iter().filter(named).filter_map(|support| support.abilities.as_ref().ok()?.ports.first());
+    let ports = supports.iter().filter(named).filter_map(|support| support.capabilities.as_ref().ok()?.ports.first());
     ports.map(|port| f64::from(port.gbps) * 1e9).filter(|bits| *bits > 0.0).reduce(f64::min)
 }
 

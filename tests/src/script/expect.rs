@@ -54,7 +54,7 @@ const REASONS: [&str; 10] = [
     "TimedOut",
     "KeepaliveTimedOut",
     "Unreachable",
-    "NoNeighbour",
+    "NoNeighbor",
     "LingerTimedOut",
 ];
 

@@ -94,7 +94,7 @@ pub enum Outcome {
     /// Nobody answered.
     TimedOut,
     /// Nobody said which station the peer is at.
-    NoNeighbour,
+    NoNeighbor,
 }
 
 /// What an app wants to do now.

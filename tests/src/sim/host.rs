@@ -186,14 +186,14 @@ fn host(plan: &HostPlan, idx: usize, count: usize, seed: HashSeed) -> Host {
         mtu: plan.mtu,
         addresses_max: 1,
         routes_max: 2,
-        neighbours_max: 16,
+        neighbors_max: 16,
     };
     let mut host = Host::new(config, seed).expect("the MTU is large enough");
     let network = Ipv4Prefix::new(address(idx), 24).expect("24 bits are a prefix");
     host.apply(HostEvent::AddressAdded(network)).expect("there is room for one");
     for other in (0..count).filter(|other| *other != idx && !plan.uses_arp) {
-        let neighbour = HostEvent::NeighbourSet { address: address(other), mac: station(other) };
-        host.apply(neighbour).expect("there is room for all");
+        let neighbor = HostEvent::NeighborSet { address: address(other), mac: station(other) };
+        host.apply(neighbor).expect("there is room for all");
     }
     host
 }
@@ -557,7 +557,7 @@ fn outcome(reason: CloseReason) -> Outcome {
         CloseReason::Aborted => Outcome::Aborted,
         CloseReason::Reset => Outcome::Reset,
         CloseReason::Refused => Outcome::Refused,
-        CloseReason::NoNeighbour => Outcome::NoNeighbour,
+        CloseReason::NoNeighbor => Outcome::NoNeighbor,
         _ => Outcome::TimedOut,
     }
 }

@@ -11,7 +11,7 @@ pub type Side = usize;
 /// A session, and which end of it.
 pub type EndKey = (usize, Side);
 
-/// A neighbour is asked for so long; a question that is asked when the network is well is answered.
+/// A neighbor is asked for so long; a question that is asked when the network is well is answered.
 const RESOLVED_WITHIN: u64 = 10 * SECOND;
 
 /// What was sent before the network was well is waited for, and what was sent soon after, as the queues were full.
@@ -177,7 +177,7 @@ impl Ledger {
             Outcome::Aborted => Err("nobody wanted it".into()),
             Outcome::Reset | Outcome::Refused if aborts || plan.may_be_refused => Ok(()),
             // All questions went, or all answers, while the network was bad; and nobody has been connected.
-            Outcome::NoNeighbour if self.now < self.heals_at + RESOLVED_WITHIN && !own.is_connected => Ok(()),
+            Outcome::NoNeighbor if self.now < self.heals_at + RESOLVED_WITHIN && !own.is_connected => Ok(()),
             Outcome::TimedOut if aborts || plan.may_time_out => Ok(()),
             _ => Err("for no reason".into()),
         }

@@ -62,7 +62,7 @@ pub struct HostPlan {
     pub clock: u64,
     /// How many parts per million its clock goes wrong, up to 1000.
     pub drift_ppm: i64,
-    /// It asks for its neighbours.
+    /// It asks for its neighbors.
     pub uses_arp: bool,
     /// Bytes of its longest packet.
     pub mtu: usize,

@@ -48,7 +48,7 @@ pub(super) struct HostSection {
     #[serde(default)]
     routes: Vec<RouteSection>,
     #[serde(default)]
-    neighbours: Vec<NeighbourSection>,
+    neighbors: Vec<NeighborSection>,
     takes: Option<Spanned<TakesWord>>,
 }
 
@@ -61,7 +61,7 @@ struct RouteSection {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NeighbourSection {
+struct NeighborSection {
     address: Spanned<Address>,
     mac: Spanned<Mac>,
 }
@@ -409,7 +409,7 @@ impl HostSection {
         Ok(())
     }
 
-    /// Asks the host itself, which knows what an address, a route and a neighbour may be, and how many it has room for.
+    /// Asks the host itself, which knows what an address, a route and a neighbor may be, and how many it has room for.
     fn check_parts(&self) -> Result<(), Fault> {
         let addresses = self.addresses.get_ref();
         for (idx, address) in addresses.iter().enumerate() {
@@ -418,11 +418,11 @@ impl HostSection {
                 return Err(Fault::new(address.span(), format!("{address_alone} is named twice: name it once")));
             }
         }
-        for neighbour in &self.neighbours {
-            let address = neighbour.address.get_ref().0;
+        for neighbor in &self.neighbors {
+            let address = neighbor.address.get_ref().0;
             if addresses.iter().any(|own| own.get_ref().0.address() == address) {
-                let what = format!("{address} is our own address: a neighbour is another station");
-                return Err(Fault::new(neighbour.address.span(), what));
+                let what = format!("{address} is our own address: a neighbor is another station");
+                return Err(Fault::new(neighbor.address.span(), what));
             }
         }
         let Err(OwnFault { part, error }) = self.own().check() else { return Ok(()) };
@@ -430,11 +430,11 @@ impl HostSection {
             (OwnPart::Address(idx), _) => (addresses[idx].span(), "addresses"),
             // The default route is the last one.
             (OwnPart::Route(idx), _) => (self.via(idx), "routes"),
-            (OwnPart::Neighbour(idx), HostError::NotAStation(_)) => (self.neighbours[idx].mac.span(), ""),
-            (OwnPart::Neighbour(idx), _) => (self.neighbours[idx].address.span(), "neighbours"),
+            (OwnPart::Neighbor(idx), HostError::NotAStation(_)) => (self.neighbors[idx].mac.span(), ""),
+            (OwnPart::Neighbor(idx), _) => (self.neighbors[idx].address.span(), "neighbors"),
         };
         let what = match error {
-            HostError::AddressesFull | HostError::RoutesFull | HostError::NeighboursFull => {
+            HostError::AddressesFull | HostError::RoutesFull | HostError::NeighborsFull => {
                 format!("there is no room for this one: give the host fewer {limit}")
             }
             HostError::NotAHostAddress(_) => format!("{error}: use one of a host, such as 10.0.0.2"),
@@ -457,10 +457,10 @@ impl HostSection {
         OwnHost {
             addresses: self.addresses.get_ref().iter().map(|prefix| prefix.get_ref().0).collect(),
             routes: routes.chain(default).collect(),
-            neighbours: self
-                .neighbours
+            neighbors: self
+                .neighbors
                 .iter()
-                .map(|neighbour| (neighbour.address.get_ref().0, neighbour.mac.get_ref().0))
+                .map(|neighbor| (neighbor.address.get_ref().0, neighbor.mac.get_ref().0))
                 .collect(),
             takes: match self.takes.as_ref().map_or(TakesWord::default(), |takes| *takes.get_ref()) {
                 TakesWord::Needed => Takes::Needed,

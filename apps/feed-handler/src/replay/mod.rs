@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use exchange_sim::Truth;
 use wirepath::mem::{BURST_MAX, Layout, Sizing};
 use wirepath::pipeline::{EgressConfig, Ipv4Config};
-use wirepath::worker::{Crew, Ended, StopFlag};
+use wirepath::worker::{Ended, StopFlag, WorkerGroup};
 
 use crate::device::AnyQueue;
 use crate::error::Error;
@@ -37,10 +37,10 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -
         events,
     };
     let core = worker::core(plan.feed.worker.placement, 0, 1);
-    let crew = Crew::start(vec![worker::station(job, core.number)], stop).map_err(Error::failed)?;
-    tell(Event::Machine(crew.report().clone()));
+    let group = WorkerGroup::start(vec![worker::spec(job, core.number)], stop).map_err(Error::failed)?;
+    tell(Event::Machine(group.report().clone()));
     worker::watch(&heard, &block, (None, stop), &mut tell);
-    let done = worker::together(crew.join().map_err(Error::failed)?)?;
+    let done = worker::together(group.join().map_err(Error::failed)?)?;
     let run = Run {
         origin: Origin::File(plan.input.clone()),
         stopped: done.ended == Ended::Stopped,

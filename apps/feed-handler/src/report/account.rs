@@ -8,7 +8,7 @@ use wirepath::counters::{Reading, Sample, Snapshot};
 use super::Run;
 use crate::feed::ChannelTally;
 
-/// What became of packets: `read + duplicated + overheard = delivered + answered + dropped + merged + held`.
+/// What became of packets: `read + duplicated + icmp_errors_from_kernel = delivered + answered + dropped + merged + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketAccount {
     /// Read from the file; or came to our queues, what the kernel dropped there included.
@@ -16,7 +16,7 @@ pub struct PacketAccount {
     /// Copied by the fault device.
     pub duplicated: u64,
     /// ICMP errors about our flows that came to the kernel and were shown to us too.
-    pub overheard: u64,
+    pub icmp_errors_from_kernel: u64,
     /// Datagrams that the feed took.
     pub delivered: u64,
     /// ARP, ICMP and IGMP that a host of our own took.
@@ -70,7 +70,7 @@ impl PacketAccount {
         Self {
             read,
             duplicated,
-            overheard: count(counters, "overheard"),
+            icmp_errors_from_kernel: count(counters, "icmp_errors_from_kernel"),
             delivered: count(counters, "feed/packets"),
             answered: taken(counters, "arp/packets", "arp.")
                 + taken(counters, "icmp/messages", "icmp.")
@@ -84,16 +84,17 @@ impl PacketAccount {
 
     /// Whether it adds up.
     pub fn holds(&self) -> bool {
-        let came = self.read + self.duplicated + self.overheard;
+        let came = self.read + self.duplicated + self.icmp_errors_from_kernel;
         let went = self.delivered + self.answered + self.dropped + self.merged + self.held;
         came == went && self.unnamed == 0
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        let Self { read, duplicated, overheard, delivered, answered, dropped, merged, held, unnamed } = self;
+        let Self { read, duplicated, icmp_errors_from_kernel, delivered, answered, dropped, merged, held, unnamed } =
+            self;
         (!self.holds()).then(|| {
             format!(
-                "packets do not add up: {read} read + {duplicated} copied + {overheard} overheard are not {delivered} delivered \
+                "packets do not add up: {read} read + {duplicated} copied + {icmp_errors_from_kernel} ICMP errors from the kernel are not {delivered} delivered \
                  + {answered} answered + {dropped} dropped + {merged} merged + {held} held, {unnamed} without a name; this is a bug, \
                  please report it"
             )

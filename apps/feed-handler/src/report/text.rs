@@ -124,7 +124,7 @@ impl Summary {
             }
         };
         add("+ copied by injected faults", account.duplicated);
-        add("+ overheard from the kernel", account.overheard);
+        add("+ ICMP errors from the kernel", account.icmp_errors_from_kernel);
         add("= delivered to the feed", account.delivered);
         add("+ ARP, ICMP and IGMP of our host", account.answered);
         for (reason, &count) in &self.drops {

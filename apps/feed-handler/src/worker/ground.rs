@@ -83,7 +83,7 @@ pub(crate) fn replay_host(seed: HashSeed) -> Result<Host, Error> {
         mtu: 1500,
         addresses_max: 1,
         routes_max: 1,
-        neighbours_max: 1,
+        neighbors_max: 1,
     };
     Host::new(config, seed).map_err(Error::failed)
 }

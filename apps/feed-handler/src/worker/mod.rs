@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use wirepath::counters::Block;
-use wirepath::worker::{Ended, Post, Station, StopFlag, affinity};
+use wirepath::worker::{Ended, StopFlag, WorkerContext, WorkerSpec, affinity};
 
 use crate::error::Error;
 use crate::feed::FeedTally;
@@ -84,17 +84,19 @@ pub(crate) fn core(placement: Placement, idx: usize, count: usize) -> Core {
 }
 
 /// The worker for the plan's format: from here on it is known at compile time.
-pub(crate) fn station(job: Job, core: Option<usize>) -> Station<Result<Done, Error>> {
+pub(crate) fn spec(job: Job, core: Option<usize>) -> WorkerSpec<Result<Done, Error>> {
     let name = job.name.clone();
-    let station = match job.plan.format {
-        Format::MoldItch50 | Format::Itch50File => Station::new(name, |post: &Post| work::<MoldItch50>(post, job)),
-        Format::IexTops => Station::new(name, |post: &Post| work::<IexTops>(post, job)),
-        Format::IexDeep => Station::new(name, |post: &Post| work::<IexDeep>(post, job)),
-        Format::CboePitch => Station::new(name, |post: &Post| work::<CboePitch>(post, job)),
+    let spec = match job.plan.format {
+        Format::MoldItch50 | Format::Itch50File => {
+            WorkerSpec::new(name, |context: &WorkerContext| work::<MoldItch50>(context, job))
+        }
+        Format::IexTops => WorkerSpec::new(name, |context: &WorkerContext| work::<IexTops>(context, job)),
+        Format::IexDeep => WorkerSpec::new(name, |context: &WorkerContext| work::<IexDeep>(context, job)),
+        Format::CboePitch => WorkerSpec::new(name, |context: &WorkerContext| work::<CboePitch>(context, job)),
     };
     match core {
-        Some(core) => station.on_core(core),
-        None => station,
+        Some(core) => spec.on_core(core),
+        None => spec,
     }
 }
 

@@ -10,7 +10,7 @@ use wirepath::mem::Sizing;
 use wirepath::pipeline::{Node, Outline};
 use wirepath::proto::{SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, Duration, Instant, MonotonicClock};
-use wirepath::worker::{Ended, Parts, Post, Worker, random_seed};
+use wirepath::worker::{Ended, Parts, Worker, WorkerContext, random_seed};
 
 use super::{Done, Event, Ground, Job, Nodes};
 use crate::device::{AnyTx, Intake, IntakeConfig};
@@ -32,16 +32,16 @@ const LEAVING_QUIET: Duration = Duration::from_millis(5);
 const LEAVING_TURNS: usize = 64;
 
 /// Does the job. Who fails stops the others.
-pub(super) fn work<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
-    turn::<P>(post, job).inspect_err(|_| post.stop.stop())
+pub(super) fn work<P: Protocol>(context: &WorkerContext, job: Job) -> Result<Done, Error> {
+    turn::<P>(context, job).inspect_err(|_| context.stop.stop())
 }
 
-fn turn<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
+fn turn<P: Protocol>(context: &WorkerContext, job: Job) -> Result<Done, Error> {
     let Job { name, plan, ground, block, events } = job;
     let Ground { queue, packets_max, layout, buffers, host, follower, egress, nodes, clock: arrival, ready } = ground;
     let scope = block.scope(&name);
     let sizing = sizing(buffers, &plan);
-    let pool = post.pool(plan.worker.buffers.unwrap_or(sizing.total()), layout).map_err(Error::failed)?;
+    let pool = context.pool(plan.worker.buffers.unwrap_or(sizing.total()), layout).map_err(Error::failed)?;
     if let Some(fallback) = pool.region().mapping().and_then(|mapping| mapping.fallback()) {
         if plan.worker.require_hugepages {
             return Err(Error::Failed(format!("hugepages are required and not there: {}", fallback.shortage)));
@@ -77,7 +77,7 @@ fn turn<P: Protocol>(post: &Post, job: Job) -> Result<Done, Error> {
         worker.poll_once(clock.now());
         let _ = events.send(Event::Ready(ready));
     }
-    let ended = worker.run(&mut clock, &post.stop);
+    let ended = worker.run(&mut clock, &context.stop);
     if ended == Ended::Stopped && arrival == ArrivalClock::Worker {
         // What came before the stop is taken, as long as it does not go on coming.
         for _ in 0..DRAIN_TURNS {

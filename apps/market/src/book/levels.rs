@@ -148,7 +148,7 @@ impl Levels {
         self.len += 1;
         let (key, priority) = (key(side, price), self.draw_priority());
 
-        // The whole path to the place of `key` is walked; the last turn each way names the neighbours.
+        // The whole path to the place of `key` is walked; the last turn each way names the neighbors.
         let (mut better, mut worse) = (NONE, NONE);
         let (mut link, mut at) = (Link::Root, ladder.root);
         while at != NONE && self.get(at).priority >= priority {
@@ -254,7 +254,7 @@ impl Levels {
         }
     }
 
-    /// Makes two levels neighbours in the list; [`NONE`] as the better one makes the other the best.
+    /// Makes two levels neighbors in the list; [`NONE`] as the better one makes the other the best.
     fn join(&mut self, ladder: &mut Ladder, better: u32, worse: u32) {
         if better == NONE {
             ladder.best = worse;

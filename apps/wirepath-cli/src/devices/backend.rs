@@ -1,7 +1,7 @@
 //! The judgement: which backend could drive an interface, and where not, why and what mends it.
 
 use wirepath::device::af_xdp::{DriverSupport, Support};
-use wirepath::device::mlx5::{Mlx5Abilities, Mlx5Support};
+use wirepath::device::mlx5::{Mlx5Capabilities, Mlx5Support};
 
 use crate::ethtool::Offload;
 use crate::interface::Interface;
@@ -130,8 +130,8 @@ pub(super) fn mlx5(interface: &Interface, verbs: &Result<Vec<Mlx5Support>, Strin
     };
     let device = verbs.as_ref().ok().and_then(|devices| devices.iter().find(is_of));
     if let Some(device) = device {
-        return match &device.abilities {
-            Ok(abilities) => on_a_connectx(device, abilities),
+        return match &device.capabilities {
+            Ok(capabilities) => on_a_connectx(device, capabilities),
             Err(sentence) => no(MLX5, sentence.clone(), None),
         };
     }
@@ -152,16 +152,20 @@ pub(super) fn mlx5(interface: &Interface, verbs: &Result<Vec<Mlx5Support>, Strin
     }
 }
 
-fn on_a_connectx(device: &Mlx5Support, abilities: &Mlx5Abilities) -> Backend {
-    let is_ethernet = abilities.ports.first().is_some_and(|port| port.is_ethernet);
+fn on_a_connectx(device: &Mlx5Support, capabilities: &Mlx5Capabilities) -> Backend {
+    let is_ethernet = capabilities.ports.first().is_some_and(|port| port.is_ethernet);
     if !is_ethernet {
         let pci = device.pci.as_deref().unwrap_or(&device.name);
         let remedy = format!("`mlxconfig -d {pci} set LINK_TYPE_P1=2` and reboot");
         return no(MLX5, format!("{} is an InfiniBand port", device.name), Some(remedy));
     }
-    let there = abilities.features.iter().filter(|(_, can)| can.is_ok()).count();
-    let why =
-        format!("{}, firmware {}, {there} of {} features", device.name, abilities.firmware, abilities.features.len());
+    let there = capabilities.features.iter().filter(|(_, can)| can.is_ok()).count();
+    let why = format!(
+        "{}, firmware {}, {there} of {} features",
+        device.name,
+        capabilities.firmware,
+        capabilities.features.len()
+    );
     yes(MLX5, why)
 }
 
@@ -261,9 +265,9 @@ mod tests {
         check(&interface("ice"), Ok(SUPPORT), ["yes", "yes", "yes"], "up to 17 buffers");
     }
 
-    fn connectx(abilities: Result<Mlx5Abilities, String>) -> Mlx5Support {
+    fn connectx(capabilities: Result<Mlx5Capabilities, String>) -> Mlx5Support {
         let interfaces = vec!["eth1".to_owned()];
-        Mlx5Support { name: "mlx5_0".into(), pci: Some("0000:3b:00.0".into()), interfaces, abilities }
+        Mlx5Support { name: "mlx5_0".into(), pci: Some("0000:3b:00.0".into()), interfaces, capabilities }
     }
 
     fn check_mlx5(interface: &Interface, verbs: Result<Vec<Mlx5Support>, String>, verdict: Verdict, words: &str) {
@@ -276,18 +280,18 @@ mod tests {
     fn connectx_is_judged_by_what_opening_it_has_told() {
         let port = |is_ethernet| Mlx5Port { is_ethernet, is_up: true, gbps: 25.0 };
         let features = vec![("checksums", Ok(String::new())), ("packet pacing", Err("too old".into()))];
-        let abilities = |is_ethernet| Mlx5Abilities {
+        let capabilities = |is_ethernet| Mlx5Capabilities {
             firmware: "16.35".into(),
             ports: vec![port(is_ethernet)],
             features: features.clone(),
         };
         let eth1 = interface(CONNECTX_DRIVER);
         let words = "mlx5_0, firmware 16.35, 1 of 2 features";
-        check_mlx5(&eth1, Ok(vec![connectx(Ok(abilities(true)))]), Verdict::Yes, words);
-        check_mlx5(&eth1, Ok(vec![connectx(Ok(abilities(false)))]), Verdict::No, "mlxconfig -d 0000:3b:00.0");
+        check_mlx5(&eth1, Ok(vec![connectx(Ok(capabilities(true)))]), Verdict::Yes, words);
+        check_mlx5(&eth1, Ok(vec![connectx(Ok(capabilities(false)))]), Verdict::No, "mlxconfig -d 0000:3b:00.0");
         check_mlx5(&eth1, Ok(vec![connectx(Err("no permission".into()))]), Verdict::No, "no permission");
         let by_name = Interface { name: "eth7".into(), rdma: Some("mlx5_0".into()), ..eth1 };
-        check_mlx5(&by_name, Ok(vec![connectx(Ok(abilities(true)))]), Verdict::Yes, "mlx5_0");
+        check_mlx5(&by_name, Ok(vec![connectx(Ok(capabilities(true)))]), Verdict::Yes, "mlx5_0");
     }
 
     #[test]

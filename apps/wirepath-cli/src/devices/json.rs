@@ -18,15 +18,15 @@ pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5Support>, String
 }
 
 fn verbs_device(device: &Mlx5Support) -> Value {
-    let abilities = device.abilities.as_ref().ok();
+    let capabilities = device.capabilities.as_ref().ok();
     json!({
         "name": device.name,
         "pci": device.pci,
         "interfaces": device.interfaces,
-        "why_not": device.abilities.as_ref().err(),
-        "firmware": abilities.map(|abilities| &abilities.firmware),
-        "ports": abilities.map(|abilities| abilities.ports.iter().map(port).collect::<Vec<_>>()),
-        "features": abilities.map(|abilities| abilities.features.iter().map(feature).collect::<Vec<_>>()),
+        "why_not": device.capabilities.as_ref().err(),
+        "firmware": capabilities.map(|capabilities| &capabilities.firmware),
+        "ports": capabilities.map(|capabilities| capabilities.ports.iter().map(port).collect::<Vec<_>>()),
+        "features": capabilities.map(|capabilities| capabilities.features.iter().map(feature).collect::<Vec<_>>()),
     })
 }
 

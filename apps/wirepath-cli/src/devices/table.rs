@@ -27,14 +27,14 @@ fn render_verbs(device: &Mlx5Support) -> String {
     let mut words = vec![device.name.clone()];
     words.extend(device.pci.clone());
     words.extend(device.interfaces.iter().cloned());
-    let abilities = match &device.abilities {
-        Ok(abilities) => abilities,
+    let capabilities = match &device.capabilities {
+        Ok(capabilities) => capabilities,
         Err(sentence) => return format!("{}\n  {sentence}\n", words.join("  ")),
     };
-    words.push(format!("firmware {}", abilities.firmware));
-    words.extend(abilities.ports.iter().map(port));
+    words.push(format!("firmware {}", capabilities.firmware));
+    words.extend(capabilities.ports.iter().map(port));
     let mut text = format!("{}\n", words.join("  "));
-    for (feature, can) in &abilities.features {
+    for (feature, can) in &capabilities.features {
         let (verdict, why) = match can {
             Ok(how) => ("yes", how),
             Err(why) => ("no", why),

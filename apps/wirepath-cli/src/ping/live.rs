@@ -7,20 +7,20 @@ use wirepath::counters::Block;
 use wirepath::pipeline::{
     App, ConnectError, Cx, Datagram, EchoReply, Egress, IcmpError, UdpFlow, UdpOptions, send_echo,
 };
-use wirepath::proto::{Asker, ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighbourWish, Resolution};
+use wirepath::proto::{Asker, ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighborRequest, Resolution};
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::wire::icmpv4::{Echo, Unreachable};
 use wirepath::worker::live::{IgmpBy, LiveConfig, LiveError, LivePort, LiveWorker, OwnHost, StaticRoute, Want};
-use wirepath::worker::{Post, StopFlag};
+use wirepath::worker::{StopFlag, WorkerContext};
 
 use super::path::{Heard, Letter, Path, Refusal, Target};
 use super::timepiece::Timepiece;
 
 /// The only consumer of the worker's sockets.
 const PING: ConsumerId = ConsumerId(0);
-/// How long the first echo waits until its neighbour is known, so that its time is not that of ARP: the three questions that
+/// How long the first echo waits until its neighbor is known, so that its time is not that of ARP: the three questions that
 /// ARP asks, a second apart.
-const NEIGHBOUR_SPAN: Duration = Duration::from_secs(3);
+const NEIGHBOR_SPAN: Duration = Duration::from_secs(3);
 /// Turns between two publications of the counters.
 const PUBLISH_TURNS: u32 = 4_096;
 /// Between two looks at the kernel's socket, which are system calls.
@@ -83,8 +83,8 @@ impl<A: App> Open<A> {
         let live = LivePort::open(&place.config(port), &block.scope("port"), stop);
         let mut live = live.map_err(|error| in_words(&error))?;
         let queue = live.take_queue().map_err(|error| error.to_string())?.ok_or("the queue has been taken already")?;
-        let post = Post { name: "ping".into(), core: None, node: None, stop: stop.clone() };
-        let worker = queue.worker(app, 0, &post, &block.scope("worker0")).map_err(|error| error.to_string())?;
+        let worker = WorkerContext { name: "ping".into(), core: None, node: None, stop: stop.clone() };
+        let worker = queue.worker(app, 0, &worker, &block.scope("worker0")).map_err(|error| error.to_string())?;
         block.check().map_err(|error| error.to_string())?;
         Ok((Self { worker, port: live, reserved, _block: block, turns: 0 }, port.unwrap_or(0)))
     }
@@ -167,7 +167,7 @@ impl LivePath {
         let app =
             Ping { remote: target.address, flow: None, identifier, letter: target.letter.clone(), heard: Vec::new() };
         let (mut open, local_port) = Open::new(place, target.udp.map(|_| 0), app, stop)?;
-        find_neighbour(&mut open, target.address, clock, stop)?;
+        find_neighbor(&mut open, target.address, clock, stop)?;
         if let Some(port) = target.udp {
             let remote = SocketAddrV4::new(target.address, port);
             open.worker.with_app(clock.now(), |app, cx| app.connect(local_port, remote, cx))?;
@@ -183,7 +183,7 @@ impl LivePath {
 
 /// Turns the worker until the station on the way to `remote` is known. One that does not answer is no error yet: echoes wait
 /// for it, and are lost.
-fn find_neighbour(
+fn find_neighbor(
     open: &mut Open<Ping>,
     remote: Ipv4Addr,
     clock: &mut Timepiece,
@@ -191,7 +191,7 @@ fn find_neighbour(
 ) -> Result<(), String> {
     let begun = clock.now();
     let mut now = begun;
-    while now.since(begun) < NEIGHBOUR_SPAN && !stop.is_stopping() {
+    while now.since(begun) < NEIGHBOR_SPAN && !stop.is_stopping() {
         open.turn(now);
         let missing = match open.worker.with_app(now, |_, cx| cx.host.resolve(remote, cx.now)) {
             Resolution::Station { .. } | Resolution::Group { .. } => return Ok(()),
@@ -199,9 +199,9 @@ fn find_neighbour(
                 return Err(format!("{remote} is this host itself: ask another one, or ask it by the kernel"));
             }
             Resolution::NoRoute => return Err(ConnectError::NoRoute(remote).to_string()),
-            Resolution::NeighbourMissing { next_hop, source } => NeighbourWish { next_hop, source, asker: Asker::App },
+            Resolution::NeighborMissing { next_hop, source } => NeighborRequest { next_hop, source, asker: Asker::App },
         };
-        open.worker.with_app(now, |_, cx| Egress::keep_neighbour(missing, cx));
+        open.worker.with_app(now, |_, cx| Egress::keep_neighbor(missing, cx));
         std::thread::yield_now();
         now = clock.now();
     }

@@ -78,7 +78,7 @@ pub(super) struct LinkInfo {
 
 /// What a program may do beyond looking at the first buffer of a frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Abilities {
+pub(super) struct LoadOptions {
     /// It may see frames in several buffers.
     pub(super) frags: bool,
     /// It may ask the driver of this interface, which is one of the calling thread's network namespace.
@@ -188,7 +188,7 @@ struct ProgLoad {
 
 impl Program {
     /// Loads an XDP program.
-    pub(super) fn load(insns: &[Insn], abilities: Abilities) -> Result<Self, LoadError> {
+    pub(super) fn load(insns: &[Insn], options: LoadOptions) -> Result<Self, LoadError> {
         let flag = |wanted, flag| if wanted { flag } else { 0 };
         let mut attribute = ProgLoad {
             kind: PROG_TYPE_XDP,
@@ -199,10 +199,9 @@ impl Program {
             log_len: 0,
             log: 0,
             kernel_version: 0,
-            flags: flag(abilities.frags, PROG_FLAG_FRAGS)
-                | flag(abilities.bound_to.is_some(), PROG_FLAG_DEV_BOUND_ONLY),
+            flags: flag(options.frags, PROG_FLAG_FRAGS) | flag(options.bound_to.is_some(), PROG_FLAG_DEV_BOUND_ONLY),
             name: NAME,
-            ifindex: abilities.bound_to.unwrap_or(0),
+            ifindex: options.bound_to.unwrap_or(0),
             attach_type: ATTACH_TYPE_XDP,
         };
         // SAFETY: instructions and licence live until the call is over, their count and final zero tell the lengths (1).

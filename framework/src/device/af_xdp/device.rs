@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::error::SetupError;
 use super::gate::Gate;
 use super::interface::{Interface, LinkWatch};
-use super::kfuncs::{Absent, Told};
+use super::kfuncs::{Absent, RxHint};
 use super::port::{Awaited, Mode, Port};
 use super::rx::{AfXdpRx, RxParts};
 use super::socket::{self, Copying, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
@@ -182,8 +182,8 @@ impl AfXdpDevice {
     }
 
     /// Whether the driver is asked for this.
-    fn tells(&self, told: Told) -> bool {
-        self.port.found[told as usize].is_ok()
+    fn has_hint(&self, hint: RxHint) -> bool {
+        self.port.found[hint as usize].is_ok()
     }
 
     fn frame_len_max(&self) -> usize {
@@ -227,9 +227,9 @@ impl Device for AfXdpDevice {
             tx_segments_max: self.tx_segments_max(),
             rx: RxOffloads {
                 flow_tag: true,
-                timestamp: self.tells(Told::Timestamp),
-                hash: self.tells(Told::Hash),
-                vlan: self.tells(Told::Vlan),
+                timestamp: self.has_hint(RxHint::Timestamp),
+                hash: self.has_hint(RxHint::Hash),
+                vlan: self.has_hint(RxHint::Vlan),
                 ..RxOffloads::default()
             },
             tx: TxOffloads::default(),

@@ -2,7 +2,7 @@
 //!
 //! A program without an entry for the queue gives its frames to the kernel. The entry is made by whichever comes first, the first poll
 //! or the first frame that is to leave. An answer must not come before there is somebody to hear it: the kernel, which knows nothing of
-//! our connections, would reset them, and what a neighbour answers would be lost. The fill ring is full by then: the other way round
+//! our connections, would reset them, and what a neighbor answers would be lost. The fill ring is full by then: the other way round
 //! the first frames would find no buffer.
 //!
 //! The NIC decides on which queue an answer comes. So nothing leaves a queue before all that were taken of the port hear, as on a

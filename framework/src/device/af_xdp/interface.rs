@@ -40,7 +40,7 @@ const FEATURE_BASIC: u32 = 1;
 const FEATURE_REDIRECT: u32 = 2;
 const FEATURE_ZERO_COPY: u32 = 8;
 const FEATURE_RX_SG: u32 = 32;
-/// Bits of what the driver tells, in the order of [`Told`](super::kfuncs::Told).
+/// Bits of what the driver tells, in the order of [`RxHint`](super::kfuncs::RxHint).
 const RX_METADATA: [u32; 3] = [1, 2, 4];
 
 /// An interface of the calling thread's network namespace.
@@ -86,8 +86,8 @@ pub(super) struct DriverFeatures {
     pub(super) multi_buffer: bool,
     /// Buffers of a frame in zero-copy mode.
     pub(super) zero_copy_segments_max: u32,
-    /// What it tells a program about a frame, by [`Told`](super::kfuncs::Told).
-    pub(super) tells: [bool; 3],
+    /// What it tells a program about a frame, by [`RxHint`](super::kfuncs::RxHint).
+    pub(super) rx_hints: [bool; 3],
 }
 
 impl Interface {
@@ -184,6 +184,6 @@ fn driver_features(index: u32) -> io::Result<DriverFeatures> {
         zero_copy: has(FEATURE_ZERO_COPY),
         multi_buffer: has(FEATURE_RX_SG),
         zero_copy_segments_max: answer.get_u32(NETDEV_XDP_ZC_SEGMENTS_MAX).unwrap_or(1).max(1),
-        tells: RX_METADATA.map(|bit| answer.get_u32(NETDEV_XDP_RX_METADATA).unwrap_or(0) & bit != 0),
+        rx_hints: RX_METADATA.map(|bit| answer.get_u32(NETDEV_XDP_RX_METADATA).unwrap_or(0) & bit != 0),
     })
 }

@@ -11,13 +11,13 @@ use super::port::Mode;
 
 /// What can be asked, and an index into everything that is there once for each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum RxHint {
     Timestamp,
     Hash,
     Vlan,
 }
 
-impl Told {
+impl RxHint {
     pub(super) const ALL: [Self; 3] = [Self::Timestamp, Self::Hash, Self::Vlan];
 
     /// The function in the kernel (net/core/xdp.c).
@@ -49,7 +49,7 @@ pub(super) enum Ask {
     AsIf { result: i32, values: [i32; 2] },
 }
 
-/// What a program asks, by [`Told`].
+/// What a program asks, by [`RxHint`].
 pub(super) type Kfuncs = [Option<Ask>; 3];
 
 /// Why the program does not ask.
@@ -59,7 +59,7 @@ pub(super) enum Absent {
     BehindTheDriver,
     Driver,
     NoBtf(String),
-    NoFunction(Told),
+    NoFunction(RxHint),
     Refused(String),
 }
 
@@ -72,8 +72,8 @@ impl fmt::Display for Absent {
             Self::NoBtf(why) => {
                 write!(f, "the kernel does not describe its functions in {VMLINUX}, CONFIG_DEBUG_INFO_BTF: {why}")
             }
-            Self::NoFunction(told) => {
-                write!(f, "this kernel lacks {}: use Linux {} or later", told.function(), told.since())
+            Self::NoFunction(hint) => {
+                write!(f, "this kernel lacks {}: use Linux {} or later", hint.function(), hint.since())
             }
             Self::Refused(why) => write!(f, "the kernel refuses the program that asks: {why}"),
         }
@@ -85,18 +85,18 @@ pub(super) type Found = [Result<Ask, Absent>; 3];
 
 /// Finds what of `wanted` the driver of `interface` and this kernel give a program that runs in `mode`.
 pub(super) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Found {
-    Told::ALL.map(|told| {
-        if !wanted[told as usize] {
+    RxHint::ALL.map(|hint| {
+        if !wanted[hint as usize] {
             return Err(Absent::NotWanted);
         }
         if mode == Mode::Generic {
             return Err(Absent::BehindTheDriver);
         }
-        if !interface.driver.tells[told as usize] {
+        if !interface.driver.rx_hints[hint as usize] {
             return Err(Absent::Driver);
         }
         match of_this_kernel() {
-            Ok(functions) => functions[told as usize].map(Ask::Kernel).ok_or(Absent::NoFunction(told)),
+            Ok(functions) => functions[hint as usize].map(Ask::Kernel).ok_or(Absent::NoFunction(hint)),
             Err(why) => Err(Absent::NoBtf(why.clone())),
         }
     })
@@ -112,7 +112,7 @@ fn of_this_kernel() -> &'static Result<[Option<u32>; 3], String> {
     static FUNCTIONS: OnceLock<Result<[Option<u32>; 3], String>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
         let bytes = std::fs::read(VMLINUX).map_err(|error| error.to_string())?;
-        let functions = Btf::parse(&bytes).and_then(|btf| btf.functions(Told::ALL.map(Told::function)));
+        let functions = Btf::parse(&bytes).and_then(|btf| btf.functions(RxHint::ALL.map(RxHint::function)));
         functions.map_err(|error| error.to_string())
     })
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
 
-    fn interface(tells: [bool; 3]) -> Interface {
+    fn interface(rx_hints: [bool; 3]) -> Interface {
         Interface {
             index: 1,
             name: "eth0".into(),
@@ -132,16 +132,16 @@ mod tests {
             queues: 1,
             program: None,
             strips_vlan: true,
-            driver: DriverFeatures { known: true, native: true, tells, ..DriverFeatures::default() },
+            driver: DriverFeatures { known: true, native: true, rx_hints, ..DriverFeatures::default() },
             is_virtual: false,
         }
     }
 
     #[test]
     fn what_is_not_asked_has_a_reason() {
-        let check = |tells, mode, wanted, expected: [Option<Absent>; 3]| {
-            let absent = find(&interface(tells), mode, wanted).map(Result::err);
-            assert_eq!(absent, expected, "{tells:?} {mode:?} {wanted:?}");
+        let check = |rx_hints, mode, wanted, expected: [Option<Absent>; 3]| {
+            let absent = find(&interface(rx_hints), mode, wanted).map(Result::err);
+            assert_eq!(absent, expected, "{rx_hints:?} {mode:?} {wanted:?}");
         };
         let [unwanted, behind, driver] = [Absent::NotWanted, Absent::BehindTheDriver, Absent::Driver].map(Some);
         let all = |reason: &Option<Absent>| [0; 3].map(|_| reason.clone());
@@ -155,8 +155,8 @@ mod tests {
     fn reasons_say_what_would_help() {
         let check = |absent: Absent, expected: &str| assert!(absent.to_string().contains(expected), "{absent}");
         check(Absent::NoBtf("No such file or directory".into()), "CONFIG_DEBUG_INFO_BTF: No such file");
-        check(Absent::NoFunction(Told::Vlan), "lacks bpf_xdp_metadata_rx_vlan_tag: use Linux 6.8 or later");
-        check(Absent::NoFunction(Told::Timestamp), "use Linux 6.3 or later");
+        check(Absent::NoFunction(RxHint::Vlan), "lacks bpf_xdp_metadata_rx_vlan_tag: use Linux 6.8 or later");
+        check(Absent::NoFunction(RxHint::Timestamp), "use Linux 6.3 or later");
         check(Absent::Refused("Invalid argument".into()), "refuses the program that asks: Invalid argument");
     }
 }

@@ -2,7 +2,7 @@
 //! told the program.
 //!
 //! ```text
-//!  ├────────────────────── TOLD_LEN ──────────────────────┤
+//!  ├────────────────────── RX_HINTS_LEN ──────────────────────┤
 //!  | arrival 8 | hash 4 | vlan 2 | 0 2 | magic 4 | word 4 | frame ...
 //!                                      ├──── TAG_LEN ─────┤
 //! ```
@@ -17,7 +17,7 @@ pub(super) const MAGIC: u32 = 0x57e1_9a7f;
 /// Bytes before a frame of which only the flow tag is told.
 pub(super) const TAG_LEN: usize = 8;
 /// Bytes before a frame of which the driver has told something. Older kernels take up to 32.
-pub(super) const TOLD_LEN: usize = 24;
+pub(super) const RX_HINTS_LEN: usize = 24;
 
 /// Bits of the word, above the 24 of the flow tag.
 pub(super) const HAS_FLOW_TAG: u32 = 1 << 31;
@@ -27,7 +27,7 @@ pub(super) const HAS_VLAN: u32 = 1 << 28;
 const TOLD: u32 = HAS_TIMESTAMP | HAS_HASH | HAS_VLAN;
 const FLOW_TAG: u32 = (1 << 24) - 1;
 
-/// Where the values are, from the first of the `TOLD_LEN` bytes.
+/// Where the values are, from the first of the `RX_HINTS_LEN` bytes.
 pub(super) const AT_TIMESTAMP: usize = 0;
 pub(super) const AT_HASH: usize = 8;
 pub(super) const AT_VLAN: usize = 12;
@@ -52,12 +52,12 @@ fn read_told(mut mbuf: Mbuf, word: u32) -> Mbuf {
     mbuf.advance(TAG_LEN);
     let mut info = RxInfo { flow_tag: (word & HAS_FLOW_TAG != 0).then_some(word & FLOW_TAG), ..RxInfo::default() };
     if word & TOLD != 0
-        && let Some(told) = mbuf.behind(TOLD_LEN)
+        && let Some(hints) = mbuf.behind(RX_HINTS_LEN)
     {
         let has = |bit| word & bit != 0;
-        info.timestamp = has(HAS_TIMESTAMP).then(|| UnixTime::from_nanos(u64_at(told, AT_TIMESTAMP)));
-        info.hash = has(HAS_HASH).then(|| u32_at(told, AT_HASH));
-        info.vlan = has(HAS_VLAN).then(|| u16_at(told, AT_VLAN));
+        info.timestamp = has(HAS_TIMESTAMP).then(|| UnixTime::from_nanos(u64_at(hints, AT_TIMESTAMP)));
+        info.hash = has(HAS_HASH).then(|| u32_at(hints, AT_HASH));
+        info.vlan = has(HAS_VLAN).then(|| u16_at(hints, AT_VLAN));
     }
     mbuf.set_rx_info(&info);
     mbuf
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn tag_alone_needs_eight_bytes() {
         let flow_tag = Some(5);
-        check(&bytes(MAGIC, HAS_FLOW_TAG | 5)[TOLD_LEN - TAG_LEN..], &RxInfo { flow_tag, ..RxInfo::default() });
+        check(&bytes(MAGIC, HAS_FLOW_TAG | 5)[RX_HINTS_LEN - TAG_LEN..], &RxInfo { flow_tag, ..RxInfo::default() });
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         let mut mbuf = pool.alloc().unwrap();
         let whole = mbuf.headroom();
         mbuf.prepend(whole).unwrap().fill(9);
-        mbuf.bytes_mut()[..TAG_LEN].copy_from_slice(&bytes(MAGIC, HAS_TIMESTAMP)[TOLD_LEN - TAG_LEN..]);
+        mbuf.bytes_mut()[..TAG_LEN].copy_from_slice(&bytes(MAGIC, HAS_TIMESTAMP)[RX_HINTS_LEN - TAG_LEN..]);
         mbuf.advance(TAG_LEN);
         let mbuf = read(mbuf);
         assert_eq!(mbuf.rx_info(), RxInfo::default());

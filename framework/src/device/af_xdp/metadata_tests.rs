@@ -11,10 +11,10 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 use super::assembler::{Alu, Assembler, Helper, Reg};
-use super::bpf::{Abilities, Map, MapKind, Program};
+use super::bpf::{LoadOptions, Map, MapKind, Program};
 use super::interface::Interface;
 use super::kfuncs::{Ask, Kfuncs};
-use super::metadata::{self, TAG_LEN, TOLD_LEN};
+use super::metadata::{self, RX_HINTS_LEN, TAG_LEN};
 use super::program::{Rules, Source, Verdict, generate};
 use super::steering::{Key, constants, shapes, tag_word};
 use super::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Mode, sys};
@@ -56,7 +56,7 @@ fn told(rule: &Rule, frame: &[u8], kfuncs: Kfuncs) -> io::Result<Option<(RxInfo,
 }
 
 fn told_by(source: &Source<'_>, frame: &[u8]) -> io::Result<Option<(RxInfo, usize)>> {
-    let ran = match Program::load(&generate(source), Abilities::default()) {
+    let ran = match Program::load(&generate(source), LoadOptions::default()) {
         Ok(program) => program.test_run(frame, 1)?,
         Err(refused) => return Err(io::Error::other(format!("{}: {}", refused.error, refused.log))),
     };
@@ -97,10 +97,10 @@ fn answers_of_the_driver_come_with_the_frame() {
     let all = RxInfo { timestamp, hash: Some(0x0abc_def0), vlan: Some(0x6007), ..nothing };
     check(&Rule::ALL, [None; 3], (nothing, 0));
     check(&Rule::ALL.tagged(9), [None; 3], (RxInfo { flow_tag: Some(9), ..nothing }, TAG_LEN));
-    check(&Rule::ALL, [at, hash, vlan], (all, TOLD_LEN));
-    check(&Rule::ALL.tagged(0), [at, hash, vlan], (RxInfo { flow_tag: Some(0), ..all }, TOLD_LEN));
-    check(&Rule::ALL, [at, None, None], (RxInfo { timestamp, ..nothing }, TOLD_LEN));
-    check(&Rule::ALL, [NONE, NONE, vlan], (RxInfo { vlan: Some(0x6007), ..nothing }, TOLD_LEN));
+    check(&Rule::ALL, [at, hash, vlan], (all, RX_HINTS_LEN));
+    check(&Rule::ALL.tagged(0), [at, hash, vlan], (RxInfo { flow_tag: Some(0), ..all }, RX_HINTS_LEN));
+    check(&Rule::ALL, [at, None, None], (RxInfo { timestamp, ..nothing }, RX_HINTS_LEN));
+    check(&Rule::ALL, [NONE, NONE, vlan], (RxInfo { vlan: Some(0x6007), ..nothing }, RX_HINTS_LEN));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn driver_without_an_answer_leaves_the_frame_as_it_is() {
     }
     let check = |kfuncs| {
         let expected = RxInfo { flow_tag: Some(7), ..RxInfo::default() };
-        assert_eq!(told(&Rule::ALL.tagged(7), &[0; 60], kfuncs).unwrap(), Some((expected, TOLD_LEN)), "{kfuncs:?}");
+        assert_eq!(told(&Rule::ALL.tagged(7), &[0; 60], kfuncs).unwrap(), Some((expected, RX_HINTS_LEN)), "{kfuncs:?}");
     };
     check([NONE; 3]);
     // A frame that was not stamped, and a hash of no kind.
@@ -209,7 +209,7 @@ fn veth_is_asked_and_tells_the_hash_but_no_arrival_time() {
         let config = AfXdpConfig { rx_timestamps: true, rx_hash: true, ..AfXdpConfig::new("veth1") };
         let mut rig = Rig::open(&config, Rule::udp(GROUP, 9000).tagged(3));
         let words = rig.device.describe();
-        if Interface::find("veth1").unwrap().driver.tells != [true; 3] || words.contains("CONFIG_DEBUG_INFO_BTF") {
+        if Interface::find("veth1").unwrap().driver.rx_hints != [true; 3] || words.contains("CONFIG_DEBUG_INFO_BTF") {
             return println!("SKIPPED veth_is_asked_and_tells_the_hash_but_no_arrival_time: {words}");
         }
         let rx = rig.device.capabilities().rx;

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
 
-use super::bpf::{Abilities, Link, LoadError, Map, MapKind, Program};
+use super::bpf::{Link, LoadError, LoadOptions, Map, MapKind, Program};
 use super::device::AfXdpConfig;
 use super::error::{CAPABILITIES, SetupError};
 use super::holder;
 use super::interface::{Interface, LinkState, LinkWatch};
-use super::kfuncs::{self, Absent, Found, Kfuncs, Told};
+use super::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
 use super::program::{Rules, Source, Verdict, generate};
 use super::socket::kernel_version;
 use super::stamping::AllStamped;
@@ -55,13 +55,13 @@ pub(super) struct Port {
     namespace: Option<(u64, u64)>,
     /// Says whether the interface is there, in the namespace of [`attach`](Self::attach).
     watch: LinkWatch,
-    abilities: Abilities,
+    options: LoadOptions,
     rules_max: usize,
     maps: Maps,
     filter: NicFilter,
     installed: Mutex<Installed>,
     /// Whether frames may have something told before them. Once they may, they may forever: some could still be in a ring.
-    tells: AtomicBool,
+    has_rx_hints: AtomicBool,
     /// Queues that were taken and do not hear yet.
     awaited: AtomicUsize,
     /// Times that the program was found off the interface, and put back.
@@ -124,7 +124,7 @@ impl Port {
             .map_err(|error| SetupError::system("telling the NIC which groups to let through", error))?;
         let wanted = [config.rx_timestamps, config.rx_hash, config.rx_vlan && interface.strips_vlan];
         let attached = attach_behind_the_dead(&interface, config.mode, &maps, wanted)?;
-        let stamped = match attached.found[Told::Timestamp as usize] {
+        let stamped = match attached.found[RxHint::Timestamp as usize] {
             Ok(_) => Some(AllStamped::start(&interface)),
             Err(_) => None,
         };
@@ -136,13 +136,13 @@ impl Port {
             interface,
             mode: attached.mode,
             fallback: attached.fallback,
-            tells: AtomicBool::new(kfuncs::asked(&attached.found) != [None; 3]),
+            has_rx_hints: AtomicBool::new(kfuncs::asked(&attached.found) != [None; 3]),
             found: attached.found,
             unstamped,
             _stamped: stamped,
             namespace: namespace(),
             watch,
-            abilities: attached.abilities,
+            options: attached.options,
             rules_max: config.rules_max,
             awaited: AtomicUsize::new(0),
             put_back: AtomicU64::new(0),
@@ -162,8 +162,8 @@ impl Port {
 
     /// Whether frames may have something told before them.
     #[inline]
-    pub(super) fn tells(&self) -> bool {
-        self.tells.load(Ordering::Relaxed)
+    pub(super) fn has_rx_hints(&self) -> bool {
+        self.has_rx_hints.load(Ordering::Relaxed)
     }
 
     /// Whether all queues that were taken hear.
@@ -210,7 +210,7 @@ impl Port {
         match self.filter.add(wanted) {
             // The interface is gone; the queues say so.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
-            told => told.map_err(|error| refused(&error)),
+            accepted => accepted.map_err(|error| refused(&error)),
         }
     }
 
@@ -250,7 +250,7 @@ impl Port {
             return Ok(());
         }
         if wanted.tags {
-            self.tells.store(true, Ordering::Relaxed);
+            self.has_rx_hints.store(true, Ordering::Relaxed);
         }
         match self.exchange(installed, &wanted) {
             Ok(()) => {}
@@ -318,7 +318,7 @@ impl Port {
     /// where that fails, as from another namespace, the one that looks rules up does.
     fn exchange(&self, installed: &mut Installed, wanted: &Contents) -> io::Result<()> {
         let kfuncs = kfuncs::asked(&self.found);
-        let source = self.maps.source(&wanted.shapes, wanted.tags, kfuncs, self.abilities);
+        let source = self.maps.source(&wanted.shapes, wanted.tags, kfuncs, self.options);
         let lookups = match installed.contents.looks_up_as(wanted) {
             true => None,
             false => Some(self.load(&source)?),
@@ -341,10 +341,10 @@ impl Port {
 
     fn load(&self, source: &Source<'_>) -> io::Result<Program> {
         // The number of an interface names another one in another namespace, whose driver must not be asked.
-        if self.abilities.bound_to.is_some() && namespace() != self.namespace {
+        if self.options.bound_to.is_some() && namespace() != self.namespace {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
-        load(source, self.abilities).map_err(|refusal| refusal.error)
+        load(source, self.options).map_err(|refusal| refusal.error)
     }
 
     /// Adapts to a rule that is gone, which cannot fail: the program that looks rules up does not find it any more, and where it
@@ -393,14 +393,14 @@ impl Contents {
 
 impl Maps {
     /// A program that looks rules up.
-    fn source<'a>(&self, shapes: &'a [Shape], tags: bool, kfuncs: Kfuncs, abilities: Abilities) -> Source<'a> {
+    fn source<'a>(&self, shapes: &'a [Shape], tags: bool, kfuncs: Kfuncs, options: LoadOptions) -> Source<'a> {
         Source {
             shapes,
             rules: Rules::Table(self.rules.raw_fd()),
             sockets_fd: self.sockets.raw_fd(),
             tags,
             kfuncs,
-            frags: abilities.frags,
+            frags: options.frags,
             unclaimed: Verdict::Pass,
         }
     }
@@ -439,8 +439,8 @@ fn namespace() -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
-fn load(source: &Source<'_>, abilities: Abilities) -> Result<Program, LoadError> {
-    Program::load(&generate(source), abilities)
+fn load(source: &Source<'_>, options: LoadOptions) -> Result<Program, LoadError> {
+    Program::load(&generate(source), options)
 }
 
 /// How long a program that nobody keeps is given to go, and between two looks.
@@ -473,7 +473,7 @@ struct Attached {
     mode: Mode,
     fallback: Option<String>,
     found: Found,
-    abilities: Abilities,
+    options: LoadOptions,
 }
 
 /// Native first where `mode` lets it, else behind the driver.
@@ -488,7 +488,7 @@ fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> 
     if let (Mode::Native, Some(error)) = (mode, &native_error) {
         return Err(SetupError::NoNativeXdp { interface: interface.name.clone(), error: copy_of(error) });
     }
-    let Some(program) = loaded(maps, Abilities::default())? else {
+    let Some(program) = loaded(maps, LoadOptions::default())? else {
         return Err(SetupError::KernelTooOld { missing: "XDP programs", since: "5.9" });
     };
     match Link::create(&program, interface.index, FLAG_GENERIC) {
@@ -498,7 +498,7 @@ fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> 
             mode: Mode::Generic,
             fallback: native_error.map(|error| error.to_string()),
             found: kfuncs::find(interface, Mode::Generic, wanted),
-            abilities: Abilities::default(),
+            options: LoadOptions::default(),
         }),
         Err(error) => Err(not_attached(interface, error)),
     }
@@ -516,19 +516,19 @@ fn attach_native(
     loop {
         let asks = kfuncs::asked(&found) != [None; 3];
         for frags in [false, true] {
-            let abilities = Abilities { frags, bound_to: asks.then_some(interface.index) };
+            let options = LoadOptions { frags, bound_to: asks.then_some(interface.index) };
             if asks
                 && let Err(LoadError { error, log }) =
-                    load(&maps.source(&[ANY], true, kfuncs::asked(&found), abilities), abilities)
+                    load(&maps.source(&[ANY], true, kfuncs::asked(&found), options), options)
             {
                 native_error = Some(io::Error::other(format!("{error}; {log}")));
                 continue;
             }
-            let Some(program) = loaded(maps, abilities)? else { continue };
+            let Some(program) = loaded(maps, options)? else { continue };
             match Link::create(&program, interface.index, FLAG_NATIVE) {
                 Ok(link) => {
                     let (mode, fallback) = (Mode::Native, None);
-                    return Ok(Ok(Attached { program, link, mode, fallback, found, abilities }));
+                    return Ok(Ok(Attached { program, link, mode, fallback, found, options }));
                 }
                 Err(error) if is_final(&error) => return Err(not_attached(interface, error)),
                 Err(error) => native_error = Some(error),
@@ -548,10 +548,10 @@ fn attach_native(
 const ANY: Shape = Shape(Fields::NONE);
 
 /// A program without rules; `None` where the kernel does not know frames in several buffers.
-fn loaded(maps: &Maps, abilities: Abilities) -> Result<Option<Program>, SetupError> {
-    match load(&maps.source(&[], false, [None; 3], abilities), abilities) {
+fn loaded(maps: &Maps, options: LoadOptions) -> Result<Option<Program>, SetupError> {
+    match load(&maps.source(&[], false, [None; 3], options), options) {
         Ok(program) => Ok(Some(program)),
-        Err(_) if abilities.frags => Ok(None),
+        Err(_) if options.frags => Ok(None),
         Err(LoadError { error, .. }) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {
             Err(SetupError::NoPermission { doing: "loading an XDP program" })
         }

@@ -11,8 +11,8 @@
 //! Values from the packet are loaded where they are used and forgotten at once, so the verifier sees few states.
 
 use super::assembler::{Alu, Assembler, Cmp, Helper, Insn, Label, Reg, Size};
-use super::kfuncs::{Ask, Kfuncs, Told};
-use super::metadata::{self, TAG_LEN as TAG_ROOM, TOLD_LEN};
+use super::kfuncs::{Ask, Kfuncs, RxHint};
+use super::metadata::{self, RX_HINTS_LEN, TAG_LEN as TAG_ROOM};
 use super::steering::{Constant, Depth, Shape, UNTAGGED};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
@@ -330,20 +330,20 @@ impl Program<'_> {
 
     /// Whether the VLAN tag that the NIC took off is needed to find the rule, or only for the frames that one names.
     fn vlan_decides(&self) -> bool {
-        self.ask(Told::Vlan).is_some() && self.vlan_matters()
+        self.ask(RxHint::Vlan).is_some() && self.vlan_matters()
     }
 
     fn vlan_matters(&self) -> bool {
         self.any_shape(|shape| shape.has(Fields::VLAN))
     }
 
-    fn ask(&self, told: Told) -> Option<Ask> {
-        self.source.kfuncs[told as usize]
+    fn ask(&self, hint: RxHint) -> Option<Ask> {
+        self.source.kfuncs[hint as usize]
     }
 
     /// Asks the driver, then writes what is known of the frame before it, as [`metadata`] says. The rule's word is in `WORD`.
     fn tell(&mut self) {
-        if self.ask(Told::Vlan).is_some() {
+        if self.ask(RxHint::Vlan).is_some() {
             if !self.vlan_decides() {
                 self.ask_vlan();
             }
@@ -357,7 +357,7 @@ impl Program<'_> {
 
     /// Where the driver has a tag that the NIC took off: notes that it is there, and that it is the frame's outermost one.
     fn ask_vlan(&mut self) {
-        let Some(ask) = self.ask(Told::Vlan) else { return };
+        let Some(ask) = self.ask(RxHint::Vlan) else { return };
         let none = self.asm.label();
         self.asm.store(Size::B8, Reg::R10, STACK_WORD, 0);
         self.call(ask, (STACK_TPID, Size::B2), Some((STACK_TCI, Size::B2)));
@@ -372,7 +372,7 @@ impl Program<'_> {
 
     /// The epoch itself is what drivers say of a frame that was not stamped (veth, and those whose stamping is off).
     fn ask_timestamp(&mut self) {
-        let Some(ask) = self.ask(Told::Timestamp) else { return };
+        let Some(ask) = self.ask(RxHint::Timestamp) else { return };
         let none = self.asm.label();
         self.call(ask, (STACK_ARRIVAL, Size::B8), None);
         let asm = &mut self.asm;
@@ -385,7 +385,7 @@ impl Program<'_> {
 
     /// A hash of no kind is none (enum xdp_rss_hash_type in net/xdp.h).
     fn ask_hash(&mut self) {
-        let Some(ask) = self.ask(Told::Hash) else { return };
+        let Some(ask) = self.ask(RxHint::Hash) else { return };
         let none = self.asm.label();
         self.call(ask, (STACK_HASH, Size::B4), Some((STACK_HASH_KIND, Size::B4)));
         let asm = &mut self.asm;
@@ -422,8 +422,8 @@ impl Program<'_> {
     /// frame that found the ring full. A driver without room delivers the frame without.
     fn write(&mut self) {
         let done = self.asm.label();
-        let told = self.source.kfuncs != [None; 3];
-        let len = if told { TOLD_LEN } else { TAG_ROOM } as i32;
+        let has_hints = self.source.kfuncs != [None; 3];
+        let len = if has_hints { RX_HINTS_LEN } else { TAG_ROOM } as i32;
         let asm = &mut self.asm;
         asm.mov(Reg::R1, CTX);
         asm.mov(Reg::R2, -len);
@@ -434,7 +434,7 @@ impl Program<'_> {
         asm.mov(Reg::R3, Reg::R1);
         asm.alu(Alu::Add, Reg::R3, len);
         asm.jump_if(Reg::R3, Cmp::Above, Reg::R2, done);
-        if told {
+        if has_hints {
             self.write_told();
         }
         let asm = &mut self.asm;
@@ -446,11 +446,11 @@ impl Program<'_> {
 
     /// What the driver said, and zeros where it was not asked. R1 is where to.
     fn write_told(&mut self) {
-        let from = |told, at| self.ask(told).map(|_| at);
+        let from = |hint, at| self.ask(hint).map(|_| at);
         for (size, to, from) in [
-            (Size::B8, metadata::AT_TIMESTAMP, from(Told::Timestamp, STACK_ARRIVAL)),
-            (Size::B4, metadata::AT_HASH, from(Told::Hash, STACK_HASH)),
-            (Size::B2, metadata::AT_VLAN, from(Told::Vlan, STACK_TCI)),
+            (Size::B8, metadata::AT_TIMESTAMP, from(RxHint::Timestamp, STACK_ARRIVAL)),
+            (Size::B4, metadata::AT_HASH, from(RxHint::Hash, STACK_HASH)),
+            (Size::B2, metadata::AT_VLAN, from(RxHint::Vlan, STACK_TCI)),
             (Size::B2, metadata::AT_VLAN + 2, None),
         ] {
             let asm = &mut self.asm;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use zerocopy::IntoBytes;
 
-use super::bpf::{Abilities, Map, MapKind, Program};
+use super::bpf::{LoadOptions, Map, MapKind, Program};
 use super::metadata;
 use super::program::{Rules, Source, Verdict, generate};
 use super::steering::{CONSTANTS_MAX, Depth, Key, Shape as Named, constants, shapes, tag_word};
@@ -55,7 +55,7 @@ fn load(rules: &[Rule], form: Form, frags: bool) -> std::io::Result<Loaded> {
         frags,
         unclaimed: Verdict::Drop,
     });
-    let program = Program::load(&insns, Abilities { frags, bound_to: None }).map_err(|refused| {
+    let program = Program::load(&insns, LoadOptions { frags, bound_to: None }).map_err(|refused| {
         assert!(refused.log.is_empty(), "the verifier refuses {rules:?} {form:?}: {}", refused.log);
         refused.error
     })?;
@@ -411,7 +411,7 @@ fn rule_of_another_queue_is_not_for_this_one() {
             unclaimed: Verdict::Drop,
         });
         // Frames come on queue 0.
-        Program::load(&insns, Abilities::default()).unwrap().test_run(&frame_of(&Rule::arp()), 1).unwrap().verdict
+        Program::load(&insns, LoadOptions::default()).unwrap().test_run(&frame_of(&Rule::arp()), 1).unwrap().verdict
     };
     let (named, passed) = (Verdict::Drop as u32, Verdict::Pass as u32);
     assert_eq!(says(&[(Rule::ALL, 1)]), passed);

@@ -213,13 +213,13 @@ impl AfXdpRx {
 
     /// One descriptor: a frame, or part of one. The frame where it is complete.
     #[inline]
-    fn take(&mut self, desc: &Desc, told: bool) -> Option<Mbuf> {
+    fn take(&mut self, desc: &Desc, has_hints: bool) -> Option<Mbuf> {
         let taken = self.lent.take_back(desc);
         if desc.options & MORE != 0 || !self.parts.is_empty() || self.skipping {
-            return self.take_part(taken, desc.options & MORE != 0, told);
+            return self.take_part(taken, desc.options & MORE != 0, has_hints);
         }
         match taken {
-            Ok(mbuf) => Some(if told { metadata::read(mbuf) } else { mbuf }),
+            Ok(mbuf) => Some(if has_hints { metadata::read(mbuf) } else { mbuf }),
             Err(fault) => {
                 self.drops.count(reason(fault));
                 None
@@ -229,11 +229,11 @@ impl AfXdpRx {
 
     /// A frame of several buffers: kept until its last one comes, then chained from the back.
     #[cold]
-    fn take_part(&mut self, taken: Result<Mbuf, Fault>, more: bool, told: bool) -> Option<Mbuf> {
+    fn take_part(&mut self, taken: Result<Mbuf, Fault>, more: bool, has_hints: bool) -> Option<Mbuf> {
         match taken {
             Ok(mbuf) if self.skipping => mbuf.free(),
             Ok(mbuf) => {
-                let mbuf = if told && self.parts.is_empty() { metadata::read(mbuf) } else { mbuf };
+                let mbuf = if has_hints && self.parts.is_empty() { metadata::read(mbuf) } else { mbuf };
                 if let Err(full) = self.parts.try_push(mbuf) {
                     full.element().free();
                     self.drop_parts(AfXdpRxDrop::TooManySegments);
@@ -276,13 +276,13 @@ impl RxQueue for AfXdpRx {
             self.look(now);
         }
         self.settle(pool);
-        let (limit, told) = (limit.min(burst.remaining_capacity()), self.port.tells());
+        let (limit, has_hints) = (limit.min(burst.remaining_capacity()), self.port.has_rx_hints());
         let (mut received, mut bytes, mut descs) = (0, 0, 0);
         while received < limit {
             let Some(desc) = self.rx.take() else { break };
             descs += 1;
             self.umem.geometry().prefetch(&desc);
-            if let Some(mbuf) = self.take(&desc, told) {
+            if let Some(mbuf) = self.take(&desc, has_hints) {
                 bytes += mbuf.len() as u64;
                 received += 1;
                 burst.push(mbuf);

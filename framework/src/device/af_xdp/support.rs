@@ -2,7 +2,7 @@
 
 use super::holder;
 use super::interface::Interface;
-use super::kfuncs::Told;
+use super::kfuncs::RxHint;
 use crate::device::DeviceError;
 
 /// What the kernel says of an interface and its driver.
@@ -58,8 +58,8 @@ impl Support {
             zero_copy: driver.zero_copy,
             zero_copy_segments_max: driver.zero_copy_segments_max,
             multi_buffer: driver.multi_buffer,
-            rx_timestamps: driver.tells[Told::Timestamp as usize],
-            rx_vlan: driver.tells[Told::Vlan as usize],
+            rx_timestamps: driver.rx_hints[RxHint::Timestamp as usize],
+            rx_vlan: driver.rx_hints[RxHint::Vlan as usize],
         });
         Ok(Self { index, queues, driver, program })
     }

@@ -9,7 +9,7 @@ use super::objects::RqShape;
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
-pub(super) struct Abilities {
+pub(super) struct DeviceCapabilities {
     pub(super) device: DeviceAttributes,
     pub(super) mlx5: Mlx5Attributes,
     /// Whether the kernel relates the device's clock to the wall.
@@ -19,11 +19,11 @@ pub(super) struct Abilities {
 }
 
 /// Something that the device can do, or why it cannot.
-type Can<T> = Result<T, String>;
+type Capability<T> = Result<T, String>;
 
 /// What a queue is made with.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Chosen {
+pub(super) struct EnabledFeatures {
     /// Checksums are verified and filled in.
     pub(super) checksum: bool,
     /// Bytes of a TCP payload that are cut; 0 where none is.
@@ -83,7 +83,7 @@ struct StridingLimits {
     len_max: u64,
 }
 
-impl Abilities {
+impl DeviceCapabilities {
     /// Asks the device.
     pub(super) fn read(context: &Context) -> Result<Self, VerbsError> {
         let clock_is_related = context.clock_info().is_ok_and(|clock| clock.raw().mult != 0);
@@ -96,14 +96,14 @@ impl Abilities {
     ///
     /// # Errors
     /// It demands what is not there.
-    pub(super) fn choose(&self, name: &str, config: &Mlx5Config) -> Result<Chosen, SetupError> {
+    pub(super) fn choose(&self, name: &str, config: &Mlx5Config) -> Result<EnabledFeatures, SetupError> {
         self.check_sizes(name, config)?;
         if config.hash().is_some() {
             self.spreading(config)
                 .map_err(|why| self.lacking(name, "spreading by a hash", why, "use Spread::Rules"))?;
         }
         let mut left_out = Vec::new();
-        let mut pick = Pick { abilities: self, name, left_out: &mut left_out };
+        let mut pick = Pick { capabilities: self, name, left_out: &mut left_out };
         let stamps = pick.feature(config.timestamps, "time stamps", || self.stamping(config.raw_timestamps))?;
         let striding = pick.feature(config.striding, "striding receive queues", || self.striding_for(config))?;
         let vlan_stripping = pick.feature(config.vlan_stripping, "VLAN stripping", || self.vlan_stripping())?;
@@ -128,7 +128,7 @@ impl Abilities {
         if config.relaxed_ordering && !relaxed_ordering {
             left_out.push(("relaxed ordering", "Haswell and Broadwell are slower with it".into()));
         }
-        Ok(Chosen {
+        Ok(EnabledFeatures {
             checksum: self.checksum().is_ok(),
             tso_len_max: self.segmentation().unwrap_or(0) as usize,
             inline_len_min: self.inline_len_min(),
@@ -166,28 +166,28 @@ impl Abilities {
     }
 
     /// Verdicts on received checksums, and checksums to be filled in.
-    pub(super) fn checksum(&self) -> Can<()> {
+    pub(super) fn checksum(&self) -> Capability<()> {
         yes(
             self.device.raw_checksum && self.device.raw_packet.ip_checksum,
             "the firmware does not offer them to raw packets",
         )
     }
 
-    pub(super) fn segmentation(&self) -> Can<u32> {
+    pub(super) fn segmentation(&self) -> Capability<u32> {
         yes(self.device.tso_len_max > 0, "the firmware does not offer it to raw packets")?;
         yes(self.checksum().is_ok(), "each segment needs checksums, which the firmware does not offer to raw packets")?;
         Ok(self.device.tso_len_max)
     }
 
-    pub(super) fn vlan_stripping(&self) -> Can<()> {
+    pub(super) fn vlan_stripping(&self) -> Capability<()> {
         yes(self.device.raw_packet.cvlan_stripping, "the firmware does not offer it to raw packets")
     }
 
-    pub(super) fn steering(&self) -> Can<()> {
+    pub(super) fn steering(&self) -> Capability<()> {
         yes(self.device.flow_steering, "the device does not say that it can")
     }
 
-    pub(super) fn multi_packet(&self) -> Can<()> {
+    pub(super) fn multi_packet(&self) -> Capability<()> {
         yes(self.mlx5.enhanced_multi_packet_wqe, "it came with ConnectX-5")
     }
 
@@ -197,7 +197,7 @@ impl Abilities {
         if self.mlx5.enhanced_multi_packet_wqe { 0 } else { INLINE_LEN }
     }
 
-    pub(super) fn stamping(&self, raw: bool) -> Can<Stamping> {
+    pub(super) fn stamping(&self, raw: bool) -> Capability<Stamping> {
         yes(self.device.timestamp_mask != 0, "its completions carry none")?;
         if raw {
             return Ok(Stamping::Ticks);
@@ -209,7 +209,7 @@ impl Abilities {
         Ok(Stamping::Wall)
     }
 
-    pub(super) fn striding(&self) -> Can<StridingRequest> {
+    pub(super) fn striding(&self) -> Capability<StridingRequest> {
         self.work_queues()?;
         let bounds = self.mlx5.striding.ok_or("the firmware does not offer them to raw packets")?;
         let within = |wanted: u8, min: u8, max: u8| {
@@ -228,7 +228,7 @@ impl Abilities {
     }
 
     /// The same, where the rings that `config` wants can be made of it.
-    fn striding_for(&self, config: &Mlx5Config) -> Can<StridingRequest> {
+    fn striding_for(&self, config: &Mlx5Config) -> Capability<StridingRequest> {
         let striding = self.striding()?;
         let frame_len_max = config.frame_len_max.unwrap_or(FRAME_LEN_USUAL);
         let shape = RqShape::for_frames(config.rx_ring_len, frame_len_max, striding)
@@ -256,7 +256,7 @@ impl Abilities {
 
     /// Which format there is that keeps what is needed: where a frame lies in a striding queue's buffer, else the hash where
     /// frames are spread by it, else either.
-    pub(super) fn compression(&self, striding: bool, hashed: bool) -> Can<Compression> {
+    pub(super) fn compression(&self, striding: bool, hashed: bool) -> Capability<Compression> {
         yes(self.mlx5.compression_entries_max > 0, "the firmware compresses none")?;
         yes(
             self.mlx5.compression_entries_max <= SESSION_FRAMES_MAX,
@@ -271,7 +271,7 @@ impl Abilities {
         formats.iter().find(has).copied().ok_or_else(|| "not in a format that says what is needed".into())
     }
 
-    pub(super) fn pacing(&self, kbps: u32) -> Can<()> {
+    pub(super) fn pacing(&self, kbps: u32) -> Capability<()> {
         let bounds = self.device.pacing.ok_or("the firmware does not offer it to raw packets")?;
         let (min, max) = (bounds.min_kbps, bounds.max_kbps);
         if kbps == 0 || (min..=max).contains(&kbps) {
@@ -281,12 +281,12 @@ impl Abilities {
         }
     }
 
-    pub(super) fn work_queues(&self) -> Can<()> {
+    pub(super) fn work_queues(&self) -> Capability<()> {
         yes(self.device.wq_count_max > 0 && self.device.rss.is_some(), "it has no work queues for raw packets")
     }
 
     /// Whether rules can spread over the queues that are asked for.
-    fn spreading(&self, config: &Mlx5Config) -> Can<()> {
+    fn spreading(&self, config: &Mlx5Config) -> Capability<()> {
         self.work_queues()?;
         let rss = self.device.rss.ok_or("it has none for raw packets")?;
         yes(rss.toeplitz, "its hash is not Toeplitz")?;
@@ -315,7 +315,7 @@ impl Abilities {
 
     /// What `wirepath devices` says: each thing with how, or why not.
     pub(super) fn describe(&self) -> Vec<(&'static str, Result<String, String>)> {
-        let plain = |can: Can<()>| can.map(|()| String::new());
+        let plain = |can: Capability<()>| can.map(|()| String::new());
         vec![
             ("steering rules", plain(self.steering())),
             ("checksums", plain(self.checksum())),
@@ -380,7 +380,7 @@ fn is_slow_relaxed(processor: &str) -> bool {
 
 /// Chooses features one after the other.
 struct Pick<'a> {
-    abilities: &'a Abilities,
+    capabilities: &'a DeviceCapabilities,
     name: &'a str,
     left_out: &'a mut Vec<(&'static str, String)>,
 }
@@ -390,7 +390,7 @@ impl Pick<'_> {
         &mut self,
         wanted: Feature,
         feature: &'static str,
-        can: impl FnOnce() -> Can<T>,
+        can: impl FnOnce() -> Capability<T>,
     ) -> Result<Option<T>, SetupError> {
         if !wanted.is_wanted() {
             return Ok(None);
@@ -398,7 +398,7 @@ impl Pick<'_> {
         match (can(), wanted) {
             (Ok(there), _) => Ok(Some(there)),
             (Err(why), Feature::Demanded) => {
-                Err(self.abilities.lacking(self.name, feature, why, "use Feature::WherePossible to go without"))
+                Err(self.capabilities.lacking(self.name, feature, why, "use Feature::WherePossible to go without"))
             }
             (Err(why), _) => {
                 self.left_out.push((feature, why));
@@ -408,7 +408,7 @@ impl Pick<'_> {
     }
 }
 
-fn yes(can: bool, else_why: &str) -> Can<()> {
+fn yes(can: bool, else_why: &str) -> Capability<()> {
     if can { Ok(()) } else { Err(else_why.into()) }
 }
 
@@ -422,8 +422,8 @@ pub(super) mod tests {
     use crate::device::mlx5::config::{Hash, Spread};
 
     /// The numbers of a ConnectX-5 (mlx5.md 1.4).
-    pub(in crate::device::mlx5) fn connectx5() -> Abilities {
-        Abilities {
+    pub(in crate::device::mlx5) fn connectx5() -> DeviceCapabilities {
+        DeviceCapabilities {
             device: DeviceAttributes {
                 firmware: "16.35.2000".into(),
                 node_guid: 1,
@@ -476,9 +476,9 @@ pub(super) mod tests {
     }
 
     /// Nothing that is not always there.
-    fn bare() -> Abilities {
+    fn bare() -> DeviceCapabilities {
         let full = connectx5();
-        Abilities {
+        DeviceCapabilities {
             device: DeviceAttributes {
                 raw_checksum: false,
                 raw_packet: RawPacketCaps::default(),
@@ -516,8 +516,8 @@ pub(super) mod tests {
         }
     }
 
-    fn refused(abilities: &Abilities, config: &Mlx5Config, says: &str) {
-        let said = abilities.choose("mlx5_0", config).unwrap_err().to_string();
+    fn refused(capabilities: &DeviceCapabilities, config: &Mlx5Config, says: &str) {
+        let said = capabilities.choose("mlx5_0", config).unwrap_err().to_string();
         assert!(said.contains(says) && said.contains("mlx5_0"), "{said}");
     }
 
@@ -542,19 +542,19 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_asked_for_and_not_there_is_left_out_with_the_reason() {
-        let chosen = bare().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
-        assert_eq!((chosen.stamps, chosen.vlan_stripping, chosen.multi_packet), (None, false, false));
-        assert_eq!((chosen.striding, chosen.compression), (None, None));
-        assert_eq!((chosen.left_out.len(), chosen.relaxed_ordering), (6, false));
-        assert!((!chosen.checksum && chosen.tso_len_max == 0) && chosen.inline_len_min == 18);
+        let enabled = bare().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
+        assert_eq!((enabled.stamps, enabled.vlan_stripping, enabled.multi_packet), (None, false, false));
+        assert_eq!((enabled.striding, enabled.compression), (None, None));
+        assert_eq!((enabled.left_out.len(), enabled.relaxed_ordering), (6, false));
+        assert!((!enabled.checksum && enabled.tso_len_max == 0) && enabled.inline_len_min == 18);
     }
 
     #[test]
     fn relaxed_ordering_is_on_but_where_the_processor_is_the_slower_for_it() {
-        let chosen = |abilities: Abilities, relaxed_ordering| {
-            abilities.choose("mlx5_0", &Mlx5Config { relaxed_ordering, ..config() }).unwrap().relaxed_ordering
+        let enabled = |capabilities: DeviceCapabilities, relaxed_ordering| {
+            capabilities.choose("mlx5_0", &Mlx5Config { relaxed_ordering, ..config() }).unwrap().relaxed_ordering
         };
-        assert!(chosen(connectx5(), true) && !chosen(connectx5(), false) && !chosen(bare(), true));
+        assert!(enabled(connectx5(), true) && !enabled(connectx5(), false) && !enabled(bare(), true));
         let intel = |model: u32| {
             format!(
                 "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: {model}\nmodel name\t: Xeon\n"
@@ -569,57 +569,58 @@ pub(super) mod tests {
 
     #[test]
     fn segmentation_without_checksums_is_none() {
-        let mut abilities = connectx5();
-        abilities.device.raw_checksum = false;
-        let chosen = abilities.choose("mlx5_0", &config()).unwrap();
-        assert!(!chosen.checksum && abilities.device.tso_len_max > 0);
-        assert_eq!(chosen.tso_len_max, 0);
+        let mut capabilities = connectx5();
+        capabilities.device.raw_checksum = false;
+        let enabled = capabilities.choose("mlx5_0", &config()).unwrap();
+        assert!(!enabled.checksum && capabilities.device.tso_len_max > 0);
+        assert_eq!(enabled.tso_len_max, 0);
     }
 
     #[test]
     fn what_is_there_and_not_asked_for_is_not_used() {
-        let chosen = connectx5().choose("mlx5_0", &all(Feature::Off)).unwrap();
-        assert_eq!((chosen.stamps, chosen.vlan_stripping, chosen.multi_packet), (None, false, false));
-        assert_eq!((chosen.striding, chosen.compression, chosen.left_out.len()), (None, None, 0));
-        assert!(chosen.checksum && chosen.inline_len_min == 0);
+        let enabled = connectx5().choose("mlx5_0", &all(Feature::Off)).unwrap();
+        assert_eq!((enabled.stamps, enabled.vlan_stripping, enabled.multi_packet), (None, false, false));
+        assert_eq!((enabled.striding, enabled.compression, enabled.left_out.len()), (None, None, 0));
+        assert!(enabled.checksum && enabled.inline_len_min == 0);
     }
 
     #[test]
     fn compression_makes_way_for_time_stamps_unless_it_is_demanded() {
-        let chosen = connectx5().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
-        assert_eq!((chosen.stamps, chosen.compression), (Some(Stamping::Wall), None));
-        assert!(chosen.left_out.iter().any(|(feature, _)| *feature == "compressed completions"));
+        let enabled = connectx5().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
+        assert_eq!((enabled.stamps, enabled.compression), (Some(Stamping::Wall), None));
+        assert!(enabled.left_out.iter().any(|(feature, _)| *feature == "compressed completions"));
         let demanded = Mlx5Config { compression: Feature::Demanded, ..all(Feature::WherePossible) };
-        let chosen = connectx5().choose("mlx5_0", &demanded).unwrap();
-        assert_eq!(chosen.compression, Some(Compression::ChecksumStride));
+        let enabled = connectx5().choose("mlx5_0", &demanded).unwrap();
+        assert_eq!(enabled.compression, Some(Compression::ChecksumStride));
     }
 
     #[test]
     fn stamps_are_what_the_clock_can() {
-        let mut abilities = connectx5();
-        abilities.clock_is_related = false;
-        assert!(abilities.stamping(false).unwrap_err().contains("raw ones can be had"));
-        assert_eq!(abilities.stamping(true), Ok(Stamping::Ticks));
-        abilities.mlx5.real_time_timestamps = true;
-        assert_eq!(abilities.stamping(false), Ok(Stamping::RealTime));
+        let mut capabilities = connectx5();
+        capabilities.clock_is_related = false;
+        assert!(capabilities.stamping(false).unwrap_err().contains("raw ones can be had"));
+        assert_eq!(capabilities.stamping(true), Ok(Stamping::Ticks));
+        capabilities.mlx5.real_time_timestamps = true;
+        assert_eq!(capabilities.stamping(false), Ok(Stamping::RealTime));
     }
 
     #[test]
     fn format_of_compression_keeps_what_is_needed() {
-        let mut abilities = connectx5();
-        assert_eq!(abilities.compression(true, false), Ok(Compression::ChecksumStride));
-        assert_eq!(abilities.compression(false, true), Ok(Compression::Hash));
-        abilities.mlx5.compression_formats = 2;
-        assert_eq!(abilities.compression(false, false), Ok(Compression::Checksum));
-        assert!(abilities.compression(false, true).is_err() && abilities.compression(true, true).is_err());
+        let mut capabilities = connectx5();
+        assert_eq!(capabilities.compression(true, false), Ok(Compression::ChecksumStride));
+        assert_eq!(capabilities.compression(false, true), Ok(Compression::Hash));
+        capabilities.mlx5.compression_formats = 2;
+        assert_eq!(capabilities.compression(false, false), Ok(Compression::Checksum));
+        assert!(capabilities.compression(false, true).is_err() && capabilities.compression(true, true).is_err());
     }
 
     #[test]
     fn strides_stay_within_the_bounds_that_the_device_tells() {
-        let mut abilities = connectx5();
-        let shape =
-            |abilities: &Abilities| abilities.striding().map(|shape| (shape.stride_len_log, shape.stride_count_log));
-        assert_eq!(shape(&abilities), Ok((8, 9)));
+        let mut capabilities = connectx5();
+        let shape = |capabilities: &DeviceCapabilities| {
+            capabilities.striding().map(|shape| (shape.stride_len_log, shape.stride_count_log))
+        };
+        assert_eq!(shape(&capabilities), Ok((8, 9)));
         let bounds = |len_min, len_max, count_min, count_max| {
             Some(Striding {
                 stride_len_log_min: len_min,
@@ -628,38 +629,38 @@ pub(super) mod tests {
                 stride_count_log_max: count_max,
             })
         };
-        abilities.mlx5.striding = bounds(6, 7, 11, 16);
-        assert_eq!(shape(&abilities), Ok((7, 11)));
-        abilities.mlx5.striding = bounds(6, 13, 0, 255);
-        assert_eq!(shape(&abilities), Ok((8, 9)));
+        capabilities.mlx5.striding = bounds(6, 7, 11, 16);
+        assert_eq!(shape(&capabilities), Ok((7, 11)));
+        capabilities.mlx5.striding = bounds(6, 13, 0, 255);
+        assert_eq!(shape(&capabilities), Ok((8, 9)));
         for nonsense in [bounds(9, 6, 9, 16), bounds(6, 13, 16, 255), bounds(16, 31, 9, 16)] {
-            abilities.mlx5.striding = nonsense;
-            assert!(shape(&abilities).is_err());
+            capabilities.mlx5.striding = nonsense;
+            assert!(shape(&capabilities).is_err());
         }
     }
 
     #[test]
     fn striding_ring_that_the_device_has_no_room_for_is_not_asked_for() {
         let on = Mlx5Config { striding: Feature::Demanded, frame_len_max: Some(1518), ..config() };
-        let check = |change: fn(&mut Abilities), says: &str| {
-            let mut abilities = connectx5();
-            abilities.choose("mlx5_0", &on).unwrap();
-            change(&mut abilities);
-            refused(&abilities, &on, says);
+        let check = |change: fn(&mut DeviceCapabilities), says: &str| {
+            let mut capabilities = connectx5();
+            capabilities.choose("mlx5_0", &on).unwrap();
+            change(&mut capabilities);
+            refused(&capabilities, &on, says);
             let wish = Mlx5Config { striding: Feature::WherePossible, ..on.clone() };
-            let chosen = abilities.choose("mlx5_0", &wish).unwrap();
-            assert_eq!(chosen.striding, None);
-            assert!(chosen.left_out[0].1.contains(says), "{:?}", chosen.left_out);
+            let enabled = capabilities.choose("mlx5_0", &wish).unwrap();
+            assert_eq!(enabled.striding, None);
+            assert!(enabled.left_out[0].1.contains(says), "{:?}", enabled.left_out);
         };
         // 32 WQEs of 512 strides of 256 bytes for 2048 frames of 6 strides.
         check(
-            |abilities| abilities.device.cqe_max = 16_383,
+            |capabilities| capabilities.device.cqe_max = 16_383,
             "2048 frames of 1518 bytes need 32 buffers, 16384 completions",
         );
-        check(|abilities| abilities.device.mr_len_max = (4 << 20) - 1, "4194304 bytes, and there are");
+        check(|capabilities| capabilities.device.mr_len_max = (4 << 20) - 1, "4194304 bytes, and there are");
         check(
-            |abilities| {
-                abilities.mlx5.striding = abilities.mlx5.striding.map(|bounds| Striding {
+            |capabilities| {
+                capabilities.mlx5.striding = capabilities.mlx5.striding.map(|bounds| Striding {
                     stride_len_log_max: 6,
                     stride_count_log_min: 3,
                     stride_count_log_max: 4,
@@ -672,21 +673,21 @@ pub(super) mod tests {
 
     #[test]
     fn rings_and_queues_are_no_more_than_the_device_has() {
-        let mut abilities = connectx5();
-        abilities.device.qp_wr_max = 512;
-        refused(&abilities, &Mlx5Config { tx_ring_len: 512, ..config() }, "rx_ring_len");
-        abilities = connectx5();
-        abilities.device.qp_count_max = 9;
-        refused(&abilities, &Mlx5Config { queues: 5, ..config() }, "room for 4 queues");
+        let mut capabilities = connectx5();
+        capabilities.device.qp_wr_max = 512;
+        refused(&capabilities, &Mlx5Config { tx_ring_len: 512, ..config() }, "rx_ring_len");
+        capabilities = connectx5();
+        capabilities.device.qp_count_max = 9;
+        refused(&capabilities, &Mlx5Config { queues: 5, ..config() }, "room for 4 queues");
     }
 
     #[test]
     fn table_gives_each_queue_nearly_the_same_share() {
-        let mut abilities = connectx5();
-        let lens: Vec<_> = [1, 2, 3, 8, 12, 20].into_iter().map(|queues| abilities.table_len(queues)).collect();
+        let mut capabilities = connectx5();
+        let lens: Vec<_> = [1, 2, 3, 8, 12, 20].into_iter().map(|queues| capabilities.table_len(queues)).collect();
         assert_eq!(lens, [1, 2, 128, 8, 512, 512]);
-        abilities.device.rss = abilities.device.rss.map(|rss| Rss { table_len_max: 100, ..rss });
-        assert_eq!(abilities.table_len(3), 64);
+        capabilities.device.rss = capabilities.device.rss.map(|rss| Rss { table_len_max: 100, ..rss });
+        assert_eq!(capabilities.table_len(3), 64);
     }
 
     #[test]

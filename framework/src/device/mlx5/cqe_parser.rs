@@ -2,7 +2,7 @@
 
 use super::clock::{Line, Relation, Stamps, real_time};
 use super::cqe::Cqe;
-use super::packet_types::{Facts, PacketTypes};
+use super::packet_types::{PacketTypes, RxFeatures};
 use crate::mem::RxMeta;
 
 /// How the CQEs of a queue are read.
@@ -27,10 +27,10 @@ pub(super) mod fields {
 
 impl CqeParser {
     /// For a queue whose CQEs have these fields.
-    pub(super) fn new(facts: Facts) -> Self {
-        let Facts { stamps, has_hashes, .. } = facts;
+    pub(super) fn new(features: RxFeatures) -> Self {
+        let RxFeatures { stamps, has_hashes, .. } = features;
         Self {
-            packet_types: PacketTypes::new(facts),
+            packet_types: PacketTypes::new(features),
             line: match stamps {
                 Stamps::Wall(relation) => Line::through(&relation),
                 _ => Line::TICKS,

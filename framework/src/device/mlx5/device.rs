@@ -9,13 +9,13 @@ use std::sync::{Arc, Weak};
 use rdma_core_sys::RdmaCore;
 use rdma_core_sys::verbs::{Context, CqOptions, LinkLayer, VerbsError};
 
-use super::capabilities::{Abilities, Stamping};
+use super::capabilities::{DeviceCapabilities, Stamping};
 use super::config::Mlx5Config;
 use super::cqe::flow_tag_on_wire;
 use super::error::SetupError;
 use super::find::{self, Listed};
 use super::objects;
-use super::port::{Facts, Interface, Port};
+use super::port::{Interface, Port, PortInfo};
 use super::queue::Mlx5Queue;
 use super::tx::Mlx5Tx;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
@@ -61,8 +61,9 @@ impl Mlx5Device {
         config.check()?;
         let (context, listed) = open_context(&config.device, sysfs)?;
         let name = listed.name.as_str();
-        let abilities = Abilities::read(&context).map_err(|error| verbs(name, "asking what it can do", error))?;
-        check_port(&context, &listed, config.port, &abilities)?;
+        let capabilities =
+            DeviceCapabilities::read(&context).map_err(|error| verbs(name, "asking what it can do", error))?;
+        check_port(&context, &listed, config.port, &capabilities)?;
         let interface = listed.interface(&config.device).map(|name| Interface {
             name: name.into(),
             index: find::index(sysfs, name).unwrap_or(0),
@@ -70,24 +71,25 @@ impl Mlx5Device {
         });
         let mtu = interface.as_ref().and_then(|interface| find::mtu(sysfs, &interface.name)).unwrap_or(MTU_DEFAULT);
         let frame_len_max = config.frame_len_max.unwrap_or(mtu + LINK_HEADER_LEN);
-        let chosen = abilities.choose(name, &Mlx5Config { frame_len_max: Some(frame_len_max), ..config.clone() })?;
+        let enabled =
+            capabilities.choose(name, &Mlx5Config { frame_len_max: Some(frame_len_max), ..config.clone() })?;
         let blueflame = config.blueflame && !is_blueflame_forbidden(std::env::var_os(SHUT_UP_BLUEFLAME).as_deref());
-        let facts = Facts {
+        let info = PortInfo {
             name: name.into(),
             interface,
             config: Mlx5Config { blueflame, ..config.clone() },
-            abilities,
-            chosen,
+            capabilities,
+            enabled,
             frame_len_max,
         };
-        let mut port = Port::new(&context, facts, sysfs)?;
+        let mut port = Port::new(&context, info, sysfs)?;
         try_a_queue_pair(&mut port)?;
         Ok(Self { port: Arc::new(port), taken: (0..config.queues).map(|_| Weak::new()).collect() })
     }
 
     /// The network interface of the same port, where there is one.
     pub fn interface(&self) -> Option<&str> {
-        self.port.facts().interface.as_ref().map(|interface| interface.name.as_str())
+        self.port.info().interface.as_ref().map(|interface| interface.name.as_str())
     }
 
     /// Reads the clock that stamps frames, now, in the time that stamps are told in: a read over PCIe, about a microsecond, without
@@ -108,41 +110,41 @@ impl Mlx5Device {
     /// What was chosen and what the device can do, in words, for the operator; also which rules the interface's own filter may keep
     /// frames from, as far as they were given by now.
     pub fn describe(&self) -> String {
-        let (facts, chosen) = (self.port.facts(), self.port.chosen());
-        let mut words = format!("{}, firmware {}", facts.name, facts.abilities.device.firmware);
-        if let Some(interface) = &facts.interface {
+        let (info, enabled) = (self.port.info(), self.port.enabled());
+        let mut words = format!("{}, firmware {}", info.name, info.capabilities.device.firmware);
+        if let Some(interface) = &info.interface {
             // Writing to a String does not fail.
             let _ = write!(words, ", interface {}", interface.name);
         }
-        let _ = write!(words, ", frames of up to {} bytes, queues {}", facts.frame_len_max, facts.config.queues);
+        let _ = write!(words, ", frames of up to {} bytes, queues {}", info.frame_len_max, info.config.queues);
         words.push_str(match self.port.watch.state() {
             RxState::Open => "",
             RxState::LinkDown => "; no link",
             RxState::Ended => "; the device does not answer",
         });
         let used = [
-            (chosen.checksum, "checksums"),
+            (enabled.checksum, "checksums"),
             (self.port.tso_len_max() > 0, "TCP segmentation"),
-            (chosen.multi_packet, "multi-packet sends"),
-            (facts.config.blueflame, "BlueFlame"),
-            (chosen.relaxed_ordering, "relaxed ordering"),
-            (chosen.vlan_stripping, "VLAN stripping"),
-            (chosen.stamps.is_some(), "time stamps"),
-            (chosen.compression.is_some(), "compressed completions"),
-            (chosen.striding.is_some(), "striding receive queues"),
-            (facts.config.hash().is_some(), "spreading by a hash"),
-            (chosen.pace.is_some(), "packet pacing"),
+            (enabled.multi_packet, "multi-packet sends"),
+            (info.config.blueflame, "BlueFlame"),
+            (enabled.relaxed_ordering, "relaxed ordering"),
+            (enabled.vlan_stripping, "VLAN stripping"),
+            (enabled.stamps.is_some(), "time stamps"),
+            (enabled.compression.is_some(), "compressed completions"),
+            (enabled.striding.is_some(), "striding receive queues"),
+            (info.config.hash().is_some(), "spreading by a hash"),
+            (enabled.pace.is_some(), "packet pacing"),
         ];
         let used: Vec<_> = used.iter().filter(|(is_used, _)| *is_used).map(|(_, what)| *what).collect();
         let _ = write!(words, "; used: {}", if used.is_empty() { "nothing special".into() } else { used.join(", ") });
-        for (feature, why) in &chosen.left_out {
+        for (feature, why) in &enabled.left_out {
             let _ = write!(words, "; no {feature}: {why}");
         }
         if !self.port.watch.counts_out_of_buffer() {
             words.push_str(UNCOUNTED);
         }
-        if facts.abilities.mlx5.lag_port_count > 1 {
-            let _ = write!(words, "; a bond of {} ports: {BOND}", facts.abilities.mlx5.lag_port_count);
+        if info.capabilities.mlx5.lag_port_count > 1 {
+            let _ = write!(words, "; a bond of {} ports: {BOND}", info.capabilities.mlx5.lag_port_count);
         }
         if let Some(why) = self.port.strides.get() {
             let _ = write!(words, "; strides {why}");
@@ -167,29 +169,29 @@ impl Device for Mlx5Device {
 
     /// As found at [`Mlx5Device::open`]. TSO and checksums only where the firmware offers them to raw packets.
     fn capabilities(&self) -> Capabilities {
-        let (facts, chosen) = (self.port.facts(), self.port.chosen());
-        let dated = chosen.stamps.is_some_and(|stamping| stamping != Stamping::Ticks);
+        let (info, enabled) = (self.port.info(), self.port.enabled());
+        let dated = enabled.stamps.is_some_and(|stamping| stamping != Stamping::Ticks);
         Capabilities {
-            queues: facts.config.queues,
-            frame_len_max: facts.frame_len_max,
-            tx_segments_max: Mlx5Tx::segments_max_of(facts.config.tx_ring_len, self.port.wqe_units_max),
+            queues: info.config.queues,
+            frame_len_max: info.frame_len_max,
+            tx_segments_max: Mlx5Tx::segments_max_of(info.config.tx_ring_len, self.port.wqe_units_max),
             rx: RxOffloads {
-                ip_checksum: chosen.checksum,
-                l4_checksum: chosen.checksum,
+                ip_checksum: enabled.checksum,
+                l4_checksum: enabled.checksum,
                 timestamp: dated,
-                hash: facts.config.hash().is_some(),
-                vlan: chosen.vlan_stripping,
+                hash: info.config.hash().is_some(),
+                vlan: enabled.vlan_stripping,
                 flow_tag: true,
             },
             tx: TxOffloads {
-                ip_checksum: chosen.checksum,
-                l4_checksum: chosen.checksum,
+                ip_checksum: enabled.checksum,
+                l4_checksum: enabled.checksum,
                 segmentation_len_max: self.port.tso_len_max(),
                 vlan: true,
                 timestamp: dated,
             },
-            steering: if facts.abilities.steering().is_ok() { Fields::ALL } else { Fields::NONE },
-            rules_max: facts.config.rules_max,
+            steering: if info.capabilities.steering().is_ok() { Fields::ALL } else { Fields::NONE },
+            rules_max: info.config.rules_max,
         }
     }
 
@@ -225,7 +227,7 @@ impl Device for Mlx5Device {
         if usize::from(idx) >= self.taken.len() {
             return Err(SteerError::NoQueue { idx });
         }
-        if self.port.facts().abilities.steering().is_err() {
+        if self.port.info().capabilities.steering().is_err() {
             return Err(SteerError::Unsupported { fields: rule.fields() });
         }
         if let Some(tag) = rule.flow_tag.filter(|tag| flow_tag_on_wire(*tag).is_none()) {
@@ -262,8 +264,13 @@ fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, Listed), SetupEr
 }
 
 /// Whether there is such a port and frames run on it. One that is down is a port.
-fn check_port(context: &Context, listed: &Listed, port: u8, abilities: &Abilities) -> Result<(), SetupError> {
-    let (device, ports) = (listed.name.clone(), abilities.device.port_count);
+fn check_port(
+    context: &Context,
+    listed: &Listed,
+    port: u8,
+    capabilities: &DeviceCapabilities,
+) -> Result<(), SetupError> {
+    let (device, ports) = (listed.name.clone(), capabilities.device.port_count);
     if port == 0 || port > ports {
         return Err(SetupError::NoPort { device, port, ports });
     }

@@ -77,7 +77,7 @@ pub use queue::Mlx5Queue;
 pub use reader::Mlx5RxDrop;
 pub use rx::Mlx5Rx;
 pub use sq::WarmUp;
-pub use support::{Mlx5Abilities, Mlx5Port, Mlx5Support};
+pub use support::{Mlx5Capabilities, Mlx5Port, Mlx5Support};
 pub use tx::{Mlx5Tx, Mlx5TxDrop};
 
 #[cfg(test)]

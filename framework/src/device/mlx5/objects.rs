@@ -85,7 +85,7 @@ pub(super) fn sender(
     let request = QpRequest { caps, ..QpRequest::new(own.as_ref().unwrap_or(port.pd()), cq, cq) };
     let qp =
         QueuePair::create(&request).map_err(|error| port.error(DOING, (block_count * BLOCK_LEN) as usize, error))?;
-    let sender = Sender { qp: qp.clone(), port: port.number(), pace: port.chosen().pace };
+    let sender = Sender { qp: qp.clone(), port: port.number(), pace: port.enabled().pace };
     bring_up(port, queue, &qp)?;
     sender.keep_pace().map_err(|error| port.error("pacing a queue", 0, error))?;
     let rings = qp.rings().map_err(|error| port.error(DOING, 0, error))?;
@@ -105,7 +105,7 @@ pub(super) fn sender(
         uar,
         blueflame_len: if blueflame { rings.blueflame_len } else { 0 },
         number: qp.number(),
-        inline_len_min: port.chosen().inline_len_min,
+        inline_len_min: port.enabled().inline_len_min,
         wqe_units_max: port.wqe_units_max,
         keeper,
     };
@@ -156,7 +156,7 @@ pub(super) fn receiver(
 ) -> Result<(Receiver, RqParts), SetupError> {
     const DOING: &str = "making a queue pair to receive";
     let caps = QpCaps { receive_wr_max: shape.wqe_count, receive_sge_max: shape.segments, ..QpCaps::default() };
-    let options = QpOptions { cvlan_stripping: port.chosen().vlan_stripping, ..QpOptions::default() };
+    let options = QpOptions { cvlan_stripping: port.enabled().vlan_stripping, ..QpOptions::default() };
     let request = QpRequest { caps, options, ..QpRequest::new(port.pd(), cq, cq) };
     let qp = QueuePair::create(&request).map_err(|error| port.error(DOING, shape.len(), error))?;
     bring_up(port, queue, &qp)?;
@@ -187,7 +187,7 @@ pub(super) fn work_queue(
 ) -> Result<(Receiver, RqParts), SetupError> {
     const DOING: &str = "making a work queue";
     let options =
-        WqOptions { cvlan_stripping: port.chosen().vlan_stripping, striding: shape.striding, ..WqOptions::default() };
+        WqOptions { cvlan_stripping: port.enabled().vlan_stripping, striding: shape.striding, ..WqOptions::default() };
     let request = WqRequest { pd: port.pd(), cq, wr_max: shape.wqe_count, sge_max: shape.segments, options };
     let wq = WorkQueue::create(&request).map_err(|error| port.error(DOING, shape.len(), error))?;
     wq.to_state(WqState::Ready).map_err(|error| port.error("readying a work queue", 0, error))?;

@@ -24,7 +24,7 @@ const L4_OK: u32 = 1 << 10;
 
 /// What a queue was made to tell of its frames.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct RxFeatures {
     pub(super) stamps: Stamps,
     /// The queue is one of several that share a port by hash.
     pub(super) has_hashes: bool,
@@ -40,10 +40,10 @@ type Table = [KnownWord; TELLING as usize + 1];
 
 impl PacketTypes {
     /// For a queue that tells so much.
-    pub(super) fn new(facts: Facts) -> Self {
+    pub(super) fn new(features: RxFeatures) -> Self {
         let mut kinds = Box::new([KnownWord::default(); TELLING as usize + 1]);
         for (bits, known) in (0..).zip(kinds.iter_mut()) {
-            *known = Known::of(&info(bits, facts)).word();
+            *known = Known::of(&info(bits, features)).word();
         }
         Self(kinds)
     }
@@ -70,7 +70,7 @@ impl<T: Deref<Target = Table>> PacketTypes<T> {
     }
 }
 
-fn info(bits: u32, Facts { stamps, has_hashes, has_checksums }: Facts) -> RxInfo {
+fn info(bits: u32, RxFeatures { stamps, has_hashes, has_checksums }: RxFeatures) -> RxInfo {
     let has = |bit| bits & bit != 0;
     let (l3, l4) = (l3(bits), l4(bits));
     let mut headers = Headers::UNKNOWN;
@@ -114,15 +114,15 @@ fn l4(bits: u32) -> Option<L4> {
 mod tests {
     use super::*;
 
-    const FACTS: Facts = Facts { stamps: Stamps::Off, has_hashes: false, has_checksums: true };
+    const FACTS: RxFeatures = RxFeatures { stamps: Stamps::Off, has_hashes: false, has_checksums: true };
 
     /// What is known of a frame with these bytes 28 and 29: verdicts of L3 and L4, headers.
     fn check(bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
         check_with(FACTS, bytes, verdicts, headers);
     }
 
-    fn check_with(facts: Facts, bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
-        let known = PacketTypes::new(facts).of(u32::from_be_bytes([bytes[0], bytes[1], 0xff, 0xff]));
+    fn check_with(features: RxFeatures, bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
+        let known = PacketTypes::new(features).of(u32::from_be_bytes([bytes[0], bytes[1], 0xff, 0xff]));
         let [ip_checksum, l4_checksum] = verdicts;
         assert_eq!(
             known,
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn bits_of_a_device_that_checks_no_sums_are_no_verdict() {
         let udp = Headers::UNKNOWN.with_l3(L3::Ipv4).with_l4(L4::Udp);
-        check_with(Facts { has_checksums: false, ..FACTS }, [0b111, 0x28], [Unknown, Unknown], udp);
+        check_with(RxFeatures { has_checksums: false, ..FACTS }, [0b111, 0x28], [Unknown, Unknown], udp);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn tunnel_tells_of_its_tag_only() {
-        let kinds = PacketTypes::new(Facts { stamps: Stamps::RealTime, has_hashes: true, ..FACTS });
+        let kinds = PacketTypes::new(RxFeatures { stamps: Stamps::RealTime, has_hashes: true, ..FACTS });
         let word = u32::from_be_bytes([0xff, 0xff, 0, 7]);
         let expected = RxInfo {
             timestamp: Some(UnixTime::default()),

@@ -62,7 +62,7 @@ pub(super) struct SqParts {
 
 /// What a sending queue may be asked for: what the device was found to do, less what the configuration forbids.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TxAbilities {
+pub(super) struct TxFeatures {
     /// Bytes of the longest frame, Ethernet header to last payload byte, an inserted tag included.
     pub(super) frame_len_max: u32,
     /// Several frames a WQE (`mlx5_ib_support_multi_pkt_send_wqes` bit 2, mlx5.md 1.4).

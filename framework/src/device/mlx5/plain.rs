@@ -14,10 +14,10 @@ use super::clock::{Relation, Stamps};
 use super::compressed::Mini;
 use super::cqe::OP_OWN_INVALID;
 use super::mprq_buffer::{self, MprqBuffer};
-use super::packet_types::Facts;
+use super::packet_types::RxFeatures;
 use super::parts::{CqParts, Keeper, RqParts};
 use super::recover::{Objects, Recovery};
-use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
+use super::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
 use super::striding::StridingRq;
 use super::watch::Fault;
 use crate::counters::Scope;
@@ -307,7 +307,7 @@ impl Objects for Fake {
 /// A clock of a nanosecond a tick that began at the epoch.
 const RELATION: Relation = Relation { ns: 0, ticks: 0, fraction: 0, mult: 1 << 20, shift: 20, mask: (1 << 62) - 1 };
 
-impl Tidings for Fake {
+impl QueueStatus for Fake {
     fn state(&self) -> RxState {
         RxState::Open
     }
@@ -343,9 +343,9 @@ pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, Pla
         rq,
         landing: landing.as_ref().and_then(|(region, ..)| MprqBuffer::new(Arc::clone(region), PLAIN_LKEY)),
         recovery: Recovery::new(Box::new(Fake(Rc::clone(&objects))), scope),
-        tidings: Box::new(Fake(Rc::clone(&objects))),
+        status: Box::new(Fake(Rc::clone(&objects))),
         frame_len_max: config.frame_len_max,
-        facts: Facts {
+        features: RxFeatures {
             stamps: match config.stamps {
                 PlainStamps::Off => Stamps::Off,
                 PlainStamps::Ticks => Stamps::Ticks,

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::clock::Stamps;
-use super::parts::{Keeper, SqParts, TxAbilities};
+use super::parts::{Keeper, SqParts, TxFeatures};
 use super::plain::{Memory, PlainCq};
 use super::recover::{Objects, Recovery};
 use super::tx::{Mlx5Tx, TxParts};
@@ -172,7 +172,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
             keeper: Keeper::of_plain(&[&sq.wqes, &sq.record, &sq.register]),
         },
         cq,
-        abilities: TxAbilities {
+        capabilities: TxFeatures {
             frame_len_max: config.frame_len_max,
             multi_packet: config.multi_packet,
             checksums: config.checksums,

@@ -11,7 +11,9 @@ use rdma_core_sys::verbs::{
     PortsMatch, ProtectionDomain, QueuePair, VerbsError, WorkQueue,
 };
 
-use super::capabilities::{Abilities, Chosen, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS, Stamping};
+use super::capabilities::{
+    DeviceCapabilities, EnabledFeatures, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS, Stamping,
+};
 use super::clock::{Line, Relation};
 use super::config::{Hash, HashBy, Mlx5Config};
 use super::error::SetupError;
@@ -46,19 +48,19 @@ pub(super) struct Port {
     pub(super) filter: Option<Filter>,
     /// SqMemory of the longest WQE that the device takes.
     pub(super) wqe_units_max: u32,
-    facts: Facts,
+    info: PortInfo,
     pd: ProtectionDomain,
 }
 
 /// What is known of a port from the start.
-pub(super) struct Facts {
+pub(super) struct PortInfo {
     /// The verbs name.
     pub(super) name: String,
     /// The network interface of the same port, where there is one.
     pub(super) interface: Option<Interface>,
     pub(super) config: Mlx5Config,
-    pub(super) abilities: Abilities,
-    pub(super) chosen: Chosen,
+    pub(super) capabilities: DeviceCapabilities,
+    pub(super) enabled: EnabledFeatures,
     /// Bytes of the longest frame, one VLAN tag included.
     pub(super) frame_len_max: usize,
 }
@@ -85,16 +87,16 @@ impl Registered {
 
 impl Port {
     /// Of an open device. `sysfs` is where its counters are.
-    pub(super) fn new(context: &Context, facts: Facts, sysfs: &Path) -> Result<Self, SetupError> {
+    pub(super) fn new(context: &Context, info: PortInfo, sysfs: &Path) -> Result<Self, SetupError> {
         let pd = ProtectionDomain::allocate(context)
-            .map_err(|error| SetupError::verbs(&facts.name, "making a protection domain", 0, system(error)))?;
+            .map_err(|error| SetupError::verbs(&info.name, "making a protection domain", 0, system(error)))?;
         let (config, targets) =
-            (&facts.config, if facts.config.hash().is_some() { 1 } else { facts.config.queues.into() });
-        let out_of_buffer = PortCounter::open(sysfs, &facts.name, config.port, "out_of_buffer");
-        let kernel = Kernel::new(context.clone(), sysfs.join("class/infiniband").join(&facts.name));
+            (&info.config, if info.config.hash().is_some() { 1 } else { info.config.queues.into() });
+        let out_of_buffer = PortCounter::open(sysfs, &info.name, config.port, "out_of_buffer");
+        let kernel = Kernel::new(context.clone(), sysfs.join("class/infiniband").join(&info.name));
         let watch = Arc::new(Watch::new(kernel, config.port, out_of_buffer));
-        let port_monitor = PortMonitor::start(&facts.name, Arc::clone(&watch))
-            .map_err(|error| SetupError::Thread { device: facts.name.clone(), error })?;
+        let port_monitor = PortMonitor::start(&info.name, Arc::clone(&watch))
+            .map_err(|error| SetupError::Thread { device: info.name.clone(), error })?;
         Ok(Self {
             table: Mutex::new(Table::new(targets, config.rules_max)),
             group: Mutex::new(Group::new(config.queues)),
@@ -102,41 +104,41 @@ impl Port {
             _lookout: port_monitor,
             watch,
             strides: OnceLock::new(),
-            filter: facts
+            filter: info
                 .interface
                 .as_ref()
                 .map(|interface| Filter::new(NicFilter::open(interface.index), interface.mac)),
             // Until it was asked: a block.
             wqe_units_max: BLOCK_UNITS,
-            facts,
+            info,
             pd,
         })
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.facts.name
+        &self.info.name
     }
 
     /// From 1.
     pub(super) fn number(&self) -> u8 {
-        self.facts.config.port
+        self.info.config.port
     }
 
-    pub(super) fn facts(&self) -> &Facts {
-        &self.facts
+    pub(super) fn info(&self) -> &PortInfo {
+        &self.info
     }
 
     pub(super) fn config(&self) -> &Mlx5Config {
-        &self.facts.config
+        &self.info.config
     }
 
-    pub(super) fn chosen(&self) -> &Chosen {
-        &self.facts.chosen
+    pub(super) fn enabled(&self) -> &EnabledFeatures {
+        &self.info.enabled
     }
 
     /// Bytes of a TCP payload that are cut; 0 where none is, also as a descriptor is too short for the header.
     pub(super) fn tso_len_max(&self) -> usize {
-        if has_room_for_segmentation(self.wqe_units_max) { self.chosen().tso_len_max } else { 0 }
+        if has_room_for_segmentation(self.wqe_units_max) { self.enabled().tso_len_max } else { 0 }
     }
 
     pub(super) fn context(&self) -> &Context {
@@ -170,7 +172,7 @@ impl Port {
         let keeper = Arc::clone(region);
         // Nobody looks at a byte before the CQE of its frame, and a CQE is written in strict order: it passes nothing that was written
         // before, however relaxed that was (PCI Express Base Specification, 2.4.1).
-        let access = Access { relaxed_ordering: self.chosen().relaxed_ordering, ..Access::default() };
+        let access = Access { relaxed_ordering: self.enabled().relaxed_ordering, ..Access::default() };
         let made = MemoryRegion::register(&self.pd, region.base(), region.len(), access, keeper)
             .map_err(|error| self.error("registering the pool", region.len(), error))?;
         let registered = Arc::new(Registered { region: made, start });
@@ -245,7 +247,7 @@ impl Port {
 
     /// What the device's clock shows now, in the time of the stamps that it puts on frames.
     pub(super) fn nic_time(&self) -> Option<UnixTime> {
-        if self.chosen().stamps == Some(Stamping::RealTime) {
+        if self.enabled().stamps == Some(Stamping::RealTime) {
             return None;
         }
         let line = Line::through(&self.relation()?);
@@ -261,7 +263,7 @@ impl Port {
 
     /// A table over `queues`, each with nearly the same share.
     fn table_over(&self, queues: &[WorkQueue]) -> Result<IndirectionTable, SetupError> {
-        let len = self.facts.abilities.table_len(queues.len() as u16);
+        let len = self.info.capabilities.table_len(queues.len() as u16);
         let entries: Vec<_> = queues.iter().cycle().take(len).cloned().collect();
         IndirectionTable::create(&entries).map_err(|error| self.error("making an indirection table", 0, error))
     }

@@ -16,11 +16,11 @@ use super::compressed::Mini;
 use super::error::SetupError;
 use super::mprq_buffer::MprqBuffer;
 use super::objects::{self, Receiver, RqShape};
-use super::packet_types::Facts;
-use super::parts::TxAbilities;
+use super::packet_types::RxFeatures;
+use super::parts::TxFeatures;
 use super::port::{Port, Registered};
 use super::recover::{Objects, Recovery};
-use super::rx::{Mlx5Rx, Refreshed, RxParts, Tidings};
+use super::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
 use super::tx::{Mlx5Tx, TxParts};
 use super::watch::Fault;
 use crate::counters::{Scope, Unit};
@@ -61,24 +61,24 @@ impl Queue for Mlx5Queue {
 impl Mlx5Queue {
     /// How the receiving ring is made for buffers of `pool`.
     fn shape(&self, pool: &Pool) -> Result<RqShape, SetupError> {
-        let facts = self.port.facts();
-        let (ring_len, data_room) = (facts.config.rx_ring_len, pool.layout().data_room());
-        let segments = facts.frame_len_max.div_ceil(data_room).max(1) as u32;
-        let segments_max = match facts.chosen.striding {
-            None => SEGMENTS_MAX.min(facts.abilities.device.sge_max),
+        let info = self.port.info();
+        let (ring_len, data_room) = (info.config.rx_ring_len, pool.layout().data_room());
+        let segments = info.frame_len_max.div_ceil(data_room).max(1) as u32;
+        let segments_max = match info.enabled.striding {
+            None => SEGMENTS_MAX.min(info.capabilities.device.sge_max),
             // Frames are copied into the pool's buffers: the ring has none of them.
             Some(_) => SEGMENTS_MAX.min(pool.capacity().try_into().unwrap_or(u32::MAX)),
         };
         if segments > segments_max {
             return Err(SetupError::FrameTooLong {
-                device: facts.name.clone(),
-                frame_len_max: facts.frame_len_max,
+                device: info.name.clone(),
+                frame_len_max: info.frame_len_max,
                 data_room,
                 segments_max: segments_max as usize,
             });
         }
-        if let Some(striding) = facts.chosen.striding {
-            let shape = RqShape::for_frames(ring_len, facts.frame_len_max, striding);
+        if let Some(striding) = info.enabled.striding {
+            let shape = RqShape::for_frames(ring_len, info.frame_len_max, striding);
             return shape.ok_or_else(|| self.port.strange("making a striding queue"));
         }
         if pool.capacity() <= (ring_len * segments) as usize {
@@ -89,10 +89,10 @@ impl Mlx5Queue {
 
     /// What `wirepath stats` shows of the queue, and finds the NIC's own counters by.
     fn tell(&self, scope: &Scope) {
-        let facts = self.port.facts();
-        scope.text("device", &facts.name);
-        scope.text("mode", if facts.config.hash().is_some() { "mlx5, spread by a hash" } else { "mlx5" });
-        if let Some(interface) = &facts.interface {
+        let info = self.port.info();
+        scope.text("device", &info.name);
+        scope.text("mode", if info.config.hash().is_some() { "mlx5, spread by a hash" } else { "mlx5" });
+        if let Some(interface) = &info.interface {
             scope.text("interface", &interface.name);
             scope.gauge("interface_index", Unit::Number).set(interface.index.into());
         }
@@ -105,19 +105,19 @@ impl Mlx5Queue {
         scope: &Scope,
         has_ended: &Arc<AtomicBool>,
     ) -> Result<Mlx5Tx, DeviceError> {
-        let (port, facts) = (&*self.port, self.port.facts());
-        let blocks = facts.config.tx_ring_len;
+        let (port, info) = (&*self.port, self.port.info());
+        let blocks = info.config.tx_ring_len;
         // Each block may come back with a CQE of its own when a ring in error is flushed.
-        let options = CqOptions { wallclock: facts.chosen.stamps == Some(Stamping::RealTime), ..CqOptions::default() };
+        let options = CqOptions { wallclock: info.enabled.stamps == Some(Stamping::RealTime), ..CqOptions::default() };
         let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
         let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
         scope.scope("tx").text("doorbell", if sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
-        let ears = Ears::new(&self.port, sender.element(), &cq, has_ended);
+        let monitor = ObjectMonitor::new(&self.port, sender.element(), &cq, has_ended);
         let regions = [Some(Arc::clone(region)), None];
         let half = Half {
             objects: sender,
             from: None,
-            ears: ears.clone(),
+            monitor: monitor.clone(),
             _place: Arc::clone(&self.place),
             _regions: regions,
         };
@@ -125,13 +125,13 @@ impl Mlx5Queue {
         let parts = TxParts {
             sq,
             cq: cq_parts,
-            abilities: abilities(port),
+            capabilities: capabilities(port),
             lkey: region.lkey(),
             stamps: self.stamps()?,
             relation: Box::new(move || clock.relation()),
-            fault: Box::new(move || ears.take_fault()),
+            fault: Box::new(move || monitor.take_fault()),
             recovery: Recovery::new(Box::new(half), &scope.scope("tx")),
-            hearing: facts.config.hash().is_some().then(|| port.begin_to_hear(self.idx)),
+            hearing: info.config.hash().is_some().then(|| port.begin_to_hear(self.idx)),
         };
         Mlx5Tx::new(parts, pool, scope)
     }
@@ -144,17 +144,17 @@ impl Mlx5Queue {
         scope: &Scope,
         has_ended: &Arc<AtomicBool>,
     ) -> Result<Mlx5Rx, DeviceError> {
-        let (port, facts) = (&*self.port, self.port.facts());
-        let chosen = &facts.chosen;
+        let (port, info) = (&*self.port, self.port.info());
+        let enabled = &info.enabled;
         let options = CqOptions {
-            compression: chosen.compression,
-            wallclock: chosen.stamps == Some(Stamping::RealTime),
+            compression: enabled.compression,
+            wallclock: enabled.stamps == Some(Stamping::RealTime),
             ..CqOptions::default()
         };
         let (cq, cq_parts) = objects::completion_queue(port, shape.cqe_count(), options)?;
         let landing = shape.striding.map(|_| self.landing(shape, pool)).transpose()?;
         let lkey = landing.as_ref().map_or(region.lkey(), |(_, registered)| registered.lkey());
-        let (receiver, rq) = if facts.config.hash().is_some() || shape.striding.is_some() {
+        let (receiver, rq) = if info.config.hash().is_some() || shape.striding.is_some() {
             objects::work_queue(port, &cq, shape, lkey)?
         } else {
             objects::receiver(port, self.idx, &cq, shape, lkey)?
@@ -163,26 +163,31 @@ impl Mlx5Queue {
         let from = Some((Arc::clone(&self.port), self.idx));
         let (landing, landing_region) = landing.unzip();
         let regions = [Some(Arc::clone(region)), landing_region];
-        let ears = Ears::new(&self.port, receiver.element(), &cq, has_ended);
-        let half =
-            Half { objects: receiver, from, ears: ears.clone(), _place: Arc::clone(&self.place), _regions: regions };
+        let monitor = ObjectMonitor::new(&self.port, receiver.element(), &cq, has_ended);
+        let half = Half {
+            objects: receiver,
+            from,
+            monitor: monitor.clone(),
+            _place: Arc::clone(&self.place),
+            _regions: regions,
+        };
         let parts = RxParts {
             cq: cq_parts,
             rq,
             landing,
             recovery: Recovery::new(Box::new(half), &scope.scope("rx")),
-            tidings: Box::new(QueueTidings { ears }),
-            frame_len_max: facts.frame_len_max,
-            facts: Facts {
+            status: Box::new(VerbsQueueStatus { monitor }),
+            frame_len_max: info.frame_len_max,
+            features: RxFeatures {
                 stamps: self.stamps()?,
-                has_hashes: facts.config.hash().is_some(),
-                has_checksums: chosen.checksum,
+                has_hashes: info.config.hash().is_some(),
+                has_checksums: enabled.checksum,
             },
-            mini: chosen.compression.map(mini),
+            mini: enabled.compression.map(mini),
         };
         // Its ring has all buffers that the pool could give when this returns, and if what follows fails it takes everything back.
         let rx = Mlx5Rx::new(parts, pool, scope);
-        match (way, facts.config.hash()) {
+        match (way, info.config.hash()) {
             (Receiver::Pair { qp, .. }, _) => port.aim(self.idx, qp)?,
             (Receiver::Work(wq), Some(hash)) => port.join(self.idx, wq, &hash)?,
             (Receiver::Work(wq), None) => port.aim(self.idx, port.pair_for(&wq)?)?,
@@ -209,7 +214,7 @@ impl Mlx5Queue {
 
     /// What becomes of time stamps. The device was opened with them, so a clock that is lost now is no queue without them.
     fn stamps(&self) -> Result<Stamps, SetupError> {
-        let stamps = stamps(self.port.chosen().stamps, || self.port.relation());
+        let stamps = stamps(self.port.enabled().stamps, || self.port.relation());
         stamps.ok_or_else(|| SetupError::NoClock { device: self.port.name().into() })
     }
 }
@@ -223,8 +228,8 @@ fn short_of_hugepages(region: &Region) -> Option<String> {
 }
 
 /// `None` where the clock is wanted and nobody relates it. The kernel may be writing to its page, which a look or two later it is not.
-fn stamps(chosen: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> Option<Stamps> {
-    match chosen {
+fn stamps(enabled: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> Option<Stamps> {
+    match enabled {
         None => Some(Stamps::Off),
         Some(Stamping::Ticks) => Some(Stamps::Ticks),
         Some(Stamping::RealTime) => Some(Stamps::RealTime),
@@ -233,14 +238,14 @@ fn stamps(chosen: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> Op
 }
 
 /// What a sending queue may be asked for.
-fn abilities(port: &Port) -> TxAbilities {
-    let (facts, chosen) = (port.facts(), port.chosen());
-    TxAbilities {
-        frame_len_max: facts.frame_len_max as u32,
-        multi_packet: chosen.multi_packet,
-        checksums: chosen.checksum,
+fn capabilities(port: &Port) -> TxFeatures {
+    let (info, enabled) = (port.info(), port.enabled());
+    TxFeatures {
+        frame_len_max: info.frame_len_max as u32,
+        multi_packet: enabled.multi_packet,
+        checksums: enabled.checksum,
         // A descriptor has either the tag or bytes of the header (mlx5.md 2.3).
-        vlan_insert: chosen.inline_len_min == 0,
+        vlan_insert: enabled.inline_len_min == 0,
         segmentation_len_max: port.tso_len_max() as u32,
     }
 }
@@ -258,7 +263,7 @@ struct Half<T> {
     objects: T,
     /// Where rules steer frames from, which ends before the objects do: at the queue of a port.
     from: Option<(Arc<Port>, u16)>,
-    ears: Ears,
+    monitor: ObjectMonitor,
     // Behind the objects: they go first.
     _place: Arc<()>,
     _regions: [Option<Arc<Registered>>; 2],
@@ -267,7 +272,7 @@ struct Half<T> {
 impl<T: Objects> Objects for Half<T> {
     fn reset(&mut self) -> io::Result<()> {
         self.objects.reset()?;
-        self.ears.forget_ring();
+        self.monitor.forget_ring();
         Ok(())
     }
 
@@ -280,19 +285,19 @@ impl<T: Objects> Objects for Half<T> {
             port.release(idx);
         }
         self.objects.close()?;
-        self.ears.forget_ring();
+        self.monitor.forget_ring();
         Ok(())
     }
 
     fn are_gone(&mut self) -> bool {
-        self.ears.port.watch.ask();
-        self.ears.port.watch.state() == RxState::Ended
+        self.monitor.port.watch.ask();
+        self.monitor.port.watch.state() == RxState::Ended
     }
 }
 
 /// Hears what the kernel tells of the objects of one half.
 #[derive(Clone)]
-struct Ears {
+struct ObjectMonitor {
     port: Arc<Port>,
     ring: Element,
     cq: Element,
@@ -300,7 +305,7 @@ struct Ears {
     has_ended: Arc<AtomicBool>,
 }
 
-impl Ears {
+impl ObjectMonitor {
     /// For objects that are new: what is known of others with their numbers is forgotten.
     fn new(port: &Arc<Port>, ring: Element, cq: &CompletionQueue, has_ended: &Arc<AtomicBool>) -> Self {
         let cq = Element::CompletionQueue(cq.handle());
@@ -325,25 +330,25 @@ impl Ears {
 }
 
 /// What the receiving half is told about its port and its objects.
-struct QueueTidings {
-    ears: Ears,
+struct VerbsQueueStatus {
+    monitor: ObjectMonitor,
 }
 
-impl Tidings for QueueTidings {
+impl QueueStatus for VerbsQueueStatus {
     fn state(&self) -> RxState {
-        if self.ears.has_ended.load(Ordering::Relaxed) { RxState::Ended } else { self.ears.port.watch.state() }
+        if self.monitor.has_ended.load(Ordering::Relaxed) { RxState::Ended } else { self.monitor.port.watch.state() }
     }
 
     fn relation(&mut self) -> Option<Relation> {
-        self.ears.port.relation()
+        self.monitor.port.relation()
     }
 
     fn refresh(&mut self) -> Refreshed {
-        Refreshed { out_of_buffer: self.ears.port.watch.take_out_of_buffer(), fault: self.ears.take_fault() }
+        Refreshed { out_of_buffer: self.monitor.port.watch.take_out_of_buffer(), fault: self.monitor.take_fault() }
     }
 
     fn refresh_last(&mut self) -> Refreshed {
-        self.ears.port.watch.look_last();
+        self.monitor.port.watch.look_last();
         self.refresh()
     }
 }

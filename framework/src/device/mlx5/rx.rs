@@ -15,7 +15,7 @@ use super::compressed::Mini;
 use super::cqe_parser::CqeParser;
 use super::cyclic;
 use super::mprq_buffer::MprqBuffer;
-use super::packet_types::Facts;
+use super::packet_types::RxFeatures;
 use super::parts::{CqParts, RqParts};
 use super::reader::{Mlx5RxDrop, Reader};
 use super::recover::Recovery;
@@ -34,8 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time between two looks for the first CQE where the place in the CQ was lost: each look is at the whole of it.
 const SEEK_EVERY: Duration = Duration::from_micros(100);
 
-/// What set-up's objects tell a queue that runs.
-pub(super) trait Tidings {
+/// What the control path's objects report to a running queue.
+pub(super) trait QueueStatus {
     /// Whether the port is up, as last seen. No system call.
     fn state(&self) -> RxState;
 
@@ -65,11 +65,11 @@ pub(super) struct RxParts {
     /// Where frames land before they are copied, of a striding ring.
     pub(super) landing: Option<MprqBuffer>,
     pub(super) recovery: Recovery,
-    pub(super) tidings: Box<dyn Tidings>,
+    pub(super) status: Box<dyn QueueStatus>,
     /// Bytes of the longest frame.
     pub(super) frame_len_max: usize,
     /// What its CQEs tell.
-    pub(super) facts: Facts,
+    pub(super) features: RxFeatures,
     /// The format of compressed CQEs, where they were asked for.
     pub(super) mini: Option<Mini>,
 }
@@ -79,7 +79,7 @@ pub struct Mlx5Rx {
     reader: Reader,
     ring: RxRing,
     recovery: Recovery,
-    tidings: Box<dyn Tidings>,
+    status: Box<dyn QueueStatus>,
     next_look: Instant,
 }
 
@@ -98,12 +98,12 @@ impl Mlx5Rx {
             Some(landing) => RxRing::Striding(StridingRq::new(parts.rq, landing)),
         };
         assert!(parts.cq.entry_count >= ring.cqes_max(), "a CQ of {} entries overruns", parts.cq.entry_count);
-        let parser = CqeParser::new(parts.facts);
+        let parser = CqeParser::new(parts.features);
         let mut this = Self {
             reader: Reader::new(parts.cq, parser, parts.mini, MetaTemplate::any(pool), &scope.scope("rx")),
             ring,
             recovery: parts.recovery,
-            tidings: parts.tidings,
+            status: parts.status,
             next_look: Instant::ZERO,
         };
         this.ring.refill(pool);
@@ -124,7 +124,7 @@ impl Mlx5Rx {
             return;
         }
         let is_related = self.reader.parser.is_related();
-        if is_related && let Some(relation) = self.tidings.relation() {
+        if is_related && let Some(relation) = self.status.relation() {
             self.reader.parser.relate(&relation);
         }
         self.next_look = if is_related { now + LOOK_EVERY } else { Instant::MAX };
@@ -246,13 +246,13 @@ impl RxQueue for Mlx5Rx {
     }
 
     fn state(&self) -> RxState {
-        self.tidings.state()
+        self.status.state()
     }
 
     /// The NIC's count of frames that found no buffer, and errors that no CQE tells of, as the port's thread has found them. No system
     /// call, and no lock that it would wait for.
     fn refresh_counters(&mut self) {
-        let refreshed = self.tidings.refresh();
+        let refreshed = self.status.refresh();
         self.apply(refreshed);
     }
 }
@@ -274,7 +274,7 @@ impl Drop for Mlx5Rx {
     /// What waits is counted, and all buffers come home; where the NIC does not let go of them they stay with it for ever.
     fn drop(&mut self) {
         let is_closed = self.recovery.close();
-        let refreshed = self.tidings.refresh_last();
+        let refreshed = self.status.refresh_last();
         self.apply(refreshed);
         if is_closed {
             return self.clear(Mlx5RxDrop::QueueClosed);

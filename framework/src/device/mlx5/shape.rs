@@ -3,7 +3,7 @@
 
 use core::num::NonZeroU16;
 
-use super::parts::TxAbilities;
+use super::parts::TxFeatures;
 use super::tx::Mlx5TxDrop;
 use super::wqe::{CHECKSUM_L3, CHECKSUM_L4, ethernet_units};
 use crate::device::Offload;
@@ -25,7 +25,7 @@ const TCP_DATA_OFFSET: usize = 12;
 /// What a queue can do, and how it does it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WqeLimits {
-    pub(super) abilities: TxAbilities,
+    pub(super) capabilities: TxFeatures,
     /// Bytes that each WQE carries inline: 0 or 18.
     pub(super) inline_len_min: usize,
     /// Bytes that it may carry where they are the whole frame.
@@ -101,7 +101,7 @@ pub(super) fn of(
         return Err(Mlx5TxDrop::TooShort);
     }
     let wanted = offload.checksums();
-    if wanted != 0 && !limits.abilities.checksums {
+    if wanted != 0 && !limits.capabilities.checksums {
         return Err(Mlx5TxDrop::OffloadUnsupported);
     }
     let cut = match offload.segment_len() {
@@ -110,10 +110,10 @@ pub(super) fn of(
     };
     let tag_len = if offload.vlan().is_some() { TAG_LEN } else { 0 };
     let frame_len = cut.map_or(len, |cut| cut.header_len + usize::from(cut.segment_len.get())) + tag_len;
-    if frame_len > limits.abilities.frame_len_max as usize {
+    if frame_len > limits.capabilities.frame_len_max as usize {
         return Err(Mlx5TxDrop::TooLong);
     }
-    let by_device = limits.abilities.vlan_insert && limits.inline_len_min == 0 && cut.is_none();
+    let by_device = limits.capabilities.vlan_insert && limits.inline_len_min == 0 && cut.is_none();
     let fits_inline = inline && len + tag_len <= limits.inline_len_max;
     let (inline_len, tag) = match (cut, offload.vlan()) {
         (Some(cut), tag) => (cut.header_len, tag.map_or(Tag::None, Tag::Inline)),
@@ -155,7 +155,7 @@ fn segmentation(
     limits: &WqeLimits,
     is_tagged: bool,
 ) -> Result<Option<Cut>, Mlx5TxDrop> {
-    if limits.abilities.segmentation_len_max == 0 || !limits.abilities.checksums {
+    if limits.capabilities.segmentation_len_max == 0 || !limits.capabilities.checksums {
         return Err(Mlx5TxDrop::OffloadUnsupported);
     }
     let l4_offset = mbuf.l2_len() + mbuf.l3_len();
@@ -171,7 +171,7 @@ fn segmentation(
         return Err(Mlx5TxDrop::HeaderTooLong);
     }
     let payload_len = mbuf.len() - header_len;
-    if payload_len > limits.abilities.segmentation_len_max as usize {
+    if payload_len > limits.capabilities.segmentation_len_max as usize {
         return Err(Mlx5TxDrop::TooLong);
     }
     Ok((payload_len > segment_len.get().into()).then_some(Cut { header_len, segment_len }))

@@ -5,7 +5,7 @@ use std::io;
 use rdma_core_sys::RdmaCore;
 use rdma_core_sys::verbs::{Device as VerbsDevice, LinkLayer, PortState, VerbsError};
 
-use super::capabilities::Abilities;
+use super::capabilities::DeviceCapabilities;
 use super::error::SetupError;
 use super::find::{self, Listed};
 use crate::device::DeviceError;
@@ -20,12 +20,12 @@ pub struct Mlx5Support {
     /// The network interfaces of the same function.
     pub interfaces: Vec<String>,
     /// What it can do, or why it cannot be used: one sentence.
-    pub abilities: Result<Mlx5Abilities, String>,
+    pub capabilities: Result<Mlx5Capabilities, String>,
 }
 
 /// What a ConnectX can do.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mlx5Abilities {
+pub struct Mlx5Capabilities {
     /// The version of its firmware.
     pub firmware: String,
     /// Its ports, from 1.
@@ -60,20 +60,20 @@ impl Mlx5Support {
     }
 
     fn of(device: &VerbsDevice, listed: Listed) -> Self {
-        let abilities = Mlx5Abilities::ask(device, &listed).map_err(|error| error.to_string());
-        Self { name: listed.name, pci: listed.pci, interfaces: listed.interfaces, abilities }
+        let capabilities = Mlx5Capabilities::ask(device, &listed).map_err(|error| error.to_string());
+        Self { name: listed.name, pci: listed.pci, interfaces: listed.interfaces, capabilities }
     }
 }
 
-impl Mlx5Abilities {
+impl Mlx5Capabilities {
     fn ask(device: &VerbsDevice, listed: &Listed) -> Result<Self, SetupError> {
         if !device.is_mlx5() {
             return Err(SetupError::OtherVendor { device: listed.name.clone(), driver: listed.driver.clone() });
         }
         let context =
             device.open().map_err(|error| SetupError::Opening { device: listed.name.clone(), error: system(error) })?;
-        let abilities =
-            Abilities::read(&context).map_err(|error| verbs(&listed.name, "asking what it can do", error))?;
+        let capabilities =
+            DeviceCapabilities::read(&context).map_err(|error| verbs(&listed.name, "asking what it can do", error))?;
         let port = |number| {
             let port = context.port(number).map_err(|error| verbs(&listed.name, "asking for its port", error))?;
             Ok(Mlx5Port {
@@ -82,8 +82,8 @@ impl Mlx5Abilities {
                 gbps: port.speed_gbps,
             })
         };
-        let ports = (1..=abilities.device.port_count).map(port).collect::<Result<_, SetupError>>()?;
-        Ok(Self { ports, features: abilities.describe(), firmware: abilities.device.firmware })
+        let ports = (1..=capabilities.device.port_count).map(port).collect::<Result<_, SetupError>>()?;
+        Ok(Self { ports, features: capabilities.describe(), firmware: capabilities.device.firmware })
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::clock::{Line, Relation, Stamps, real_time};
 use super::cq::Cq;
 use super::cqe::{Format, Opcode as CqeOpcode, Syndrome};
-use super::parts::{CqParts, SqParts, TxAbilities};
+use super::parts::{CqParts, SqParts, TxFeatures};
 use super::recover::Recovery;
 use super::shape::{self, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, LenRange, Load, Sq, WarmUp};
@@ -128,7 +128,7 @@ struct Counters {
 pub(super) struct TxParts {
     pub(super) sq: SqParts,
     pub(super) cq: CqParts,
-    pub(super) abilities: TxAbilities,
+    pub(super) capabilities: TxFeatures,
     /// The key of the pool's region.
     pub(super) lkey: u32,
     /// What the timestamps of completions are, where frames may ask when they left; otherwise `Off`.
@@ -160,7 +160,7 @@ impl Mlx5Tx {
         let inline_blocks_max = inline_blocks_max(blocks, parts.sq.wqe_units_max);
         let sq = Sq::new(&parts.sq, pool, MemoryKey::new(parts.lkey));
         let limits = WqeLimits {
-            abilities: parts.abilities,
+            capabilities: parts.capabilities,
             inline_len_min: parts.sq.inline_len_min.into(),
             inline_len_max: inline_blocks_max as usize * BLOCK_LEN
                 - (HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST),
@@ -185,12 +185,12 @@ impl Mlx5Tx {
             cq: Cq::new(parts.cq),
             sq,
             limits,
-            checksum_flags: (Offload::IP_CHECKSUM | Offload::L4_CHECKSUM).when(parts.abilities.checksums),
+            checksum_flags: (Offload::IP_CHECKSUM | Offload::L4_CHECKSUM).when(parts.capabilities.checksums),
             inline_blocks_max,
             region: Arc::clone(pool.region()),
             // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
-            has_multi: parts.abilities.multi_packet && parts.sq.inline_len_min == 0,
-            plain_lens: LenRange::up_to(parts.abilities.frame_len_max),
+            has_multi: parts.capabilities.multi_packet && parts.sq.inline_len_min == 0,
+            plain_lens: LenRange::up_to(parts.capabilities.frame_len_max),
             refuses: parts.hearing.is_some(),
             failed: false,
             hearing: parts.hearing,

@@ -383,7 +383,7 @@ fn new_address_is_told_and_none_is_unspecified() {
     let mut bench = bench();
     bench.join(GROUP);
     bench.sent_within(SECOND);
-    bench.host.apply(HostEvent::NeighbourSet { address: PEER, mac: PEER_STATION }).unwrap();
+    bench.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     assert!(bench.sent_within(SECOND).is_empty());
     bench.host.apply(HostEvent::AddressRemoved(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();
     check_sent(&bench.sent()[0], Ipv4Addr::UNSPECIFIED, REPORT_V3_DESTINATION);
@@ -413,7 +413,7 @@ fn tagged_interface_sends_tagged_reports() {
         mtu: 1500,
         addresses_max: 4,
         routes_max: 4,
-        neighbours_max: 4,
+        neighbors_max: 4,
     };
     bench.host = Host::new(config, HashSeed::new(1, 2)).unwrap();
     bench.join(GROUP);

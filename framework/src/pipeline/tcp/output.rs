@@ -12,7 +12,7 @@ use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::proto::tcp::{Outgoing, Output, Payload, Run, Seq, Unsent};
-use crate::proto::{Asker, Flow, NeighbourWish};
+use crate::proto::{Asker, Flow, NeighborRequest};
 use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
 use crate::wire::{ethernet, ipv4, tcp};
 
@@ -22,7 +22,7 @@ pub(super) struct OutCounters {
     pub(super) bytes: Counter,
     /// Found no room in the device's ring, or no buffer; the machine tries again.
     busy: Counter,
-    /// Had no way: no route, link down, neighbour missing.
+    /// Had no way: no route, link down, neighbor missing.
     lost: Counter,
 }
 
@@ -75,7 +75,7 @@ impl OutOffloads {
         Offload::L4_CHECKSUM.when(self.checksum)
     }
 
-    /// What the NIC is to do with a segment. What waits for a neighbour is posted by somebody else, who does not know.
+    /// What the NIC is to do with a segment. What waits for a neighbor is posted by somebody else, who does not know.
     #[inline]
     fn of(self, segment: &Outgoing, waits: bool) -> Offload {
         let checksum = self.checksum && !waits;
@@ -104,12 +104,12 @@ pub(super) fn note_lens(frame: &mut Mbuf, offload: Offload) {
     }
 }
 
-/// A segment that leaves: behind which link header, what the NIC is to do, and who is asked for the neighbour where it is not known.
+/// A segment that leaves: behind which link header, what the NIC is to do, and who is asked for the neighbor where it is not known.
 struct Departure<'s> {
     link: &'s [u8],
     segment: &'s Outgoing,
     offload: Offload,
-    wish: Option<NeighbourWish>,
+    neighbor_request: Option<NeighborRequest>,
 }
 
 impl Output<Bytes> for TcpOutput<'_, '_> {
@@ -143,7 +143,7 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
         self.cx.pool.available() > 0
     }
 
-    /// What waits for a neighbour is posted by somebody else, who does not know of segments.
+    /// What waits for a neighbor is posted by somebody else, who does not know of segments.
     #[inline]
     fn pieces_max(&self, slot: u32) -> usize {
         let is_known = self.offloads.pieces_max > 1 && self.paths[slot as usize].current(self.cx).is_some();
@@ -336,18 +336,19 @@ impl TcpOutput<'_, '_> {
                 roster.set_link(slot, path.known());
             }
         };
-        let (link, wish) = match path.resolve_next_hop(request, cx, news) {
+        let (link, neighbor_request) = match path.resolve_next_hop(request, cx, news) {
             NextHop::Known(link) => (link, None),
             // Of data the app is told whether it has left, so it does not wait where nobody sees it.
-            NextHop::Resolving(_, wish) if payload.is_some() => {
-                let _ = resolver::keep(wish, cx);
+            NextHop::Resolving(_, neighbor_request) if payload.is_some() => {
+                let _ = resolver::keep(neighbor_request, cx);
                 return Err(Unsent::NoRoute);
             }
-            NextHop::Resolving(link, wish) => (link, Some(wish)),
+            NextHop::Resolving(link, neighbor_request) => (link, Some(neighbor_request)),
             NextHop::None if payload.is_none() => return send_back(request, segment, *offloads, cx),
             NextHop::None => return Err(Unsent::NoRoute),
         };
-        let departure = Departure { link, segment, offload: offloads.of(segment, wish.is_some()), wish };
+        let departure =
+            Departure { link, segment, offload: offloads.of(segment, neighbor_request.is_some()), neighbor_request };
         match payload {
             None => departure.send_bare(cx),
             Some(payload) => departure.send_payload(payload, offloads.chains, cx),
@@ -378,9 +379,9 @@ impl Departure<'_> {
     fn send_bare(&self, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let headers = compose(self.link, self.segment, Body::of(&[], self.offload.has(Offload::L4_CHECKSUM)));
         let Some(frame) = cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
-        let left = match self.wish {
+        let left = match self.neighbor_request {
             None => post_bare(self.with_lens(frame), self.segment, self.offload, cx.tx),
-            Some(wish) => wait(frame, wish, cx),
+            Some(neighbor_request) => wait(frame, neighbor_request, cx),
         };
         left.map_err(|frame| (frame.free(), Unsent::Busy).1)
     }
@@ -442,11 +443,11 @@ impl Departure<'_> {
         })
     }
 
-    /// Posts a frame, or lets it wait for its neighbour. It comes back where neither can be.
+    /// Posts a frame, or lets it wait for its neighbor. It comes back where neither can be.
     fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
-        match self.wish {
+        match self.neighbor_request {
             None => cx.tx.post(self.with_lens(frame), self.offload),
-            Some(wish) => wait(frame, wish, cx),
+            Some(neighbor_request) => wait(frame, neighbor_request, cx),
         }
     }
 
@@ -464,16 +465,17 @@ impl Departure<'_> {
 #[cold]
 fn send_back(request: PathRequest, segment: &Outgoing, offloads: OutOffloads, cx: &mut Cx<'_>) -> Result<(), Unsent> {
     let Some((link, link_len)) = path::back(request, cx) else { return Err(Unsent::NoRoute) };
-    let departure = Departure { link: &link[..link_len], segment, offload: offloads.of(segment, false), wish: None };
+    let departure =
+        Departure { link: &link[..link_len], segment, offload: offloads.of(segment, false), neighbor_request: None };
     departure.send_bare(cx)
 }
 
 /// The resolver writes the destination into a frame of its own.
 #[cold]
-fn wait(frame: Mbuf, wish: NeighbourWish, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+fn wait(frame: Mbuf, neighbor_request: NeighborRequest, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
     let Some(copy) = copy_of(&frame, cx) else { return Err(frame) };
     frame.free();
-    resolver::queue(copy, wish, cx)
+    resolver::queue(copy, neighbor_request, cx)
 }
 
 fn copy_of(frame: &Mbuf, cx: &Cx<'_>) -> Option<Mbuf> {

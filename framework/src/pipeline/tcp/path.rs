@@ -7,7 +7,7 @@ use super::super::answer::{LINK_LEN_MAX, link_header};
 use super::super::node::Cx;
 use super::super::resolver;
 use crate::proto::tcp::TcpConfig;
-use crate::proto::{Asker, Flow, Host, NeighbourWish, Resolution};
+use crate::proto::{Asker, Flow, Host, NeighborRequest, Resolution};
 use crate::time::Instant;
 use crate::wire::{EtherType, MacAddr, ethernet};
 
@@ -26,7 +26,7 @@ pub(super) struct Path {
     link: [u8; LINK_LEN_MAX],
     /// 0 where there is no path.
     link_len: u8,
-    /// The neighbour is asked for.
+    /// The neighbor is asked for.
     asked: bool,
 }
 
@@ -46,8 +46,8 @@ impl PathRequest {
     }
 
     /// The question for the next hop.
-    fn wish(self, next_hop: Ipv4Addr) -> NeighbourWish {
-        NeighbourWish { next_hop, source: self.source, asker: self.asker }
+    fn neighbor_request(self, next_hop: Ipv4Addr) -> NeighborRequest {
+        NeighborRequest { next_hop, source: self.source, asker: self.asker }
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) enum NextHop<'a> {
     /// The frame leaves with this link header.
     Known(&'a [u8]),
     /// The frame waits for the neighbor's answer, which gives this link header its destination.
-    Resolving(&'a [u8], NeighbourWish),
+    Resolving(&'a [u8], NeighborRequest),
     /// No route leads to the peer, or the link is down.
     None,
 }
@@ -69,7 +69,7 @@ pub enum Unreachable {
     /// No route leads there any more.
     NoRoute(Ipv4Addr),
     /// The MAC address of the next hop is not known.
-    NeighbourMissing(Ipv4Addr),
+    NeighborMissing(Ipv4Addr),
 }
 
 impl Unreachable {
@@ -81,7 +81,7 @@ impl Unreachable {
         }
         match cx.host.resolve(remote, cx.now) {
             Resolution::Station { .. } => None,
-            Resolution::NeighbourMissing { next_hop, .. } => Some(Self::NeighbourMissing(next_hop)),
+            Resolution::NeighborMissing { next_hop, .. } => Some(Self::NeighborMissing(next_hop)),
             Resolution::Group { .. } | Resolution::Own | Resolution::NoRoute => Some(Self::NoRoute(remote)),
         }
     }
@@ -92,7 +92,7 @@ impl fmt::Display for Unreachable {
         match self {
             Self::LinkDown => f.write_str("the link is down: check cable and switch"),
             Self::NoRoute(remote) => write!(f, "no route leads to {remote} any more: add one for its network"),
-            Self::NeighbourMissing(next_hop) => {
+            Self::NeighborMissing(next_hop) => {
                 write!(f, "the MAC address of {next_hop} is not known: check that it is there and answers ARP")
             }
         }
@@ -103,12 +103,12 @@ impl Path {
     /// Not prepared.
     pub(super) const NONE: Self = Self { seen: 0, until: 0, link: [0; LINK_LEN_MAX], link_len: 0, asked: false };
 
-    /// The link header, where the neighbour is known.
+    /// The link header, where the neighbor is known.
     pub(super) fn known(&self) -> &[u8] {
         if self.asked { &[] } else { &self.link[..usize::from(self.link_len)] }
     }
 
-    /// The link header, where it is as it was prepared and the neighbour is known.
+    /// The link header, where it is as it was prepared and the neighbor is known.
     #[inline]
     pub(super) fn current(&self, cx: &Cx<'_>) -> Option<&[u8]> {
         Some(self.known()).filter(|link| !link.is_empty() && self.seen == changes(cx.host) as u32)
@@ -138,7 +138,7 @@ impl Path {
         match self.asked {
             _ if link.is_empty() => NextHop::None,
             false => NextHop::Known(link),
-            true => NextHop::Resolving(link, request.wish(self.next_hop())),
+            true => NextHop::Resolving(link, request.neighbor_request(self.next_hop())),
         }
     }
 
@@ -164,12 +164,12 @@ impl Path {
                 let next_hop = cx.host.route(destination).and_then(|route| route.gateway).unwrap_or(destination);
                 if request.asker != Asker::Caller && cx.host.has_learned(next_hop) {
                     // Without room it is not kept fresh, and asked for when it is gone.
-                    let _ = resolver::keep(request.wish(next_hop), cx);
+                    let _ = resolver::keep(request.neighbor_request(next_hop), cx);
                 }
                 Some((mac, None))
             }
-            Resolution::NeighbourMissing { next_hop, .. } => {
-                resolver::keep(request.wish(next_hop), cx).then_some((MacAddr::ZERO, Some(next_hop)))
+            Resolution::NeighborMissing { next_hop, .. } => {
+                resolver::keep(request.neighbor_request(next_hop), cx).then_some((MacAddr::ZERO, Some(next_hop)))
             }
             Resolution::Group { .. } | Resolution::Own | Resolution::NoRoute => None,
         };
@@ -185,12 +185,12 @@ impl Path {
 }
 
 /// The link header of an answer that goes back to the station its question came from, as ICMP errors do: where others
-/// have taken all places or questions, the neighbour is not asked for, and who is there is answered all the same.
+/// have taken all places or questions, the neighbor is not asked for, and who is there is answered all the same.
 #[cold]
 pub(super) fn back(request: PathRequest, cx: &Cx<'_>) -> Option<([u8; LINK_LEN_MAX], usize)> {
     let sender = cx.egress.sender.filter(|sender| sender.address == request.destination)?;
     let is_answer = request.asker == Asker::Caller && cx.egress.resolver.is_some() && cx.host.is_up();
-    let is_unknown = matches!(cx.host.resolve(sender.address, cx.now), Resolution::NeighbourMissing { .. });
+    let is_unknown = matches!(cx.host.resolve(sender.address, cx.now), Resolution::NeighborMissing { .. });
     (is_answer && is_unknown).then(|| link_header(sender.station, EtherType::IPV4, &cx.host.vlan(), cx.host))
 }
 

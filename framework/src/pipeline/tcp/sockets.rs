@@ -161,7 +161,7 @@ impl TcpSockets {
         while let Some((flow, seq)) = cx.egress.resolver.as_mut().and_then(Resolver::next_unreached) {
             let now = cx.now;
             // Of those that are gone meanwhile, or stand, nothing is to be said.
-            let _ = Inner::call(cx, |machine, output| machine.no_neighbour(flow, seq, now, output));
+            let _ = Inner::call(cx, |machine, output| machine.no_neighbor(flow, seq, now, output));
         }
     }
 
@@ -227,7 +227,7 @@ impl TcpCalls<'_, '_> {
         consumer: ConsumerId,
     ) -> Result<ConnectionId, ConnectError> {
         let source = match self.0.host.resolve(*remote.ip(), self.0.now) {
-            Resolution::Station { source, .. } | Resolution::NeighbourMissing { source, .. } => source,
+            Resolution::Station { source, .. } | Resolution::NeighborMissing { source, .. } => source,
             Resolution::NoRoute => return Err(ConnectError::NoRoute(*remote.ip())),
             Resolution::Own => return Err(ConnectError::Own(remote)),
             Resolution::Group { .. } => return Err(ConnectError::BadAddress(remote)),
@@ -248,7 +248,7 @@ impl TcpCalls<'_, '_> {
         told.map_or_else(|| inner.machine.consumer(id), |(_, consumer)| consumer)
     }
 
-    /// What is missing on the way to the peer of a connection, or of a call, where anything is now. A look at routes and neighbours.
+    /// What is missing on the way to the peer of a connection, or of a call, where anything is now. A look at routes and neighbors.
     pub fn unreachable(&mut self, id: ConnectionId) -> Option<Unreachable> {
         let flow = self.machine()?.flow(id)?;
         Unreachable::to(*flow.remote.ip(), self.0)
@@ -257,7 +257,7 @@ impl TcpCalls<'_, '_> {
     /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when
     /// there is room for the rest. What the windows allow leaves with the next doorbell, of this turn or of
     /// [`Cx::ring_doorbell`], where there is a way to the peer; where there is none, as the link is down, no route leads there
-    /// or the neighbour is not known, it waits, and leaves by itself, once and in order, when there is one. Who must know at
+    /// or the neighbor is not known, it waits, and leaves by itself, once and in order, when there is one. Who must know at
     /// once uses [`fire`](Self::fire), which says so, or [`fire_at_once`](Self::fire_at_once), which takes nothing then.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {

@@ -54,7 +54,7 @@ pub enum Sent {
     /// soon as may be; [`abort`](TcpCalls::abort) is what takes them back.
     Queued,
     /// They have not left, as there is no way to the peer. They wait as well, and leave, once and in order, as soon
-    /// as there is one: when the link is up, when the neighbour has answered.
+    /// as there is one: when the link is up, when the neighbor has answered.
     Unreachable(Unreachable),
 }
 

@@ -12,7 +12,7 @@ fn config() -> HostConfig {
         mtu: 1500,
         addresses_max: 2,
         routes_max: 4,
-        neighbours_max: 2,
+        neighbors_max: 2,
     }
 }
 
@@ -36,13 +36,13 @@ fn route(network: &str, gateway: &str, metric: u32) -> HostEvent {
     HostEvent::RouteAdded(route)
 }
 
-fn neighbour(address: &str) -> HostEvent {
-    HostEvent::NeighbourSet { address: ip(address), mac: PEER }
+fn neighbor(address: &str) -> HostEvent {
+    HostEvent::NeighborSet { address: ip(address), mac: PEER }
 }
 
 fn next_hop(host: &Host, destination: &str) -> Option<Ipv4Addr> {
     match host.resolve(ip(destination), NOW) {
-        Resolution::NeighbourMissing { next_hop, .. } => Some(next_hop),
+        Resolution::NeighborMissing { next_hop, .. } => Some(next_hop),
         _ => None,
     }
 }
@@ -70,7 +70,7 @@ fn addresses_that_no_host_can_have_are_refused() {
 #[test]
 fn mac_addresses_that_no_station_can_have_are_refused() {
     for mac in [MacAddr::BROADCAST, MacAddr::ZERO, MacAddr([1, 0, 0x5e, 0, 0, 1])] {
-        let event = HostEvent::NeighbourSet { address: ip("10.0.0.2"), mac };
+        let event = HostEvent::NeighborSet { address: ip("10.0.0.2"), mac };
         assert_eq!(host().apply(event), Err(HostError::NotAStation(mac)));
         assert_eq!(host().apply(HostEvent::Mac(mac)), Err(HostError::NotAStation(mac)));
         let host = Host::new(HostConfig { mac, ..config() }, HashSeed::new(1, 2));
@@ -88,9 +88,9 @@ fn full_lists_refuse_and_keep_what_they_have() {
     assert_eq!(host.apply(route("10.5.0.0/16", "10.0.0.5", 0)), Err(HostError::RoutesFull));
     host.apply(route("10.4.0.0/16", "10.0.0.9", 0)).unwrap();
     assert_eq!(next_hop(&host, "10.4.0.1"), Some(ip("10.0.0.9")));
-    host.apply(neighbour("10.0.0.2")).unwrap();
-    host.apply(neighbour("10.0.0.3")).unwrap();
-    assert_eq!(host.apply(neighbour("10.0.0.4")), Err(HostError::NeighboursFull));
+    host.apply(neighbor("10.0.0.2")).unwrap();
+    host.apply(neighbor("10.0.0.3")).unwrap();
+    assert_eq!(host.apply(neighbor("10.0.0.4")), Err(HostError::NeighborsFull));
 }
 
 #[test]
@@ -144,17 +144,17 @@ fn longest_prefix_wins_then_the_smallest_metric() {
 fn learned_neighbour_is_believed_until_its_time_and_never_over_a_configured_one() {
     let mut host = host();
     let until = Instant::from_nanos(2_000);
-    let learned = |mac| HostEvent::NeighbourLearned { address: ip("10.0.0.2"), mac, until };
+    let learned = |mac| HostEvent::NeighborLearned { address: ip("10.0.0.2"), mac, until };
     host.apply(learned(PEER)).unwrap();
     let station = |mac| Resolution::Station { mac, source: ip("10.0.0.1") };
     assert_eq!(host.resolve(ip("10.0.0.2"), NOW), station(PEER));
     assert_eq!(next_hop(&host, "10.0.0.2"), None);
-    let missing = Resolution::NeighbourMissing { next_hop: ip("10.0.0.2"), source: ip("10.0.0.1") };
+    let missing = Resolution::NeighborMissing { next_hop: ip("10.0.0.2"), source: ip("10.0.0.1") };
     assert_eq!(host.resolve(ip("10.0.0.2"), until), missing);
-    host.apply(neighbour("10.0.0.2")).unwrap();
+    host.apply(neighbor("10.0.0.2")).unwrap();
     host.apply(learned(MAC)).unwrap();
     assert_eq!(host.resolve(ip("10.0.0.2"), Instant::MAX), station(PEER));
-    host.apply(HostEvent::NeighbourRemoved(ip("10.0.0.2"))).unwrap();
+    host.apply(HostEvent::NeighborRemoved(ip("10.0.0.2"))).unwrap();
     assert_eq!(host.resolve(ip("10.0.0.2"), NOW), missing);
 }
 
@@ -164,18 +164,18 @@ fn neighbour_that_says_again_what_is_known_changes_no_answer() {
     let [early, late, later] = [2_000, 3_000, 4_000].map(Instant::from_nanos);
     let address = ip("10.0.0.2");
     assert!(!host.confirm(address, PEER, early, NOW), "who is not known cannot be confirmed");
-    host.apply(HostEvent::NeighbourLearned { address, mac: PEER, until: early }).unwrap();
+    host.apply(HostEvent::NeighborLearned { address, mac: PEER, until: early }).unwrap();
     let before = host.changes();
     assert!(host.confirm(address, PEER, late, NOW) && host.changes() == before);
-    host.apply(HostEvent::NeighbourLearned { address, mac: PEER, until: late }).unwrap();
+    host.apply(HostEvent::NeighborLearned { address, mac: PEER, until: late }).unwrap();
     assert_eq!(host.changes(), before, "nor who is told of twice");
     assert_eq!(host.resolve(address, early), Resolution::Station { mac: PEER, source: ip("10.0.0.1") });
     assert!(!host.confirm(address, MAC, later, NOW), "another station is news");
     assert!(!host.confirm(address, PEER, later, late), "and so is one that was not believed any more");
-    host.apply(neighbour("10.0.0.2")).unwrap();
+    host.apply(neighbor("10.0.0.2")).unwrap();
     let before = host.changes();
     assert!(!host.confirm(address, PEER, later, NOW));
-    host.apply(HostEvent::NeighbourLearned { address, mac: MAC, until: later }).unwrap();
+    host.apply(HostEvent::NeighborLearned { address, mac: MAC, until: later }).unwrap();
     assert_eq!(host.changes(), before, "one that was configured stays as it is");
 }
 
@@ -231,7 +231,7 @@ fn second_address_of_a_network_inherits_its_route() {
     let mut host = host();
     host.apply(HostEvent::AddressAdded(prefix("10.0.0.7/24"))).unwrap();
     host.apply(HostEvent::AddressRemoved(prefix("10.0.0.1/24"))).unwrap();
-    let expected = Resolution::NeighbourMissing { next_hop: ip("10.0.0.2"), source: ip("10.0.0.7") };
+    let expected = Resolution::NeighborMissing { next_hop: ip("10.0.0.2"), source: ip("10.0.0.7") };
     assert_eq!(host.resolve(ip("10.0.0.2"), NOW), expected);
 }
 

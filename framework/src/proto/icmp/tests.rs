@@ -24,7 +24,7 @@ fn host() -> Host {
         mtu: 1500,
         addresses_max: 2,
         routes_max: 4,
-        neighbours_max: 4,
+        neighbors_max: 4,
     };
     let mut host = Host::new(config, HashSeed::new(1, 2)).unwrap();
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();

@@ -1,4 +1,4 @@
-//! What enters [`Neighbours`](super::Neighbours) and what leaves it, besides packets and the time.
+//! What enters [`Neighbors`](super::Neighbors) and what leaves it, besides packets and the time.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -14,7 +14,7 @@ pub struct ArpSend {
     pub packet: ArpFields,
 }
 
-/// Who is the reason to ask for a neighbour. Where there is no room, those of the last give up their places first, and
+/// Who is the reason to ask for a neighbor. Where there is no room, those of the last give up their places first, and
 /// those of the first never: so strangers who call, and who may be nobody, take no place from those whom we call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Asker {
@@ -29,9 +29,9 @@ pub enum Asker {
     Caller,
 }
 
-/// Whom to ask for, and why: what [`Resolution::NeighbourMissing`](crate::proto::Resolution::NeighbourMissing) says.
+/// Whom to ask for, and why: what [`Resolution::NeighborMissing`](crate::proto::Resolution::NeighborMissing) says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeighbourWish {
+pub struct NeighborRequest {
     /// Whose MAC address is wanted.
     pub next_hop: Ipv4Addr,
     /// Our address to ask from.
@@ -42,10 +42,10 @@ pub struct NeighbourWish {
 
 /// What the machine wants done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NeighbourAction<H> {
+pub enum NeighborAction<H> {
     /// Send this.
     Send(ArpSend),
-    /// The handle's neighbour is known: it may go to this station.
+    /// The handle's neighbor is known: it may go to this station.
     Resolved {
         /// What waited.
         handle: H,
@@ -57,20 +57,20 @@ pub enum NeighbourAction<H> {
         /// What waited.
         handle: H,
         /// Why.
-        reason: NeighbourDrop,
+        reason: NeighborDrop,
     },
 }
 
 /// Why a handle came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NeighbourDrop {
-    /// The neighbour did not answer.
+pub enum NeighborDrop {
+    /// The neighbor did not answer.
     Unreachable,
-    /// Newer ones wait for the same neighbour, as many as may; or it answers a stranger, and newer ones need the room.
+    /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and newer ones need the room.
     Superseded,
-    /// No room for another handle or neighbour, here or in the host.
+    /// No room for another handle or neighbor, here or in the host.
     NoRoom,
-    /// The neighbour was forgotten.
+    /// The neighbor was forgotten.
     Forgotten,
     /// It is not asked for, as others of its kind have caused as many questions as they may.
     RateLimited,
@@ -83,9 +83,9 @@ pub enum Heard {
     Answered,
     /// It confirmed what we believed.
     Confirmed,
-    /// A known neighbour has another MAC address now.
+    /// A known neighbor has another MAC address now.
     Moved,
-    /// It told of a neighbour who asked for us.
+    /// It told of a neighbor who asked for us.
     Stranger,
     /// Nothing was learned.
     Ignored(NotLearned),
@@ -98,8 +98,8 @@ pub enum NotLearned {
     NotForUs,
     /// An answer that nobody asked for.
     Unsolicited,
-    /// The sender's address cannot be that of a neighbour: ours, none, or not on the link.
-    NotANeighbour,
+    /// The sender's address cannot be that of a neighbor: ours, none, or not on the link.
+    NotANeighbor,
     /// It comes from our own MAC address: the network gave our frame back.
     OwnStation,
     /// Another MAC address answered a moment ago; see [`LOCK_TIME`](super::LOCK_TIME).
@@ -108,14 +108,14 @@ pub enum NotLearned {
     NoRoom,
 }
 
-impl fmt::Display for NeighbourDrop {
+impl fmt::Display for NeighborDrop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unreachable => "the neighbour did not answer",
-            Self::Superseded => "newer packets wait for the neighbour",
-            Self::NoRoom => "no room for another neighbour or waiting packet",
-            Self::Forgotten => "the neighbour was forgotten",
-            Self::RateLimited => "the neighbour is not asked for, as strangers cause too many questions",
+            Self::Unreachable => "the neighbor did not answer",
+            Self::Superseded => "newer packets wait for the neighbor",
+            Self::NoRoom => "no room for another neighbor or waiting packet",
+            Self::Forgotten => "the neighbor was forgotten",
+            Self::RateLimited => "the neighbor is not asked for, as strangers cause too many questions",
         })
     }
 }

@@ -15,27 +15,27 @@ const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const THIEF_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 66]);
 
 struct Script {
-    neighbours: Neighbours<u32>,
+    neighbors: Neighbors<u32>,
     host: Host,
     now: Instant,
     /// Questions: when, in whole seconds since the start, and to whom.
     asked: Vec<(u64, MacAddr)>,
     resolved: Vec<(u32, MacAddr)>,
-    released: Vec<(u32, NeighbourDrop)>,
+    released: Vec<(u32, NeighborDrop)>,
 }
 
 fn script() -> Script {
-    let config = NeighbourConfig {
-        neighbours_max: 4,
+    let config = NeighborConfig {
+        neighbors_max: 4,
         strangers_max: 2,
         pending_max: 5,
-        pending_per_neighbour: 3,
-        ..NeighbourConfig::default()
+        pending_per_neighbor: 3,
+        ..NeighborConfig::default()
     };
     script_with(config, 8)
 }
 
-fn script_with(config: NeighbourConfig, host_neighbours: usize) -> Script {
+fn script_with(config: NeighborConfig, host_neighbors: usize) -> Script {
     let host = HostConfig {
         interface: InterfaceId(0),
         mac: MAC,
@@ -43,12 +43,12 @@ fn script_with(config: NeighbourConfig, host_neighbours: usize) -> Script {
         mtu: 1500,
         addresses_max: 2,
         routes_max: 4,
-        neighbours_max: host_neighbours,
+        neighbors_max: host_neighbors,
     };
     let mut host = Host::new(host, HashSeed::new(1, 2)).unwrap();
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();
     Script {
-        neighbours: Neighbours::new(config, HashSeed::new(3, 4)),
+        neighbors: Neighbors::new(config, HashSeed::new(3, 4)),
         host,
         now: Instant::ZERO,
         asked: Vec::new(),
@@ -60,18 +60,18 @@ fn script_with(config: NeighbourConfig, host_neighbours: usize) -> Script {
 impl Script {
     fn with<T>(
         &mut self,
-        call: impl FnOnce(&mut Neighbours<u32>, &mut Host, Instant, &mut dyn FnMut(NeighbourAction<u32>)) -> T,
+        call: impl FnOnce(&mut Neighbors<u32>, &mut Host, Instant, &mut dyn FnMut(NeighborAction<u32>)) -> T,
     ) -> T {
-        let Self { neighbours, host, now, asked, resolved, released } = self;
+        let Self { neighbors, host, now, asked, resolved, released } = self;
         let at = now.as_nanos() / 1_000_000_000;
-        call(neighbours, host, *now, &mut |action| match action {
-            NeighbourAction::Send(send) => {
+        call(neighbors, host, *now, &mut |action| match action {
+            NeighborAction::Send(send) => {
                 assert_eq!((send.packet.operation, send.packet.sender_mac), (ArpOperation::Request, MAC));
                 assert_eq!(send.packet.sender_ip, OURS);
                 asked.push((at, send.to));
             }
-            NeighbourAction::Resolved { handle, mac } => resolved.push((handle, mac)),
-            NeighbourAction::Released { handle, reason } => released.push((handle, reason)),
+            NeighborAction::Resolved { handle, mac } => resolved.push((handle, mac)),
+            NeighborAction::Released { handle, reason } => released.push((handle, reason)),
         })
     }
 
@@ -85,18 +85,18 @@ impl Script {
     }
 
     fn queue_for(&mut self, asker: Asker, next_hop: Ipv4Addr, handle: u32) {
-        let wish = NeighbourWish { next_hop, source: OURS, asker };
-        self.with(|neighbours, host, now, mut act| neighbours.queue(wish, handle, host, now, &mut act));
+        let request = NeighborRequest { next_hop, source: OURS, asker };
+        self.with(|neighbors, host, now, mut act| neighbors.queue(request, handle, host, now, &mut act));
     }
 
-    fn keep(&mut self, wish: NeighbourWish) -> Result<(), NeighbourDrop> {
-        self.with(|neighbours, host, now, mut act| neighbours.keep(wish, host, now, &mut act))
+    fn keep(&mut self, request: NeighborRequest) -> Result<(), NeighborDrop> {
+        self.with(|neighbors, host, now, mut act| neighbors.keep(request, host, now, &mut act))
     }
 
     fn hear(&mut self, operation: ArpOperation, sender: (Ipv4Addr, MacAddr), target_ip: Ipv4Addr) -> Heard {
         let (sender_ip, sender_mac) = sender;
         let fields = ArpFields { operation, sender_mac, sender_ip, target_mac: MacAddr::ZERO, target_ip };
-        self.with(|neighbours, host, now, mut act| neighbours.hear(&ArpPacket::new(&fields), host, now, &mut act))
+        self.with(|neighbors, host, now, mut act| neighbors.hear(&ArpPacket::new(&fields), host, now, &mut act))
     }
 
     fn answer(&mut self) -> Heard {
@@ -107,13 +107,13 @@ impl Script {
     fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
-            self.with(|neighbours, host, now, mut act| neighbours.tick(host, now, &mut act));
+            self.with(|neighbors, host, now, mut act| neighbors.tick(host, now, &mut act));
         }
     }
 
-    /// Each neighbour stands in one line, and in the one where it belongs.
+    /// Each neighbor stands in one line, and in the one where it belongs.
     fn check_lines(&self) {
-        let Neighbours { entries, lines, .. } = &self.neighbours;
+        let Neighbors { entries, lines, .. } = &self.neighbors;
         let all = [Line::App, Line::Peers, Line::Strangers, Line::Waiting, Line::Idle];
         assert_eq!(all.iter().map(|line| lines.count(*line)).sum::<usize>(), entries.len());
         for idx in 0..entries.capacity() as u32 {
@@ -147,8 +147,8 @@ fn silent_neighbour_is_asked_three_times_with_longer_waits_then_given_up() {
     assert!(script.released.is_empty());
     script.run(20);
     assert_eq!(script.asked, [0, 1, 3].map(|at| (at, MacAddr::BROADCAST)));
-    assert_eq!(script.released, [(1, NeighbourDrop::Unreachable)]);
-    assert!(script.neighbours.is_empty());
+    assert_eq!(script.released, [(1, NeighborDrop::Unreachable)]);
+    assert!(script.neighbors.is_empty());
 }
 
 /// What was prepared for it, an order's headers above all, is good still.
@@ -188,7 +188,7 @@ fn further_packets_do_not_ask_again() {
     let mut script = script();
     (0..100).for_each(|handle| script.queue(PEER, handle));
     assert_eq!((script.asked.len(), script.released.len()), (1, 97));
-    assert!(script.released.iter().all(|(_, reason)| *reason == NeighbourDrop::Superseded));
+    assert!(script.released.iter().all(|(_, reason)| *reason == NeighborDrop::Superseded));
     script.answer();
     assert_eq!(script.resolved, [97, 98, 99].map(|handle| (handle, PEER_MAC)));
 }
@@ -201,7 +201,7 @@ fn answer_lets_the_host_know_and_the_packets_go_in_order() {
     assert_eq!(script.answer(), Heard::Answered);
     assert_eq!((script.resolved.clone(), script.believed(PEER)), (vec![(1, PEER_MAC), (2, PEER_MAC)], Some(PEER_MAC)));
     script.queue(PEER, 3);
-    assert_eq!((script.resolved.last(), script.neighbours.pending()), (Some(&(3, PEER_MAC)), 0));
+    assert_eq!((script.resolved.last(), script.neighbors.pending()), (Some(&(3, PEER_MAC)), 0));
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn full_queue_of_all_neighbours_refuses_the_newcomer() {
     (0..3).for_each(|handle| script.queue(peer(2), handle));
     (3..5).for_each(|handle| script.queue(peer(3), handle));
     script.queue(peer(4), 5);
-    assert_eq!(script.released, [(5, NeighbourDrop::NoRoom)]);
+    assert_eq!(script.released, [(5, NeighborDrop::NoRoom)]);
     script.queue(peer(3), 6);
-    assert_eq!(script.released[1], (3, NeighbourDrop::Superseded));
+    assert_eq!(script.released[1], (3, NeighborDrop::Superseded));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn neighbour_that_fell_silent_is_asked_of_all_and_then_gone() {
     script.run(20);
     let (unicast, all) = (PEER_MAC, MacAddr::BROADCAST);
     assert_eq!(script.asked[1..], [(30, unicast), (31, unicast), (33, unicast), (37, all), (38, all), (40, all)]);
-    assert!(script.neighbours.is_empty());
+    assert!(script.neighbors.is_empty());
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn moved_neighbour_is_followed_and_checked_at_once() {
 fn neighbour_that_is_doubted_is_checked_at_once_and_once() {
     let mut script = script();
     let doubt =
-        |script: &mut Script| script.with(|neighbours, host, now, mut act| neighbours.doubt(PEER, host, now, &mut act));
+        |script: &mut Script| script.with(|neighbors, host, now, mut act| neighbors.doubt(PEER, host, now, &mut act));
     doubt(&mut script);
     script.queue(PEER, 1);
     script.answer();
@@ -293,16 +293,16 @@ fn nothing_is_learned_from_what_nobody_asked_for() {
         (ArpOperation::Reply, (PEER, PEER_MAC), OURS, NotLearned::Unsolicited),
         (ArpOperation::Request, (PEER, PEER_MAC), PEER, NotLearned::NotForUs),
         (ArpOperation::Request, (PEER, PEER_MAC), peer(9), NotLearned::NotForUs),
-        (ArpOperation::Request, (OURS, THIEF_MAC), OURS, NotLearned::NotANeighbour),
-        (ArpOperation::Request, (Ipv4Addr::UNSPECIFIED, PEER_MAC), OURS, NotLearned::NotANeighbour),
-        (ArpOperation::Request, (far, PEER_MAC), OURS, NotLearned::NotANeighbour),
-        (ArpOperation::Request, (peer(255), PEER_MAC), OURS, NotLearned::NotANeighbour),
-        (ArpOperation::Request, (Ipv4Addr::new(224, 0, 0, 1), PEER_MAC), OURS, NotLearned::NotANeighbour),
+        (ArpOperation::Request, (OURS, THIEF_MAC), OURS, NotLearned::NotANeighbor),
+        (ArpOperation::Request, (Ipv4Addr::UNSPECIFIED, PEER_MAC), OURS, NotLearned::NotANeighbor),
+        (ArpOperation::Request, (far, PEER_MAC), OURS, NotLearned::NotANeighbor),
+        (ArpOperation::Request, (peer(255), PEER_MAC), OURS, NotLearned::NotANeighbor),
+        (ArpOperation::Request, (Ipv4Addr::new(224, 0, 0, 1), PEER_MAC), OURS, NotLearned::NotANeighbor),
         (ArpOperation::Request, (PEER, MAC), OURS, NotLearned::OwnStation),
     ] {
         assert_eq!(script.hear(operation, sender, target), Heard::Ignored(reason), "{sender:?} {target}");
     }
-    assert!(script.neighbours.is_empty() && script.believed(PEER).is_none());
+    assert!(script.neighbors.is_empty() && script.believed(PEER).is_none());
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn strangers_take_their_places_only_and_leave_without_a_question() {
     let full = Heard::Ignored(NotLearned::NoRoom);
     assert_eq!(heard, [Heard::Stranger, Heard::Stranger, full, full]);
     script.run(31);
-    assert_eq!((script.neighbours.len(), script.asked.len(), script.believed(peer(10))), (0, 0, None));
+    assert_eq!((script.neighbors.len(), script.asked.len(), script.believed(peer(10))), (0, 0, None));
 }
 
 #[test]
@@ -320,12 +320,12 @@ fn stranger_that_we_want_stays_and_another_makes_way() {
     let mut script = script();
     script.hear(ArpOperation::Request, (peer(10), PEER_MAC), OURS);
     script.hear(ArpOperation::Request, (peer(11), PEER_MAC), OURS);
-    let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::App };
-    assert_eq!(script.keep(wish), Ok(()));
+    let request = NeighborRequest { next_hop: peer(10), source: OURS, asker: Asker::App };
+    assert_eq!(script.keep(request), Ok(()));
     (2..5).for_each(|last| script.queue(peer(last), last.into()));
-    assert_eq!((script.neighbours.len(), script.believed(peer(11))), (4, None));
+    assert_eq!((script.neighbors.len(), script.believed(peer(11))), (4, None));
     script.queue(peer(5), 5);
-    assert_eq!(script.released, [(5, NeighbourDrop::NoRoom)]);
+    assert_eq!(script.released, [(5, NeighborDrop::NoRoom)]);
     script.run(30);
     assert_eq!(script.asked.last(), Some(&(30, PEER_MAC)));
 }
@@ -334,7 +334,7 @@ fn stranger_that_we_want_stays_and_another_makes_way() {
 fn configured_neighbour_survives_what_arp_hears() {
     let mut script = script();
     script.queue(PEER, 1);
-    script.host.apply(HostEvent::NeighbourSet { address: PEER, mac: THIEF_MAC }).unwrap();
+    script.host.apply(HostEvent::NeighborSet { address: PEER, mac: THIEF_MAC }).unwrap();
     script.answer();
     script.run(100);
     assert_eq!(script.believed(PEER), Some(THIEF_MAC));
@@ -342,28 +342,28 @@ fn configured_neighbour_survives_what_arp_hears() {
 
 #[test]
 fn full_host_gives_the_packets_back() {
-    let mut script = script_with(NeighbourConfig::default(), 0);
+    let mut script = script_with(NeighborConfig::default(), 0);
     script.queue(PEER, 1);
     assert_eq!(script.answer(), Heard::Ignored(NotLearned::NoRoom));
-    assert_eq!(script.released, [(1, NeighbourDrop::NoRoom)]);
+    assert_eq!(script.released, [(1, NeighborDrop::NoRoom)]);
 }
 
 #[test]
 fn forgotten_neighbour_gives_its_packets_back() {
     let mut script = script();
     script.queue(PEER, 1);
-    script.with(|neighbours, host, _, mut act| neighbours.forget(PEER, host, &mut act));
-    assert_eq!(script.released, [(1, NeighbourDrop::Forgotten)]);
+    script.with(|neighbors, host, _, mut act| neighbors.forget(PEER, host, &mut act));
+    assert_eq!(script.released, [(1, NeighborDrop::Forgotten)]);
 }
 
 #[test]
 fn large_table_is_swept_over_several_ticks() {
-    let config = NeighbourConfig { neighbours_max: 200, pending_max: 200, ..NeighbourConfig::default() };
+    let config = NeighborConfig { neighbors_max: 200, pending_max: 200, ..NeighborConfig::default() };
     let mut script = script_with(config, 200);
     (2..202).for_each(|last| script.queue(peer(last), last.into()));
     script.now += Duration::from_secs(1);
     let asked = |script: &mut Script| {
-        script.with(|neighbours, host, now, mut act| neighbours.tick(host, now, &mut act));
+        script.with(|neighbors, host, now, mut act| neighbors.tick(host, now, &mut act));
         script.asked.len() - 200
     };
     let counts: Vec<_> = (0..5).map(|_| asked(&mut script)).collect();
@@ -375,7 +375,7 @@ fn large_table_is_swept_over_several_ticks() {
 fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
     let mut script = script();
     (10..30).for_each(|last| script.queue_answer(peer(last), last.into()));
-    assert_eq!((script.neighbours.len(), script.asked.len()), (4, 20), "each is asked for");
+    assert_eq!((script.neighbors.len(), script.asked.len()), (4, 20), "each is asked for");
     assert_eq!(script.released.len(), 16, "what waited for the others");
     assert_eq!(script.hear(ArpOperation::Reply, (peer(29), PEER_MAC), OURS), Heard::Answered);
     assert_eq!((script.resolved.clone(), script.believed(peer(29))), (vec![(29, PEER_MAC)], Some(PEER_MAC)));
@@ -387,11 +387,11 @@ fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
 #[test]
 fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_none() {
     let mut script =
-        script_with(NeighbourConfig { questions: TokenBucket::new(10, 3), ..NeighbourConfig::default() }, 256);
+        script_with(NeighborConfig { questions: TokenBucket::new(10, 3), ..NeighborConfig::default() }, 256);
     let mut ask = |asker: Asker, range: core::ops::Range<u8>| {
         let before = script.asked.len();
         range.for_each(|last| script.queue_for(asker, peer(last), last.into()));
-        let refused = script.released.drain(..).filter(|(_, why)| *why == NeighbourDrop::RateLimited).count();
+        let refused = script.released.drain(..).filter(|(_, why)| *why == NeighborDrop::RateLimited).count();
         script.now += Duration::from_millis(200);
         (script.asked.len() - before, refused)
     };
@@ -409,26 +409,26 @@ fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_no
 #[test]
 fn caller_who_may_not_be_asked_for_takes_nobodys_place() {
     let mut script = script_with(
-        NeighbourConfig { neighbours_max: 3, questions: TokenBucket::new(1, 3), ..NeighbourConfig::default() },
+        NeighborConfig { neighbors_max: 3, questions: TokenBucket::new(1, 3), ..NeighborConfig::default() },
         8,
     );
     (10..20).for_each(|last| script.queue_answer(peer(last), last.into()));
-    assert_eq!(script.neighbours.len(), 3);
-    let kept: Vec<_> = (10..20).filter(|last| script.neighbours.find(peer(*last)).is_some()).collect();
+    assert_eq!(script.neighbors.len(), 3);
+    let kept: Vec<_> = (10..20).filter(|last| script.neighbors.find(peer(*last)).is_some()).collect();
     assert_eq!(kept, [10, 11, 12]);
 }
 
 #[test]
 fn callers_take_no_place_from_those_whom_the_app_asks_for() {
     let mut script = script();
-    let wish = NeighbourWish { next_hop: peer(2), source: OURS, asker: Asker::App };
-    assert_eq!(script.keep(wish), Ok(()), "a gateway");
+    let request = NeighborRequest { next_hop: peer(2), source: OURS, asker: Asker::App };
+    assert_eq!(script.keep(request), Ok(()), "a gateway");
     script.queue(peer(3), 3);
     (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
     script.queue(peer(4), 4);
     script.queue(peer(5), 5);
     script.queue_answer(peer(9), 9);
-    assert_eq!(script.released.last(), Some(&(9, NeighbourDrop::NoRoom)), "the app has all places");
+    assert_eq!(script.released.last(), Some(&(9, NeighborDrop::NoRoom)), "the app has all places");
     for last in 2..6 {
         assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
     }
@@ -460,9 +460,9 @@ fn answers_to_newer_callers_take_the_buffers_of_older_ones_and_of_nobody_else() 
     script.queue(peer(2), 3);
     script.queue(peer(3), 4);
     script.queue(peer(3), 5);
-    assert_eq!(script.neighbours.pending(), 5);
+    assert_eq!(script.neighbors.pending(), 5);
     script.queue_answer(peer(12), 30);
-    assert_eq!(script.released.last(), Some(&(30, NeighbourDrop::NoRoom)), "all that waits is the app's");
+    assert_eq!(script.released.last(), Some(&(30, NeighborDrop::NoRoom)), "all that waits is the app's");
 }
 
 /// A station that answers is known, and that is all: whoever calls from it may never end his handshake.
@@ -474,8 +474,8 @@ fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
     for last in [10, 11] {
         assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
     }
-    let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::Peer };
-    assert_eq!(script.keep(wish), Ok(()));
+    let request = NeighborRequest { next_hop: peer(10), source: OURS, asker: Asker::Peer };
+    assert_eq!(script.keep(request), Ok(()));
     script.run(31);
     assert_eq!((script.believed(peer(10)), script.believed(peer(11))), (Some(PEER_MAC), None));
     assert_eq!(script.asked[2..], [(30, PEER_MAC), (31, PEER_MAC)], "it is kept fresh");
@@ -490,8 +490,8 @@ fn peer_of_old_makes_way_for_a_new_caller() {
         script.queue_for(Asker::Peer, peer(last), last.into());
         assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
     }
-    let wish = NeighbourWish { next_hop: peer(10), source: OURS, asker: Asker::Peer };
-    assert_eq!(script.keep(wish), Ok(()));
+    let request = NeighborRequest { next_hop: peer(10), source: OURS, asker: Asker::Peer };
+    assert_eq!(script.keep(request), Ok(()));
     script.queue_answer(peer(20), 20);
     assert_eq!(script.hear(ArpOperation::Reply, (peer(20), PEER_MAC), OURS), Heard::Answered);
     let known: Vec<_> = [10, 11, 12, 13, 20].map(|last| script.believed(peer(last)).is_some()).into();
@@ -553,7 +553,7 @@ proptest! {
     /// Whatever happens, each handle that was queued waits, or went, or came back, and only once.
     #[test]
     fn every_handle_comes_back_once(steps in prop::collection::vec(step(), 1..200), host_room in 0usize..6) {
-        let mut script = script_with(script().neighbours.config, host_room);
+        let mut script = script_with(script().neighbors.config, host_room);
         let mut queued = 0u32;
         for step in steps {
             match step {
@@ -570,16 +570,16 @@ proptest! {
                     script.hear(operation, (peer(sender), MacAddr([2, 0, 0, 0, 0, mac])), peer(target));
                 }
                 Step::Forget(last) => {
-                    script.with(|neighbours, host, _, mut act| neighbours.forget(peer(last), host, &mut act));
+                    script.with(|neighbors, host, _, mut act| neighbors.forget(peer(last), host, &mut act));
                 }
                 Step::Wait(ms) => {
                     script.now += Duration::from_millis(ms.into());
-                    script.with(|neighbours, host, now, mut act| neighbours.tick(host, now, &mut act));
+                    script.with(|neighbors, host, now, mut act| neighbors.tick(host, now, &mut act));
                 }
             }
             let back = script.resolved.len() + script.released.len();
-            prop_assert_eq!(back + script.neighbours.pending(), queued as usize);
-            prop_assert!(script.neighbours.len() <= 4);
+            prop_assert_eq!(back + script.neighbors.pending(), queued as usize);
+            prop_assert!(script.neighbors.len() <= 4);
             script.check_lines();
         }
         script.run(60);
@@ -587,6 +587,6 @@ proptest! {
         handles.extend(script.released.iter().map(|(handle, _)| *handle));
         handles.sort_unstable();
         prop_assert_eq!(handles, (1..=queued).collect::<Vec<_>>());
-        prop_assert_eq!(script.neighbours.pending(), 0);
+        prop_assert_eq!(script.neighbors.pending(), 0);
     }
 }

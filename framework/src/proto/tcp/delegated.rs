@@ -75,9 +75,9 @@ impl fmt::Display for DelegateError {
             Self::TooMany { limit } => {
                 write!(f, "{limit} connections have delegated numbers, the most of a worker: withdraw those of another")
             }
-            Self::NoRoute => f.write_str(
-                "no way leads to the peer now: its neighbour is not known, or the link is down; again later",
-            ),
+            Self::NoRoute => {
+                f.write_str("no way leads to the peer now: its neighbor is not known, or the link is down; again later")
+            }
         }
     }
 }

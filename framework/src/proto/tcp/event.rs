@@ -78,7 +78,7 @@ pub enum CloseReason {
     /// A router said that there is no way, while the handshake was open (RFC 5461 4.1).
     Unreachable,
     /// The peer, or the router to it, did not answer ARP while the handshake was open.
-    NoNeighbour,
+    NoNeighbor,
     /// What was handed over was not acknowledged within the time to linger. It goes on in the
     /// background, and nobody hears how it ends. The name is good for `abort` alone, which ends it,
     /// as a call from the same port to the same peer does.
@@ -101,7 +101,7 @@ impl fmt::Display for CloseReason {
                 "the peer answered no keepalive probe: it is gone, or the way to it is; connect again"
             }
             Self::Unreachable => "the network says that the peer cannot be reached: check address and routes",
-            Self::NoNeighbour => "no answer to ARP for the peer, or the router to it: check cable, VLAN and addresses",
+            Self::NoNeighbor => "no answer to ARP for the peer, or the router to it: check cable, VLAN and addresses",
             Self::LingerTimedOut => {
                 "what was handed over was not acknowledged within ConnectionOptions::linger, and goes on unheard: \
                  raise it to hear how it ends, or abort to end it"

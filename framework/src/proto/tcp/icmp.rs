@@ -59,14 +59,14 @@ impl<P: Payload> Tcp<P> {
 
     /// The next hop was asked for, and did not answer; so a segment with the number `seq` did not leave. A call that is still open ends, as
     /// the sender of that segment is told on Linux.
-    pub fn no_neighbour<O: Output<P>>(
+    pub fn no_neighbor<O: Output<P>>(
         &mut self,
         flow: Flow,
         seq: Seq,
         now: Instant,
         output: &mut O,
     ) -> Result<(), IcmpRefusal> {
-        self.end_call(flow, seq, CloseReason::NoNeighbour, now, output)
+        self.end_call(flow, seq, CloseReason::NoNeighbor, now, output)
     }
 
     fn end_call<O: Output<P>>(

@@ -58,7 +58,7 @@ pub trait Output<P> {
         0
     }
 
-    /// Segments to `remote` were sent again so often that the way may be dead: whoever knows the neighbours may look
+    /// Segments to `remote` were sent again so often that the way may be dead: whoever knows the neighbors may look
     /// (RFC 9293 3.8.3, negative advice).
     fn doubt(&mut self, remote: Ipv4Addr) {
         let _ = remote;
@@ -99,7 +99,7 @@ pub trait Output<P> {
 pub enum Unsent {
     /// The ring is full, or no buffer is free: soon.
     Busy,
-    /// No route, the link is down, the neighbour is not known: when [`Tcp::follow_routes`](super::Tcp::follow_routes) says that ways may have
+    /// No route, the link is down, the neighbor is not known: when [`Tcp::follow_routes`](super::Tcp::follow_routes) says that ways may have
     /// changed, and now and then before.
     NoRoute,
 }

@@ -24,7 +24,7 @@ pub(super) struct Chunk<P> {
     pub(super) sent_at: Instant,
     /// `None` for a FIN that goes alone.
     pub(super) payload: Option<P>,
-    /// Neighbours in the queue; and in the [`Lane`] that it is in. Both that follow stand together, as nothing follows
+    /// Neighbors in the queue; and in the [`Lane`] that it is in. Both that follow stand together, as nothing follows
     /// a new chunk. At both ends of a run of SACKED chunks, which are in no lane: the last and the first of the run.
     pub(super) next: u32,
     pub(super) later: u32,

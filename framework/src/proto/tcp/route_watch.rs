@@ -1,4 +1,4 @@
-//! RouteWatch out that are lost and found again: link down, no route, a neighbour that is not known.
+//! RouteWatch out that are lost and found again: link down, no route, a neighbor that is not known.
 //!
 //! What finds no way has not left, and nothing has changed: data stays unsent, or lost, where it stands. Its timer runs on, so that a
 //! connection without a way is given up as one whose peer is silent. But who waits is not left to a timer that has backed off to a minute:

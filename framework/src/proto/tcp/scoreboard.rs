@@ -164,7 +164,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.hear_of(end, sent_at, resent, news);
     }
 
-    /// Makes one run of a chunk and those of its neighbours that are SACKED.
+    /// Makes one run of a chunk and those of its neighbors that are SACKED.
     fn join_runs(&mut self, idx: u32) {
         let chunks = &mut self.shared.chunks;
         let (prev, next) = (chunks[idx].prev, chunks[idx].next);

@@ -4,7 +4,7 @@
 //! ```text
 //!   16 words of a line, as signed numbers: each less 0x8000 ─▶ products with one, pairs added ─▶ 8 lanes of 32 bits
 //! ```
-//! There is an instruction that adds neighbouring words into 32 bits, and it takes them as signed. So the words are moved down by half of
+//! There is an instruction that adds neighboring words into 32 bits, and it takes them as signed. So the words are moved down by half of
 //! their range, which turning the highest bit does, and what was taken off each is given back to the sum of all.
 //!
 //! Invariants:

@@ -458,7 +458,7 @@ impl fmt::Display for Report {
             sent + confirmed,
         )?;
         if never_known > 0 {
-            write!(f, "; {never_known} not, as their neighbour was never known")?;
+            write!(f, "; {never_known} not, as their neighbor was never known")?;
         }
         if not_sent > 0 {
             write!(f, "; {not_sent} not, as no frames could be sent: their peers believe in them")?;

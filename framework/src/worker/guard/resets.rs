@@ -135,7 +135,7 @@ impl fmt::Display for Ended {
         match self.end {
             End::Sent => write!(f, "reset at {}, the peer says nothing", self.seq),
             End::Confirmed => write!(f, "reset at {}, the peer knows", self.seq),
-            End::NeverKnown => f.write_str("not reset, its neighbour was never known"),
+            End::NeverKnown => f.write_str("not reset, its neighbor was never known"),
             End::NotSent => f.write_str("not reset, no frames could be sent"),
         }
     }

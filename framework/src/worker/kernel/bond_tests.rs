@@ -3,7 +3,7 @@
 //! attribute as bond_fill_info (drivers/net/bonding/bond_netlink.c) writes them.
 
 use super::follower::{Follower, LinkState};
-use super::outlet::Outlet;
+use super::host_sync::HostSync;
 use super::socket::{Heard, read};
 use super::tables::Tables;
 use super::tests::config;
@@ -28,7 +28,7 @@ const RIGHT: u32 = 8;
 /// The worker that follows bond0.
 struct Scene {
     tables: Tables,
-    outlet: Outlet,
+    host_sync: HostSync,
     follower: Follower,
     host: Host,
 }
@@ -39,7 +39,7 @@ impl Scene {
         let (producer, consumer) = lossless::ring(64).unwrap();
         let mut scene = Self {
             tables: Tables::default(),
-            outlet: Outlet::new(config(), producer).unwrap(),
+            host_sync: HostSync::new(config(), producer).unwrap(),
             follower: Follower::new(consumer, lossless::ring(4).unwrap().0),
             host: Host::new(config(), HashSeed::new(1, 2)).unwrap(),
         };
@@ -63,7 +63,7 @@ impl Scene {
             self.tables.apply(change);
         }
         let view = View::of(&self.tables, self.tables.link_named("bond0").map(|link| link.idx));
-        self.outlet.update(&view, |_| false).unwrap();
+        self.host_sync.update(&view, |_| false).unwrap();
     }
 
     /// A turn of the worker: whether its host has a link.

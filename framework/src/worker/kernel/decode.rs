@@ -15,7 +15,7 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, Rout
 use netlink_packet_route::rule::{RuleAction as Action, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::tables::{Change, KernelNeighbour, KernelRoute, Leg, Link, Place, RouteKind, Rule, RuleAction, Trust};
+use super::tables::{Change, KernelNeighbor, KernelRoute, Leg, Link, Place, RouteKind, Rule, RuleAction, Trust};
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
 
@@ -34,10 +34,10 @@ pub(super) fn change(message: &RouteNetlinkMessage, flags: u16) -> Option<Change
         RouteNetlinkMessage::DelRoute(message) => route(message).map(Change::RouteGone),
         RouteNetlinkMessage::NewRule(message) => rule(message).map(Change::Rule),
         RouteNetlinkMessage::DelRule(message) => rule(message).map(Change::RuleGone),
-        RouteNetlinkMessage::NewNeighbour(message) => neighbour(message),
+        RouteNetlinkMessage::NewNeighbour(message) => neighbor(message),
         RouteNetlinkMessage::DelNeighbour(message) => {
-            let address = neighbour_address(message)?;
-            Some(Change::NeighbourGone(message.header.ifindex, address))
+            let address = neighbor_address(message)?;
+            Some(Change::NeighborGone(message.header.ifindex, address))
         }
         _ => None,
     }
@@ -145,7 +145,7 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
 }
 
 /// One way out: its interface is in the leg's own header, or among the attributes of a route with one leg. None where
-/// there is no interface, and where the router speaks IPv6 only (RTA_VIA), which needs a neighbour table of IPv6.
+/// there is no interface, and where the router speaks IPv6 only (RTA_VIA), which needs a neighbor table of IPv6.
 fn leg(link: Option<u32>, attributes: &[RouteAttribute]) -> Option<Leg> {
     let (mut link, mut gateway) = (link, None);
     for attribute in attributes {
@@ -229,8 +229,8 @@ fn rule(message: &RuleMessage) -> Option<Rule> {
     Some(rule)
 }
 
-fn neighbour(message: &NeighbourMessage) -> Option<Change> {
-    let address = neighbour_address(message)?;
+fn neighbor(message: &NeighbourMessage) -> Option<Change> {
+    let address = neighbor_address(message)?;
     let heard = message.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::LinkLayerAddress(bytes) => mac(bytes),
         _ => None,
@@ -244,13 +244,13 @@ fn neighbour(message: &NeighbourMessage) -> Option<Change> {
     };
     let link = message.header.ifindex;
     Some(match (heard, trust) {
-        (Some(mac), Some(trust)) => Change::Neighbour(link, address, KernelNeighbour { mac, trust }),
-        _ if message.header.state == NeighbourState::Failed => Change::NeighbourSilent(link, address),
-        _ => Change::NeighbourGone(link, address),
+        (Some(mac), Some(trust)) => Change::Neighbor(link, address, KernelNeighbor { mac, trust }),
+        _ if message.header.state == NeighbourState::Failed => Change::NeighborSilent(link, address),
+        _ => Change::NeighborGone(link, address),
     })
 }
 
-fn neighbour_address(message: &NeighbourMessage) -> Option<Ipv4Addr> {
+fn neighbor_address(message: &NeighbourMessage) -> Option<Ipv4Addr> {
     message.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(*address),
         _ => None,
@@ -332,8 +332,8 @@ mod tests {
         message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::Inet(address)));
         message.attributes.push(NeighbourAttribute::LinkLayerAddress(vec![2, 0, 0, 0, 0, 9]));
         let mac = MacAddr([2, 0, 0, 0, 0, 9]);
-        let known = |trust| Some(Change::Neighbour(2, address, KernelNeighbour { mac, trust }));
-        let gone = Some(Change::NeighbourGone(2, address));
+        let known = |trust| Some(Change::Neighbor(2, address, KernelNeighbor { mac, trust }));
+        let gone = Some(Change::NeighborGone(2, address));
         for (state, expected) in [
             (NeighbourState::Permanent, known(Trust::Configured)),
             (NeighbourState::Noarp, known(Trust::Configured)),
@@ -342,7 +342,7 @@ mod tests {
             (NeighbourState::Delay, known(Trust::Heard)),
             (NeighbourState::Probe, known(Trust::Heard)),
             (NeighbourState::Incomplete, gone),
-            (NeighbourState::Failed, Some(Change::NeighbourSilent(2, address))),
+            (NeighbourState::Failed, Some(Change::NeighborSilent(2, address))),
         ] {
             message.header.state = state;
             assert_eq!(change(&RouteNetlinkMessage::NewNeighbour(message.clone()), 0), expected, "{state:?}");

@@ -3,21 +3,21 @@
 
 use std::net::Ipv4Addr;
 
-use super::ear::{Ear, Overheard};
+use super::icmp_errors::{KernelIcmpError, KernelIcmpErrors};
 use crate::device::bond::ActiveLeg;
 use crate::proto::{Host, HostEvent};
 use crate::worker::spsc::lossless::{Consumer, Producer};
 
-/// Tidings that one turn applies at most: about 10 ns each (neighbours, ring in cache), so that a dump of hundreds of
+/// HostUpdate that one turn applies at most: about 10 ns each (neighbors, ring in cache), so that a dump of hundreds of
 /// them does not hold up a packet for longer than some 0.2 µs.
-const TIDINGS_PER_TURN: usize = 16;
+const UPDATES_PER_TURN: usize = 16;
 
 /// Legs of a bond that a [`LinkState`] names: two is what there is, four has room for an unusual one.
 pub const LEGS_MAX: usize = 4;
 
 /// What the mirror tells a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tidings {
+pub enum HostUpdate {
     /// Something that the host takes.
     Host(HostEvent),
     /// The interface itself changed.
@@ -68,9 +68,9 @@ impl LinkState {
 /// The reading end of one interface's tidings. Give it to the worker that owns the interface
 /// ([`Worker::follow`](crate::worker::Worker::follow)), or call [`catch_up`](Self::catch_up) in a loop of one's own.
 pub struct Follower {
-    tidings: Consumer<Tidings>,
-    wishes: Producer<Ipv4Addr>,
-    ear: Option<Ear>,
+    updates: Consumer<HostUpdate>,
+    requests: Producer<Ipv4Addr>,
+    icmp_errors: Option<KernelIcmpErrors>,
     link: LinkState,
     link_changes: u64,
     /// The link carries again, or another leg does, and the host is told so in the next turn.
@@ -95,11 +95,11 @@ impl Bond {
 }
 
 impl Follower {
-    pub(super) fn new(tidings: Consumer<Tidings>, wishes: Producer<Ipv4Addr>) -> Self {
+    pub(super) fn new(updates: Consumer<HostUpdate>, requests: Producer<Ipv4Addr>) -> Self {
         Self {
-            tidings,
-            wishes,
-            ear: None,
+            updates,
+            requests,
+            icmp_errors: None,
             link: LinkState::default(),
             link_changes: 0,
             is_renewed: false,
@@ -117,10 +117,10 @@ impl Follower {
             // A link needs no room.
             let _ = host.apply(HostEvent::Link { is_up: self.link.up });
         }
-        let Self { tidings, link, link_changes, is_renewed, refused, bond, .. } = self;
-        tidings.pop_each(TIDINGS_PER_TURN, |tidings| match tidings {
-            Tidings::Host(event) => *refused += u64::from(host.apply(event).is_err()),
-            Tidings::Link(state) => {
+        let Self { updates, link, link_changes, is_renewed, refused, bond, .. } = self;
+        updates.pop_each(UPDATES_PER_TURN, |updates| match updates {
+            HostUpdate::Host(event) => *refused += u64::from(host.apply(event).is_err()),
+            HostUpdate::Link(state) => {
                 *is_renewed = state.up && (*is_renewed || *link_changes > 0 && state.is_renewed(link));
                 (*link, *link_changes) = (state, *link_changes + 1);
                 let _ = host.apply(HostEvent::Link { is_up: state.up && !*is_renewed });
@@ -152,14 +152,14 @@ impl Follower {
     }
 
     /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 to 20 ms, and the answer comes as
-    /// any other tidings. Repeated for as long as a neighbour is in use, each 30 s for instance, it keeps the kernel from
+    /// any other tidings. Repeated for as long as a neighbor is in use, each 30 s for instance, it keeps the kernel from
     /// forgetting it; a second wish within a second waits until that is over. False where the ring is full, or the mirror
     /// is gone: wish again later.
     ///
     /// ```
     /// # use wirepath::{pipeline::Egress, worker::kernel::Follower};
     /// /// At the end of a turn.
-    /// fn pass_wishes_on(egress: &mut Egress, follower: &mut Follower) {
+    /// fn pass_neighbor_requests(egress: &mut Egress, follower: &mut Follower) {
     ///     while let Some(wish) = egress.next_wish() {
     ///         follower.want(wish.next_hop);
     ///     }
@@ -169,18 +169,18 @@ impl Follower {
     /// A push, some ns; no allocation, no system call.
     #[inline]
     pub fn want(&mut self, next_hop: Ipv4Addr) -> bool {
-        !self.wishes.is_closed() && self.wishes.push(next_hop).is_ok()
+        !self.requests.is_closed() && self.requests.push(next_hop).is_ok()
     }
 
     /// Hears what comes to the kernel about our flows, from now on.
-    pub fn listen(&mut self, ear: Ear) {
-        self.ear = Some(ear);
+    pub fn listen(&mut self, icmp_errors: KernelIcmpErrors) {
+        self.icmp_errors = Some(icmp_errors);
     }
 
     /// The next packet that came to the kernel, which the worker's pipeline is to see too. About 1 ns where there is none.
     #[inline]
-    pub fn next_overheard(&mut self) -> Option<Overheard> {
-        self.ear.as_mut()?.next()
+    pub fn next_icmp_error(&mut self) -> Option<KernelIcmpError> {
+        self.icmp_errors.as_mut()?.next()
     }
 
     /// The interface, as last told. Without an index until the first tidings.
@@ -194,7 +194,7 @@ impl Follower {
         self.link_changes
     }
 
-    /// Tidings that the host refused: neighbours for which it has no room beside those that others told it. What can
+    /// HostUpdate that the host refused: neighbors for which it has no room beside those that others told it. What can
     /// never fit is not sent, and is in the mirror's counters.
     pub fn refused(&self) -> u64 {
         self.refused
@@ -202,6 +202,6 @@ impl Follower {
 
     /// The mirror has ended: what the host knows gets old from now on.
     pub fn is_orphaned(&self) -> bool {
-        self.tidings.is_closed()
+        self.updates.is_closed()
     }
 }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::follower::Follower;
-use super::outlet::Outlet;
+use super::host_sync::HostSync;
 use super::socket::{Heard, read};
 use super::tables::Tables;
 use super::tests::config;
@@ -34,8 +34,8 @@ fn messages() -> Vec<RouteNetlinkMessage> {
         RouteNetlinkMessage::NewRoute(hole()),
         RouteNetlinkMessage::NewRule(rule(100, RuleAction::ToTable)),
         RouteNetlinkMessage::NewRule(rule(50, RuleAction::Goto)),
-        RouteNetlinkMessage::NewNeighbour(neighbour()),
-        RouteNetlinkMessage::DelNeighbour(neighbour()),
+        RouteNetlinkMessage::NewNeighbour(neighbor()),
+        RouteNetlinkMessage::DelNeighbour(neighbor()),
         RouteNetlinkMessage::DelRoute(route("0.0.0.0", 0, Some("10.0.0.254"))),
         RouteNetlinkMessage::DelAddress(address()),
         RouteNetlinkMessage::DelLink(link()),
@@ -114,7 +114,7 @@ fn rule(priority: u32, action: RuleAction) -> RuleMessage {
     message
 }
 
-fn neighbour() -> NeighbourMessage {
+fn neighbor() -> NeighbourMessage {
     let mut message = NeighbourMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.ifindex = IDX;
@@ -137,7 +137,7 @@ fn emit(message: RouteNetlinkMessage) -> Vec<u8> {
 /// A worker that follows eth1.
 struct Scene {
     tables: Tables,
-    outlet: Outlet,
+    host_sync: HostSync,
     follower: Follower,
     host: Host,
     told: usize,
@@ -148,7 +148,7 @@ impl Scene {
         let (producer, consumer) = lossless::ring(16).unwrap();
         Self {
             tables: Tables::default(),
-            outlet: Outlet::new(config(), producer).unwrap(),
+            host_sync: HostSync::new(config(), producer).unwrap(),
             follower: Follower::new(consumer, lossless::ring(4).unwrap().0),
             host: Host::new(config(), HashSeed::new(1, 2)).unwrap(),
             told: 0,
@@ -171,7 +171,7 @@ impl Scene {
     fn settle(&mut self) {
         let view = View::of(&self.tables, self.tables.link_named(NAME).map(|link| link.idx));
         for _ in 0..1_000 {
-            let told = self.outlet.update(&view, |_| false);
+            let told = self.host_sync.update(&view, |_| false);
             while self.follower.catch_up(&mut self.host) > 0 {}
             if told.is_ok() {
                 assert_eq!(self.follower.refused(), 0, "the worker's host refused what the model took");

@@ -1,7 +1,7 @@
-//! The mirror: tables, the sockets that keep them current, and an [`Outlet`] for each interface that a worker owns.
+//! The mirror: tables, the sockets that keep them current, and an [`HostSync`] for each interface that a worker owns.
 //!
 //! It follows an interface by its number as long as that exists: a new name changes nothing. When the interface is gone,
-//! its worker's host loses all addresses, routes and neighbours, and the mirror waits for one with the name that was asked
+//! its worker's host loses all addresses, routes and neighbors, and the mirror waits for one with the name that was asked
 //! for.
 
 use core::fmt;
@@ -11,18 +11,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::follower::Follower;
-use super::outlet::Outlet;
+use super::host_sync::HostSync;
+use super::neighbor_requests::NeighborRequests;
 use super::socket::{Events, Heard, Requests};
 use super::tables::{Known, Link, LinkIdx, Tables};
 use super::view::View;
-use super::wish_list::WishList;
 use crate::counters::{Counter, Gauge, Scope, Unit};
 use crate::proto::{HostConfig, HostError, Ipv4Prefix};
 use crate::worker::StopFlag;
 use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
 /// How long the thread waits for events before it looks what the workers wish, and whether it is to stop. The kernel
-/// rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to a neighbour that is not known waits as long, so
+/// rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to a neighbor that is not known waits as long, so
 /// shorter is better; each look costs two system calls and a wake-up, 25 µs on a machine whose cores are all busy,
 /// together 0.15 % of one core.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -47,8 +47,8 @@ pub struct Mirror {
 struct Followed {
     name: String,
     idx: Option<LinkIdx>,
-    outlet: Outlet,
-    wishes: WishList,
+    host_sync: HostSync,
+    requests: NeighborRequests,
 }
 
 struct Counters {
@@ -59,7 +59,7 @@ struct Counters {
     rings_full: Counter,
     undecoded: Counter,
     refused: Gauge,
-    wishes: Counter,
+    requests: Counter,
     wishes_refused: Counter,
     questions: Counter,
     questions_refused: Counter,
@@ -94,11 +94,11 @@ impl Mirror {
         self.tables.addresses(link.idx)
     }
 
-    /// Whether the kernel asks for neighbours when we say so, which needs CAP_NET_ADMIN. Without it a worker's
+    /// Whether the kernel asks for neighbors when we say so, which needs CAP_NET_ADMIN. Without it a worker's
     /// [wishes](Follower::want) come to nothing but a count, `questions_refused`.
     pub fn may_resolve(&mut self) -> Result<(), MirrorError> {
         // Who may do it hears that there is no such interface: numbers are below 2^31.
-        match self.requests.use_neighbour(i32::MAX as u32, Ipv4Addr::new(192, 0, 2, 1)) {
+        match self.requests.use_neighbor(i32::MAX as u32, Ipv4Addr::new(192, 0, 2, 1)) {
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(MirrorError::Resolve(error)),
             _ => Ok(()),
         }
@@ -106,16 +106,16 @@ impl Mirror {
 
     /// Follows the interface `name` for one worker. `config` is that of the worker's host, and `capacity` (a power of two)
     /// is how many tidings its ring holds. All that is known now is in the ring already, as far as it fits. The ring of
-    /// wishes has room for one about each of `neighbours_max` neighbours.
+    /// wishes has room for one about each of `neighbors_max` neighbors.
     pub fn follow(&mut self, name: &str, config: HostConfig, capacity: usize) -> Result<Follower, MirrorError> {
         let Some(link) = self.link(name) else { return Err(MirrorError::NoSuchInterface(name.to_owned())) };
         let idx = Some(link.idx);
         let (producer, consumer) = lossless::ring(capacity).map_err(MirrorError::Capacity)?;
-        let wishes_max = config.neighbours_max.next_power_of_two().max(CAPACITY_MIN);
+        let wishes_max = config.neighbors_max.next_power_of_two().max(CAPACITY_MIN);
         let (wishing, wished) = lossless::ring(wishes_max).map_err(MirrorError::Capacity)?;
-        let outlet = Outlet::new(config, producer).map_err(MirrorError::Host)?;
-        let wishes = WishList::new(config.neighbours_max, wished);
-        self.followed.push(Followed { name: name.to_owned(), idx, outlet, wishes });
+        let host_sync = HostSync::new(config, producer).map_err(MirrorError::Host)?;
+        let requests = NeighborRequests::new(config.neighbors_max, wished);
+        self.followed.push(Followed { name: name.to_owned(), idx, host_sync, requests });
         self.has_news = true;
         self.tell();
         Ok(Follower::new(consumer, wishing))
@@ -137,7 +137,7 @@ impl Mirror {
     }
 
     /// One turn, for those who have a thread already: waits for events, `patience` at most, tells the workers what
-    /// has changed, and asks the kernel for the neighbours they want. True where something could not be done yet, and the
+    /// has changed, and asks the kernel for the neighbors they want. True where something could not be done yet, and the
     /// next turn is wanted soon.
     ///
     /// Compares all routes out of each interface that is followed with each other: made for hosts with tens or hundreds of
@@ -152,7 +152,7 @@ impl Mirror {
             self.hear(next);
         }
         self.counters.undecoded.add(self.events.take_undecoded() + self.requests.take_undecoded());
-        self.followed.retain(|followed| !followed.outlet.is_closed());
+        self.followed.retain(|followed| !followed.host_sync.is_closed());
         let now = Instant::now();
         self.listen(now);
         self.tell();
@@ -198,10 +198,10 @@ impl Mirror {
     /// Takes the workers' wishes. Whom a worker wants may be known already, and have found no room in its host.
     fn listen(&mut self, now: Instant) {
         for followed in &mut self.followed {
-            let collected = followed.wishes.collect(now);
-            self.counters.wishes.add(collected.wishes);
+            let collected = followed.requests.collect(now);
+            self.counters.requests.add(collected.requests);
             self.counters.wishes_refused.add(collected.refused);
-            self.has_news |= collected.wishes > 0;
+            self.has_news |= collected.requests > 0;
         }
     }
 
@@ -211,28 +211,28 @@ impl Mirror {
             return;
         }
         let mut refused = 0;
-        for Followed { name, idx, outlet, wishes } in &mut self.followed {
+        for Followed { name, idx, host_sync, requests } in &mut self.followed {
             find(name, idx, &self.tables);
-            if outlet.update(&View::of(&self.tables, *idx), |address| wishes.wants(address)).is_err() {
+            if host_sync.update(&View::of(&self.tables, *idx), |address| requests.wants(address)).is_err() {
                 self.counters.rings_full.inc();
                 self.has_news = true;
             }
-            refused += outlet.refused().len() as u64;
+            refused += host_sync.refused().len() as u64;
         }
         self.counters.refused.set(refused);
     }
 
-    /// Asks the kernel for the neighbours that workers want, and counts who does not answer.
+    /// Asks the kernel for the neighbors that workers want, and counts who does not answer.
     fn ask(&mut self, now: Instant) {
-        for Followed { idx, wishes, .. } in &mut self.followed {
+        for Followed { idx, requests, .. } in &mut self.followed {
             // Nobody hears a question on an interface that is down: it waits until that is up.
             let link = idx.and_then(|idx| self.tables.link(idx)).filter(|link| link.up).map(|link| link.idx);
             let Some(link) = link else { continue };
-            self.counters.unanswered.add(wishes.unanswered(|address| self.tables.knowledge(link, address)));
-            for address in wishes.due(now, |address| self.tables.knowledge(link, address)) {
-                wishes.asked(address, now);
+            self.counters.unanswered.add(requests.unanswered(|address| self.tables.knowledge(link, address)));
+            for address in requests.due(now, |address| self.tables.knowledge(link, address)) {
+                requests.asked(address, now);
                 self.counters.questions.inc();
-                match self.requests.use_neighbour(link, address) {
+                match self.requests.use_neighbor(link, address) {
                     Ok(()) => self.tables.ask(link, address),
                     Err(_) => self.counters.questions_refused.inc(),
                 }
@@ -258,7 +258,7 @@ impl Counters {
             rings_full: scope.counter("rings_full", Unit::Events),
             undecoded: scope.counter("undecoded", Unit::Messages),
             refused: scope.gauge("refused", Unit::Number),
-            wishes: scope.counter("wishes", Unit::Messages),
+            requests: scope.counter("wishes", Unit::Messages),
             wishes_refused: scope.counter("wishes_refused", Unit::Messages),
             questions: scope.counter("questions", Unit::Messages),
             questions_refused: scope.counter("questions_refused", Unit::Messages),
@@ -292,7 +292,7 @@ pub enum MirrorError {
     Socket(io::Error),
     /// The kernel did not tell its tables.
     Dump(io::Error),
-    /// The kernel does not ask for neighbours.
+    /// The kernel does not ask for neighbors.
     Resolve(io::Error),
     /// No interface has this name.
     NoSuchInterface(String),
@@ -317,8 +317,8 @@ impl fmt::Display for MirrorError {
             }
             Self::Resolve(error) => write!(
                 f,
-                "the kernel does not ask for neighbours on our behalf: {error}; give the process CAP_NET_ADMIN (`setcap \
-                 cap_net_admin+ep PROGRAM`), which AF_XDP needs as well, or configure the neighbours"
+                "the kernel does not ask for neighbors on our behalf: {error}; give the process CAP_NET_ADMIN (`setcap \
+                 cap_net_admin+ep PROGRAM`), which AF_XDP needs as well, or configure the neighbors"
             ),
             Self::NoSuchInterface(name) => {
                 write!(f, "there is no interface {name} in this network namespace; `ip link` lists those there are")

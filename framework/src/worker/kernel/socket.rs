@@ -1,4 +1,4 @@
-//! The two rtnetlink sockets: one hears events, the other asks for dumps and for neighbours. Each message leaves as a
+//! The two rtnetlink sockets: one hears events, the other asks for dumps and for neighbors. Each message leaves as a
 //! [`Change`].
 //!
 //! A thread may wait here; a worker never comes here. What the kernel could not deliver (its buffer of events
@@ -175,10 +175,10 @@ impl Requests {
         Ok(tables)
     }
 
-    /// Makes the kernel ask for a neighbour that it does not know, or check one that it has not heard of for long: what
-    /// a packet that it sends there would do (NTF_USE, neigh_event_send in net/core/neighbour.c). Its answer is an event.
+    /// Makes the kernel ask for a neighbor that it does not know, or check one that it has not heard of for long: what
+    /// a packet that it sends there would do (NTF_USE, neigh_event_send in net/core/neighbor.c). Its answer is an event.
     /// Needs CAP_NET_ADMIN.
-    pub(super) fn use_neighbour(&mut self, link: LinkIdx, address: Ipv4Addr) -> io::Result<()> {
+    pub(super) fn use_neighbor(&mut self, link: LinkIdx, address: Ipv4Addr) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.ifindex = link;
@@ -282,14 +282,14 @@ fn requests() -> [RouteNetlinkMessage; 5] {
     route.header.address_family = AddressFamily::Inet;
     let mut rule = RuleMessage::default();
     rule.header.family = AddressFamily::Inet;
-    let mut neighbour = NeighbourMessage::default();
-    neighbour.header.family = AddressFamily::Inet;
+    let mut neighbor = NeighbourMessage::default();
+    neighbor.header.family = AddressFamily::Inet;
     [
         RouteNetlinkMessage::GetLink(LinkMessage::default()),
         RouteNetlinkMessage::GetAddress(address),
         RouteNetlinkMessage::GetRoute(route),
         RouteNetlinkMessage::GetRule(rule),
-        RouteNetlinkMessage::GetNeighbour(neighbour),
+        RouteNetlinkMessage::GetNeighbour(neighbor),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel said, in words of our own: links, addresses, routes, rules and neighbours of all interfaces, IPv4 only.
+//! What the kernel said, in words of our own: links, addresses, routes, rules and neighbors of all interfaces, IPv4 only.
 //!
 //! What enters are [`Change`]s, from a dump or from an event; a change that is told twice changes nothing the second
 //! time. This file knows no sockets and no bytes. Where a change does not fit what is known, or where the kernel is known
@@ -99,7 +99,7 @@ pub(super) struct Rule {
     pub(super) suppressed_len: Option<u8>,
 }
 
-/// How far the kernel trusts a neighbour.
+/// How far the kernel trusts a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// Set by the operator, or in no need of ARP.
@@ -108,7 +108,7 @@ pub(super) enum Trust {
     Heard,
 }
 
-/// What the kernel knows of one neighbour.
+/// What the kernel knows of one neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
     Known(Trust),
@@ -119,7 +119,7 @@ pub(super) enum Knowledge {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KernelNeighbour {
+pub(super) struct KernelNeighbor {
     pub(super) mac: MacAddr,
     pub(super) trust: Trust,
 }
@@ -135,10 +135,10 @@ pub(super) enum Change {
     RouteGone(KernelRoute),
     Rule(Rule),
     RuleGone(Rule),
-    Neighbour(LinkIdx, Ipv4Addr, KernelNeighbour),
-    NeighbourGone(LinkIdx, Ipv4Addr),
+    Neighbor(LinkIdx, Ipv4Addr, KernelNeighbor),
+    NeighborGone(LinkIdx, Ipv4Addr),
     /// The kernel asked, and nobody answered.
-    NeighbourSilent(LinkIdx, Ipv4Addr),
+    NeighborSilent(LinkIdx, Ipv4Addr),
 }
 
 /// What is known after a change.
@@ -159,7 +159,7 @@ pub(super) struct Tables {
     routes: BTreeMap<(u32, u32, u8), Vec<KernelRoute>>,
     /// By priority; of the same priority, the older one first.
     rules: Vec<Rule>,
-    neighbours: BTreeMap<(LinkIdx, Ipv4Addr), KernelNeighbour>,
+    neighbors: BTreeMap<(LinkIdx, Ipv4Addr), KernelNeighbor>,
     silent: BTreeSet<(LinkIdx, Ipv4Addr)>,
 }
 
@@ -193,23 +193,23 @@ impl Tables {
                 Some(idx) => drop(self.rules.remove(idx)),
                 None => return Known::NotAll,
             },
-            Change::Neighbour(link, address, neighbour) => {
+            Change::Neighbor(link, address, neighbor) => {
                 self.silent.remove(&(link, address));
-                self.neighbours.insert((link, address), neighbour);
+                self.neighbors.insert((link, address), neighbor);
             }
-            Change::NeighbourGone(link, address) => {
+            Change::NeighborGone(link, address) => {
                 self.silent.remove(&(link, address));
-                self.neighbours.remove(&(link, address));
+                self.neighbors.remove(&(link, address));
             }
-            Change::NeighbourSilent(link, address) => {
-                self.neighbours.remove(&(link, address));
+            Change::NeighborSilent(link, address) => {
+                self.neighbors.remove(&(link, address));
                 self.silent.insert((link, address));
             }
         }
         Known::All
     }
 
-    /// The kernel was asked for a neighbour: it is not silent any more, and the kernel does not say so.
+    /// The kernel was asked for a neighbor: it is not silent any more, and the kernel does not say so.
     pub(super) fn ask(&mut self, link: LinkIdx, address: Ipv4Addr) {
         self.silent.remove(&(link, address));
     }
@@ -245,15 +245,15 @@ impl Tables {
         self.routes.range((table, 0, 0)..=(table, u32::MAX, u8::MAX)).map(|(_, routes)| routes.as_slice())
     }
 
-    pub(super) fn neighbours(&self, link: LinkIdx) -> impl Iterator<Item = (Ipv4Addr, KernelNeighbour)> {
+    pub(super) fn neighbors(&self, link: LinkIdx) -> impl Iterator<Item = (Ipv4Addr, KernelNeighbor)> {
         let range = (link, Ipv4Addr::UNSPECIFIED)..=(link, Ipv4Addr::BROADCAST);
-        self.neighbours.range(range).map(|((_, address), neighbour)| (*address, *neighbour))
+        self.neighbors.range(range).map(|((_, address), neighbor)| (*address, *neighbor))
     }
 
-    /// What is known of one neighbour.
+    /// What is known of one neighbor.
     pub(super) fn knowledge(&self, link: LinkIdx, address: Ipv4Addr) -> Knowledge {
-        match self.neighbours.get(&(link, address)) {
-            Some(neighbour) => Knowledge::Known(neighbour.trust),
+        match self.neighbors.get(&(link, address)) {
+            Some(neighbor) => Knowledge::Known(neighbor.trust),
             None if self.silent.contains(&(link, address)) => Knowledge::Silent,
             None => Knowledge::Unknown,
         }
@@ -263,7 +263,7 @@ impl Tables {
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let routes: usize = self.routes.values().map(Vec::len).sum();
-        let others = self.rules.len() + self.neighbours.len() + self.silent.len();
+        let others = self.rules.len() + self.neighbors.len() + self.silent.len();
         self.links.len() + self.addresses.len() + routes + others
     }
 
@@ -277,7 +277,7 @@ impl Tables {
     fn forget_link(&mut self, idx: LinkIdx) {
         self.links.remove(&idx);
         self.addresses.retain(|(link, _)| *link != idx);
-        self.neighbours.retain(|(link, _), _| *link != idx);
+        self.neighbors.retain(|(link, _), _| *link != idx);
         self.silent.retain(|(link, _)| *link != idx);
     }
 

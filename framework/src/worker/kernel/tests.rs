@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 
 use super::follower::{Follower, LinkState};
-use super::outlet::{Outlet, RingFull};
+use super::host_sync::{HostSync, RingFull};
 use super::socket::default_rules;
 use super::tables::{
-    Change, KernelNeighbour, KernelRoute, Known, Leg, Link, Place, RouteKind, Rule, RuleAction, Tables, Trust,
+    Change, KernelNeighbor, KernelRoute, Known, Leg, Link, Place, RouteKind, Rule, RuleAction, Tables, Trust,
 };
 use super::view::View;
 use crate::proto::{HashSeed, Host, HostConfig, HostError, InterfaceId, Ipv4Prefix, Resolution};
@@ -75,8 +75,8 @@ fn rule(priority: u32, table: u32) -> Rule {
     }
 }
 
-fn neighbour(trust: Trust) -> KernelNeighbour {
-    KernelNeighbour { mac: PEER, trust }
+fn neighbor(trust: Trust) -> KernelNeighbor {
+    KernelNeighbor { mac: PEER, trust }
 }
 
 /// A worker's host, which the kernel corrects in MAC address and MTU.
@@ -88,14 +88,14 @@ pub(super) fn config() -> HostConfig {
         mtu: 9000,
         addresses_max: 4,
         routes_max: 48,
-        neighbours_max: 4,
+        neighbors_max: 4,
     }
 }
 
 /// A kernel with 10.0.0.1/24 on eth1, and a worker that follows it.
 struct Scene {
     tables: Tables,
-    outlet: Outlet,
+    host_sync: HostSync,
     follower: Follower,
     host: Host,
 }
@@ -110,7 +110,7 @@ impl Scene {
         let (producer, consumer) = lossless::ring(capacity).unwrap();
         let mut scene = Self {
             tables: Tables::default(),
-            outlet: Outlet::new(config, producer).unwrap(),
+            host_sync: HostSync::new(config, producer).unwrap(),
             follower: Follower::new(consumer, lossless::ring(4).unwrap().0),
             host: Host::new(config, HashSeed::new(1, 2)).unwrap(),
         };
@@ -134,7 +134,7 @@ impl Scene {
     fn settle(&mut self) {
         let view = View::of(&self.tables, Some(IDX));
         loop {
-            let told = self.outlet.update(&view, |_| false);
+            let told = self.host_sync.update(&view, |_| false);
             while self.follower.catch_up(&mut self.host) > 0 {}
             if told.is_ok() {
                 break;
@@ -147,7 +147,7 @@ impl Scene {
     fn next_hop(&mut self, destination: &str) -> String {
         self.settle();
         match self.host.resolve(ip(destination), Instant::ZERO) {
-            Resolution::NeighbourMissing { next_hop, .. } => next_hop.to_string(),
+            Resolution::NeighborMissing { next_hop, .. } => next_hop.to_string(),
             Resolution::NoRoute => "-".into(),
             other => format!("{other:?}"),
         }
@@ -174,8 +174,8 @@ fn full_ring_loses_nothing() {
     let mut scene = Scene::with_ring(2);
     scene.say_routes([route("0.0.0.0/0", "10.0.0.254"), route("10.1.0.0/16", "10.0.0.253")]);
     let view = View::of(&scene.tables, Some(IDX));
-    assert_eq!(scene.outlet.update(&view, |_| false), Err(RingFull));
-    assert_eq!(scene.outlet.update(&view, |_| false), Err(RingFull));
+    assert_eq!(scene.host_sync.update(&view, |_| false), Err(RingFull));
+    assert_eq!(scene.host_sync.update(&view, |_| false), Err(RingFull));
     scene.check(&[("10.1.2.3", "10.0.0.253"), ("8.8.8.8", "10.0.0.254")]);
 }
 
@@ -194,36 +194,36 @@ fn what_changed_back_while_the_ring_was_full_is_not_sent() {
 fn what_the_host_has_no_room_for_is_reported_and_not_sent() {
     let mut scene = Scene::new();
     for n in 2..=6 {
-        scene.say([Change::Neighbour(IDX, Ipv4Addr::new(10, 0, 0, n), neighbour(Trust::Heard))]);
+        scene.say([Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(Trust::Heard))]);
     }
     scene.settle();
-    assert_eq!(scene.outlet.refused(), [HostError::NeighboursFull]);
-    scene.say([Change::NeighbourGone(IDX, ip("10.0.0.2"))]);
+    assert_eq!(scene.host_sync.refused(), [HostError::NeighborsFull]);
+    scene.say([Change::NeighborGone(IDX, ip("10.0.0.2"))]);
     scene.settle();
-    assert_eq!(scene.outlet.refused(), []);
+    assert_eq!(scene.host_sync.refused(), []);
     assert!(matches!(scene.host.resolve(ip("10.0.0.6"), Instant::ZERO), Resolution::Station { .. }));
 }
 
 #[test]
 fn neighbour_that_is_wanted_has_room_before_others() {
     let mut scene = Scene::new();
-    let stranger = |n| Change::Neighbour(IDX, Ipv4Addr::new(10, 0, 0, n), neighbour(Trust::Heard));
+    let stranger = |n| Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(Trust::Heard));
     scene.say((2..=5).map(stranger));
     scene.settle();
     scene.say((6..=9).map(stranger));
     let view = View::of(&scene.tables, Some(IDX));
-    scene.outlet.update(&view, |address| address == ip("10.0.0.9")).unwrap();
+    scene.host_sync.update(&view, |address| address == ip("10.0.0.9")).unwrap();
     while scene.follower.catch_up(&mut scene.host) > 0 {}
     let known = |n| matches!(scene.host.resolve(Ipv4Addr::new(10, 0, 0, n), Instant::ZERO), Resolution::Station { .. });
     assert_eq!((2..=9).filter(|n| known(*n)).collect::<Vec<_>>(), [2, 3, 4, 9]);
-    assert_eq!(scene.outlet.refused().len(), 4);
+    assert_eq!(scene.host_sync.refused().len(), 4);
 }
 
 #[test]
 fn wish_is_refused_where_the_ring_is_full_or_the_mirror_is_gone() {
     let (_tidings, consumer) = lossless::ring(2).unwrap();
-    let (wishes, mirror) = lossless::ring(2).unwrap();
-    let mut follower = Follower::new(consumer, wishes);
+    let (requests, mirror) = lossless::ring(2).unwrap();
+    let mut follower = Follower::new(consumer, requests);
     assert_eq!([2, 3, 4].map(|n| follower.want(Ipv4Addr::new(10, 0, 0, n))), [true, true, false]);
     drop(mirror);
     assert!(!follower.want(ip("10.0.0.2")));
@@ -243,7 +243,7 @@ fn link_that_flapped_unseen_is_a_change() {
 fn interface_that_is_gone_takes_everything_along() {
     let mut scene = Scene::new();
     scene.say_routes([route("0.0.0.0/0", "10.0.0.254")]);
-    scene.say([Change::Neighbour(IDX, ip("10.0.0.254"), neighbour(Trust::Configured))]);
+    scene.say([Change::Neighbor(IDX, ip("10.0.0.254"), neighbor(Trust::Configured))]);
     scene.settle();
     assert_eq!(scene.tables.apply(Change::LinkGone(IDX)), Known::NotAll);
     scene.settle();
@@ -275,9 +275,9 @@ fn told_twice_is_told_once() {
 fn configured_neighbour_that_is_now_only_heard_follows_the_kernel() {
     let mut scene = Scene::new();
     let moved = MacAddr([2, 0, 0, 0, 0, 10]);
-    scene.say([Change::Neighbour(IDX, ip("10.0.0.2"), neighbour(Trust::Configured))]);
+    scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), neighbor(Trust::Configured))]);
     scene.settle();
-    scene.say([Change::Neighbour(IDX, ip("10.0.0.2"), KernelNeighbour { mac: moved, trust: Trust::Heard })]);
+    scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), KernelNeighbor { mac: moved, trust: Trust::Heard })]);
     scene.settle();
     let resolved = scene.host.resolve(ip("10.0.0.2"), Instant::ZERO);
     assert_eq!(resolved, Resolution::Station { mac: moved, source: ip("10.0.0.1") });
@@ -428,7 +428,7 @@ fn route_may_send_from_an_address_of_the_loopback_interface() {
     scene.say_routes([KernelRoute { source: Some(ip("10.99.0.1")), ..route("0.0.0.0/0", "10.0.0.254") }]);
     scene.settle();
     let resolved = scene.host.resolve(ip("8.8.8.8"), Instant::ZERO);
-    assert_eq!(resolved, Resolution::NeighbourMissing { next_hop: ip("10.0.0.254"), source: ip("10.99.0.1") });
+    assert_eq!(resolved, Resolution::NeighborMissing { next_hop: ip("10.0.0.254"), source: ip("10.99.0.1") });
     assert!(scene.host.is_own(ip("10.99.0.1")));
 }
 
@@ -448,5 +448,5 @@ fn second_address_of_a_network_inherits_its_route() {
     scene.say([Change::AddressGone(IDX, prefix("10.0.0.1/24"))]);
     scene.settle();
     let resolved = scene.host.resolve(ip("10.0.0.9"), Instant::ZERO);
-    assert_eq!(resolved, Resolution::NeighbourMissing { next_hop: ip("10.0.0.9"), source: ip("10.0.0.2") });
+    assert_eq!(resolved, Resolution::NeighborMissing { next_hop: ip("10.0.0.9"), source: ip("10.0.0.2") });
 }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::follower::{LEGS_MAX, LinkState};
 use super::lookup;
-use super::tables::{KernelNeighbour, Link, LinkIdx, Tables};
+use super::tables::{KernelNeighbor, Link, LinkIdx, Tables};
 use crate::proto::{Ipv4Prefix, Route};
 use crate::wire::MacAddr;
 
@@ -17,7 +17,7 @@ pub(super) struct View {
     pub(super) mtu: Option<usize>,
     pub(super) addresses: Vec<Ipv4Prefix>,
     pub(super) routes: Vec<Route>,
-    pub(super) neighbours: BTreeMap<Ipv4Addr, KernelNeighbour>,
+    pub(super) neighbors: BTreeMap<Ipv4Addr, KernelNeighbor>,
 }
 
 impl View {
@@ -34,7 +34,7 @@ impl View {
             mtu: Some(link.mtu),
             addresses,
             routes,
-            neighbours: tables.neighbours(link.idx).filter(|(_, neighbour)| neighbour.mac.is_unicast()).collect(),
+            neighbors: tables.neighbors(link.idx).filter(|(_, neighbor)| neighbor.mac.is_unicast()).collect(),
         }
     }
 }

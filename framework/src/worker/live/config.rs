@@ -46,7 +46,7 @@ pub struct LiveConfig {
 /// Whose the interface is.
 #[derive(Clone, Debug, Default)]
 pub enum Owner {
-    /// The kernel's. We send from its addresses, follow its routes, neighbours and link, and receive what was asked for;
+    /// The kernel's. We send from its addresses, follow its routes, neighbors and link, and receive what was asked for;
     /// ARP, ICMP, ssh and all the rest stay with it.
     #[default]
     Shared,
@@ -61,8 +61,8 @@ pub struct OwnHost {
     pub addresses: Vec<Ipv4Prefix>,
     /// Routes to networks that are not on the link.
     pub routes: Vec<StaticRoute>,
-    /// Neighbours that need not be asked for.
-    pub neighbours: Vec<(Ipv4Addr, MacAddr)>,
+    /// Neighbors that need not be asked for.
+    pub neighbors: Vec<(Ipv4Addr, MacAddr)>,
     /// Which frames the kernel does not get.
     pub takes: Takes,
 }

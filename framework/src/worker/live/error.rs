@@ -9,7 +9,7 @@ use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
 use crate::pipeline::tcp::{TcpConfig, TcpConfigError};
 use crate::proto::{HostError, Ipv4Prefix};
-use crate::worker::PostError;
+use crate::worker::PoolSetupError;
 use crate::worker::kernel::MirrorError;
 use crate::worker::topology::MemoryLeft;
 
@@ -48,7 +48,7 @@ pub enum LiveError {
         error: io::Error,
     },
     /// Errors about our flows that come to the kernel cannot be heard.
-    Ear {
+    IcmpErrors {
         /// The interface.
         interface: String,
         /// What the kernel said.
@@ -70,7 +70,7 @@ pub enum LiveError {
     /// Open connections cannot be written down for a guardian.
     Roster(SetupError),
     /// No buffers.
-    Pool(PostError),
+    Pool(PoolSetupError),
 }
 
 impl fmt::Display for LiveError {
@@ -87,7 +87,7 @@ impl fmt::Display for LiveError {
                  `ip address del {address} dev {interface}`"
             ),
             Self::Membership { interface, group, error } => write_membership(f, interface, *group, error),
-            Self::Ear { interface, error } => write_ear(f, interface, error),
+            Self::IcmpErrors { interface, error } => write_icmp_errors(f, interface, error),
             Self::Tcp(error) => error.fmt(f),
             Self::TcpMemory { tcp, workers, each, left } => write!(
                 f,
@@ -106,7 +106,7 @@ impl fmt::Display for LiveError {
     }
 }
 
-fn write_ear(f: &mut fmt::Formatter<'_>, interface: &str, error: &io::Error) -> fmt::Result {
+fn write_icmp_errors(f: &mut fmt::Formatter<'_>, interface: &str, error: &io::Error) -> fmt::Result {
     write!(f, "the ICMP errors that come to the kernel on {interface} cannot be heard ({error}): ")?;
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => f.write_str("run as root, or give the program cap_net_raw"),
@@ -152,8 +152,8 @@ impl From<HostError> for LiveError {
     }
 }
 
-impl From<PostError> for LiveError {
-    fn from(error: PostError) -> Self {
+impl From<PoolSetupError> for LiveError {
+    fn from(error: PoolSetupError) -> Self {
         Self::Pool(error)
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     fn ear_that_cannot_be_had_is_told_with_what_is_missing() {
         let said = |errno| {
             let error = io::Error::from_raw_os_error(errno);
-            LiveError::Ear { interface: "eth1".into(), error }.to_string()
+            LiveError::IcmpErrors { interface: "eth1".into(), error }.to_string()
         };
         assert!(said(libc::EPERM).contains("give the program cap_net_raw"), "{}", said(libc::EPERM));
         for errno in [libc::EAGAIN, libc::EMFILE, libc::ENOMEM, libc::ENODEV] {

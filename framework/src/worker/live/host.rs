@@ -1,4 +1,4 @@
-//! The host of one worker: addresses, routes and neighbours, from the kernel or from the configuration, and what the nodes
+//! The host of one worker: addresses, routes and neighbors, from the kernel or from the configuration, and what the nodes
 //! and the way out have to know of it. Made on the main thread, where everything is known before a worker starts.
 
 use super::config::{IgmpBy, LiveConfig, OwnHost, Owner};
@@ -7,7 +7,7 @@ use crate::mem::{BURST_MAX, Layout, Sizing};
 use crate::pipeline::tcp::{TcpConfig, TcpNodeConfig};
 use crate::pipeline::{ArpConfig, EgressConfig, HostStackConfig, IgmpConfig, Ipv4Config, UdpConfig, Vlans};
 use crate::proto::{
-    ErrorLimit, HashSeed, Host, HostConfig, HostError, HostEvent, InterfaceId, LearnFrom, NeighbourConfig,
+    ErrorLimit, HashSeed, Host, HostConfig, HostError, HostEvent, InterfaceId, LearnFrom, NeighborConfig,
     ReporterConfig, Route,
 };
 use crate::wire::{IgmpVersion, MacAddr, VlanTags};
@@ -18,9 +18,9 @@ use crate::worker::random_seed;
 const ADDRESSES_MAX: usize = 64;
 /// Routes out of one interface, 28 bytes each: a trading host has a handful.
 const ROUTES_MAX: usize = 256;
-/// Neighbours of a worker, some 200 bytes each: routers, exchanges, and strangers; those that were configured beside as many as are
+/// Neighbors of a worker, some 200 bytes each: routers, exchanges, and strangers; those that were configured beside as many as are
 /// asked for.
-const NEIGHBOURS_MAX: usize = 512;
+const NEIGHBORS_MAX: usize = 512;
 /// What the mirror may tell before the worker has looked: a dump of full tables and some more.
 const TIDINGS_MAX: usize = 1_024;
 /// Bytes of the IPv4 header of an IGMP report, router alert included.
@@ -30,7 +30,7 @@ const IGMP_HEADER_LEN: usize = 24;
 pub struct LiveHost {
     /// The application's name, by which a guardian knows its connections.
     pub app: String,
-    /// Addresses, routes and neighbours, as they are now.
+    /// Addresses, routes and neighbors, as they are now.
     pub host: Host,
     /// Keeps them, or on an interface of ours the link alone, as the kernel has them: for
     /// [`Worker::follow`](crate::worker::Worker::follow).
@@ -67,9 +67,9 @@ impl LiveHost {
                 true
             }
         };
-        let neighbours = match is_own {
-            true => NeighbourConfig::default(),
-            false => NeighbourConfig { learn_from: LearnFrom::Host, ..NeighbourConfig::default() },
+        let neighbors = match is_own {
+            true => NeighborConfig::default(),
+            false => NeighborConfig { learn_from: LearnFrom::Host, ..NeighborConfig::default() },
         };
         let stack = HostStackConfig {
             vlans: vlans(config),
@@ -82,11 +82,11 @@ impl LiveHost {
         };
         Ok(Self {
             app: config.app.clone(),
-            buffers: buffers(config, &neighbours, &stack.ipv4),
+            buffers: buffers(config, &neighbors, &stack.ipv4),
             host,
             follower,
             egress: EgressConfig {
-                neighbours: Some(neighbours),
+                neighbors: Some(neighbors),
                 errors: is_own.then(ErrorLimit::default),
                 ..EgressConfig::quiet(seed)
             },
@@ -105,7 +105,7 @@ fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
         mtu: link.mtu,
         addresses_max: ADDRESSES_MAX,
         routes_max: ROUTES_MAX,
-        neighbours_max: NEIGHBOURS_MAX,
+        neighbors_max: NEIGHBORS_MAX,
     }
 }
 
@@ -145,8 +145,8 @@ pub enum OwnPart {
     Address(usize),
     /// Of [`OwnHost::routes`].
     Route(usize),
-    /// Of [`OwnHost::neighbours`].
-    Neighbour(usize),
+    /// Of [`OwnHost::neighbors`].
+    Neighbor(usize),
 }
 
 impl OwnHost {
@@ -160,7 +160,7 @@ impl OwnHost {
             mtu: 1500,
             addresses_max: ADDRESSES_MAX,
             routes_max: ROUTES_MAX,
-            neighbours_max: NEIGHBOURS_MAX,
+            neighbors_max: NEIGHBORS_MAX,
         };
         let refused = |error| OwnFault { part: OwnPart::Address(0), error };
         let mut host = Host::new(config, HashSeed::new(0, 0)).map_err(refused)?;
@@ -179,9 +179,9 @@ fn apply(host: &mut Host, own: &OwnHost) -> Result<(), OwnFault> {
         let route = Route { network: route.network.network(), gateway: Some(route.via), source, metric: 0 };
         host.apply(HostEvent::RouteAdded(route)).map_err(|error| OwnFault { part: OwnPart::Route(idx), error })?;
     }
-    for (idx, &(address, mac)) in own.neighbours.iter().enumerate() {
-        let refused = |error| OwnFault { part: OwnPart::Neighbour(idx), error };
-        host.apply(HostEvent::NeighbourSet { address, mac }).map_err(refused)?;
+    for (idx, &(address, mac)) in own.neighbors.iter().enumerate() {
+        let refused = |error| OwnFault { part: OwnPart::Neighbor(idx), error };
+        host.apply(HostEvent::NeighborSet { address, mac }).map_err(refused)?;
     }
     Ok(())
 }
@@ -192,7 +192,7 @@ fn igmp(seed: HashSeed, mtu: usize, version_min: IgmpVersion) -> IgmpConfig {
     IgmpConfig { reporter, ..IgmpConfig::new(seed) }
 }
 
-fn buffers(config: &LiveConfig, neighbours: &NeighbourConfig, ipv4: &Ipv4Config) -> Sizing {
+fn buffers(config: &LiveConfig, neighbors: &NeighborConfig, ipv4: &Ipv4Config) -> Sizing {
     let (rx_ring_len, tx_ring_len) = config.port.ring_lens();
     let chunks = config.tcp.map_or(0, |tcp| tcp.chunks_max);
     Sizing::new()
@@ -200,7 +200,7 @@ fn buffers(config: &LiveConfig, neighbours: &NeighbourConfig, ipv4: &Ipv4Config)
         .part("sending", tx_ring_len as usize, "posted, and not on the wire yet")
         .part("burst", BURST_MAX, "in the hands of the pipeline")
         .part("reassembly", ipv4.reassembly.pieces, "fragments that wait for the rest")
-        .part("neighbours", neighbours.pending_max, "datagrams that wait for a MAC address")
+        .part("neighbors", neighbors.pending_max, "datagrams that wait for a MAC address")
         .part("connections", chunks, "data that waits to be acknowledged, or for what is missing before it")
 }
 
@@ -228,7 +228,7 @@ mod tests {
             mtu: 1500,
             addresses_max: 2,
             routes_max: 4,
-            neighbours_max: 1,
+            neighbors_max: 1,
         };
         Host::new(config, HashSeed::new(1, 2)).unwrap()
     }
@@ -237,7 +237,7 @@ mod tests {
         OwnHost {
             addresses: vec![prefix("10.0.0.2/24"), prefix("10.1.0.2/24")],
             routes: vec![StaticRoute { network: Ipv4Prefix::ALL, via }],
-            neighbours: vec![(ROUTER, MacAddr([2, 0, 0, 0, 0, 1]))],
+            neighbors: vec![(ROUTER, MacAddr([2, 0, 0, 0, 0, 1]))],
             ..OwnHost::default()
         }
     }
@@ -283,7 +283,7 @@ mod tests {
     fn pool_is_larger_than_both_rings() {
         let config = LiveConfig::new("eth1");
         let seed = HashSeed::new(1, 2);
-        let total = buffers(&config, &NeighbourConfig::default(), &Ipv4Config::new(seed)).total();
+        let total = buffers(&config, &NeighborConfig::default(), &Ipv4Config::new(seed)).total();
         assert_eq!(total, 2_048 + 1_024 + 64 + 256 + 64);
     }
 }

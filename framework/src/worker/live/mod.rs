@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The question that decides all others is whose the interface is ([`Owner`]): the kernel's, whose addresses, routes and
-//! neighbours are then followed and who goes on to get all that nobody here has asked for; or ours, with an address that
+//! neighbors are then followed and who goes on to get all that nobody here has asked for; or ours, with an address that
 //! the kernel does not have, and ARP, ICMP and IGMP of our own.
 //!
 //! What can fail fails in [`LivePort::open`] and [`LiveQueue::worker`], before a frame has come to us; an error gives

@@ -16,7 +16,7 @@ use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
 use crate::proto::Ipv4Prefix;
 use crate::worker::StopFlag;
-use crate::worker::kernel::{EarThread, Link, Mirror, MirrorThread};
+use crate::worker::kernel::{IcmpErrorListener, Link, Mirror, MirrorThread};
 use crate::worker::timeline::{NicClock, Phc};
 use crate::worker::topology::Machine;
 
@@ -34,7 +34,7 @@ pub struct LivePort {
     queues: u16,
     // Dropped last: workers follow the kernel, and the network sends to us, to the end.
     _mirror: MirrorThread,
-    _ear: Option<EarThread>,
+    _icmp_errors: Option<IcmpErrorListener>,
     memberships: Memberships,
     /// The number of the interface.
     idx: u32,
@@ -85,7 +85,7 @@ impl LivePort {
         let addresses = hosts.first().map_or(Vec::new(), |(_, live)| live.host.addresses().to_vec());
         let mut steered = Vec::new();
         steer_missing(&mut device, config, &targets(config, &addresses), &mut steered)?;
-        let ear = match config.owner {
+        let icmp_errors = match config.owner {
             Owner::Shared => Some(listen(interface, &mut hosts)?),
             Owner::Own(_) => None,
         };
@@ -99,7 +99,7 @@ impl LivePort {
             addresses,
             queues,
             _mirror: mirror,
-            _ear: ear,
+            _icmp_errors: icmp_errors,
             memberships,
             idx: link.idx,
         })
@@ -257,7 +257,7 @@ impl LivePort {
         }
         if matches!(self.config.owner, Owner::Own(_)) && taken > 1 {
             notices.push(format!(
-                "ARP's answers come on one queue of {interface} and only that worker hears them: give the others their neighbours in \
+                "ARP's answers come on one queue of {interface} and only that worker hears them: give the others their neighbors in \
                  the configuration, or use one queue"
             ));
         }
@@ -322,11 +322,11 @@ fn steer_missing(
 }
 
 /// Lets the hosts hear of errors about their flows that come to the kernel.
-fn listen(interface: &str, hosts: &mut [(u16, LiveHost)]) -> Result<EarThread, LiveError> {
-    let listening = sys::icmp_errors(interface).and_then(|socket| EarThread::start(socket, hosts.len()));
-    let (thread, ears) = listening.map_err(|error| LiveError::Ear { interface: interface.into(), error })?;
-    for ((_, host), ear) in hosts.iter_mut().zip(ears) {
-        host.follower.listen(ear);
+fn listen(interface: &str, hosts: &mut [(u16, LiveHost)]) -> Result<IcmpErrorListener, LiveError> {
+    let listening = sys::icmp_errors(interface).and_then(|socket| IcmpErrorListener::start(socket, hosts.len()));
+    let (thread, ears) = listening.map_err(|error| LiveError::IcmpErrors { interface: interface.into(), error })?;
+    for ((_, host), icmp_errors) in hosts.iter_mut().zip(ears) {
+        host.follower.listen(icmp_errors);
     }
     Ok(thread)
 }

@@ -11,7 +11,7 @@ use crate::pipeline::tcp::roster::Roster;
 use crate::pipeline::tcp::{TcpSockets, TcpSocketsConfig};
 use crate::pipeline::{App, HostStack, host_stack};
 use crate::proto::{SocketCapacity, UdpSockets};
-use crate::worker::{Parts, Post, Worker, random_seed};
+use crate::worker::{Parts, Worker, WorkerContext, random_seed};
 
 /// The queue of either kind of device.
 type DeviceQueue = <LiveDevice as Device>::Queue;
@@ -31,7 +31,7 @@ pub struct LiveQueue {
     pub queue: TapQueue<DeviceQueue>,
     /// What the device can do.
     pub capabilities: Capabilities,
-    /// Addresses, routes, neighbours, and what nodes have to know.
+    /// Addresses, routes, neighbors, and what nodes have to know.
     pub live: LiveHost,
 }
 
@@ -43,9 +43,15 @@ impl LiveQueue {
     ///
     /// # Errors
     /// One sentence: no memory, the queue is taken, the MTU too large. Everything is given back.
-    pub fn worker<A: App>(self, app: A, held: usize, post: &Post, scope: &Scope) -> Result<LiveWorker<A>, LiveError> {
+    pub fn worker<A: App>(
+        self,
+        app: A,
+        held: usize,
+        context: &WorkerContext,
+        scope: &Scope,
+    ) -> Result<LiveWorker<A>, LiveError> {
         let LiveHost { app: name, host, follower, egress, stack, layout, buffers, tcp } = self.live;
-        let pool: Pool = post.pool(buffers.total() + held, layout)?;
+        let pool: Pool = context.pool(buffers.total() + held, layout)?;
         let (rx, tx) = self.queue.open(&pool, scope)?;
         let pipeline = host_stack(stack, &host, scope);
         let sockets = UdpSockets::new(SocketCapacity::default(), random_seed());

@@ -35,6 +35,6 @@ impl<T> UnsafeCell<T> {
 }
 
 /// Keeps its content away from everything else by two cache lines: x86 fetches lines in adjacent pairs, so a
-/// neighbour 64 bytes away would still be pulled back and forth between the cores.
+/// neighbor 64 bytes away would still be pulled back and forth between the cores.
 #[repr(align(128))]
 pub(super) struct Apart<T>(pub(super) T);

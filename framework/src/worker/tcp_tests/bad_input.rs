@@ -17,7 +17,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A worker that asks for its neighbours, with a wire at whose other end nobody answers.
+/// A worker that asks for its neighbors, with a wire at whose other end nobody answers.
 fn lonely() -> (End, MemoryDevice, Block, Instant) {
     let (left, right) = pair("tcp", MemoryConfig::default());
     let block = Block::heap();
@@ -225,13 +225,13 @@ fn neighbour_that_never_answers_ends_the_call_by_name_and_every_frame_comes_home
     let options = ConnectionOptions::default();
     end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());
     let (reason, after) = outcome(&mut end, now);
-    assert_eq!(reason, CloseReason::NoNeighbour);
+    assert_eq!(reason, CloseReason::NoNeighbor);
     assert!(reason.to_string().contains("no answer to ARP"), "{reason}");
-    assert!(after < seconds(10), "as long as a neighbour is asked, not as a call is repeated: {after}");
+    assert!(after < seconds(10), "as long as a neighbor is asked, not as a call is repeated: {after}");
     assert_eq!((end.tcp().len(), end.tcp().chunks()), (0, 0));
     rest(&mut end, now + after);
     assert!(
-        block.snapshot().count("1/egress/neighbours/drop/unreachable").unwrap() > 0,
+        block.snapshot().count("1/egress/neighbors/drop/unreachable").unwrap() > 0,
         "the SYNs that waited are named"
     );
 }
@@ -247,7 +247,7 @@ fn neighbour_that_never_answers_ends_a_call_when_its_user_says() {
     rest(&mut end, now + after);
 }
 
-/// What waited for the neighbour goes, and every buffer is home.
+/// What waited for the neighbor goes, and every buffer is home.
 fn rest(end: &mut End, now: Instant) {
     for second in 0..10 {
         end.poll_once(now + seconds(second));
@@ -259,7 +259,7 @@ fn rest(end: &mut End, now: Instant) {
 fn peer_that_is_gone_ends_the_connection_and_what_waited_goes_home() {
     let options = ConnectionOptions { user_timeout: Some(seconds(5)), ..ConnectionOptions::default() };
     let mut line = Line::connected(Wanted { options, ..Wanted::default() });
-    let (id, gone) = (line.id(), HostEvent::NeighbourRemoved(address(2)));
+    let (id, gone) = (line.id(), HostEvent::NeighborRemoved(address(2)));
     line.ask(|_, cx| {
         cx.host.apply(gone).unwrap();
         assert_eq!(cx.tcp().send(id, b"into the void"), Ok(13));
@@ -399,7 +399,7 @@ fn frames_of_a_place_that_is_used_again_go_to_the_new_peer() {
     let (pool, begin) = (Pool::heap(64).unwrap(), Instant::ZERO + seconds(1));
     let (mut rx, _tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
     let stranger = SocketAddrV4::new(address(3), 80);
-    end.with_app(begin, |_, cx| cx.host.apply(HostEvent::NeighbourSet { address: address(3), mac: mac(3) }).unwrap());
+    end.with_app(begin, |_, cx| cx.host.apply(HostEvent::NeighborSet { address: address(3), mac: mac(3) }).unwrap());
     let mut slots = Vec::new();
     for (turn, (remote, station)) in [(SERVER, mac(2)), (stranger, mac(3)), (SERVER, mac(2))].into_iter().enumerate() {
         let now = begin + seconds(turn as u64);
@@ -438,7 +438,7 @@ fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
 /// Listens for `address(3)`, whose station is known, and whoever else calls.
 fn listen(end: &mut End, options: &ListenOptions, now: Instant) {
     end.with_app(now, |_, cx| {
-        cx.host.apply(HostEvent::NeighbourSet { address: address(3), mac: mac(3) }).unwrap();
+        cx.host.apply(HostEvent::NeighborSet { address: address(3), mac: mac(3) }).unwrap();
         cx.tcp().listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), options).unwrap();
     });
 }

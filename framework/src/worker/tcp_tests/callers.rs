@@ -145,7 +145,7 @@ fn crowded_host() -> Host {
         mtu: 1500,
         addresses_max: 1,
         routes_max: 1,
-        neighbours_max: 512,
+        neighbors_max: 512,
     };
     let mut host = Host::new(config, HashSeed::new(1, 7)).unwrap();
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(address(1), 16).unwrap())).unwrap();

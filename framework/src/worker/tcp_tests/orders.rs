@@ -258,12 +258,12 @@ fn writable_tells_when_the_pool_has_a_buffer_again() {
 fn order_follows_a_neighbour_that_moves() {
     let mut line = Line::connected(Wanted::default());
     let mut order = template(&mut line, ORDER);
-    let moved = HostEvent::NeighbourSet { address: address(2), mac: MacAddr([2, 0, 0, 0, 0, 9]) };
+    let moved = HostEvent::NeighborSet { address: address(2), mac: MacAddr([2, 0, 0, 0, 0, 9]) };
     line.ask(|_, cx| cx.host.apply(moved).unwrap());
     assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
     line.turns(1);
     assert_eq!(line.count("2/ethernet/drop/other_station"), 1, "it went to the new station");
-    let back = HostEvent::NeighbourSet { address: address(2), mac: mac(2) };
+    let back = HostEvent::NeighborSet { address: address(2), mac: mac(2) };
     line.ask(|_, cx| cx.host.apply(back).unwrap());
     line.turn_until(|line| line.server.app().received == ORDER);
     line.close();
@@ -334,13 +334,13 @@ fn order_to_a_neighbour_that_is_not_known_leaves_when_it_is() {
     for asks in [false, true] {
         let mut line = Line::connected(Wanted { asks, ..Wanted::default() });
         let mut order = template(&mut line, ORDER);
-        hear(&mut line, HostEvent::NeighbourRemoved(address(2)));
-        let missing = Unreachable::NeighbourMissing(address(2));
+        hear(&mut line, HostEvent::NeighborRemoved(address(2)));
+        let missing = Unreachable::NeighborMissing(address(2));
         assert_eq!(fire(&mut line, &mut order), Ok(Sent::Unreachable(missing)));
         assert!(missing.to_string().contains("10.0.0.2"), "{missing}");
         line.turns(30_000);
         assert_eq!((bytes_sent(&mut line), line.server.app().received.len()), (0, 0));
-        hear(&mut line, HostEvent::NeighbourSet { address: address(2), mac: mac(2) });
+        hear(&mut line, HostEvent::NeighborSet { address: address(2), mac: mac(2) });
         line.turns(10);
         assert_eq!(line.server.app().received, ORDER, "asks: {asks}");
         line.close();

@@ -1,4 +1,4 @@
-//! A peer that falls silent, whose station may be another by now: the neighbour is asked, and asked at the station that was believed in.
+//! A peer that falls silent, whose station may be another by now: the neighbor is asked, and asked at the station that was believed in.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;
@@ -9,11 +9,11 @@ use crate::wire::{TcpFields, TcpFlags};
 
 pub(super) type Asking = Worker<MemoryRx, MemoryTx, Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Arp>, Talker>;
 
-/// A worker that knows no neighbour and hears answers.
+/// A worker that knows no neighbor and hears answers.
 fn asking(port: MemoryDevice, block: &Block) -> Asking {
     let machine = TcpConfig { connections_max: 4, chunks_max: 64, ..TcpConfig::default() };
     let mut host = host(1, HashSeed::new(1, 7));
-    host.apply(HostEvent::NeighbourRemoved(address(2))).unwrap();
+    host.apply(HostEvent::NeighborRemoved(address(2))).unwrap();
     asking_with(port, machine, host, block)
 }
 

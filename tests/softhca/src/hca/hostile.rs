@@ -17,7 +17,7 @@ const LINK_DOWN_STEPS_MAX: u32 = 64;
 impl Chance {
     pub(super) fn new(hostility: Option<&Hostility>) -> Self {
         let hostility = hostility.cloned().unwrap_or_default();
-        // A xorshift generator stands still at 0; the multiplier is an odd number with many bits, so that neighbouring
+        // A xorshift generator stands still at 0; the multiplier is an odd number with many bits, so that neighboring
         // seeds begin far apart.
         let state = (hostility.seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
         Self { hostility, state, link_down_steps: 0 }

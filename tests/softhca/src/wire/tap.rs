@@ -43,7 +43,7 @@ impl Tap {
         }
         let tap = Self::open(name)?;
         InterfaceRequest::new("").with_flags(libc::IFF_DETACH_QUEUE).make(&tap.file, TUNSETQUEUE)?;
-        // Only what the commands' tests send shall move on the cable: no neighbour discovery of the kernel's own accord.
+        // Only what the commands' tests send shall move on the cable: no neighbor discovery of the kernel's own accord.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let any = sys::packet_socket()?;
         InterfaceRequest::new(name).with_mac(mac).make(&any, libc::SIOCSIFHWADDR)?;

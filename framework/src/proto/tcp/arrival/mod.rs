@@ -215,7 +215,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.begin_idle_timer();
         if self.connection.deadline() == Instant::MAX {
             // The handshake is waited for no more. Left in the wheel it would be looked at for nothing, and moved
-            // when the first data leaves, with its neighbours, which are in no cache by then.
+            // when the first data leaves, with its neighbors, which are in no cache by then.
             self.disarm();
         }
         self.shared.tally.established += 1;

@@ -17,7 +17,7 @@ use crate::worker::spsc::lossless::{self, Consumer, Producer};
 /// Bytes kept of an ICMP message: its header, the longest IPv4 header that it may quote, and the quoted ports (RFC 792).
 const MESSAGE_LEN_MAX: usize = 8 + 60 + 8;
 /// Bytes of a packet that is passed on.
-pub(crate) const OVERHEARD_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
+pub(crate) const ICMP_ERROR_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
 /// Packets that wait for a worker: a burst of errors about a flow says the same thing again and again.
 const RING_LEN: usize = 64;
 /// How long the thread listens before it looks whether it is to stop.
@@ -25,12 +25,12 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// An IPv4 packet with an ICMP error that came to the kernel, cut behind the quoted ports and put in order again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overheard {
+pub struct KernelIcmpError {
     len: u8,
-    bytes: [u8; OVERHEARD_LEN_MAX],
+    bytes: [u8; ICMP_ERROR_LEN_MAX],
 }
 
-impl Overheard {
+impl KernelIcmpError {
     /// Cuts what a raw socket got. None for what is no whole IPv4 packet or no error.
     fn cut(packet: &[u8]) -> Option<Self> {
         let packet = Ipv4Packet::parse(packet).ok().filter(|packet| packet.header.protocol() == Protocol::ICMP)?;
@@ -55,7 +55,7 @@ impl Overheard {
             payload_len: message_len,
         });
         let len = ipv4::HEADER_LEN + message_len;
-        let mut bytes = [0; OVERHEARD_LEN_MAX];
+        let mut bytes = [0; ICMP_ERROR_LEN_MAX];
         bytes[..ipv4::HEADER_LEN].copy_from_slice(header.ok()?.as_bytes());
         bytes[ipv4::HEADER_LEN..len].copy_from_slice(&message[..message_len]);
         Some(Self { len: len as u8, bytes })
@@ -68,27 +68,27 @@ impl Overheard {
 }
 
 /// A worker's end: part of its [`Follower`](super::Follower).
-pub struct Ear(Consumer<Overheard>);
+pub struct KernelIcmpErrors(Consumer<KernelIcmpError>);
 
-impl Ear {
+impl KernelIcmpErrors {
     /// The next packet. About 1 ns where there is none.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<Overheard> {
+    pub(super) fn next(&mut self) -> Option<KernelIcmpError> {
         self.0.pop()
     }
 }
 
 /// The thread that listens. Dropping it stops the thread and waits for it, 100 ms at most.
 #[derive(Debug)]
-pub struct EarThread {
+pub struct IcmpErrorListener {
     stop: StopFlag,
     thread: Option<JoinHandle<()>>,
 }
 
-impl EarThread {
+impl IcmpErrorListener {
     /// Listens on `socket`, a raw ICMP socket of the interface, for so many workers. A worker that is slow to hear
     /// misses repetitions.
-    pub fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<Ear>)> {
+    pub fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<KernelIcmpErrors>)> {
         socket.set_read_timeout(Some(PATIENCE))?;
         let rings = (0..workers).map(|_| lossless::ring(RING_LEN).expect("a power of two"));
         let (mut producers, consumers): (Vec<_>, Vec<_>) = rings.unzip();
@@ -100,12 +100,12 @@ impl EarThread {
             }
         };
         let thread = thread::Builder::new().name("wirepath-icmp".into()).spawn(listen)?;
-        Ok((Self { stop, thread: Some(thread) }, consumers.into_iter().map(Ear).collect()))
+        Ok((Self { stop, thread: Some(thread) }, consumers.into_iter().map(KernelIcmpErrors).collect()))
     }
 }
 
 /// Waits for one packet and passes it on.
-fn hear(socket: &UdpSocket, workers: &mut [Producer<Overheard>]) {
+fn hear(socket: &UdpSocket, workers: &mut [Producer<KernelIcmpError>]) {
     let mut bytes = [0; 2048];
     let len = match socket.recv(&mut bytes) {
         Ok(len) => len,
@@ -117,15 +117,15 @@ fn hear(socket: &UdpSocket, workers: &mut [Producer<Overheard>]) {
             return;
         }
     };
-    if let Some(overheard) = Overheard::cut(&bytes[..len]) {
+    if let Some(error) = KernelIcmpError::cut(&bytes[..len]) {
         for worker in workers {
             // Full: the worker has others of this burst to hear.
-            let _ = worker.push(overheard);
+            let _ = worker.push(error);
         }
     }
 }
 
-impl Drop for EarThread {
+impl Drop for IcmpErrorListener {
     fn drop(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn long_error_is_cut_and_still_sound() {
-        let cut = Overheard::cut(&error()).unwrap();
+        let cut = KernelIcmpError::cut(&error()).unwrap();
         let packet = Ipv4Packet::parse(cut.packet()).unwrap();
         packet.verify_checksum().unwrap();
         assert_eq!((packet.header.source(), packet.payload.len()), (Ipv4Addr::new(10, 0, 0, 2), MESSAGE_LEN_MAX));
@@ -178,13 +178,13 @@ mod tests {
     fn error_with_a_wrong_checksum_is_not_made_right() {
         let mut wrong = error();
         wrong[200] ^= 1;
-        assert_eq!(Overheard::cut(&wrong), None);
+        assert_eq!(KernelIcmpError::cut(&wrong), None);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_cut_or_left(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Some(cut) = Overheard::cut(&bytes) {
+            if let Some(cut) = KernelIcmpError::cut(&bytes) {
                 prop_assert!(Ipv4Packet::parse(cut.packet()).is_ok());
             }
         }

@@ -1,9 +1,9 @@
 //! Whose MAC addresses a worker wants to be known, and when the kernel is asked for them.
 //!
-//! A wish is one question. For a neighbour that the kernel does not know it sends its ARP requests; of one that it knows it
+//! A wish is one question. For a neighbor that the kernel does not know it sends its ARP requests; of one that it knows it
 //! hears that somebody uses it, and checks it if it is stale. It cannot see that by itself, as our frames do not pass it,
 //! and what it does not see used it neither checks nor keeps. So a worker repeats a wish for as long as it uses a
-//! neighbour; [`Neighbours`](crate::proto::Neighbours) do so each 30 s.
+//! neighbor; [`Neighbors`](crate::proto::Neighbors) do so each 30 s.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use super::tables::{Knowledge, Trust};
 use crate::worker::spsc::lossless::Consumer;
 
-/// Between two questions for one neighbour: RFC 1122 2.3.2.1 allows one a second.
+/// Between two questions for one neighbor: RFC 1122 2.3.2.1 allows one a second.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// For how long a neighbour counts as wanted: four times as long as a worker waits before it repeats a wish.
+/// For how long a neighbor counts as wanted: four times as long as a worker waits before it repeats a wish.
 const WANTED_FOR: Duration = Duration::from_secs(120);
 
-pub(super) struct WishList {
+pub(super) struct NeighborRequests {
     ring: Consumer<Ipv4Addr>,
     wanted: BTreeMap<Ipv4Addr, Wanted>,
     wanted_max: usize,
@@ -35,13 +35,13 @@ struct Wanted {
 /// What was in the ring.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Collected {
-    pub(super) wishes: u64,
+    pub(super) requests: u64,
     /// Of them without room on the list: the worker may wish again.
     pub(super) refused: u64,
 }
 
-impl WishList {
-    /// For a host with room for `wanted_max` neighbours. No more than so many questions are asked in a second.
+impl NeighborRequests {
+    /// For a host with room for `wanted_max` neighbors. No more than so many questions are asked in a second.
     pub(super) fn new(wanted_max: usize, ring: Consumer<Ipv4Addr>) -> Self {
         Self { ring, wanted: BTreeMap::new(), wanted_max }
     }
@@ -52,7 +52,7 @@ impl WishList {
         wanted.retain(|_, wanted| now.duration_since(wanted.wished) < WANTED_FOR);
         let mut collected = Collected::default();
         ring.pop_each(usize::MAX, |address| {
-            collected.wishes += 1;
+            collected.requests += 1;
             if let Some(wanted) = wanted.get_mut(&address) {
                 (wanted.wished, wanted.is_due) = (now, true);
             } else if wanted.len() < *wanted_max || make_room(wanted, now) {
@@ -64,7 +64,7 @@ impl WishList {
         collected
     }
 
-    /// Whether a neighbour was wished for lately.
+    /// Whether a neighbor was wished for lately.
     pub(super) fn wants(&self, address: Ipv4Addr) -> bool {
         self.wanted.contains_key(&address)
     }
@@ -72,8 +72,8 @@ impl WishList {
     /// Whom to ask for now.
     pub(super) fn due(&self, now: Instant, known: impl Fn(Ipv4Addr) -> Knowledge) -> Vec<Ipv4Addr> {
         let is_due = |address: Ipv4Addr, wanted: &Wanted| {
-            // Of a configured neighbour the kernel would make an ordinary one (NEIGH_UPDATE_F_USE in
-            // net/core/neighbour.c).
+            // Of a configured neighbor the kernel would make an ordinary one (NEIGH_UPDATE_F_USE in
+            // net/core/neighbor.c).
             wanted.is_due && wanted.may_be_asked(now) && known(address) != Knowledge::Known(Trust::Configured)
         };
         let due = self.wanted.iter().filter(|(address, wanted)| is_due(**address, wanted));
@@ -109,7 +109,7 @@ impl Wanted {
     }
 }
 
-/// Lets the neighbour go that was wished for longest ago. One that was just asked for stays, so that nobody is asked for
+/// Lets the neighbor go that was wished for longest ago. One that was just asked for stays, so that nobody is asked for
 /// too often.
 fn make_room(wanted: &mut BTreeMap<Ipv4Addr, Wanted>, now: Instant) -> bool {
     let idle = wanted.iter().filter(|(_, wanted)| !wanted.is_due && wanted.may_be_asked(now));

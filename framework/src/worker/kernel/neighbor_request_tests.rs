@@ -1,20 +1,20 @@
-//! Wishes for neighbours, without a kernel: the test is its clock and its answers.
+//! Wishes for neighbors, without a kernel: the test is its clock and its answers.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use super::neighbor_requests::{Collected, NeighborRequests};
 use super::tables::{Knowledge, Trust};
-use super::wish_list::{Collected, WishList};
 use crate::worker::spsc::lossless::{self, Producer};
 
 const NOBODY: [Ipv4Addr; 0] = [];
 const PEER: Ipv4Addr = peer(9);
 const HEARD: Knowledge = Knowledge::Known(Trust::Heard);
 
-/// A worker that has room for two neighbours, the mirror's list, and what the kernel knows of every neighbour.
+/// A worker that has room for two neighbors, the mirror's list, and what the kernel knows of every neighbor.
 struct Scene {
     ring: Producer<Ipv4Addr>,
-    list: WishList,
+    list: NeighborRequests,
     now: Instant,
     kernel: Knowledge,
 }
@@ -26,17 +26,17 @@ const fn peer(n: u8) -> Ipv4Addr {
 impl Scene {
     fn new() -> Self {
         let (ring, wished) = lossless::ring(8).unwrap();
-        Self { ring, list: WishList::new(2, wished), now: Instant::now(), kernel: Knowledge::Unknown }
+        Self { ring, list: NeighborRequests::new(2, wished), now: Instant::now(), kernel: Knowledge::Unknown }
     }
 
-    fn wanting(wishes: impl IntoIterator<Item = Ipv4Addr>) -> Self {
+    fn wanting(requests: impl IntoIterator<Item = Ipv4Addr>) -> Self {
         let mut scene = Self::new();
-        scene.want(wishes);
+        scene.want(requests);
         scene
     }
 
-    fn want(&mut self, wishes: impl IntoIterator<Item = Ipv4Addr>) {
-        wishes.into_iter().for_each(|wish| self.ring.push(wish).unwrap());
+    fn want(&mut self, requests: impl IntoIterator<Item = Ipv4Addr>) {
+        requests.into_iter().for_each(|request| self.ring.push(request).unwrap());
     }
 
     /// A turn of the mirror so much later: whom it asks for.
@@ -103,7 +103,7 @@ fn wish_is_over_after_two_minutes() {
 #[test]
 fn flood_of_wishes_asks_no_faster_than_the_host_has_room() {
     let mut scene = Scene::wanting((1..=8).map(peer));
-    assert_eq!(scene.list.collect(scene.now), Collected { wishes: 8, refused: 6 });
+    assert_eq!(scene.list.collect(scene.now), Collected { requests: 8, refused: 6 });
     assert_eq!(scene.turn_after(0), [peer(1), peer(2)]);
     scene.want((3..=8).map(peer));
     assert_eq!(scene.turn_after(999), NOBODY);

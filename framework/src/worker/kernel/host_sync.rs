@@ -5,15 +5,15 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::follower::{LinkState, Tidings};
-use super::tables::{KernelNeighbour, Trust};
+use super::follower::{HostUpdate, LinkState};
+use super::tables::{KernelNeighbor, Trust};
 use super::view::View;
 use crate::proto::{Host, HostConfig, HostError, HostEvent, Ipv4Prefix, Route};
 use crate::time::Instant;
 use crate::worker::random_seed;
 use crate::worker::spsc::lossless::Producer;
 
-/// Until when a neighbour that was heard is believed. The kernel says when it is not any more; the last instant of all
+/// Until when a neighbor that was heard is believed. The kernel says when it is not any more; the last instant of all
 /// would mean that it was configured.
 const UNTIL_TOLD_OTHERWISE: Instant = Instant::from_nanos(u64::MAX - 1);
 
@@ -21,42 +21,42 @@ const UNTIL_TOLD_OTHERWISE: Instant = Instant::from_nanos(u64::MAX - 1);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RingFull;
 
-type Neighbours = BTreeMap<Ipv4Addr, KernelNeighbour>;
+type Neighbors = BTreeMap<Ipv4Addr, KernelNeighbor>;
 
-pub(super) struct Outlet {
-    ring: Producer<Tidings>,
+pub(super) struct HostSync {
+    ring: Producer<HostUpdate>,
     model: Host,
     link: LinkState,
-    neighbours: Neighbours,
-    neighbours_max: usize,
+    neighbors: Neighbors,
+    neighbors_max: usize,
     refused: Vec<HostError>,
 }
 
-impl Outlet {
+impl HostSync {
     /// For a worker whose host is made with the same `config`, so that the model refuses what the host would.
-    pub(super) fn new(config: HostConfig, ring: Producer<Tidings>) -> Result<Self, HostError> {
+    pub(super) fn new(config: HostConfig, ring: Producer<HostUpdate>) -> Result<Self, HostError> {
         let model = Host::new(config, random_seed())?;
         Ok(Self {
             ring,
             model,
             link: LinkState::default(),
-            neighbours: Neighbours::new(),
-            neighbours_max: config.neighbours_max,
+            neighbors: Neighbors::new(),
+            neighbors_max: config.neighbors_max,
             refused: Vec::new(),
         })
     }
 
     /// Sends what differs. In an order in which each step is possible: what goes away first, then addresses, the
-    /// networks on the link, the routes over them. Where the host has no room for all neighbours, those that the worker
+    /// networks on the link, the routes over them. Where the host has no room for all neighbors, those that the worker
     /// `wants` come first.
     pub(super) fn update(&mut self, view: &View, wants: impl Fn(Ipv4Addr) -> bool) -> Result<(), RingFull> {
         self.refused.clear();
         self.update_link(view)?;
-        let neighbours = self.choose_neighbours(view, wants);
-        self.forget_neighbours(&neighbours)?;
+        let neighbors = self.choose_neighbors(view, wants);
+        self.forget_neighbors(&neighbors)?;
         self.update_addresses(&view.addresses)?;
         self.update_routes(&view.routes)?;
-        self.learn_neighbours(&neighbours)
+        self.learn_neighbors(&neighbors)
     }
 
     /// What the last update could not make the worker's host take, and why.
@@ -71,7 +71,7 @@ impl Outlet {
 
     fn update_link(&mut self, view: &View) -> Result<(), RingFull> {
         if self.link != view.link {
-            self.ring.push(Tidings::Link(view.link)).map_err(|_| RingFull)?;
+            self.ring.push(HostUpdate::Link(view.link)).map_err(|_| RingFull)?;
             self.link = view.link;
         }
         if let Some(mac) = view.mac.filter(|mac| *mac != self.model.mac()) {
@@ -108,44 +108,44 @@ impl Outlet {
     }
 
     /// As many as the host holds: first who is wanted, then who was configured, then who is there already.
-    fn choose_neighbours(&mut self, view: &View, wants: impl Fn(Ipv4Addr) -> bool) -> Neighbours {
-        let excess = view.neighbours.len().saturating_sub(self.neighbours_max);
+    fn choose_neighbors(&mut self, view: &View, wants: impl Fn(Ipv4Addr) -> bool) -> Neighbors {
+        let excess = view.neighbors.len().saturating_sub(self.neighbors_max);
         if excess == 0 {
-            return view.neighbours.clone();
+            return view.neighbors.clone();
         }
-        self.refused.extend((0..excess).map(|_| HostError::NeighboursFull));
-        let mut ranked: Vec<_> = view.neighbours.iter().map(|(address, neighbour)| (*address, *neighbour)).collect();
-        ranked.sort_by_key(|(address, neighbour)| {
-            (!wants(*address), neighbour.trust == Trust::Heard, !self.neighbours.contains_key(address))
+        self.refused.extend((0..excess).map(|_| HostError::NeighborsFull));
+        let mut ranked: Vec<_> = view.neighbors.iter().map(|(address, neighbor)| (*address, *neighbor)).collect();
+        ranked.sort_by_key(|(address, neighbor)| {
+            (!wants(*address), neighbor.trust == Trust::Heard, !self.neighbors.contains_key(address))
         });
-        ranked.into_iter().take(self.neighbours_max).collect()
+        ranked.into_iter().take(self.neighbors_max).collect()
     }
 
-    fn forget_neighbours(&mut self, wanted: &Neighbours) -> Result<(), RingFull> {
+    fn forget_neighbors(&mut self, wanted: &Neighbors) -> Result<(), RingFull> {
         // What was configured and is now only heard has to be forgotten first, or the host would hold on to it.
-        let ends = |address: &Ipv4Addr, held: &KernelNeighbour| {
+        let ends = |address: &Ipv4Addr, held: &KernelNeighbor| {
             wanted.get(address).is_none_or(|now| held.trust == Trust::Configured && now.trust == Trust::Heard)
         };
-        let gone: Vec<_> = self.neighbours.iter().filter(|(a, n)| ends(a, n)).map(|(address, _)| *address).collect();
+        let gone: Vec<_> = self.neighbors.iter().filter(|(a, n)| ends(a, n)).map(|(address, _)| *address).collect();
         for address in gone {
-            self.send(HostEvent::NeighbourRemoved(address))?;
-            self.neighbours.remove(&address);
+            self.send(HostEvent::NeighborRemoved(address))?;
+            self.neighbors.remove(&address);
         }
         Ok(())
     }
 
-    fn learn_neighbours(&mut self, wanted: &Neighbours) -> Result<(), RingFull> {
-        for (&address, &neighbour) in wanted {
-            if self.neighbours.get(&address) == Some(&neighbour) {
+    fn learn_neighbors(&mut self, wanted: &Neighbors) -> Result<(), RingFull> {
+        for (&address, &neighbor) in wanted {
+            if self.neighbors.get(&address) == Some(&neighbor) {
                 continue;
             }
-            let mac = neighbour.mac;
-            let taken = self.send(match neighbour.trust {
-                Trust::Configured => HostEvent::NeighbourSet { address, mac },
-                Trust::Heard => HostEvent::NeighbourLearned { address, mac, until: UNTIL_TOLD_OTHERWISE },
+            let mac = neighbor.mac;
+            let taken = self.send(match neighbor.trust {
+                Trust::Configured => HostEvent::NeighborSet { address, mac },
+                Trust::Heard => HostEvent::NeighborLearned { address, mac, until: UNTIL_TOLD_OTHERWISE },
             })?;
             if taken {
-                self.neighbours.insert(address, neighbour);
+                self.neighbors.insert(address, neighbor);
             }
         }
         Ok(())
@@ -161,7 +161,7 @@ impl Outlet {
             self.refused.push(refused);
             return Ok(false);
         }
-        let pushed = self.ring.push(Tidings::Host(event));
+        let pushed = self.ring.push(HostUpdate::Host(event));
         assert!(pushed.is_ok(), "only this end fills the ring, and it had room");
         Ok(true)
     }
