@@ -1,7 +1,7 @@
 //! Real captures through a whole worker on the pcap device beside an independent decoder (etherparse), frame by frame:
 //! the same datagrams in the same order with the same bytes, and the nodes' counters say what the decoder saw.
 //!
-//! The captures are not part of the repository; a test that misses its file says so.
+//! The captures are not part of the repository (docs/captures.md); a test that misses its file says so.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::fs;
@@ -27,7 +27,7 @@ use wirepath::wire::{MacAddr, VlanTags};
 use wirepath::worker::{Ended, Parts, StopFlag, Worker};
 use wirepath_tests::rig::consumer;
 
-/// A capture, and what the README beside it counts.
+/// A capture, and what docs/captures.md counts.
 struct Capture {
     name: &'static str,
     frames: u64,
@@ -57,12 +57,7 @@ const IEX_TRUNCATED: Capture = Capture {
 impl Capture {
     /// Where it is, or a word that it is not.
     fn path(&self, test: &str) -> Option<PathBuf> {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(self.name);
-        if path.exists() {
-            return Some(path);
-        }
-        println!("SKIPPED {test}: no capture at {}", path.display());
-        None
+        wirepath_captures::find(test, self.name)
     }
 }
 

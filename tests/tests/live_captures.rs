@@ -1,11 +1,11 @@
-//! Recorded market data on a live wire: the captures of `../shared/data`, sent by AF_XDP on one end of a veth at the pace at
+//! Recorded market data on a live wire: the captures of docs/captures.md, sent by AF_XDP on one end of a veth at the pace at
 //! which they were recorded, or a stated multiple of it, and received by a host of ours on the other. Nothing may be
 //! missing that has no name: sent = received + named drops, and the datagrams are the recorded ones in their order.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -60,15 +60,6 @@ impl Frame {
     }
 }
 
-fn data(test: &str, name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(name);
-    if !path.is_file() {
-        println!("SKIPPED {test}: there is no {}", path.display());
-        return None;
-    }
-    Some(path)
-}
-
 /// The whole frames of a capture.
 fn read(path: &Path) -> Vec<Frame> {
     let mut reader = Reader::open(path).unwrap();
@@ -80,7 +71,7 @@ fn read(path: &Path) -> Vec<Frame> {
 }
 
 fn replay(test: &str, name: &str, pace: Pace, frames_expected: usize) {
-    let Some(path) = data(test, name) else { return };
+    let Some(path) = wirepath_captures::find(test, name) else { return };
     let Some(wire) = Wire::new(test) else { return };
     let frames: Vec<_> = read(&path).into_iter().map(Frame::onto_the_wire).collect();
     let expected: Vec<_> = frames.iter().filter_map(Frame::datagram).collect();

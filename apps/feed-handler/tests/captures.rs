@@ -1,4 +1,4 @@
-//! Real captures against counts that independent decoders made (the README beside them), plain, through a fault device
+//! Real captures against counts that independent decoders made (docs/captures.md), plain, through a fault device
 //! without faults, through one that loses packets, and out of a recording of themselves.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{capture, essence, numbers, replay};
+use common::{essence, numbers, replay};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -17,7 +17,7 @@ const TRUNCATED: &str = "iex_tops_prod_20180103_truncated.pcapng";
 
 /// Replays plainly, checks, and checks that wrappers without faults change nothing.
 fn check(test: &str, name: &str, format: &str, expect: fn(&Value)) {
-    let Some(file) = capture(test, name) else { return };
+    let Some(file) = wirepath_captures::find(test, name) else { return };
     let plain = replay(&file, format, &["--tops", "all"]);
     expect(&plain);
     let faultless = replay(&file, format, &["--tops", "all", "--fault-loss", "0", "--fault-corrupt", "0%"]);

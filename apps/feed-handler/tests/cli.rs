@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{capture, command, replay_any, run};
+use common::{command, replay_any, run};
 use exchange_sim::{Settings, Truth};
 use tempfile::{TempDir, tempdir};
 
@@ -115,7 +115,7 @@ fn real_captures_are_recognised() {
         ("cboe_pitch_realtime_20140901.pcap", "cboe-pitch"),
         ("itch50_synthetic_ritch.bin.gz", "itch50-file"),
     ] {
-        let Some(file) = capture("real_captures_are_recognised", name) else { continue };
+        let Some(file) = wirepath_captures::find("real_captures_are_recognised", name) else { continue };
         refused(&file, &ITCH, 1, &[&format!("use --format {looks_like}")]);
     }
 }

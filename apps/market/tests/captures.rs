@@ -1,8 +1,7 @@
-//! Real captures against counts that independent decoders made (the README beside them).
+//! Real captures against counts that independent decoders made (docs/captures.md).
 
 use std::fs;
 use std::io::Read;
-use std::path::PathBuf;
 
 use market::framing::itch_file::{FileEnd, FileMessages};
 use market::framing::{CboeUnit, IexTp};
@@ -13,11 +12,7 @@ use market::{
 
 /// The bytes of a capture, decompressed; `None`, said aloud, where it is not there.
 fn capture(test: &str, name: &str) -> Option<Vec<u8>> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
-    let Ok(file) = fs::read(&path) else {
-        println!("SKIPPED {test}: {} is not there", path.display());
-        return None;
-    };
+    let file = fs::read(wirepath_captures::find(test, name)?).expect("the capture can be read");
     if !name.ends_with(".gz") {
         return Some(file);
     }

@@ -1,7 +1,5 @@
 //! The formats against an independent parser (etherparse) and against real captures.
 
-use std::path::Path;
-
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 
@@ -228,11 +226,7 @@ mod capture {
 
     /// The frames of a little-endian classic pcap, plain or gzip; `None`, with a word, where the file is absent.
     fn frames(test: &str, name: &str) -> Option<Vec<Vec<u8>>> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(name);
-        let Ok(file) = std::fs::read(&path) else {
-            println!("SKIPPED {test}: no capture at {}", path.display());
-            return None;
-        };
+        let file = std::fs::read(wirepath_captures::find(test, name)?).unwrap();
         let mut bytes = Vec::new();
         if name.ends_with(".gz") {
             flate2::read::GzDecoder::new(&file[..]).read_to_end(&mut bytes).unwrap();

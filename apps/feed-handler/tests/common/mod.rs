@@ -3,20 +3,10 @@
 
 pub(crate) mod made;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-
-/// A real capture; `None`, said aloud, where it is not there.
-pub(crate) fn capture(test: &str, name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    println!("SKIPPED {test}: {} is not there", path.display());
-    None
-}
 
 /// `feed-handler` with these arguments.
 pub(crate) fn command(arguments: &[&str]) -> Command {

@@ -188,11 +188,8 @@ fn full_disk_does_not_stop_the_worker() {
 
 #[test]
 fn exchange_capture_passes_both_wrappers_whole() {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/iex_tops16_20170710_uat.pcap.gz");
-    if !shared.exists() {
-        println!("SKIPPED exchange_capture_passes_both_wrappers_whole: {} is not there", shared.display());
-        return;
-    }
+    let name = "exchange_capture_passes_both_wrappers_whole";
+    let Some(shared) = wirepath_captures::find(name, "iex_tops16_20170710_uat.pcap.gz") else { return };
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.pcap");
     let replay = PcapDevice::open(&PcapConfig { replay: Some(shared.clone()), ..PcapConfig::default() }).unwrap();

@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 
-use super::tests::shared;
 use super::*;
 use crate::counters::Block;
 use crate::device::conformance::{Link, Rig, assert_conforms};
@@ -363,7 +362,7 @@ fn dropped_sender_loses_no_mbuf() {
 #[test]
 fn exchange_capture_replays_whole() {
     let name = "exchange_capture_replays_whole";
-    let Some(path) = shared(name, "iex_tops16_20170710_uat.pcap.gz") else { return };
+    let Some(path) = wirepath_captures::find(name, "iex_tops16_20170710_uat.pcap.gz") else { return };
     for loading in [Loading::Stream, Loading::Preload { len_max: 64 << 20 }] {
         let mut port = replay(&path, Pace::FullSpeed, loading);
         assert_eq!(port.receive_all().len(), 13_022);

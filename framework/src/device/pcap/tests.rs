@@ -1,7 +1,6 @@
 //! The formats as recorders write them, and as nobody should: every cut, every byte order, lengths that lie.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
@@ -533,16 +532,6 @@ proptest! {
     }
 }
 
-/// A capture of the shared folder, or why its test does not run.
-pub(super) fn shared(test: &str, file: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(file);
-    if path.exists() {
-        return Some(path);
-    }
-    println!("SKIPPED {test}: {} is not there", path.display());
-    None
-}
-
 #[test]
 fn exchange_captures_have_their_counts() {
     for (file, count, first_len, spans_s) in [
@@ -550,7 +539,8 @@ fn exchange_captures_have_their_counts() {
         ("cboe_pitch_realtime_20140901.pcap", 739, None, 405),
         ("iex_tops_prod_20180103_truncated.pcapng", 2, Some(Cut::Block), 0),
     ] {
-        let Some(path) = shared("exchange_captures_have_their_counts", file) else { continue };
+        let name = "exchange_captures_have_their_counts";
+        let Some(path) = wirepath_captures::find(name, file) else { continue };
         let (records, end) = drain(Reader::open(path).unwrap());
         assert_eq!(records.len(), count, "{file}");
         assert_eq!(end.unwrap().map(|truncation| truncation.what), first_len, "{file}");
