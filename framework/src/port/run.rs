@@ -172,6 +172,22 @@ impl Port {
             Source::Memory(device) => settings.run_one(device, |worker| worker, app),
         }
     }
+
+    /// Runs an app that is there already, on one worker: one that has an end of a [ring](crate::worker::spsc) to another worker, say.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and where the port has several cores.
+    pub fn run_app<A: App + Send + 'static>(self, app: A) -> Result<()> {
+        if self.settings.cores.as_ref().is_some_and(|cores| cores.len() > 1) {
+            let what = "run_app has one app, so it takes one core: name one, or let run make an app for each";
+            return Err(Error::Config(what.into()));
+        }
+        let app = Mutex::new(Some(app));
+        self.run(move |_| {
+            let mut app = app.lock().unwrap_or_else(PoisonError::into_inner);
+            app.take().expect("a port of one core has one worker")
+        })
+    }
 }
 
 impl Settings {
