@@ -4,12 +4,11 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use wirepath::proto::reassembly::REASSEMBLY_TIMEOUT;
-use wirepath::proto::source_filter::{FilterMode, Membership, SourceFilterCapacity, SourceFilters};
-use wirepath::proto::{
-    ConsumerId, Demux, DemuxCapacity, FilterId, Flow, Found, Fragment, FragmentKey, HashSeed, InterfaceId, Outcome,
-    Reassembly, ReassemblyCapacity, Subscriber,
-};
+use wirepath::proto::FilterMode;
+use wirepath::proto::{ConsumerId, FilterId, Flow, Found, HashSeed, InterfaceId, ReassemblyCapacity, Subscriber};
+use wirepath::testing::proto::REASSEMBLY_TIMEOUT;
+use wirepath::testing::proto::{Demux, DemuxCapacity, Fragment, FragmentKey, Outcome, Reassembly};
+use wirepath::testing::proto::{Membership, SourceFilterCapacity, SourceFilters};
 use wirepath::time::Instant;
 use wirepath_benches::frames::{OURS, SENDER, group, shuffled};
 use wirepath_benches::measure;

@@ -14,9 +14,9 @@ use wirepath::device::{Device, Offload, Queue};
 use wirepath::mem::{Mbuf, Pool};
 use wirepath::pipeline::{App, Cx, EgressConfig, Node, Outline, discard};
 use wirepath::proto::{
-    ConsumerId, Demux, DemuxCapacity, FilterId, Flow, Found, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity,
-    Subscriber, UdpSockets,
+    ConsumerId, FilterId, Flow, Found, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, Subscriber, UdpSockets,
 };
+use wirepath::testing::proto::{Demux, DemuxCapacity};
 use wirepath::time::Instant;
 use wirepath::wire::{
     EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Header, Ipv4Packet, MacAddr, UdpHeader, VlanTags,

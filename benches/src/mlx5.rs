@@ -3,8 +3,8 @@
 use wirepath::counters::Block;
 use wirepath::device::RxQueue;
 use wirepath::device::mlx5::Mlx5Rx;
-use wirepath::device::mlx5::plain::{PlainConfig, PlainMini, PlainNic, PlainStamps, plain_rx};
 use wirepath::mem::{Burst, Mbuf, Pool};
+use wirepath::testing::mlx5::{PlainConfig, PlainMini, PlainNic, PlainStamps, plain_rx};
 use wirepath::time::Instant;
 
 use crate::receiver::ROUND;

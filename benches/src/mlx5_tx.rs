@@ -3,9 +3,9 @@
 
 use wirepath::counters::Block;
 use wirepath::device::mlx5::Mlx5Tx;
-use wirepath::device::mlx5::plain_tx::{PlainTxConfig, PlainTxNic, plain_tx};
 use wirepath::device::{Offload, TxQueue};
 use wirepath::mem::{Burst, Pool};
+use wirepath::testing::mlx5::{PlainTxConfig, PlainTxNic, plain_tx};
 use wirepath::time::Instant;
 
 use crate::receiver::ROUND;

@@ -13,7 +13,8 @@ use std::time;
 
 use arrayvec::ArrayVec;
 use wirepath::mem::{Layout, Mbuf, Pool, Region};
-use wirepath::proto::{ConsumerId, Demux, DemuxCapacity, FilterId, HashSeed, Subscriber};
+use wirepath::proto::{ConsumerId, FilterId, HashSeed, Subscriber};
+use wirepath::testing::proto::{Demux, DemuxCapacity};
 use wirepath::wire::{EtherType, EthernetFrame, Ipv4Packet, Protocol, UdpHeader};
 
 use crate::frames::{HEADERS_LEN, PAYLOAD_LEN, UdpChecksum, frame, shuffled};

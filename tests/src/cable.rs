@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use wirepath::counters::{Block, Reading, Sample};
-use wirepath::device::conformance::{Link, Rig};
 use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device, Mlx5Rx, Mlx5Tx};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
+use wirepath::testing::conformance::{Link, Rig};
 use wirepath::wire::{EtherType, MacAddr};
 
 use crate::patience::{PATIENCE, PatientRx};

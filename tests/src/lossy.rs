@@ -10,10 +10,9 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 
-use wirepath::proto::tcp::{
-    Accept, Arrival, ConnectionId, ConnectionOptions, ListenOptions, Outgoing, Segment, Tcp, TcpConfig, TcpEvent,
-};
+use wirepath::pipeline::tcp::{Accept, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpEvent};
 use wirepath::proto::{ConsumerId, Flow, HashSeed};
+use wirepath::testing::tcp::{Arrival, Outgoing, Segment, Tcp};
 use wirepath::time::{Duration, Instant};
 
 use crate::mutate::Random;

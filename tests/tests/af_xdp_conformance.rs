@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use wirepath::counters::Block;
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Copying, Mode};
-use wirepath::device::conformance::{Link, Rig, assert_conforms};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue, RxQueue};
 use wirepath::mem::{Burst, Layout, Pool, Region};
+use wirepath::testing::conformance::{Link, Rig, assert_conforms};
 use wirepath::time::Instant;
 use wirepath::wire::EtherType;
 use wirepath_tests::netns::Namespace;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// `door of X` is what X itself exports, not its modules: a pipeline knows the contract of devices but no device, a
 /// worker holds machines and does not look into them. Tests build frames and need a concrete device: they may name every
 /// floor that stands above their own in this list, and its inside.
-const FLOORS: [(&str, &[&str]); 10] = [
+const FLOORS: [(&str, &[&str]); 11] = [
     ("counters", &[]),
     ("time", &[]),
     ("wire", &[]),
@@ -18,6 +18,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
     ("pipeline", &["door of device", "wire", "proto", "mem", "time", "counters"]),
     ("worker", &["pipeline", "device", "mem", "time", "counters", "wire", "door of proto"]),
     ("port", &["worker", "pipeline", "device", "time", "counters", "wire", "door of proto"]),
+    ("testing", &["device", "proto"]),
     ("prelude", &["port", "pipeline", "door of proto", "time"]),
 ];
 

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use softhca::testing::is_inside;
-use wirepath::device::conformance::assert_conforms;
 use wirepath::device::mlx5::{Feature, Mlx5Config, Pace};
+use wirepath::testing::conformance::assert_conforms;
 use wirepath_tests::cable::Cable;
 use wirepath_tests::nic;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exchange_sim::Probability;
-use wirepath::device::fault::{FaultConfig, Faults};
 use wirepath::device::pcap::Pace;
 use wirepath::pipeline::ChecksumPolicy;
+use wirepath::testing::fault::{FaultConfig, Faults};
 
 use crate::config::Config;
 use crate::error::Error;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use market::Window;
 use market::book::Capacity;
 use market::sequence::Policy;
-use wirepath::device::fault::FaultConfig;
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;
+use wirepath::testing::fault::FaultConfig;
 use wirepath::worker::live::LiveConfig;
 
 use crate::feed::{SetConfig, Tops};

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! What a device may never do: lose a frame without a counter of its own name, panic on what the NIC, the kernel or
-//! a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home. [`conformance`] checks it.
+//! a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home. The suite `conformance` of the feature `testing` checks it.
 
 // Modules of devices are there by feature; what stands in for those that were not built is `absent`.
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5", feature = "pcap")))]
@@ -22,10 +22,10 @@ pub mod bond;
 #[cfg(feature = "pcap")]
 pub mod capture;
 #[cfg(any(test, feature = "testing"))]
-pub mod conformance;
+pub(crate) mod conformance;
 pub mod either;
 #[cfg(any(test, feature = "testing"))]
-pub mod fault;
+pub(crate) mod fault;
 pub mod memory;
 #[cfg(feature = "mlx5")]
 pub mod mlx5;

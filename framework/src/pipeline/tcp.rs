@@ -77,8 +77,8 @@ mod train;
 
 pub use crate::proto::tcp::{
     Accept, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, DelegateError,
-    Keepalive, Linger, ListenError, ListenOptions, ListenerId, NotOurs, OptionError, SendError, State, TcpConfig,
-    TcpConfigError, TcpEvent, TcpInfo,
+    IcmpRefusal, Keepalive, Linger, ListenError, ListenOptions, ListenerId, NotOurs, OptionError, SendError, Seq,
+    State, TcpConfig, TcpConfigError, TcpDrop, TcpEvent, TcpInfo, TcpTally, TimerFault,
 };
 pub use delegation::Delegation;
 pub use node::{Tcp, TcpData, TcpNodeConfig, TcpNodeDrop};

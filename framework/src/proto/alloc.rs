@@ -3,10 +3,10 @@
 //! a function that hears where it will stand, before the first byte is touched.
 
 /// Hears where a table will stand: its first byte, and how many there are. Nothing has been written there yet.
-pub type Madvise = fn(start: *const u8, len: usize);
+pub(crate) type Madvise = fn(start: *const u8, len: usize);
 
 /// For tables that stand wherever they are put.
-pub fn without_madvise(_: *const u8, _: usize) {}
+pub(crate) fn without_madvise(_: *const u8, _: usize) {}
 
 /// `count` items side by side.
 pub(crate) fn allocate_table<T>(count: usize, advise: Madvise, item: impl FnMut(usize) -> T) -> Box<[T]> {

@@ -13,7 +13,7 @@ impl InterfaceId {
     pub const ANY: Self = Self(u32::MAX);
 }
 
-/// Names one membership's filter in [`SourceFilters`](super::SourceFilters), valid until that membership is left.
+/// Names one membership's filter in `SourceFilters`, valid until that membership is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FilterId(pub(super) u32);
 

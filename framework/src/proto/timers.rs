@@ -9,7 +9,7 @@ use super::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
 /// Timers that run at the same time by default: 64 bytes each.
-pub const TIMERS_MAX: usize = 1_024;
+pub(crate) const TIMERS_MAX: usize = 1_024;
 /// Timers that one turn looks at. The others come with the next.
 const BUDGET: u32 = 64;
 

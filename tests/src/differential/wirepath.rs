@@ -2,11 +2,9 @@
 
 use std::net::SocketAddrV4;
 
-use wirepath::proto::tcp::{
-    Accept, Arrival, ConnectionId, ConnectionOptions, ListenOptions, Segment, State, SynOptions, Tcp, TcpConfig,
-    TcpEvent,
-};
+use wirepath::pipeline::tcp::{Accept, ConnectionId, ConnectionOptions, ListenOptions, State, TcpConfig, TcpEvent};
 use wirepath::proto::{Flow, HashSeed};
+use wirepath::testing::tcp::{Arrival, Segment, SynOptions, Tcp};
 use wirepath::time::Instant;
 use wirepath::wire::tcp::TcpFlags;
 
@@ -67,8 +65,8 @@ impl Subject for Ours {
             Control::Rst => TcpFlags::RST,
         };
         let segment = Segment {
-            seq: wirepath::proto::tcp::Seq(words.seq),
-            ack: wirepath::proto::tcp::Seq(words.ack.unwrap_or(0)),
+            seq: wirepath::pipeline::tcp::Seq(words.seq),
+            ack: wirepath::pipeline::tcp::Seq(words.ack.unwrap_or(0)),
             wnd: words.wnd,
             flags: if words.ack.is_some() { flags | TcpFlags::ACK } else { flags },
             len: words.payload.len() as u32,

@@ -2,11 +2,11 @@
 //! worker never works without end, no buffer is in two hands, and in the end every one is home.
 
 use wirepath::counters::Block;
-use wirepath::device::mlx5::plain::{PlainConfig, PlainCq, PlainMini, PlainNic, PlainStamps, plain_rx};
-use wirepath::device::mlx5::plain_tx::{PlainTxConfig, plain_tx};
 use wirepath::device::mlx5::{Mlx5Tx, WarmUp};
 use wirepath::device::{Offload, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Mbuf, Pool};
+use wirepath::testing::mlx5::{PlainConfig, PlainCq, PlainMini, PlainNic, PlainStamps, plain_rx};
+use wirepath::testing::mlx5::{PlainTxConfig, plain_tx};
 use wirepath::time::{Duration, Instant};
 
 use super::input::Input;

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use wirepath::proto::reassembly::{DATAGRAM_PAYLOAD_MAX, EXPIRED_PER_TICK_MAX};
-use wirepath::proto::{
-    Fragment, FragmentKey, HashSeed, Outcome, Reassembly, ReassemblyCapacity, ReassemblyDrop, Released,
-};
+use wirepath::proto::{HashSeed, ReassemblyCapacity, ReassemblyDrop};
+use wirepath::testing::proto::{DATAGRAM_PAYLOAD_MAX, EXPIRED_PER_TICK_MAX};
+use wirepath::testing::proto::{Fragment, FragmentKey, Outcome, Reassembly, Released};
 use wirepath::time::{Duration, Instant};
 
 use super::input::Input;

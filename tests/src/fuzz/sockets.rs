@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::proto::{
-    Binding, ConsumerId, Cursor, Demux, DemuxCapacity, DemuxError, FilterError, FilterId, FilterMode, Flow, Found,
-    Group, HashSeed, InterfaceId, Membership, PortError, PortRange, Ports, PortsCapacity, Sharing, SocketCapacity,
-    SourceFilterCapacity, SourceFilters, Subscriber, UdpSockets,
+    ConsumerId, Cursor, DemuxError, FilterError, FilterId, FilterMode, Flow, Found, Group, HashSeed, InterfaceId,
+    PortError, PortRange, Sharing, SocketCapacity, Subscriber, UdpSockets,
+};
+use wirepath::testing::proto::{
+    Binding, Demux, DemuxCapacity, Membership, Ports, PortsCapacity, SourceFilterCapacity, SourceFilters,
 };
 
 use super::input::Input;

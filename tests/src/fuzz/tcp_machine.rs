@@ -4,11 +4,13 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
-use wirepath::proto::tcp::{
-    Accept, Arrival, Congestion, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, Outgoing, Output, Payload,
-    Range, SACK_BLOCKS_MAX, Segment, Seq, State, SynOptions, Tcp, TcpConfig, TcpEvent, Unsent,
+use wirepath::pipeline::tcp::{
+    Accept, Congestion, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, Seq, State, TcpConfig, TcpEvent,
 };
 use wirepath::proto::{ConsumerId, Flow, HashSeed};
+use wirepath::testing::tcp::{
+    Arrival, Outgoing, Output, Payload, Range, SACK_BLOCKS_MAX, Segment, SynOptions, Tcp, Unsent,
+};
 use wirepath::time::{Duration, Instant};
 use wirepath::wire::TcpFlags;
 use wirepath::wire::tcp::Timestamps;

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use wirepath::proto::fragmentation::copied_options;
+use wirepath::testing::proto::copied_options;
 use wirepath::wire::checksum::Sum;
 use wirepath::wire::icmpv4::QuotedFlow;
 use wirepath::wire::{

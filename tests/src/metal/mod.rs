@@ -12,9 +12,10 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use wirepath::device::conformance::{self, Failure};
 use wirepath::device::mlx5::Mlx5Device;
 use wirepath::device::{Device, RxState};
+use wirepath::testing::conformance;
+use wirepath::testing::conformance::Failure;
 
 use crate::cable::Cable;
 use crate::nic;

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use wirepath::device::conformance::{self, Failure};
+use wirepath::testing::conformance;
+use wirepath::testing::conformance::Failure;
 
 use super::broken_pipe;
 

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddrV4;
 
-use wirepath::proto::tcp::Accept;
+use wirepath::pipeline::tcp::Accept;
 use wirepath::time::Duration;
 
 use super::app::Call;

@@ -1,7 +1,7 @@
 //! `option` and `config`: how the connections of a script behave, and what its machine holds.
 
+use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive, Linger, ListenOptions, TcpConfig};
 use wirepath::proto::PortRange;
-use wirepath::proto::tcp::{Congestion, ConnectionOptions, Keepalive, Linger, ListenOptions, TcpConfig};
 use wirepath::time::Duration;
 
 /// Changes options of connections and listeners.

@@ -1,6 +1,6 @@
 //! A script as lines: each is `[TIME] [FLOW:] VERB …`. `given` stands for the lines of a handshake.
 
-use wirepath::proto::tcp::Accept;
+use wirepath::pipeline::tcp::Accept;
 use wirepath::time::Duration;
 
 use super::ScriptError;

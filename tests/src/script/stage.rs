@@ -4,10 +4,9 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 
-use wirepath::proto::tcp::{
-    Accept, Arrival, ConnectionId, ListenOptions, ListenerId, Segment, Seq, Tcp, TcpConfig, TcpDrop, TcpEvent,
-};
+use wirepath::pipeline::tcp::{Accept, ConnectionId, ListenOptions, ListenerId, Seq, TcpConfig, TcpDrop, TcpEvent};
 use wirepath::proto::{Flow, HashSeed};
+use wirepath::testing::tcp::{Arrival, Segment, Tcp};
 use wirepath::time::{Duration, Instant};
 use wirepath::wire::tcp::TcpFlags;
 

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 use std::collections::VecDeque;
 
-use wirepath::proto::tcp::{Outgoing, Output, Payload, Unsent};
+use wirepath::testing::tcp::{Outgoing, Output, Payload, Unsent};
 use wirepath::time::Instant;
 
 /// Bytes of payload that one buffer has room for.

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use wirepath::device::capture::{CaptureConfig, CaptureDevice, Directions};
-use wirepath::device::fault::FaultDevice;
 use wirepath::device::pcap::{End, Loading, Outcome, PcapConfig, PcapDevice, Recorded};
 use wirepath::device::{Device, DeviceError};
+use wirepath::testing::fault::FaultDevice;
 
 use crate::device::{AnyQueue, FileEnding, ItchFileConfig, ItchFileDevice};
 use crate::error::Error;

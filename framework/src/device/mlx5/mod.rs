@@ -46,9 +46,9 @@ mod objects;
 mod packet_types;
 mod parts;
 #[cfg(any(test, feature = "testing"))]
-pub mod plain;
+pub(crate) mod plain;
 #[cfg(any(test, feature = "testing"))]
-pub mod plain_tx;
+pub(crate) mod plain_tx;
 mod port;
 mod port_counter;
 mod port_monitor;

@@ -321,7 +321,7 @@ struct Outcome {
     seen: Vec<TcpInfo>,
     events: Vec<(ConnectionId, TcpEvent)>,
     infos: Vec<Option<TcpInfo>>,
-    tally: crate::proto::tcp::TcpTally,
+    tally: TcpTally,
     in_use: usize,
     counts: [u64; 5],
     sent: Vec<Vec<u8>>,

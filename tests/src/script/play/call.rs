@@ -1,7 +1,8 @@
 //! `call`: the app asks, and hears at once what the machine says.
 
+use wirepath::pipeline::tcp::{ConnectionId, ListenOptions};
 use wirepath::proto::ConsumerId;
-use wirepath::proto::tcp::{ConnectionId, ListenOptions, Numbers, Outgoing, Output};
+use wirepath::testing::tcp::{Numbers, Outgoing, Output};
 
 use super::{Bytes, Call, Player};
 use crate::script::expression::Expression;

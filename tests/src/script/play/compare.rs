@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use wirepath::proto::tcp::Outgoing;
+use wirepath::testing::tcp::Outgoing;
 use wirepath::wire::tcp::TcpFlags;
 
 use super::{Player, Sent, Wanted};

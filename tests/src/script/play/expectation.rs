@@ -1,6 +1,6 @@
 //! `expect`: what the app heard, and what the machine says of itself.
 
-use wirepath::proto::tcp::{TcpInfo, TcpTally};
+use wirepath::pipeline::tcp::{TcpInfo, TcpTally};
 use wirepath::time::Duration;
 
 use super::{Expectation, Instant, LATE, Player, Secret, TcpEvent, When, step};

@@ -6,7 +6,8 @@ mod expectation;
 mod receive;
 
 use self::expectation::event_name;
-use wirepath::proto::tcp::{ConnectionOptions, ListenOptions, TcpConfig, TcpEvent, Unsent};
+use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions, TcpConfig, TcpEvent};
+use wirepath::testing::tcp::Unsent;
 use wirepath::time::{Duration, Instant};
 
 use super::ScriptError;

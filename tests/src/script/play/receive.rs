@@ -1,6 +1,7 @@
 //! `<`: a segment of the peer's, written as bytes and parsed again, so that what is broken in it is broken as on a wire.
 
-use wirepath::proto::tcp::{Segment, Seq};
+use wirepath::pipeline::tcp::Seq;
+use wirepath::testing::tcp::Segment;
 use wirepath::wire::tcp::{
     HEADER_LEN, SackBlock, TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, TcpSegment, Timestamps,
 };
