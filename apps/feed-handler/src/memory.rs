@@ -26,7 +26,7 @@ pub(crate) fn check(channels: usize, each: u128) -> Result<String, Error> {
     check_on(&Machine::here(), channels, each)
 }
 
-/// How many channels of `each` bytes the machine has memory for now.
+/// How many channels the free memory has room for, at `each` bytes a channel.
 pub(crate) fn room_for(each: u128) -> usize {
     room_on(&Machine::here(), each)
 }

@@ -33,33 +33,13 @@ impl Pitch {
         match message {
             Message::Time(m) => self.next_second(m),
             Message::UnitClear(m) => Event::Clear(event::Clear { at_ns: self.at_ns(&m.head) }),
-            Message::AddLong(m) => Event::Add(event::Add {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                order: OrderRef(m.order.get()),
-                side: Side::from_wire(m.side),
-                qty: m.qty.get(),
-                symbol: Symbol::from_six(m.symbol),
-                price: price4(m.price),
-            }),
-            Message::AddShort(m) => Event::Add(event::Add {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                order: OrderRef(m.order.get()),
-                side: Side::from_wire(m.side),
-                qty: m.qty.get().into(),
-                symbol: Symbol::from_six(m.symbol),
-                price: price2(m.price),
-            }),
-            Message::AddExpanded(m) => Event::Add(event::Add {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                order: OrderRef(m.order.get()),
-                side: Side::from_wire(m.side),
-                qty: m.qty.get(),
-                symbol: m.symbol,
-                price: price4(m.price),
-            }),
+            Message::AddLong(m) => {
+                self.add(&m.head, m.order, m.side, m.qty.get(), (Symbol::from_six(m.symbol), price4(m.price)))
+            }
+            Message::AddShort(m) => {
+                self.add(&m.head, m.order, m.side, m.qty.get().into(), (Symbol::from_six(m.symbol), price2(m.price)))
+            }
+            Message::AddExpanded(m) => self.add(&m.head, m.order, m.side, m.qty.get(), (m.symbol, price4(m.price))),
             Message::Executed(m) => Event::Execute(event::Execute {
                 at_ns: self.at_ns(&m.head),
                 locate: Locate::default(),
@@ -89,33 +69,23 @@ impl Pitch {
                 locate: Locate::default(),
                 order: OrderRef(m.order.get()),
             }),
-            Message::TradeLong(m) => Event::Trade(event::Trade {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                side: Some(Side::from_wire(m.side)),
-                symbol: Symbol::from_six(m.symbol),
-                qty: m.qty.get().into(),
-                price: price4(m.price),
-                trade: m.execution.get(),
-            }),
-            Message::TradeShort(m) => Event::Trade(event::Trade {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                side: Some(Side::from_wire(m.side)),
-                symbol: Symbol::from_six(m.symbol),
-                qty: m.qty.get().into(),
-                price: price2(m.price),
-                trade: m.execution.get(),
-            }),
-            Message::TradeExpanded(m) => Event::Trade(event::Trade {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                side: Some(Side::from_wire(m.side)),
-                symbol: m.symbol,
-                qty: m.qty.get().into(),
-                price: price4(m.price),
-                trade: m.execution.get(),
-            }),
+            Message::TradeLong(m) => self.trade(
+                &m.head,
+                m.side,
+                m.qty.get().into(),
+                (Symbol::from_six(m.symbol), price4(m.price)),
+                m.execution,
+            ),
+            Message::TradeShort(m) => self.trade(
+                &m.head,
+                m.side,
+                m.qty.get().into(),
+                (Symbol::from_six(m.symbol), price2(m.price)),
+                m.execution,
+            ),
+            Message::TradeExpanded(m) => {
+                self.trade(&m.head, m.side, m.qty.get().into(), (m.symbol, price4(m.price)), m.execution)
+            }
             Message::TradeBreak(m) => {
                 Event::TradeBreak(event::TradeBreak { at_ns: self.at_ns(&m.head), trade: m.execution.get() })
             }
@@ -146,6 +116,18 @@ impl Pitch {
     #[inline]
     fn at_ns(&self, head: &Head) -> u64 {
         self.second_ns + u64::from(head.time.get())
+    }
+
+    #[inline]
+    fn add(&self, head: &Head, order: U64, side: u8, qty: u32, (symbol, price): (Symbol, Price)) -> Event {
+        let (locate, order, side) = (Locate::default(), OrderRef(order.get()), Side::from_wire(side));
+        Event::Add(event::Add { at_ns: self.at_ns(head), locate, order, side, qty, symbol, price })
+    }
+
+    #[inline]
+    fn trade(&self, head: &Head, side: u8, qty: u64, (symbol, price): (Symbol, Price), execution: U64) -> Event {
+        let (locate, side, trade) = (Locate::default(), Some(Side::from_wire(side)), execution.get());
+        Event::Trade(event::Trade { at_ns: self.at_ns(head), locate, side, symbol, qty, price, trade })
     }
 
     #[inline]

@@ -461,7 +461,8 @@ impl Departure<'_> {
     }
 }
 
-/// An answer to who is not known, and is not asked for now.
+/// Sends an answer without a neighbor entry: to the MAC address that the segment came from, with no ARP
+/// request.
 #[cold]
 fn send_back(request: PathRequest, segment: &Outgoing, offloads: OutOffloads, cx: &mut Cx<'_>) -> Result<(), Unsent> {
     let Some((link, link_len)) = path::back(request, cx) else { return Err(Unsent::NoRoute) };

@@ -71,7 +71,7 @@ pub(super) enum AckOwed {
     Now,
 }
 
-/// What the retransmission timer is for now.
+/// What the retransmission timer runs for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RetransmitTimer {
     #[default]

@@ -69,7 +69,7 @@ impl NeighborRequests {
         self.wanted.contains_key(&address)
     }
 
-    /// Whom to ask for now.
+    /// The neighbors that are due to be asked for.
     pub(super) fn due(&self, now: Instant, known: impl Fn(Ipv4Addr) -> Knowledge) -> Vec<Ipv4Addr> {
         let is_due = |address: Ipv4Addr, wanted: &Wanted| {
             // Of a configured neighbor the kernel would make an ordinary one (NEIGH_UPDATE_F_USE in
