@@ -6,7 +6,7 @@
 //!            └────── no rule ──▶ kernel   fill ring ◀── pool ──▶            completion ring
 //! ```
 //!
-//! The program is generated from the rules (`program.rs`: a few comparisons for each where they are few, else one lookup for
+//! The program is generated from the rules (`program/generate.rs`: a few comparisons for each where they are few, else one lookup for
 //! each shape of rule) and loaded as instructions: no compiler and no library on the user's machine. It is held by a BPF link, so it goes
 //! with the process, also after kill -9. The pool of the worker is the umem; its layout is [`Layout::umem`](crate::mem::Layout::umem).
 //!
@@ -25,56 +25,23 @@
 //! Where the driver tells programs about frames (Linux 6.3 and later), a frame brings when it arrived, its hash
 //! and the VLAN tag that the NIC took off; [`AfXdpDevice::describe`] says what comes, and why the rest does not.
 //!
-//! A rule that names a group has the NIC let that group through its own filter (`nic_filter.rs`); the kernel's own memberships
+//! A rule that names a group has the NIC let that group through its own filter (`steering.rs`); the kernel's own memberships
 //! would do it too, but those that we speak IGMP for ourselves the kernel does not know of.
 //!
 //! What it does not do: move frames between queues (the NIC does), insert VLAN tags, or compute checksums.
 
-mod device;
-mod error;
-mod finding;
-mod holder;
-mod interface;
-mod netlink;
-mod port;
 mod program;
-mod stamping;
-mod steering;
-mod support;
-
-mod assembler;
-#[allow(unsafe_code)]
-mod bpf;
-mod btf;
-mod gate;
-mod in_flight;
-mod kfuncs;
-mod metadata;
-#[allow(unsafe_code)]
-mod ring;
+mod rings;
 mod rx;
-mod socket;
-#[allow(unsafe_code)]
-mod sys;
+mod setup;
 mod tx;
-#[allow(unsafe_code)]
-mod umem;
 
-#[cfg(test)]
-mod detach_tests;
-#[cfg(test)]
-mod gate_tests;
-#[cfg(test)]
-mod metadata_tests;
-#[cfg(test)]
-mod program_tests;
+use setup::device::LINK_HEADER_LEN;
 
-use device::LINK_HEADER_LEN;
-
-pub use device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};
-pub use error::CAPABILITIES;
-pub use port::Mode;
+pub use rings::socket::Copying;
 pub use rx::{AfXdpRx, AfXdpRxDrop};
-pub use socket::Copying;
-pub use support::{AttachedProgram, DriverSupport, Support};
+pub use setup::device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};
+pub use setup::error::CAPABILITIES;
+pub use setup::port::Mode;
+pub use setup::support::{AttachedProgram, DriverSupport, Support};
 pub use tx::{AfXdpTx, AfXdpTxDrop};

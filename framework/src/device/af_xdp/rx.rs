@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-use super::device::BindFlags;
-use super::gate::Gate;
-use super::interface::{LinkState, LinkWatch};
-use super::metadata;
-use super::port::Port;
-use super::ring::{ConsumerRing, Desc, MORE, ProducerRing};
-use super::socket::Statistics;
-use super::sys;
-use super::umem::{Fault, Lent, Umem};
+use super::program::metadata;
+use super::rings::gate::Gate;
+use super::rings::ring::{ConsumerRing, Desc, MORE, ProducerRing};
+use super::rings::socket::Statistics;
+use super::rings::sys;
+use super::rings::umem::{Fault, Lent, Umem};
+use super::setup::device::BindFlags;
+use super::setup::interface::{LinkState, LinkWatch};
+use super::setup::port::Port;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, Mbuf, Pool};

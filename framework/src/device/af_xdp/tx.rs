@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use arrayvec::ArrayVec;
 
-use super::gate::Gate;
-use super::in_flight::{Completed, InFlight};
-use super::ring::{ConsumerRing, Desc, MORE, ProducerRing};
-use super::socket::{SEGMENTS_MAX, Statistics};
-use super::sys;
-use super::umem::Umem;
+use super::rings::gate::Gate;
+use super::rings::in_flight::{Completed, InFlight};
+use super::rings::ring::{ConsumerRing, Desc, MORE, ProducerRing};
+use super::rings::socket::{SEGMENTS_MAX, Statistics};
+use super::rings::sys;
+use super::rings::umem::Umem;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;

@@ -8,16 +8,16 @@
 
 use zerocopy::{Immutable, IntoBytes};
 
-use super::metadata::HAS_FLOW_TAG;
+use super::super::program::metadata::HAS_FLOW_TAG;
 use crate::device::steering::{Fields, Rule};
 
 /// The fields that a rule names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape(pub(super) Fields);
+pub(in crate::device::af_xdp) struct Shape(pub(in crate::device::af_xdp) Fields);
 
 /// What a frame must have for a shape to be worth a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Depth {
+pub(in crate::device::af_xdp) enum Depth {
     /// Nothing: the shape names no field.
     Any,
     /// An Ethernet header that parses.
@@ -29,7 +29,7 @@ pub(super) enum Depth {
 }
 
 /// Every field, and its bit of the shape's byte in the key.
-pub(super) const FIELDS: [Fields; 8] = [
+pub(in crate::device::af_xdp) const FIELDS: [Fields; 8] = [
     Fields::DESTINATION_MAC,
     Fields::VLAN,
     Fields::ETHERTYPE,
@@ -41,15 +41,15 @@ pub(super) const FIELDS: [Fields; 8] = [
 ];
 
 impl Shape {
-    pub(super) fn of(rule: &Rule) -> Self {
+    pub(in crate::device::af_xdp) fn of(rule: &Rule) -> Self {
         Self(rule.fields())
     }
 
-    pub(super) fn has(self, fields: Fields) -> bool {
+    pub(in crate::device::af_xdp) fn has(self, fields: Fields) -> bool {
         self.0.contains(fields)
     }
 
-    pub(super) fn depth(self) -> Depth {
+    pub(in crate::device::af_xdp) fn depth(self) -> Depth {
         let any_of = |fields: &[Fields]| fields.iter().any(|&field| self.has(field));
         if any_of(&[Fields::SOURCE_PORT, Fields::DESTINATION_PORT]) {
             Depth::Ports
@@ -63,7 +63,7 @@ impl Shape {
     }
 
     /// The shape as the key's byte.
-    pub(super) fn byte(self) -> u8 {
+    pub(in crate::device::af_xdp) fn byte(self) -> u8 {
         (0..8).filter(|&bit| self.has(FIELDS[bit])).fold(0, |byte, bit| byte | 1 << bit)
     }
 
@@ -74,7 +74,7 @@ impl Shape {
 }
 
 /// The shapes in use, in the order in which the program tries them.
-pub(super) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Shape> {
+pub(in crate::device::af_xdp) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Shape> {
     let mut shapes: Vec<Shape> = rules.map(Shape::of).collect();
     shapes.sort_by_key(|shape| shape.rank());
     shapes.dedup();
@@ -85,38 +85,41 @@ pub(super) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Shape> {
 /// computes is in the machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct Key {
-    pub(super) destination_mac: [u8; 6],
+pub(in crate::device::af_xdp) struct Key {
+    pub(in crate::device::af_xdp) destination_mac: [u8; 6],
     /// Identifier of the outermost tag; [`UNTAGGED`] in the key of an untagged frame.
-    pub(super) vlan: u16,
-    pub(super) source: [u8; 4],
-    pub(super) destination: [u8; 4],
-    pub(super) source_port: [u8; 2],
-    pub(super) destination_port: [u8; 2],
-    pub(super) ethertype: [u8; 2],
-    pub(super) protocol: u8,
-    pub(super) shape: u8,
-    pub(super) queue: u32,
+    pub(in crate::device::af_xdp) vlan: u16,
+    pub(in crate::device::af_xdp) source: [u8; 4],
+    pub(in crate::device::af_xdp) destination: [u8; 4],
+    pub(in crate::device::af_xdp) source_port: [u8; 2],
+    pub(in crate::device::af_xdp) destination_port: [u8; 2],
+    pub(in crate::device::af_xdp) ethertype: [u8; 2],
+    pub(in crate::device::af_xdp) protocol: u8,
+    pub(in crate::device::af_xdp) shape: u8,
+    pub(in crate::device::af_xdp) queue: u32,
 }
 
 /// A rule whose values stand in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Constant {
-    pub(super) key: Key,
-    pub(super) shape: Shape,
+pub(in crate::device::af_xdp) struct Constant {
+    pub(in crate::device::af_xdp) key: Key,
+    pub(in crate::device::af_xdp) shape: Shape,
     /// The only queue that the rule is for; `None` for all that the interface has.
-    pub(super) queue: Option<u16>,
+    pub(in crate::device::af_xdp) queue: Option<u16>,
     /// As the map would hold it.
-    pub(super) word: u32,
+    pub(in crate::device::af_xdp) word: u32,
 }
 
 /// How many rules may stand in the program; one that is in place for all queues counts once. A frame is compared with each at
 /// worst, so many more would cost what lookups cost, and each change of rules costs a new program.
-pub(super) const CONSTANTS_MAX: usize = 8;
+pub(in crate::device::af_xdp) const CONSTANTS_MAX: usize = 8;
 
 /// The rules and their queues as the program tries them, where it may have them in itself: none where there are too many. Of rules with
 /// the same key the first counts, as in the map. `queues` is how many the interface has.
-pub(super) fn constants<'a>(rules: impl ExactSizeIterator<Item = (&'a Rule, u16)>, queues: u16) -> Vec<Constant> {
+pub(in crate::device::af_xdp) fn constants<'a>(
+    rules: impl ExactSizeIterator<Item = (&'a Rule, u16)>,
+    queues: u16,
+) -> Vec<Constant> {
     let mut constants: Vec<Constant> = Vec::new();
     // The rest of the work is the square of this.
     if rules.len() > CONSTANTS_MAX * usize::from(queues) {
@@ -156,10 +159,10 @@ fn merge_queues(constants: &mut Vec<Constant>, queues: u16) {
 }
 
 /// A VLAN that no rule can name.
-pub(super) const UNTAGGED: u16 = 0xffff;
+pub(in crate::device::af_xdp) const UNTAGGED: u16 = 0xffff;
 
 impl Key {
-    pub(super) fn new(rule: &Rule, queue: u16) -> Self {
+    pub(in crate::device::af_xdp) fn new(rule: &Rule, queue: u16) -> Self {
         Self {
             destination_mac: rule.destination_mac.map_or([0; 6], |mac| mac.0),
             vlan: rule.vlan.unwrap_or(0),
@@ -175,8 +178,8 @@ impl Key {
     }
 }
 
-/// What the map holds for a key: the word of [`metadata`](super::metadata) with the flow tag in it, or 0.
-pub(super) fn tag_word(rule: &Rule) -> u32 {
+/// What the map holds for a key: the word of [`metadata`](super::super::program::metadata) with the flow tag in it, or 0.
+pub(in crate::device::af_xdp) fn tag_word(rule: &Rule) -> u32 {
     rule.flow_tag.map_or(0, |tag| tag | HAS_FLOW_TAG)
 }
 

@@ -4,15 +4,16 @@
 use std::fs;
 use std::path::Path;
 
-use super::{bpf, sys};
+use super::super::program::bpf;
+use super::super::rings::sys;
 use crate::counters::printable;
 
 /// Said of a program that nobody seems to keep.
-pub(super) const NOBODY: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
+pub(in crate::device::af_xdp) const NOBODY: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
                                  link set dev INTERFACE xdp off` removes one that nobody keeps)";
 
 /// The processes that hold the XDP program with this id, in words.
-pub(super) fn of_program(program: Option<u32>) -> String {
+pub(in crate::device::af_xdp) fn of_program(program: Option<u32>) -> String {
     let holders = holders(program);
     if holders.is_empty() {
         return NOBODY.into();
@@ -22,7 +23,7 @@ pub(super) fn of_program(program: Option<u32>) -> String {
 
 /// The same for a queue of the calling thread's network namespace: the others with AF_XDP sockets there. To which queue a
 /// socket is bound the kernel tells through a module that few have (xsk_diag), so it is a guess, and says so.
-pub(super) fn of_queue() -> String {
+pub(in crate::device::af_xdp) fn of_queue() -> String {
     let namespace = fs::read_link("/proc/thread-self/ns/net").ok();
     let holders = processes_that(|pid, process| {
         pid != std::process::id() && is_in(process, namespace.as_deref()) && has_xdp_socket(process)

@@ -4,15 +4,17 @@
 //!
 //! Enters a frame whose headers are walked over; leaves by a jump to the hit, or by falling through.
 
-use super::assembler::{Alu, Cmp, Helper, Reg, Size};
-use super::program::{CTX, CTX_RX_QUEUE, FRAME, L3, L4, Program, Rest, Rules, STACK_KEY, STACK_VLAN, WORD};
+use super::super::program::assembler::{Alu, Cmp, Helper, Reg, Size};
+use super::super::program::generate::{
+    CTX, CTX_RX_QUEUE, FRAME, L3, L4, Program, Rest, Rules, STACK_KEY, STACK_VLAN, WORD,
+};
 use super::steering::{Constant, Depth, Key, Shape};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
 
 impl Program<'_> {
     /// Tries the rules, the most telling first. With a hit R0 points to the rule's word in the table, or `WORD` is that word.
-    pub(super) fn find(&mut self) -> Rest {
+    pub(in crate::device::af_xdp) fn find(&mut self) -> Rest {
         let mut rest = Rest::Missed;
         for depth in [Depth::Ports, Depth::Ipv4, Depth::Ethernet, Depth::Any] {
             let entry = self.entry(depth);

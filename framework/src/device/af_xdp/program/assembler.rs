@@ -6,7 +6,7 @@ use zerocopy::{Immutable, IntoBytes};
 /// One instruction as the kernel reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct Insn {
+pub(in crate::device::af_xdp) struct Insn {
     code: u8,
     /// Destination in the low four bits, source in the high four (little endian).
     registers: u8,
@@ -17,7 +17,7 @@ pub(super) struct Insn {
 /// A register. `R0` takes results, `R1` to `R5` arguments (lost by calls), `R6` to `R9` survive calls, `R10` is the top of the
 /// stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reg {
+pub(in crate::device::af_xdp) enum Reg {
     R0,
     R1,
     R2,
@@ -33,7 +33,7 @@ pub(super) enum Reg {
 
 /// How many bytes a load or store moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
+pub(in crate::device::af_xdp) enum Size {
     B1 = 0x10,
     B2 = 0x08,
     B4 = 0x00,
@@ -42,7 +42,7 @@ pub(super) enum Size {
 
 /// Arithmetic on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alu {
+pub(in crate::device::af_xdp) enum Alu {
     Add = 0x00,
     Sub = 0x10,
     Or = 0x40,
@@ -54,7 +54,7 @@ pub(super) enum Alu {
 
 /// Comparisons, unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cmp {
+pub(in crate::device::af_xdp) enum Cmp {
     Equal = 0x10,
     Above = 0x20,
     NotEqual = 0x50,
@@ -63,7 +63,7 @@ pub(super) enum Cmp {
 
 /// Functions of the kernel, by their number in linux/bpf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Helper {
+pub(in crate::device::af_xdp) enum Helper {
     MapLookup = 1,
     #[cfg(test)]
     VlanPush = 18,
@@ -74,7 +74,7 @@ pub(super) enum Helper {
 
 /// The second operand: a register or a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operand {
+pub(in crate::device::af_xdp) enum Operand {
     Reg(Reg),
     Imm(i32),
 }
@@ -93,7 +93,7 @@ impl From<i32> for Operand {
 
 /// A place to jump to, before or after it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label(usize);
+pub(in crate::device::af_xdp) struct Label(usize);
 
 const CLASS_LOAD: u8 = 0x00;
 const CLASS_LOAD_REG: u8 = 0x01;
@@ -117,7 +117,7 @@ const PSEUDO_KFUNC_CALL: u8 = 2;
 
 /// Collects instructions.
 #[derive(Default)]
-pub(super) struct Assembler {
+pub(in crate::device::af_xdp) struct Assembler {
     insns: Vec<Insn>,
     /// Where each label is, once placed.
     places: Vec<Option<usize>>,
@@ -127,37 +127,37 @@ pub(super) struct Assembler {
 
 impl Assembler {
     /// A label, to be placed later.
-    pub(super) fn label(&mut self) -> Label {
+    pub(in crate::device::af_xdp) fn label(&mut self) -> Label {
         self.places.push(None);
         Label(self.places.len() - 1)
     }
 
     /// Puts `label` before the next instruction.
-    pub(super) fn place(&mut self, label: Label) {
+    pub(in crate::device::af_xdp) fn place(&mut self, label: Label) {
         assert!(self.places[label.0].is_none(), "a label stands in one place");
         self.places[label.0] = Some(self.insns.len());
     }
 
-    pub(super) fn alu(&mut self, op: Alu, to: Reg, operand: impl Into<Operand>) {
+    pub(in crate::device::af_xdp) fn alu(&mut self, op: Alu, to: Reg, operand: impl Into<Operand>) {
         self.with_operand(CLASS_ALU64 | op as u8, to, operand.into(), 0);
     }
 
-    pub(super) fn mov(&mut self, to: Reg, operand: impl Into<Operand>) {
+    pub(in crate::device::af_xdp) fn mov(&mut self, to: Reg, operand: impl Into<Operand>) {
         self.alu(Alu::Move, to, operand);
     }
 
     /// Reads 16 bits that came in network order as a number.
-    pub(super) fn swap_big_endian16(&mut self, reg: Reg) {
+    pub(in crate::device::af_xdp) fn swap_big_endian16(&mut self, reg: Reg) {
         self.push(CLASS_ALU32 | OP_SWAP | TO_BIG_ENDIAN, reg, Reg::R0, 0, 16);
     }
 
     /// `to = *(from + offset)`
-    pub(super) fn load(&mut self, size: Size, to: Reg, from: Reg, offset: i16) {
+    pub(in crate::device::af_xdp) fn load(&mut self, size: Size, to: Reg, from: Reg, offset: i16) {
         self.push(CLASS_LOAD_REG | MODE_MEM | size as u8, to, from, offset, 0);
     }
 
     /// `*(to + offset) = value`
-    pub(super) fn store(&mut self, size: Size, to: Reg, offset: i16, value: impl Into<Operand>) {
+    pub(in crate::device::af_xdp) fn store(&mut self, size: Size, to: Reg, offset: i16, value: impl Into<Operand>) {
         match value.into() {
             Operand::Reg(from) => self.push(CLASS_STORE_REG | MODE_MEM | size as u8, to, from, offset, 0),
             Operand::Imm(imm) => self.push(CLASS_STORE_IMM | MODE_MEM | size as u8, to, Reg::R0, offset, imm),
@@ -165,45 +165,45 @@ impl Assembler {
     }
 
     /// A map's address, from its file descriptor. Two instructions long.
-    pub(super) fn load_map(&mut self, to: Reg, map_fd: i32) {
+    pub(in crate::device::af_xdp) fn load_map(&mut self, to: Reg, map_fd: i32) {
         let registers = to as u8 | PSEUDO_MAP_FD << 4;
         self.insns.push(Insn { code: CLASS_LOAD | Size::B8 as u8, registers, offset: 0, imm: map_fd });
         self.insns.push(Insn { code: 0, registers: 0, offset: 0, imm: 0 });
     }
 
-    pub(super) fn jump(&mut self, label: Label) {
+    pub(in crate::device::af_xdp) fn jump(&mut self, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.push(CLASS_JUMP | OP_JUMP_ALWAYS, Reg::R0, Reg::R0, 0, 0);
     }
 
     /// Jumps where `left cmp right`.
-    pub(super) fn jump_if(&mut self, left: Reg, cmp: Cmp, right: impl Into<Operand>, label: Label) {
+    pub(in crate::device::af_xdp) fn jump_if(&mut self, left: Reg, cmp: Cmp, right: impl Into<Operand>, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.with_operand(CLASS_JUMP | cmp as u8, left, right.into(), 0);
     }
 
     /// Jumps where the low 32 bits of `left` are as said: a 64-bit comparison would extend the number's sign.
-    pub(super) fn jump_if32(&mut self, left: Reg, cmp: Cmp, right: i32, label: Label) {
+    pub(in crate::device::af_xdp) fn jump_if32(&mut self, left: Reg, cmp: Cmp, right: i32, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.with_operand(CLASS_JUMP32 | cmp as u8, left, right.into(), 0);
     }
 
-    pub(super) fn call(&mut self, helper: Helper) {
+    pub(in crate::device::af_xdp) fn call(&mut self, helper: Helper) {
         self.push(CLASS_JUMP | OP_CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
     /// Calls a function of the kernel itself, by its type in the kernel's BTF.
-    pub(super) fn call_kernel(&mut self, function: u32) {
+    pub(in crate::device::af_xdp) fn call_kernel(&mut self, function: u32) {
         let registers = PSEUDO_KFUNC_CALL << 4;
         self.insns.push(Insn { code: CLASS_JUMP | OP_CALL, registers, offset: 0, imm: function as i32 });
     }
 
-    pub(super) fn exit(&mut self) {
+    pub(in crate::device::af_xdp) fn exit(&mut self) {
         self.push(CLASS_JUMP | OP_EXIT, Reg::R0, Reg::R0, 0, 0);
     }
 
     /// The program, its jumps resolved.
-    pub(super) fn finish(mut self) -> Vec<Insn> {
+    pub(in crate::device::af_xdp) fn finish(mut self) -> Vec<Insn> {
         for (at, label) in self.jumps {
             let place = self.places[label.0].expect("each label that is jumped to has a place");
             // Counted from the instruction behind the jump.

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
 
-use super::bpf::{Link, LoadError, LoadOptions, Map, MapKind, Program};
+use super::super::program::bpf::{Link, LoadError, LoadOptions, Map, MapKind, Program};
+use super::super::program::generate::{Rules, Source, Verdict, generate};
+use super::super::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
+use super::super::rings::socket::kernel_version;
 use super::device::AfXdpConfig;
 use super::error::{CAPABILITIES, SetupError};
 use super::holder;
 use super::interface::{Interface, LinkState, LinkWatch};
-use super::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
-use super::program::{Rules, Source, Verdict, generate};
-use super::socket::kernel_version;
 use super::stamping::AllStamped;
 use super::steering::{Constant, Key, Shape, constants, shapes, tag_word};
 use crate::device::nic_filter::{NicFilter, Wanted};
@@ -41,16 +41,16 @@ const FLAG_NATIVE: u32 = 1 << 2;
 const LINKS_SINCE: (u32, u32) = (5, 9);
 
 /// A program on an interface.
-pub(super) struct Port {
-    pub(super) interface: Interface,
+pub(in crate::device::af_xdp) struct Port {
+    pub(in crate::device::af_xdp) interface: Interface,
     /// Where it runs: never [`Mode::Auto`].
-    pub(super) mode: Mode,
+    pub(in crate::device::af_xdp) mode: Mode,
     /// Why it does not run in the driver, where it was to.
-    pub(super) fallback: Option<String>,
+    pub(in crate::device::af_xdp) fallback: Option<String>,
     /// What the driver is asked about frames, and why it is not asked the rest.
-    pub(super) found: Found,
+    pub(in crate::device::af_xdp) found: Found,
     /// Why the NIC does not stamp all frames, where it was to.
-    pub(super) unstamped: Option<io::Error>,
+    pub(in crate::device::af_xdp) unstamped: Option<io::Error>,
     _stamped: Option<AllStamped>,
     namespace: Option<(u64, u64)>,
     /// Says whether the interface is there, in the namespace of [`attach`](Self::attach).
@@ -71,7 +71,7 @@ pub(super) struct Port {
 }
 
 /// A queue that was taken and does not hear yet. As long as there is one, no queue of the port sends its first frame.
-pub(super) struct Awaited(Arc<Port>);
+pub(in crate::device::af_xdp) struct Awaited(Arc<Port>);
 
 /// What programs share with us and with the ones after them.
 struct Maps {
@@ -108,7 +108,7 @@ struct Entry {
 
 impl Port {
     /// Puts a program without rules on `interface`: the kernel gets every frame.
-    pub(super) fn attach(interface: Interface, config: &AfXdpConfig) -> Result<Self, SetupError> {
+    pub(in crate::device::af_xdp) fn attach(interface: Interface, config: &AfXdpConfig) -> Result<Self, SetupError> {
         check_kernel(kernel_version())?;
         let map = |kind, key_len, value_len, entries| {
             Map::create(kind, key_len, value_len, entries)
@@ -162,28 +162,28 @@ impl Port {
 
     /// Whether frames may have something told before them.
     #[inline]
-    pub(super) fn has_rx_hints(&self) -> bool {
+    pub(in crate::device::af_xdp) fn has_rx_hints(&self) -> bool {
         self.has_rx_hints.load(Ordering::Relaxed)
     }
 
     /// Whether all queues that were taken hear.
-    pub(super) fn all_hear(&self) -> bool {
+    pub(in crate::device::af_xdp) fn all_hear(&self) -> bool {
         self.awaited.load(Ordering::Acquire) == 0
     }
 
     /// Lets frames of `queue` come to `socket`.
-    pub(super) fn connect(&self, queue: u16, socket: &OwnedFd) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn connect(&self, queue: u16, socket: &OwnedFd) -> io::Result<()> {
         self.maps.sockets.update(u32::from(queue).as_bytes(), socket.as_raw_fd().as_bytes())
     }
 
     /// From now on the kernel gets the frames of `queue`.
-    pub(super) fn disconnect(&self, queue: u16) {
+    pub(in crate::device::af_xdp) fn disconnect(&self, queue: u16) {
         // Where it is not in the map it is not connected.
         let _ = self.maps.sockets.remove(u32::from(queue).as_bytes());
     }
 
     /// Puts a rule in place.
-    pub(super) fn add(&self, rule: &Rule, queue: u16) -> Result<RuleId, SteerError> {
+    pub(in crate::device::af_xdp) fn add(&self, rule: &Rule, queue: u16) -> Result<RuleId, SteerError> {
         let mut installed = self.installed();
         if installed.entries.len() >= self.rules_max {
             return Err(SteerError::TableFull { rules_max: self.rules_max });
@@ -215,7 +215,7 @@ impl Port {
     }
 
     /// Takes a rule out.
-    pub(super) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
+    pub(in crate::device::af_xdp) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
         let mut installed = self.installed();
         let place = installed.entries.iter().position(|entry| entry.id == id).ok_or(SteerError::NoRule { id })?;
         let entry = installed.entries.remove(place);
@@ -265,7 +265,7 @@ impl Port {
     /// Puts the program back where somebody has taken it off (`bpftool link detach`): until then the kernel gets every frame, and
     /// nobody is told. A system call; each queue makes it now and then. Where it cannot be put back, as another program has taken
     /// the interface, or the driver refuses it with an MTU that was raised meanwhile, the queues have [ended](Self::lost).
-    pub(super) fn look_after(&self) {
+    pub(in crate::device::af_xdp) fn look_after(&self) {
         // Who changes rules meanwhile has the lock, and finds out as well.
         let Ok(mut installed) = self.installed.try_lock() else { return };
         if self.lost.get().is_some() || !installed.link.is_detached() {
@@ -298,19 +298,19 @@ impl Port {
     }
 
     /// Times that somebody took the program off the interface, and it was put back.
-    pub(super) fn times_put_back(&self) -> u64 {
+    pub(in crate::device::af_xdp) fn times_put_back(&self) -> u64 {
         self.put_back.load(Ordering::Relaxed)
     }
 
     /// Why the program is off the interface for good, where it is.
-    pub(super) fn lost(&self) -> Option<SetupError> {
+    pub(in crate::device::af_xdp) fn lost(&self) -> Option<SetupError> {
         let error = io::Error::from_raw_os_error(*self.lost.get()?);
         let interface = self.interface.name.clone();
         Some(SetupError::TakenOff { interface, why: not_attached(&self.interface, error).to_string() })
     }
 
     /// The same without the reason.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(in crate::device::af_xdp) fn is_lost(&self) -> bool {
         self.lost.get().is_some()
     }
 
@@ -367,12 +367,12 @@ impl Port {
 
 impl Awaited {
     /// A queue of `port` is taken.
-    pub(super) fn new(port: &Arc<Port>) -> Self {
+    pub(in crate::device::af_xdp) fn new(port: &Arc<Port>) -> Self {
         port.awaited.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(port))
     }
 
-    pub(super) fn port(&self) -> &Arc<Port> {
+    pub(in crate::device::af_xdp) fn port(&self) -> &Arc<Port> {
         &self.0
     }
 }
@@ -590,19 +590,19 @@ fn copy_of(error: &io::Error) -> io::Error {
 #[cfg(test)]
 impl Port {
     /// Takes the program off, as another process may.
-    pub(super) fn detach(&self) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn detach(&self) -> io::Result<()> {
         self.installed().link.detach()
     }
 
     /// Takes the program off for one that no interface takes: EINVAL, as drivers say it.
-    pub(super) fn detach_for(&self, refused: Program) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn detach_for(&self, refused: Program) -> io::Result<()> {
         let mut installed = self.installed();
         (installed.compares, installed.lookups) = (None, refused);
         installed.link.detach()
     }
 
     /// From now on the kernel lets no queue hear, as it does where a program gives its capabilities away.
-    pub(super) fn freeze(&self) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn freeze(&self) -> io::Result<()> {
         self.maps.sockets.freeze()
     }
 }

@@ -12,7 +12,7 @@ pub const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,ca
 
 /// Why there is no device, or no queue.
 #[derive(Debug)]
-pub(super) enum SetupError {
+pub(in crate::device::af_xdp) enum SetupError {
     NoInterface {
         interface: String,
     },
@@ -98,7 +98,7 @@ pub(super) enum SetupError {
 
 impl SetupError {
     /// Sorts what a system call said: lacking permission and memory have sentences of their own.
-    pub(super) fn system(doing: &'static str, error: io::Error) -> Self {
+    pub(in crate::device::af_xdp) fn system(doing: &'static str, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
             Some(libc::ENOMEM) => Self::NoMemory { doing },
@@ -209,7 +209,7 @@ impl fmt::Display for SetupError {
 
 /// What to do about frames that are longer than their chunks.
 fn smaller_mtu(interface: &str, mtu: usize, chunk_len: usize, chunks_max: usize) -> String {
-    let mtu_max = Layout::umem(4096).data_room() * chunks_max - super::LINK_HEADER_LEN;
+    let mtu_max = Layout::umem(4096).data_room() * chunks_max - super::super::LINK_HEADER_LEN;
     match (chunk_len < 4096, mtu <= mtu_max) {
         (true, true) => "make the pool with Layout::umem(4096)".into(),
         (true, false) => {

@@ -5,15 +5,15 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::super::program::kfuncs::{Absent, RxHint};
+use super::super::rings::gate::Gate;
+use super::super::rings::socket::{self, Copying, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
+use super::super::rings::umem::is_umem_layout;
+use super::super::rx::{AfXdpRx, RxParts};
+use super::super::tx::AfXdpTx;
 use super::error::SetupError;
-use super::gate::Gate;
 use super::interface::{Interface, LinkWatch};
-use super::kfuncs::{Absent, RxHint};
 use super::port::{Awaited, Mode, Port};
-use super::rx::{AfXdpRx, RxParts};
-use super::socket::{self, Copying, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
-use super::tx::AfXdpTx;
-use super::umem::is_umem_layout;
 use crate::counters::{Scope, Unit};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
@@ -69,7 +69,7 @@ impl AfXdpConfig {
 }
 
 /// Ethernet's header and one VLAN tag.
-pub(super) const LINK_HEADER_LEN: usize = 14 + 4;
+pub(in crate::device::af_xdp) const LINK_HEADER_LEN: usize = 14 + 4;
 
 /// A live port. While it or one of its queues exists our program is on the interface; with the last of them, or the process, it
 /// is gone.
@@ -203,7 +203,7 @@ impl AfXdpDevice {
     }
 
     #[cfg(test)]
-    pub(super) fn port(&self) -> &Port {
+    pub(in crate::device::af_xdp) fn port(&self) -> &Port {
         &self.port
     }
 
@@ -341,14 +341,14 @@ impl Queue for AfXdpQueue {
 
 /// The ways in which a queue was bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BindFlags {
-    pub(super) zero_copy: bool,
-    pub(super) multi_buffer: bool,
+pub(in crate::device::af_xdp) struct BindFlags {
+    pub(in crate::device::af_xdp) zero_copy: bool,
+    pub(in crate::device::af_xdp) multi_buffer: bool,
 }
 
 impl BindFlags {
     /// In words, for the operator.
-    pub(super) fn describe(self, mode: Mode) -> &'static str {
+    pub(in crate::device::af_xdp) fn describe(self, mode: Mode) -> &'static str {
         match (mode, self.zero_copy, self.multi_buffer) {
             (Mode::Generic, _, true) => "generic, copies, frames in several chunks",
             (Mode::Generic, _, false) => "generic, copies",

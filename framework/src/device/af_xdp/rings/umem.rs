@@ -29,7 +29,7 @@ const LINE_LEN: usize = 64;
 const PREFETCHED_LEN: usize = 4 * LINE_LEN;
 
 /// An AF_XDP socket with its memory.
-pub(super) struct Umem {
+pub(in crate::device::af_xdp) struct Umem {
     /// `None` once it is closed.
     socket: Option<OwnedFd>,
     region: Arc<Region>,
@@ -42,7 +42,7 @@ pub(super) struct Umem {
 
 /// How addresses become chunks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Geometry {
+pub(in crate::device::af_xdp) struct Geometry {
     base: usize,
     chunks: usize,
     /// Chunks are a power of two apart.
@@ -53,7 +53,7 @@ pub(super) struct Geometry {
 
 impl Umem {
     /// Registers the region of `pool` with `socket`.
-    pub(super) fn register(socket: OwnedFd, pool: &Pool) -> io::Result<Self> {
+    pub(in crate::device::af_xdp) fn register(socket: OwnedFd, pool: &Pool) -> io::Result<Self> {
         let region = Arc::clone(pool.region());
         let geometry = Geometry::of(pool);
         let len = geometry.chunks << geometry.shift;
@@ -70,32 +70,32 @@ impl Umem {
         })
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
+    pub(in crate::device::af_xdp) fn socket(&self) -> &OwnedFd {
         self.socket.as_ref().expect("the socket is closed by drop only")
     }
 
-    pub(super) fn geometry(&self) -> Geometry {
+    pub(in crate::device::af_xdp) fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    pub(super) fn is_of(&self, pool: &Pool) -> bool {
+    pub(in crate::device::af_xdp) fn is_of(&self, pool: &Pool) -> bool {
         Arc::ptr_eq(&self.region, pool.region())
     }
 
-    pub(super) fn set_zero_copy(&self, zero_copy: bool) {
+    pub(in crate::device::af_xdp) fn set_zero_copy(&self, zero_copy: bool) {
         self.zero_copy.set(zero_copy);
     }
 
-    pub(super) fn set_gone(&self) {
+    pub(in crate::device::af_xdp) fn set_gone(&self) {
         self.gone.set(true);
     }
 
-    pub(super) fn is_gone(&self) -> bool {
+    pub(in crate::device::af_xdp) fn is_gone(&self) -> bool {
         self.gone.get()
     }
 
     /// Keeps mbufs that the kernel may still have until the socket is closed.
-    pub(super) fn keep(&self, mbufs: impl Iterator<Item = Mbuf>) {
+    pub(in crate::device::af_xdp) fn keep(&self, mbufs: impl Iterator<Item = Mbuf>) {
         self.leftovers.borrow_mut().extend(mbufs);
     }
 }
@@ -113,7 +113,7 @@ impl Drop for Umem {
 }
 
 impl Geometry {
-    pub(super) fn of(pool: &Pool) -> Self {
+    pub(in crate::device::af_xdp) fn of(pool: &Pool) -> Self {
         let layout = pool.layout();
         Self {
             base: pool.region().base().as_ptr().addr(),
@@ -123,20 +123,20 @@ impl Geometry {
         }
     }
 
-    pub(super) fn chunks(&self) -> usize {
+    pub(in crate::device::af_xdp) fn chunks(&self) -> usize {
         self.chunks
     }
 
     /// The chunk that an address of the umem lies in; `None` outside.
     #[inline]
-    pub(super) fn chunk(&self, addr: u64) -> Option<usize> {
+    pub(in crate::device::af_xdp) fn chunk(&self, addr: u64) -> Option<usize> {
         let chunk = usize::try_from(addr >> self.shift).ok()?;
         (chunk < self.chunks).then_some(chunk)
     }
 
     /// The address of `bytes` for a descriptor; `None` where they are not inside one chunk.
     #[inline]
-    pub(super) fn addr_of(&self, bytes: &[u8]) -> Option<u64> {
+    pub(in crate::device::af_xdp) fn addr_of(&self, bytes: &[u8]) -> Option<u64> {
         let addr = bytes.as_ptr().addr().checked_sub(self.base)? as u64;
         self.chunk(addr)?;
         (self.offset(addr) + bytes.len() <= 1 << self.shift).then_some(addr)
@@ -145,7 +145,7 @@ impl Geometry {
     /// Asks the CPU for the first lines of the frame that a descriptor names, all at once: the kernel has written
     /// them on its core. One that is wrong asks for lines of somebody else, which does no harm.
     #[inline]
-    pub(super) fn prefetch(&self, desc: &Desc) {
+    pub(in crate::device::af_xdp) fn prefetch(&self, desc: &Desc) {
         let (start, len) = (self.base.wrapping_add(desc.addr as usize), (desc.len as usize).min(PREFETCHED_LEN));
         for at in (0..len).step_by(LINE_LEN) {
             prefetch_line(core::ptr::without_provenance(start.wrapping_add(at)));
@@ -159,13 +159,13 @@ impl Geometry {
 }
 
 /// Whether buffers of this layout are chunks that the kernel takes.
-pub(super) fn is_umem_layout(layout: Layout) -> bool {
+pub(in crate::device::af_xdp) fn is_umem_layout(layout: Layout) -> bool {
     matches!(layout.stride(), 2048 | 4096) && layout == Layout::umem(layout.stride())
 }
 
 /// What is wrong with a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(in crate::device::af_xdp) enum Fault {
     /// The address lies outside the umem, or in a chunk that the kernel was not lent.
     Address,
     /// The bytes reach into the metadata or out of the chunk. The buffer has gone home.
@@ -173,7 +173,7 @@ pub(super) enum Fault {
 }
 
 /// The chunks that the kernel has to receive into.
-pub(super) struct Lent {
+pub(in crate::device::af_xdp) struct Lent {
     geometry: Geometry,
     /// For each chunk its mbuf, empty, while the kernel has it.
     mbufs: Box<[Option<Mbuf>]>,
@@ -181,20 +181,20 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    pub(super) fn new(geometry: Geometry) -> Self {
+    pub(in crate::device::af_xdp) fn new(geometry: Geometry) -> Self {
         Self { geometry, mbufs: (0..geometry.chunks).map(|_| None).collect(), count: 0 }
     }
 
     /// Chunks that the kernel has.
     #[inline]
-    pub(super) fn count(&self) -> u32 {
+    pub(in crate::device::af_xdp) fn count(&self) -> u32 {
         self.count
     }
 
     /// Notes that the kernel gets the chunk of a fresh mbuf; its address for the fill ring. Panics where the mbuf is of
     /// another region: the caller has compared the pools.
     #[inline]
-    pub(super) fn lend(&mut self, mbuf: Mbuf) -> u64 {
+    pub(in crate::device::af_xdp) fn lend(&mut self, mbuf: Mbuf) -> u64 {
         let addr = self.geometry.addr_of(mbuf.bytes()).expect("an mbuf of the umem's own pool");
         let chunk = addr as usize >> self.geometry.shift;
         debug_assert!(self.mbufs[chunk].is_none(), "a chunk that comes from the pool is not with the kernel");
@@ -206,7 +206,7 @@ impl Lent {
     /// The mbuf of a received frame, or part of one. All that the kernel says is checked: a chunk that it was lent, bytes
     /// behind the metadata and inside the chunk.
     #[inline]
-    pub(super) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, Fault> {
+    pub(in crate::device::af_xdp) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, Fault> {
         let mbuf = self.geometry.chunk(desc.addr).and_then(|chunk| self.mbufs[chunk].take());
         let Some(mut mbuf) = mbuf else { return Err(Fault::Address) };
         self.count -= 1;
@@ -223,7 +223,7 @@ impl Lent {
     }
 
     /// All mbufs, as the kernel is gone or going.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Mbuf> + '_ {
+    pub(in crate::device::af_xdp) fn take_all(&mut self) -> impl Iterator<Item = Mbuf> + '_ {
         self.count = 0;
         self.mbufs.iter_mut().filter_map(Option::take)
     }

@@ -26,7 +26,7 @@ struct Slot {
 
 /// What a completion was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Completed {
+pub(in crate::device::af_xdp) enum Completed {
     /// The last descriptor of a frame: its mbuf has gone home.
     Frame,
     /// A part of a frame whose other parts are still out.
@@ -36,7 +36,7 @@ pub(super) enum Completed {
 }
 
 /// All frames in flight.
-pub(super) struct InFlight {
+pub(in crate::device::af_xdp) struct InFlight {
     geometry: Geometry,
     heads: Box<[u32]>,
     slots: Box<[Slot]>,
@@ -47,7 +47,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// For as many descriptors as the tx ring has, and the completion ring with it: so neither overflows.
-    pub(super) fn new(geometry: Geometry, ring_len: u32) -> Self {
+    pub(in crate::device::af_xdp) fn new(geometry: Geometry, ring_len: u32) -> Self {
         let next = |idx| if idx + 1 < ring_len { idx + 1 } else { NONE };
         Self {
             geometry,
@@ -61,17 +61,17 @@ impl InFlight {
 
     /// Descriptors that can still be posted.
     #[inline]
-    pub(super) fn room(&self) -> usize {
+    pub(in crate::device::af_xdp) fn room(&self) -> usize {
         self.free_count
     }
 
-    pub(super) fn frames(&self) -> usize {
+    pub(in crate::device::af_xdp) fn frames(&self) -> usize {
         self.frames
     }
 
     /// Notes a frame whose descriptors have these addresses. Panics where there is no room for so many.
     #[inline]
-    pub(super) fn post(&mut self, mbuf: Mbuf, addrs: &[u64]) {
+    pub(in crate::device::af_xdp) fn post(&mut self, mbuf: Mbuf, addrs: &[u64]) {
         let frame = self.free;
         for &addr in addrs {
             let idx = self.free;
@@ -89,7 +89,7 @@ impl InFlight {
 
     /// Takes note of a completion; the mbuf of a finished frame goes home.
     #[inline]
-    pub(super) fn complete(&mut self, addr: u64) -> Completed {
+    pub(in crate::device::af_xdp) fn complete(&mut self, addr: u64) -> Completed {
         let Some(idx) = self.unlink(addr) else { return Completed::Unknown };
         let frame = self.slots[idx as usize].frame;
         if idx != frame {
@@ -137,7 +137,7 @@ impl InFlight {
     }
 
     /// All mbufs, as the kernel is gone or going. Nothing is in flight afterwards.
-    pub(super) fn take_all(&mut self) -> Vec<Mbuf> {
+    pub(in crate::device::af_xdp) fn take_all(&mut self) -> Vec<Mbuf> {
         let mbufs = self.slots.iter_mut().filter_map(|slot| slot.mbuf.take()).collect();
         *self = Self::new(self.geometry, self.slots.len() as u32);
         mbufs

@@ -36,15 +36,15 @@ use crate::mem::prefetch_line;
 /// A descriptor of the rx and tx rings, `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct Desc {
+pub(in crate::device::af_xdp) struct Desc {
     /// Where the frame's bytes begin, from the start of the umem.
-    pub(super) addr: u64,
-    pub(super) len: u32,
-    pub(super) options: u32,
+    pub(in crate::device::af_xdp) addr: u64,
+    pub(in crate::device::af_xdp) len: u32,
+    pub(in crate::device::af_xdp) options: u32,
 }
 
 /// More buffers of the same frame follow (`XDP_PKT_CONTD`).
-pub(super) const MORE: u32 = 1;
+pub(in crate::device::af_xdp) const MORE: u32 = 1;
 
 /// The kernel wants a system call before it goes on (`XDP_RING_NEED_WAKEUP`).
 const NEED_WAKEUP: u32 = 1;
@@ -52,11 +52,11 @@ const NEED_WAKEUP: u32 = 1;
 /// Where the parts of a ring are in its mapping, `struct xdp_ring_offset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct Offsets {
-    pub(super) producer: u64,
-    pub(super) consumer: u64,
-    pub(super) slots: u64,
-    pub(super) flags: u64,
+pub(in crate::device::af_xdp) struct Offsets {
+    pub(in crate::device::af_xdp) producer: u64,
+    pub(in crate::device::af_xdp) consumer: u64,
+    pub(in crate::device::af_xdp) slots: u64,
+    pub(in crate::device::af_xdp) flags: u64,
 }
 
 /// What is behind a ring: pages shared with the kernel, or, for tests and Miri, plain memory with both ends in one process.
@@ -192,26 +192,31 @@ impl<T: Copy> Ring<T> {
 }
 
 /// A ring that we write: fill (addresses of free buffers) and tx (descriptors of frames).
-pub(super) struct ProducerRing<T>(Ring<T>);
+pub(in crate::device::af_xdp) struct ProducerRing<T>(Ring<T>);
 
 /// A ring that we read: rx (descriptors of frames) and completion (addresses of sent buffers).
-pub(super) struct ConsumerRing<T>(Ring<T>);
+pub(in crate::device::af_xdp) struct ConsumerRing<T>(Ring<T>);
 
 impl<T: Copy + IntoBytes> ProducerRing<T> {
     /// Maps it. The socket has been asked for a ring of `len` slots.
-    pub(super) fn map(socket: &impl AsRawFd, page_offset: u64, offsets: &Offsets, len: u32) -> io::Result<Self> {
+    pub(in crate::device::af_xdp) fn map(
+        socket: &impl AsRawFd,
+        page_offset: u64,
+        offsets: &Offsets,
+        len: u32,
+    ) -> io::Result<Self> {
         Ring::map(socket, page_offset, offsets, len).map(Self)
     }
 
     /// Slots in all.
-    pub(super) fn len(&self) -> u32 {
+    pub(in crate::device::af_xdp) fn len(&self) -> u32 {
         self.0.cursor.len
     }
 
     /// Whether at least `wanted` slots can be posted now. Looks at the kernel's index only where those known to be free are
     /// too few.
     #[inline]
-    pub(super) fn has_room(&mut self, wanted: u32) -> bool {
+    pub(in crate::device::af_xdp) fn has_room(&mut self, wanted: u32) -> bool {
         if self.0.cursor.free() < wanted {
             self.0.cursor.look_at_consumer();
         }
@@ -220,14 +225,14 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
 
     /// Writes the next slot. Panics where the ring is full: ask [`ProducerRing::has_room`].
     #[inline]
-    pub(super) fn post(&mut self, value: T) {
+    pub(in crate::device::af_xdp) fn post(&mut self, value: T) {
         self.write(value);
         self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
     }
 
     /// Writes the next slot, which is the next one afterwards as well. Panics as [`post`](Self::post) does.
     #[inline]
-    pub(super) fn write(&mut self, value: T) {
+    pub(in crate::device::af_xdp) fn write(&mut self, value: T) {
         assert!(self.0.cursor.free() > 0, "post into a full ring");
         let slot = self.0.slot(self.0.cursor.ours);
         // SAFETY: the slot is free (3, asserted) and inside the ring (2).
@@ -236,34 +241,39 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
 
     /// Shows the kernel all that was posted.
     #[inline]
-    pub(super) fn publish(&mut self) {
+    pub(in crate::device::af_xdp) fn publish(&mut self) {
         let cursor = &self.0.cursor;
         cursor.shared(cursor.producer).store(cursor.ours, Ordering::Release);
     }
 
     /// Slots that the kernel has not taken yet, after a fresh look.
     #[inline]
-    pub(super) fn untaken(&mut self) -> u32 {
+    pub(in crate::device::af_xdp) fn untaken(&mut self) -> u32 {
         self.0.cursor.look_at_consumer();
         self.0.cursor.ours.wrapping_sub(self.0.cursor.theirs)
     }
 
     /// Whether the kernel waits for a system call.
     #[inline]
-    pub(super) fn needs_wakeup(&self) -> bool {
+    pub(in crate::device::af_xdp) fn needs_wakeup(&self) -> bool {
         let cursor = &self.0.cursor;
         cursor.shared(cursor.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 
     /// Times that the kernel's index was off the ring.
-    pub(super) fn faults(&self) -> u64 {
+    pub(in crate::device::af_xdp) fn faults(&self) -> u64 {
         self.0.cursor.faults
     }
 }
 
 impl<T: Copy + FromBytes> ConsumerRing<T> {
     /// Maps it. The socket has been asked for a ring of `len` slots.
-    pub(super) fn map(socket: &impl AsRawFd, page_offset: u64, offsets: &Offsets, len: u32) -> io::Result<Self> {
+    pub(in crate::device::af_xdp) fn map(
+        socket: &impl AsRawFd,
+        page_offset: u64,
+        offsets: &Offsets,
+        len: u32,
+    ) -> io::Result<Self> {
         Ring::map(socket, page_offset, offsets, len).map(Self)
     }
 
@@ -273,7 +283,7 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
     /// Who looks in vain asks for the slot's line as well: both are on their way from the kernel's core when the index moves, instead of
     /// the one after the other.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<T> {
+    pub(in crate::device::af_xdp) fn take(&mut self) -> Option<T> {
         let slot = self.0.slot(self.0.cursor.ours);
         if self.0.cursor.filled() == 0 {
             self.0.cursor.look_at_producer();
@@ -289,19 +299,19 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
 
     /// Gives the kernel back all slots that were taken.
     #[inline]
-    pub(super) fn give_back(&mut self) {
+    pub(in crate::device::af_xdp) fn give_back(&mut self) {
         let cursor = &self.0.cursor;
         cursor.shared(cursor.consumer).store(cursor.ours, Ordering::Release);
     }
 
     /// Times that the kernel's index was off the ring.
-    pub(super) fn faults(&self) -> u64 {
+    pub(in crate::device::af_xdp) fn faults(&self) -> u64 {
         self.0.cursor.faults
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::device::af_xdp) mod tests {
     use core::cell::UnsafeCell;
     use std::sync::Arc;
 
@@ -310,7 +320,7 @@ pub(super) mod tests {
     const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, slots: 192 };
 
     /// A ring in memory, and the words by which a test plays the kernel.
-    pub(in super::super) struct Played {
+    pub(in crate::device::af_xdp) struct Played {
         memory: Arc<[UnsafeCell<u64>]>,
     }
 
@@ -320,28 +330,28 @@ pub(super) mod tests {
             unsafe { &*self.memory[offset as usize / 8].get().cast() }
         }
 
-        pub(in super::super) fn set_producer(&self, index: u32) {
+        pub(in crate::device::af_xdp) fn set_producer(&self, index: u32) {
             self.word(OFFSETS.producer).store(index, Ordering::Release);
         }
 
-        pub(in super::super) fn set_consumer(&self, index: u32) {
+        pub(in crate::device::af_xdp) fn set_consumer(&self, index: u32) {
             self.word(OFFSETS.consumer).store(index, Ordering::Release);
         }
 
-        pub(in super::super) fn producer(&self) -> u32 {
+        pub(in crate::device::af_xdp) fn producer(&self) -> u32 {
             self.word(OFFSETS.producer).load(Ordering::Acquire)
         }
 
-        pub(in super::super) fn consumer(&self) -> u32 {
+        pub(in crate::device::af_xdp) fn consumer(&self) -> u32 {
             self.word(OFFSETS.consumer).load(Ordering::Acquire)
         }
 
-        pub(in super::super) fn write<T: IntoBytes + Copy>(&self, slot: usize, value: T) {
+        pub(in crate::device::af_xdp) fn write<T: IntoBytes + Copy>(&self, slot: usize, value: T) {
             // SAFETY: one thread plays both sides; the slot is inside the memory.
             unsafe { self.slot::<T>(slot).write(value) };
         }
 
-        pub(in super::super) fn read<T: FromBytes + Copy>(&self, slot: usize) -> T {
+        pub(in crate::device::af_xdp) fn read<T: FromBytes + Copy>(&self, slot: usize) -> T {
             // SAFETY: as for `write`.
             unsafe { self.slot::<T>(slot).read() }
         }
@@ -362,12 +372,12 @@ pub(super) mod tests {
         (ring, Played { memory })
     }
 
-    pub(in super::super) fn producer<T: Copy>(len: u32) -> (ProducerRing<T>, Played) {
+    pub(in crate::device::af_xdp) fn producer<T: Copy>(len: u32) -> (ProducerRing<T>, Played) {
         let (ring, kernel) = ring(len);
         (ProducerRing(ring), kernel)
     }
 
-    pub(in super::super) fn consumer<T: Copy>(len: u32) -> (ConsumerRing<T>, Played) {
+    pub(in crate::device::af_xdp) fn consumer<T: Copy>(len: u32) -> (ConsumerRing<T>, Played) {
         let (ring, kernel) = ring(len);
         (ConsumerRing(ring), kernel)
     }

@@ -18,7 +18,7 @@ use std::path::Path;
 use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-pub(super) use crate::device::sys::socket;
+pub(in crate::device::af_xdp) use crate::device::sys::socket;
 use crate::device::sys::{check, set};
 use crate::mem::Region;
 
@@ -46,12 +46,12 @@ struct XdpAddress {
 }
 
 /// Sets an option of an AF_XDP socket.
-pub(super) fn set_option(socket: &OwnedFd, option: c_int, value: u32) -> io::Result<()> {
+pub(in crate::device::af_xdp) fn set_option(socket: &OwnedFd, option: c_int, value: u32) -> io::Result<()> {
     set(socket, libc::SOL_XDP, option, &value)
 }
 
 /// Reads an option of an AF_XDP socket. Older kernels know fewer fields: the rest stays zero.
-pub(super) fn option<T: FromBytes + FromZeros>(socket: &OwnedFd, option: c_int) -> io::Result<T> {
+pub(in crate::device::af_xdp) fn option<T: FromBytes + FromZeros>(socket: &OwnedFd, option: c_int) -> io::Result<T> {
     let mut value = T::new_zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: value and length are borrowed mutably for the call (1), and any bytes are a `T` (2).
@@ -66,7 +66,7 @@ pub(super) fn option<T: FromBytes + FromZeros>(socket: &OwnedFd, option: c_int) 
 /// # Safety
 /// From now on the kernel writes into chunks that the fill ring names. The region outlives the socket, and nobody else
 /// reads or writes a chunk while the kernel has it.
-pub(super) unsafe fn register_umem(
+pub(in crate::device::af_xdp) unsafe fn register_umem(
     socket: &OwnedFd,
     region: &Region,
     len: usize,
@@ -86,7 +86,7 @@ pub(super) unsafe fn register_umem(
 }
 
 /// Binds an AF_XDP socket to a queue.
-pub(super) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
+pub(in crate::device::af_xdp) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
     let address = XdpAddress { family: libc::AF_XDP as u16, flags, ifindex, queue, shared_umem_fd: 0 };
     let len = size_of::<XdpAddress>() as libc::socklen_t;
     // SAFETY: the address is borrowed for the call, with its own length (1).
@@ -94,7 +94,7 @@ pub(super) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io
 }
 
 /// Lets the kernel work on the tx ring. Never waits.
-pub(super) fn kick_tx(socket: &OwnedFd) -> io::Result<()> {
+pub(in crate::device::af_xdp) fn kick_tx(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: no bytes and no address are passed.
     let sent =
         unsafe { libc::sendto(socket.as_raw_fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
@@ -102,7 +102,7 @@ pub(super) fn kick_tx(socket: &OwnedFd) -> io::Result<()> {
 }
 
 /// Lets the kernel work on the fill ring. Never waits.
-pub(super) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
+pub(in crate::device::af_xdp) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
     let none = core::ptr::null_mut();
     // SAFETY: no room for bytes and no address are passed.
     let received = unsafe { libc::recvfrom(socket.as_raw_fd(), none, 0, libc::MSG_DONTWAIT, none.cast(), none.cast()) };
@@ -110,14 +110,14 @@ pub(super) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
 }
 
 /// Sends a message.
-pub(super) fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+pub(in crate::device::af_xdp) fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the bytes are borrowed for the call, with their own length (1).
     let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
     check(sent as c_int).map(drop)
 }
 
 /// Receives a message; its length.
-pub(super) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
+pub(in crate::device::af_xdp) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the bytes are borrowed mutably for the call, with their own length (1, 2).
     let received = unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
@@ -126,13 +126,13 @@ pub(super) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
 /// `struct ethtool_channels`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes)]
 #[repr(C)]
-pub(super) struct Channels {
+pub(in crate::device::af_xdp) struct Channels {
     command: u32,
     max: [u32; 4],
-    pub(super) rx: u32,
-    pub(super) tx: u32,
-    pub(super) other: u32,
-    pub(super) combined: u32,
+    pub(in crate::device::af_xdp) rx: u32,
+    pub(in crate::device::af_xdp) tx: u32,
+    pub(in crate::device::af_xdp) other: u32,
+    pub(in crate::device::af_xdp) combined: u32,
 }
 
 /// `struct ethtool_value`.
@@ -146,10 +146,10 @@ struct EthtoolValue {
 /// `struct hwtstamp_config`: which frames the NIC stamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes)]
 #[repr(C)]
-pub(super) struct Stamping {
+pub(in crate::device::af_xdp) struct Stamping {
     flags: u32,
     tx_kind: u32,
-    pub(super) rx_filter: u32,
+    pub(in crate::device::af_xdp) rx_filter: u32,
 }
 
 /// `struct ifreq` with an address in it.
@@ -169,7 +169,7 @@ const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
 const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
 
 /// How many queues an interface has in use, as `ethtool -l` says. `socket` is any socket of the network namespace.
-pub(super) fn channels(socket: &OwnedFd, interface: &str) -> io::Result<Channels> {
+pub(in crate::device::af_xdp) fn channels(socket: &OwnedFd, interface: &str) -> io::Result<Channels> {
     let mut channels = Channels::new_zeroed();
     channels.command = ETHTOOL_GCHANNELS;
     ask_interface(socket, interface, SIOCETHTOOL, &mut channels)?;
@@ -177,21 +177,25 @@ pub(super) fn channels(socket: &OwnedFd, interface: &str) -> io::Result<Channels
 }
 
 /// The five oldest offloads of an interface, as `ethtool -k` says.
-pub(super) fn ethtool_flags(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
+pub(in crate::device::af_xdp) fn ethtool_flags(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
     let mut flags = EthtoolValue { command: ETHTOOL_GFLAGS, value: 0 };
     ask_interface(socket, interface, SIOCETHTOOL, &mut flags)?;
     Ok(flags.value)
 }
 
 /// Which frames the NIC stamps now.
-pub(super) fn stamping(socket: &OwnedFd, interface: &str) -> io::Result<Stamping> {
+pub(in crate::device::af_xdp) fn stamping(socket: &OwnedFd, interface: &str) -> io::Result<Stamping> {
     let mut stamping = Stamping::default();
     ask_interface(socket, interface, SIOCGHWTSTAMP, &mut stamping)?;
     Ok(stamping)
 }
 
 /// Says which frames the NIC is to stamp; what it will, which may be more.
-pub(super) fn set_stamping(socket: &OwnedFd, interface: &str, mut wanted: Stamping) -> io::Result<Stamping> {
+pub(in crate::device::af_xdp) fn set_stamping(
+    socket: &OwnedFd,
+    interface: &str,
+    mut wanted: Stamping,
+) -> io::Result<Stamping> {
     ask_interface(socket, interface, SIOCSHWTSTAMP, &mut wanted)?;
     Ok(wanted)
 }
@@ -215,7 +219,7 @@ fn ask_interface<T: FromBytes + IntoBytes>(
 
 /// The protocol of the socket behind a descriptor of any process, given as /proc/PID/fd/N. `None` where it is no socket, or
 /// not ours to look at.
-pub(super) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
+pub(in crate::device::af_xdp) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
     let path = CString::new(descriptor.as_os_str().as_bytes()).ok()?;
     let mut name = [0u8; 32];
     // SAFETY: path and attribute end with a zero, and the name is borrowed mutably for the call, with its own length (1, 2).
@@ -227,10 +231,10 @@ pub(super) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
 }
 
 /// The bytes of an interface's name: on the stack, as a running queue asks for it.
-pub(super) type InterfaceName = ArrayVec<u8, { libc::IFNAMSIZ }>;
+pub(in crate::device::af_xdp) type InterfaceName = ArrayVec<u8, { libc::IFNAMSIZ }>;
 
 /// The name that the interface `index` has now, in the network namespace of `socket`.
-pub(super) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<InterfaceName> {
+pub(in crate::device::af_xdp) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<InterfaceName> {
     // `struct ifreq` with a number in it.
     let mut request = [0u32; 10];
     request[libc::IFNAMSIZ / 4] = index;
@@ -241,7 +245,7 @@ pub(super) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<Interfa
 }
 
 /// The flags of the interface `name`, of the network namespace of `socket`. Takes no lock in the kernel.
-pub(super) fn interface_flags(socket: &OwnedFd, name: &[u8]) -> io::Result<i32> {
+pub(in crate::device::af_xdp) fn interface_flags(socket: &OwnedFd, name: &[u8]) -> io::Result<i32> {
     // `struct ifreq`, where the flags are a short behind the name.
     let mut request = [0u8; 40];
     // The last byte of the name stays zero.
@@ -254,7 +258,7 @@ pub(super) fn interface_flags(socket: &OwnedFd, name: &[u8]) -> io::Result<i32> 
 
 /// Moves the calling thread into a fresh network namespace, with nothing in it but a loopback that is down.
 #[cfg(test)]
-pub(super) fn leave_namespace() -> io::Result<()> {
+pub(in crate::device::af_xdp) fn leave_namespace() -> io::Result<()> {
     // SAFETY: no address is passed.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }

@@ -13,32 +13,32 @@ use crate::mem::{Mbuf, RxInfo};
 use crate::time::UnixTime;
 
 /// A number that headers do not begin with: bytes left in a headroom are not taken for it.
-pub(super) const MAGIC: u32 = 0x57e1_9a7f;
+pub(in crate::device::af_xdp) const MAGIC: u32 = 0x57e1_9a7f;
 /// Bytes before a frame of which only the flow tag is told.
-pub(super) const TAG_LEN: usize = 8;
+pub(in crate::device::af_xdp) const TAG_LEN: usize = 8;
 /// Bytes before a frame of which the driver has told something. Older kernels take up to 32.
-pub(super) const RX_HINTS_LEN: usize = 24;
+pub(in crate::device::af_xdp) const RX_HINTS_LEN: usize = 24;
 
 /// Bits of the word, above the 24 of the flow tag.
-pub(super) const HAS_FLOW_TAG: u32 = 1 << 31;
-pub(super) const HAS_TIMESTAMP: u32 = 1 << 30;
-pub(super) const HAS_HASH: u32 = 1 << 29;
-pub(super) const HAS_VLAN: u32 = 1 << 28;
+pub(in crate::device::af_xdp) const HAS_FLOW_TAG: u32 = 1 << 31;
+pub(in crate::device::af_xdp) const HAS_TIMESTAMP: u32 = 1 << 30;
+pub(in crate::device::af_xdp) const HAS_HASH: u32 = 1 << 29;
+pub(in crate::device::af_xdp) const HAS_VLAN: u32 = 1 << 28;
 const TOLD: u32 = HAS_TIMESTAMP | HAS_HASH | HAS_VLAN;
 const FLOW_TAG: u32 = (1 << 24) - 1;
 
 /// Where the values are, from the first of the `RX_HINTS_LEN` bytes.
-pub(super) const AT_TIMESTAMP: usize = 0;
-pub(super) const AT_HASH: usize = 8;
-pub(super) const AT_VLAN: usize = 12;
+pub(in crate::device::af_xdp) const AT_TIMESTAMP: usize = 0;
+pub(in crate::device::af_xdp) const AT_HASH: usize = 8;
+pub(in crate::device::af_xdp) const AT_VLAN: usize = 12;
 /// Where magic and word are, from the first of the `TAG_LEN` bytes.
-pub(super) const AT_MAGIC: usize = 0;
-pub(super) const AT_WORD: usize = 4;
+pub(in crate::device::af_xdp) const AT_MAGIC: usize = 0;
+pub(in crate::device::af_xdp) const AT_WORD: usize = 4;
 
 /// Reads what the program wrote before the frame, and wipes it, so that the buffer's next frame does not inherit it. A frame of
 /// which nothing is told, which is nearly every one where only VLAN tags are asked for, costs the look at eight bytes.
 #[inline]
-pub(super) fn read(mbuf: Mbuf) -> Mbuf {
+pub(in crate::device::af_xdp) fn read(mbuf: Mbuf) -> Mbuf {
     match mbuf.behind(TAG_LEN).map(|near| (u32_at(near, AT_MAGIC), u32_at(near, AT_WORD))) {
         Some((MAGIC, word)) if word != 0 => read_told(mbuf, word),
         _ => mbuf,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use zerocopy::FromBytes;
 
-use super::error::SetupError;
-use super::holder;
-use super::interface::Interface;
-use super::port::Mode;
+use super::super::setup::error::SetupError;
+use super::super::setup::holder;
+use super::super::setup::interface::Interface;
+use super::super::setup::port::Mode;
 use super::ring::{ConsumerRing, Desc, Offsets, ProducerRing};
 use super::sys;
 use super::umem::Umem;
@@ -29,30 +29,30 @@ pub enum Copying {
 }
 
 /// A bound socket.
-pub(super) struct Bound {
-    pub(super) umem: Umem,
-    pub(super) rings: Rings,
-    pub(super) zero_copy: bool,
-    pub(super) multi_buffer: bool,
+pub(in crate::device::af_xdp) struct Bound {
+    pub(in crate::device::af_xdp) umem: Umem,
+    pub(in crate::device::af_xdp) rings: Rings,
+    pub(in crate::device::af_xdp) zero_copy: bool,
+    pub(in crate::device::af_xdp) multi_buffer: bool,
 }
 
 /// The rings of a socket.
-pub(super) struct Rings {
-    pub(super) fill: ProducerRing<u64>,
-    pub(super) completion: ConsumerRing<u64>,
-    pub(super) rx: ConsumerRing<Desc>,
-    pub(super) tx: ProducerRing<Desc>,
+pub(in crate::device::af_xdp) struct Rings {
+    pub(in crate::device::af_xdp) fill: ProducerRing<u64>,
+    pub(in crate::device::af_xdp) completion: ConsumerRing<u64>,
+    pub(in crate::device::af_xdp) rx: ConsumerRing<Desc>,
+    pub(in crate::device::af_xdp) tx: ProducerRing<Desc>,
 }
 
 /// What to bind.
-pub(super) struct Wanted<'a> {
-    pub(super) interface: &'a Interface,
-    pub(super) queue: u16,
-    pub(super) mode: Mode,
-    pub(super) copying: Copying,
-    pub(super) rx_ring_len: u32,
-    pub(super) tx_ring_len: u32,
-    pub(super) frame_len_max: usize,
+pub(in crate::device::af_xdp) struct Wanted<'a> {
+    pub(in crate::device::af_xdp) interface: &'a Interface,
+    pub(in crate::device::af_xdp) queue: u16,
+    pub(in crate::device::af_xdp) mode: Mode,
+    pub(in crate::device::af_xdp) copying: Copying,
+    pub(in crate::device::af_xdp) rx_ring_len: u32,
+    pub(in crate::device::af_xdp) tx_ring_len: u32,
+    pub(in crate::device::af_xdp) frame_len_max: usize,
 }
 
 /// Time that a queue may take to become free after its socket was closed: hundreds of times what it takes an idle machine.
@@ -65,7 +65,7 @@ const MAX_TX_SKB_BUDGET: i32 = 9;
 const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
 
 /// A socket in the calling thread's network namespace, not bound yet.
-pub(super) fn open() -> Result<OwnedFd, SetupError> {
+pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, SetupError> {
     sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(|error| match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT) => SetupError::KernelWithoutXdpSockets,
         _ => SetupError::system("opening an AF_XDP socket", error),
@@ -74,7 +74,11 @@ pub(super) fn open() -> Result<OwnedFd, SetupError> {
 
 /// Binds the first of `sockets` for which the kernel agrees. Each try needs a socket of its own, as one that failed to bind
 /// keeps its rings.
-pub(super) fn bind(mut sockets: Vec<OwnedFd>, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, SetupError> {
+pub(in crate::device::af_xdp) fn bind(
+    mut sockets: Vec<OwnedFd>,
+    pool: &Pool,
+    wanted: &Wanted<'_>,
+) -> Result<Bound, SetupError> {
     let tries = tries(wanted, pool.layout().data_room(), has_multi_buffer(kernel_version()));
     let mut last = None;
     for flags in tries {
@@ -120,7 +124,7 @@ fn bind_patiently(umem: &Umem, wanted: &Wanted<'_>, flags: u16) -> io::Result<()
 }
 
 /// The most tries that there can be.
-pub(super) const TRIES_MAX: usize = 4;
+pub(in crate::device::af_xdp) const TRIES_MAX: usize = 4;
 
 /// What to ask of the kernel, best first.
 fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -> Vec<u16> {
@@ -145,15 +149,15 @@ fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -
 }
 
 /// Buffers of a frame in copy mode, to send or to receive: the 17 parts of an skb (MAX_SKB_FRAGS).
-pub(super) const SEGMENTS_MAX: usize = 17;
+pub(in crate::device::af_xdp) const SEGMENTS_MAX: usize = 17;
 
 /// Whether a kernel of this version has AF_XDP frames in several buffers.
-pub(super) fn has_multi_buffer(version: Option<(u32, u32)>) -> bool {
+pub(in crate::device::af_xdp) fn has_multi_buffer(version: Option<(u32, u32)>) -> bool {
     version.is_some_and(|version| version >= MULTI_BUFFER_SINCE)
 }
 
 /// Major and minor of the running kernel.
-pub(super) fn kernel_version() -> Option<(u32, u32)> {
+pub(in crate::device::af_xdp) fn kernel_version() -> Option<(u32, u32)> {
     parse_version(&std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?)
 }
 
@@ -219,27 +223,27 @@ fn refused(wanted: &Wanted<'_>, error: io::Error) -> SetupError {
 /// `struct xdp_statistics`: what the kernel counted for a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes)]
 #[repr(C)]
-pub(super) struct Statistics {
+pub(in crate::device::af_xdp) struct Statistics {
     /// Frames without a buffer in the fill ring, or too long.
-    pub(super) rx_dropped: u64,
+    pub(in crate::device::af_xdp) rx_dropped: u64,
     /// Addresses in the fill ring that are no chunks.
-    pub(super) rx_invalid_descs: u64,
-    pub(super) tx_invalid_descs: u64,
-    pub(super) rx_ring_full: u64,
+    pub(in crate::device::af_xdp) rx_invalid_descs: u64,
+    pub(in crate::device::af_xdp) tx_invalid_descs: u64,
+    pub(in crate::device::af_xdp) rx_ring_full: u64,
     /// Times that the fill ring was empty.
-    pub(super) fill_ring_empty: u64,
+    pub(in crate::device::af_xdp) fill_ring_empty: u64,
     /// Times that the tx ring was empty.
-    pub(super) tx_ring_empty: u64,
+    pub(in crate::device::af_xdp) tx_ring_empty: u64,
 }
 
 impl Statistics {
     /// As they are now: one system call. `None` where the interface is gone.
-    pub(super) fn read(umem: &Umem) -> Option<Self> {
+    pub(in crate::device::af_xdp) fn read(umem: &Umem) -> Option<Self> {
         sys::option(umem.socket(), libc::XDP_STATISTICS).ok()
     }
 
     /// What has been added to `earlier`. Nothing where a number fell: the kernel forgets those of a ring that it has freed.
-    pub(super) fn since(&self, earlier: &Self) -> Self {
+    pub(in crate::device::af_xdp) fn since(&self, earlier: &Self) -> Self {
         Self {
             rx_dropped: self.rx_dropped.saturating_sub(earlier.rx_dropped),
             rx_invalid_descs: self.rx_invalid_descs.saturating_sub(earlier.rx_invalid_descs),
@@ -257,7 +261,7 @@ mod tests {
 
     use super::*;
     use crate::counters::Block;
-    use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
+    use crate::device::af_xdp::setup::interface::{DriverFeatures, LinkState};
     use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice};
     use crate::device::{Device, Queue};
     use crate::mem::{Layout, Region};

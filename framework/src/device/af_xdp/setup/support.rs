@@ -1,8 +1,8 @@
 //! What AF_XDP could do on an interface, asked without touching it: for tools, and for programs that choose a backend.
 
+use super::super::program::kfuncs::RxHint;
 use super::holder;
 use super::interface::Interface;
-use super::kfuncs::RxHint;
 use crate::device::DeviceError;
 
 /// What the kernel says of an interface and its driver.

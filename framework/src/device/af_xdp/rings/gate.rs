@@ -12,12 +12,12 @@ use core::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::port::{Awaited, Port};
+use super::super::setup::port::{Awaited, Port};
 use super::umem::Umem;
 use crate::counters::{Counter, Scope, Unit};
 
 /// The way in of one queue.
-pub(super) struct Gate {
+pub(in crate::device::af_xdp) struct Gate {
     port: Arc<Port>,
     queue: u16,
     umem: Rc<Umem>,
@@ -41,7 +41,7 @@ enum State {
 }
 
 impl Gate {
-    pub(super) fn new(awaited: Awaited, queue: u16, umem: Rc<Umem>, scope: &Scope) -> Self {
+    pub(in crate::device::af_xdp) fn new(awaited: Awaited, queue: u16, umem: Rc<Umem>, scope: &Scope) -> Self {
         Self {
             port: Arc::clone(awaited.port()),
             queue,
@@ -54,7 +54,7 @@ impl Gate {
 
     /// Lets frames come, and says whether frames may leave: a system call where none come yet, a load and a compare where they do.
     #[inline]
-    pub(super) fn open(&self) -> bool {
+    pub(in crate::device::af_xdp) fn open(&self) -> bool {
         matches!(self.state.get(), State::Open | State::Over) || self.open_now()
     }
 
@@ -76,7 +76,7 @@ impl Gate {
     }
 
     /// From now on the kernel gets the frames, also while the sending half lives on.
-    pub(super) fn close(&self) {
+    pub(in crate::device::af_xdp) fn close(&self) {
         self.state.set(State::Over);
         drop(self.awaited.take());
         self.port.disconnect(self.queue);

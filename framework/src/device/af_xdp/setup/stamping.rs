@@ -4,15 +4,15 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use super::super::rings::sys::{self, Stamping};
 use super::interface::Interface;
-use super::sys::{self, Stamping};
 
 /// linux/net_tstamp.h: HWTSTAMP_FILTER_ALL
 const ALL: u32 = 1;
 
 /// Keeps the stamping of all frames switched on, where it was not already; dropping it restores what was before, unless
 /// somebody else has changed it meanwhile. A process that is killed leaves it switched on, which costs others nothing.
-pub(super) struct AllStamped {
+pub(in crate::device::af_xdp) struct AllStamped {
     socket: OwnedFd,
     index: u32,
     before: Option<Stamping>,
@@ -20,7 +20,7 @@ pub(super) struct AllStamped {
 
 impl AllStamped {
     /// Switches it on.
-    pub(super) fn start(interface: &Interface) -> io::Result<Self> {
+    pub(in crate::device::af_xdp) fn start(interface: &Interface) -> io::Result<Self> {
         let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
         let before = sys::stamping(&socket, &interface.name)?;
         let mut started = Self { socket, index: interface.index, before: None };

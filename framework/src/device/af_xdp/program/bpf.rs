@@ -47,49 +47,49 @@ const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
 /// Kinds of maps, by their number in linux/bpf.h.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum MapKind {
+pub(in crate::device::af_xdp) enum MapKind {
     Hash = 1,
     Sockets = 17,
 }
 
 /// A map in the kernel.
-pub(super) struct Map {
+pub(in crate::device::af_xdp) struct Map {
     fd: OwnedFd,
     key_len: usize,
     value_len: usize,
 }
 
 /// A loaded program.
-pub(super) struct Program {
+pub(in crate::device::af_xdp) struct Program {
     fd: OwnedFd,
 }
 
 /// A program on an interface. It goes when this does.
-pub(super) struct Link {
+pub(in crate::device::af_xdp) struct Link {
     fd: OwnedFd,
 }
 
 /// Which link keeps which program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LinkInfo {
-    pub(super) id: u32,
-    pub(super) program: u32,
+pub(in crate::device::af_xdp) struct LinkInfo {
+    pub(in crate::device::af_xdp) id: u32,
+    pub(in crate::device::af_xdp) program: u32,
 }
 
 /// What a program may do beyond looking at the first buffer of a frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LoadOptions {
+pub(in crate::device::af_xdp) struct LoadOptions {
     /// It may see frames in several buffers.
-    pub(super) frags: bool,
+    pub(in crate::device::af_xdp) frags: bool,
     /// It may ask the driver of this interface, which is one of the calling thread's network namespace.
-    pub(super) bound_to: Option<u32>,
+    pub(in crate::device::af_xdp) bound_to: Option<u32>,
 }
 
 /// Why a program was not loaded: the kernel's error, and the last words of its verifier.
 #[derive(Debug)]
-pub(super) struct LoadError {
-    pub(super) error: io::Error,
-    pub(super) log: String,
+pub(in crate::device::af_xdp) struct LoadError {
+    pub(in crate::device::af_xdp) error: io::Error,
+    pub(in crate::device::af_xdp) log: String,
 }
 
 #[derive(IntoBytes, Immutable)]
@@ -107,7 +107,12 @@ struct MapCreate {
 
 impl Map {
     /// A map of up to `entries_max` values.
-    pub(super) fn create(kind: MapKind, key_len: usize, value_len: usize, entries_max: u32) -> io::Result<Self> {
+    pub(in crate::device::af_xdp) fn create(
+        kind: MapKind,
+        key_len: usize,
+        value_len: usize,
+        entries_max: u32,
+    ) -> io::Result<Self> {
         let attribute = MapCreate {
             kind: kind as u32,
             key_len: key_len as u32,
@@ -124,7 +129,7 @@ impl Map {
     }
 
     /// Sets the value of `key`. The program sees the old one or the new one.
-    pub(super) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert!(key.len() == self.key_len && value.len() == self.value_len, "keys and values as the map was made for");
         let attribute = Element::new(&self.fd, key, value.as_ptr() as u64);
         // SAFETY: both slices live until the call is over (1) and have the lengths that the kernel copies (2).
@@ -132,7 +137,7 @@ impl Map {
     }
 
     /// Takes `key` out.
-    pub(super) fn remove(&self, key: &[u8]) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn remove(&self, key: &[u8]) -> io::Result<()> {
         assert!(key.len() == self.key_len, "a key as the map was made for");
         let attribute = Element::new(&self.fd, key, 0);
         // SAFETY: as for `update`; no value is read.
@@ -141,14 +146,14 @@ impl Map {
 
     /// From now on nobody changes it but programs: EPERM.
     #[cfg(test)]
-    pub(super) fn freeze(&self) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn freeze(&self) -> io::Result<()> {
         const MAP_FREEZE: c_long = 22;
         // SAFETY: no address in the attribute.
         unsafe { bpf(MAP_FREEZE, &(self.fd.as_raw_fd() as u32)) }.map(drop)
     }
 
     /// The descriptor's number, for a program to name.
-    pub(super) fn raw_fd(&self) -> i32 {
+    pub(in crate::device::af_xdp) fn raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 }
@@ -188,7 +193,7 @@ struct ProgLoad {
 
 impl Program {
     /// Loads an XDP program.
-    pub(super) fn load(insns: &[Insn], options: LoadOptions) -> Result<Self, LoadError> {
+    pub(in crate::device::af_xdp) fn load(insns: &[Insn], options: LoadOptions) -> Result<Self, LoadError> {
         let flag = |wanted, flag| if wanted { flag } else { 0 };
         let mut attribute = ProgLoad {
             kind: PROG_TYPE_XDP,
@@ -248,7 +253,7 @@ struct LinkUpdate {
 impl Link {
     /// Puts a program on an interface of the calling thread's network namespace. `flags` are `XDP_FLAGS_*` of
     /// linux/if_link.h.
-    pub(super) fn create(program: &Program, ifindex: u32, flags: u32) -> io::Result<Self> {
+    pub(in crate::device::af_xdp) fn create(program: &Program, ifindex: u32, flags: u32) -> io::Result<Self> {
         let prog_fd = program.fd.as_raw_fd() as u32;
         let attribute = LinkCreate { prog_fd, ifindex, attach_type: ATTACH_TYPE_XDP, flags };
         // SAFETY: no address in the attribute.
@@ -257,7 +262,7 @@ impl Link {
     }
 
     /// Exchanges the program: each frame meets the old one or the new one.
-    pub(super) fn replace(&self, old: &Program, new: &Program) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn replace(&self, old: &Program, new: &Program) -> io::Result<()> {
         let attribute = LinkUpdate {
             link_fd: self.fd.as_raw_fd() as u32,
             prog_fd: new.fd.as_raw_fd() as u32,
@@ -269,13 +274,13 @@ impl Link {
     }
 
     /// Whether the program is off its interface: somebody detached the link, or the interface is gone. A system call.
-    pub(super) fn is_detached(&self) -> bool {
+    pub(in crate::device::af_xdp) fn is_detached(&self) -> bool {
         info_of(&self.fd).is_ok_and(|info| info.ifindex == 0)
     }
 
     /// Takes the program off, as `bpftool link detach` does. The link stays, and does nothing.
     #[cfg(test)]
-    pub(super) fn detach(&self) -> io::Result<()> {
+    pub(in crate::device::af_xdp) fn detach(&self) -> io::Result<()> {
         const LINK_DETACH: c_long = 34;
         // SAFETY: no address in the attribute.
         unsafe { bpf(LINK_DETACH, &(self.fd.as_raw_fd() as u32)) }.map(drop)
@@ -312,7 +317,7 @@ struct RawLinkInfo {
 }
 
 /// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it there are none to see.
-pub(super) fn xdp_links() -> Vec<LinkInfo> {
+pub(in crate::device::af_xdp) fn xdp_links() -> Vec<LinkInfo> {
     let mut links = Vec::new();
     let mut id = 0;
     while let Some(next) = next_link(id) {
@@ -369,17 +374,17 @@ struct TestRun {
 
 /// What a run of a program came to.
 #[cfg(test)]
-pub(super) struct Ran {
-    pub(super) verdict: u32,
-    pub(super) ns: u32,
+pub(in crate::device::af_xdp) struct Ran {
+    pub(in crate::device::af_xdp) verdict: u32,
+    pub(in crate::device::af_xdp) ns: u32,
     /// The frame, and before it what the program wrote there.
-    pub(super) bytes: Vec<u8>,
+    pub(in crate::device::af_xdp) bytes: Vec<u8>,
 }
 
 #[cfg(test)]
 impl Program {
     /// Runs the program on `frame`, as if it came on queue 0.
-    pub(super) fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<Ran> {
+    pub(in crate::device::af_xdp) fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<Ran> {
         // XDP metadata has at most 252 bytes.
         let mut bytes = vec![0; frame.len() + 256];
         let mut attribute = TestRun {
@@ -407,7 +412,7 @@ impl Program {
     }
 
     /// Loads a program for packets on their way out of an interface, and puts it on `ifindex` (tcx, Linux 6.6).
-    pub(super) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, Link)> {
+    pub(in crate::device::af_xdp) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, Link)> {
         const PROG_TYPE_SCHED_CLS: u32 = 3;
         const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
         let attribute = ProgLoad {

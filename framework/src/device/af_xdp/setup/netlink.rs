@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use arrayvec::ArrayVec;
 
-use super::sys;
+use super::super::rings::sys;
 
 const MESSAGE_ERROR: u16 = 2;
 const FLAG_REQUEST: u16 = 1;
@@ -20,32 +20,32 @@ const REQUEST_LEN_MAX: usize = 128;
 const ATTRIBUTE_FLAGS: u16 = 0xc000;
 
 /// A netlink socket of the network namespace in which it was opened.
-pub(super) struct Netlink {
+pub(in crate::device::af_xdp) struct Netlink {
     socket: OwnedFd,
     /// The last answer. 32 KiB is what the kernel itself uses for a link with all its attributes.
     buffer: Vec<u8>,
 }
 
 /// A question under construction. Not on the heap, as a running queue asks for its link.
-pub(super) struct Request {
+pub(in crate::device::af_xdp) struct Request {
     bytes: ArrayVec<u8, REQUEST_LEN_MAX>,
 }
 
 /// What came back: the protocol's fixed part and the attributes.
-pub(super) struct Answer<'a> {
-    pub(super) fixed: &'a [u8],
+pub(in crate::device::af_xdp) struct Answer<'a> {
+    pub(in crate::device::af_xdp) fixed: &'a [u8],
     attributes: &'a [u8],
 }
 
 impl Netlink {
     /// Opens a socket of `protocol`: `NETLINK_ROUTE`, `NETLINK_GENERIC`.
-    pub(super) fn open(protocol: i32) -> io::Result<Self> {
+    pub(in crate::device::af_xdp) fn open(protocol: i32) -> io::Result<Self> {
         let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
         Ok(Self { socket, buffer: vec![0; 32 << 10] })
     }
 
     /// Asks and waits for the answer, of which the first `fixed_len` bytes have a fixed form.
-    pub(super) fn ask(&mut self, mut request: Request, fixed_len: usize) -> io::Result<Answer<'_>> {
+    pub(in crate::device::af_xdp) fn ask(&mut self, mut request: Request, fixed_len: usize) -> io::Result<Answer<'_>> {
         let len = (request.bytes.len() as u32).to_ne_bytes();
         request.bytes[..4].copy_from_slice(&len);
         sys::send(&self.socket, &request.bytes)?;
@@ -68,7 +68,7 @@ fn parse(bytes: &[u8], fixed_len: usize) -> io::Result<Answer<'_>> {
 
 impl Request {
     /// A request of a type, with what the protocol puts before the attributes.
-    pub(super) fn new(kind: u16, fixed: &[u8]) -> Self {
+    pub(in crate::device::af_xdp) fn new(kind: u16, fixed: &[u8]) -> Self {
         let mut header = [0; HEADER_LEN];
         header[4..6].copy_from_slice(&kind.to_ne_bytes());
         header[6..8].copy_from_slice(&FLAG_REQUEST.to_ne_bytes());
@@ -79,7 +79,7 @@ impl Request {
     }
 
     /// Adds an attribute.
-    pub(super) fn with(mut self, kind: u16, value: &[u8]) -> Self {
+    pub(in crate::device::af_xdp) fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.extend(&((ATTRIBUTE_LEN + value.len()) as u16).to_ne_bytes());
         self.extend(&kind.to_ne_bytes());
         self.extend(value);
@@ -95,7 +95,7 @@ impl Request {
 
 impl<'a> Answer<'a> {
     /// The value of an attribute; `None` where the kernel does not give it.
-    pub(super) fn get(&self, wanted: u16) -> Option<&'a [u8]> {
+    pub(in crate::device::af_xdp) fn get(&self, wanted: u16) -> Option<&'a [u8]> {
         let mut rest = self.attributes;
         while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
             let value = rest.get(ATTRIBUTE_LEN..len.into())?;
@@ -108,12 +108,12 @@ impl<'a> Answer<'a> {
     }
 
     /// The attributes in an attribute.
-    pub(super) fn nested(&self, wanted: u16) -> Option<Self> {
+    pub(in crate::device::af_xdp) fn nested(&self, wanted: u16) -> Option<Self> {
         Some(Self { fixed: &[], attributes: self.get(wanted)? })
     }
 
     /// An attribute of four bytes, or the lower half of one of eight.
-    pub(super) fn get_u32(&self, wanted: u16) -> Option<u32> {
+    pub(in crate::device::af_xdp) fn get_u32(&self, wanted: u16) -> Option<u32> {
         let value = self.get(wanted)?;
         match value.len() {
             8 => Some(u64::from_ne_bytes(value.try_into().ok()?) as u32),
@@ -122,19 +122,19 @@ impl<'a> Answer<'a> {
     }
 
     /// An attribute of two bytes.
-    pub(super) fn get_u16(&self, wanted: u16) -> Option<u16> {
+    pub(in crate::device::af_xdp) fn get_u16(&self, wanted: u16) -> Option<u16> {
         u16_at(self.get(wanted)?, 0)
     }
 
     /// An attribute that is a name, without the zero at its end.
-    pub(super) fn get_name(&self, wanted: u16) -> Option<String> {
+    pub(in crate::device::af_xdp) fn get_name(&self, wanted: u16) -> Option<String> {
         let name = self.get(wanted)?.split(|&byte| byte == 0).next()?;
         Some(String::from_utf8_lossy(name).into_owned())
     }
 }
 
 /// Four bytes at `at` in the machine's order.
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(in crate::device::af_xdp) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 

@@ -10,14 +10,19 @@ use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
+use super::super::AfXdpConfig;
+use super::super::AfXdpDevice;
+use super::super::AfXdpRx;
+use super::super::AfXdpTx;
+use super::super::Mode;
+use super::super::rings::sys;
+use super::super::setup::interface::Interface;
+use super::super::setup::steering::{Key, constants, shapes, tag_word};
 use super::assembler::{Alu, Assembler, Helper, Reg};
 use super::bpf::{LoadOptions, Map, MapKind, Program};
-use super::interface::Interface;
+use super::generate::{Rules, Source, Verdict, generate};
 use super::kfuncs::{Ask, Kfuncs};
 use super::metadata::{self, RX_HINTS_LEN, TAG_LEN};
-use super::program::{Rules, Source, Verdict, generate};
-use super::steering::{Key, constants, shapes, tag_word};
-use super::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Mode, sys};
 use crate::counters::Block;
 use crate::device::steering::Rule;
 use crate::device::{Device, Queue, RxQueue};

@@ -5,13 +5,16 @@ use std::io;
 use std::process::Command;
 use std::sync::Arc;
 
-use super::assembler::{Assembler, Reg};
-use super::bpf::Program;
+use super::super::AfXdpConfig;
+use super::super::AfXdpDevice;
+use super::super::Mode;
+use super::super::program::assembler::{Assembler, Reg};
+use super::super::program::bpf::Program;
+use super::super::rings::sys;
+use super::super::rx::AfXdpRx;
+use super::super::tx::AfXdpTx;
 use super::interface::Interface;
 use super::port::Port;
-use super::rx::AfXdpRx;
-use super::tx::AfXdpTx;
-use super::{AfXdpConfig, AfXdpDevice, Mode, sys};
 use crate::counters::Block;
 use crate::device::steering::Rule;
 use crate::device::{Device, Offload, Queue, RxQueue, RxState, TxQueue};
@@ -87,7 +90,7 @@ fn program() -> Option<u32> {
 }
 
 /// Runs `check` in a namespace of its own; says why where there is none.
-pub(super) fn alone(test: &str, check: fn()) {
+pub(in crate::device::af_xdp) fn alone(test: &str, check: fn()) {
     let tried = std::thread::spawn(move || {
         sys::leave_namespace()?;
         check();

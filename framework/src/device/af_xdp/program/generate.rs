@@ -10,36 +10,36 @@
 //!
 //! Values from the packet are loaded where they are used and forgotten at once, so the verifier sees few states.
 
+use super::super::setup::steering::{Constant, Depth, Shape, UNTAGGED};
 use super::assembler::{Alu, Assembler, Cmp, Helper, Insn, Label, Reg, Size};
 use super::kfuncs::{Ask, Kfuncs, RxHint};
 use super::metadata::{self, RX_HINTS_LEN, TAG_LEN as TAG_ROOM};
-use super::steering::{Constant, Depth, Shape, UNTAGGED};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
 
 /// What to generate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
+pub(in crate::device::af_xdp) struct Source<'a> {
     /// The shapes in use, in the order in which they are tried.
-    pub(super) shapes: &'a [Shape],
+    pub(in crate::device::af_xdp) shapes: &'a [Shape],
     /// Where the program has the rules.
-    pub(super) rules: Rules<'a>,
+    pub(in crate::device::af_xdp) rules: Rules<'a>,
     /// File descriptor of the map from queue to socket.
-    pub(super) sockets_fd: i32,
+    pub(in crate::device::af_xdp) sockets_fd: i32,
     /// Whether some rule has a flow tag, which then travels before the frame.
-    pub(super) tags: bool,
+    pub(in crate::device::af_xdp) tags: bool,
     /// What the driver is asked about a frame.
-    pub(super) kfuncs: Kfuncs,
+    pub(in crate::device::af_xdp) kfuncs: Kfuncs,
     /// Whether a frame may lie in several buffers.
-    pub(super) frags: bool,
+    pub(in crate::device::af_xdp) frags: bool,
     /// What happens to a frame that a rule names while no socket is open.
-    pub(super) unclaimed: Verdict,
+    pub(in crate::device::af_xdp) unclaimed: Verdict,
 }
 
 /// Where a program has the rules: any number outside, or a few in its own instructions.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rules<'a> {
-    /// In a hash map of [`Key`](super::steering::Key)s, by its file descriptor: one lookup for each shape.
+pub(in crate::device::af_xdp) enum Rules<'a> {
+    /// In a hash map of [`Key`](super::super::setup::steering::Key)s, by its file descriptor: one lookup for each shape.
     Table(i32),
     /// In the program: a few comparisons for each. In the order in which they are tried.
     Constants(&'a [Constant]),
@@ -47,14 +47,14 @@ pub(super) enum Rules<'a> {
 
 impl Source<'_> {
     /// Whether there may be something to write before a frame.
-    pub(super) fn tells_something(&self) -> bool {
+    pub(in crate::device::af_xdp) fn tells_something(&self) -> bool {
         self.tags || self.kfuncs != [None; 3]
     }
 }
 
 /// What a program says of a frame: the numbers of linux/bpf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::device::af_xdp) enum Verdict {
     /// Tests tell by it that a rule named the frame.
     #[cfg_attr(not(test), allow(dead_code))]
     Drop = 1,
@@ -66,12 +66,12 @@ pub(super) enum Verdict {
 const CTX_DATA: i16 = 0;
 const CTX_DATA_END: i16 = 4;
 const CTX_DATA_META: i16 = 8;
-pub(super) const CTX_RX_QUEUE: i16 = 16;
+pub(in crate::device::af_xdp) const CTX_RX_QUEUE: i16 = 16;
 
 /// The stack, downward from R10: the key, the outer VLAN, how far the payload of the Ethernet frame is from its start, and
 /// what the driver said: the word of [`metadata`], arrival, hash and its kind, EtherType and TCI of the VLAN tag.
-pub(super) const STACK_KEY: i16 = -32;
-pub(super) const STACK_VLAN: i16 = -40;
+pub(in crate::device::af_xdp) const STACK_KEY: i16 = -32;
+pub(in crate::device::af_xdp) const STACK_VLAN: i16 = -40;
 const STACK_L3_OFFSET: i16 = -48;
 const STACK_WORD: i16 = -56;
 const STACK_ARRIVAL: i16 = -64;
@@ -85,18 +85,18 @@ const TAG_LEN: i32 = 4;
 const IPV4_LEN_MIN: i32 = 20;
 
 /// Registers that keep their meaning through the program.
-pub(super) const CTX: Reg = Reg::R6;
-pub(super) const FRAME: Reg = Reg::R7;
+pub(in crate::device::af_xdp) const CTX: Reg = Reg::R6;
+pub(in crate::device::af_xdp) const FRAME: Reg = Reg::R7;
 /// The end of the (first buffer of the) frame, until the headers are walked over.
 const END: Reg = Reg::R8;
 /// The UDP or TCP header, from then on.
-pub(super) const L4: Reg = Reg::R8;
+pub(in crate::device::af_xdp) const L4: Reg = Reg::R8;
 /// What is known of the frame, once a rule names it.
-pub(super) const WORD: Reg = Reg::R7;
-pub(super) const L3: Reg = Reg::R9;
+pub(in crate::device::af_xdp) const WORD: Reg = Reg::R7;
+pub(in crate::device::af_xdp) const L3: Reg = Reg::R9;
 
 /// Generates the program: up to 60 instructions, and 20 for each shape that is looked up or as many for each rule that is not.
-pub(super) fn generate(source: &Source<'_>) -> Vec<Insn> {
+pub(in crate::device::af_xdp) fn generate(source: &Source<'_>) -> Vec<Insn> {
     let mut assembler = Assembler::default();
     let labels = Labels { entries: [(); 4].map(|()| assembler.label()), hit: assembler.label() };
     let mut program = Program { asm: assembler, source, labels };
@@ -116,29 +116,29 @@ pub(super) fn generate(source: &Source<'_>) -> Vec<Insn> {
     program.asm.finish()
 }
 
-pub(super) struct Labels {
+pub(in crate::device::af_xdp) struct Labels {
     /// Where finding the rule begins for frames of each [`Depth`].
     entries: [Label; 4],
-    pub(super) hit: Label,
+    pub(in crate::device::af_xdp) hit: Label,
 }
 
 /// What becomes of the frames that no rule before named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(in crate::device::af_xdp) enum Rest {
     /// The kernel gets them.
     Missed,
     /// There are none: the last rule names every frame. The verifier refuses code that no frame reaches.
     None,
 }
 
-pub(super) struct Program<'a> {
-    pub(super) asm: Assembler,
-    pub(super) source: &'a Source<'a>,
-    pub(super) labels: Labels,
+pub(in crate::device::af_xdp) struct Program<'a> {
+    pub(in crate::device::af_xdp) asm: Assembler,
+    pub(in crate::device::af_xdp) source: &'a Source<'a>,
+    pub(in crate::device::af_xdp) labels: Labels,
 }
 
 impl Program<'_> {
-    pub(super) fn entry(&self, depth: Depth) -> Label {
+    pub(in crate::device::af_xdp) fn entry(&self, depth: Depth) -> Label {
         self.labels.entries[depth as usize]
     }
 

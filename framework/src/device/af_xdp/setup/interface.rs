@@ -4,9 +4,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use super::super::rings::sys;
 use super::error::SetupError;
 use super::netlink::{Answer, Netlink, Request, u32_at};
-use super::sys;
 use crate::wire::MacAddr;
 
 /// linux/rtnetlink.h, linux/if_link.h
@@ -40,33 +40,33 @@ const FEATURE_BASIC: u32 = 1;
 const FEATURE_REDIRECT: u32 = 2;
 const FEATURE_ZERO_COPY: u32 = 8;
 const FEATURE_RX_SG: u32 = 32;
-/// Bits of what the driver tells, in the order of [`RxHint`](super::kfuncs::RxHint).
+/// Bits of what the driver tells, in the order of [`RxHint`](super::super::program::kfuncs::RxHint).
 const RX_METADATA: [u32; 3] = [1, 2, 4];
 
 /// An interface of the calling thread's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Interface {
-    pub(super) index: u32,
-    pub(super) name: String,
+pub(in crate::device::af_xdp) struct Interface {
+    pub(in crate::device::af_xdp) index: u32,
+    pub(in crate::device::af_xdp) name: String,
     /// Its MAC address; zero where it has none.
-    pub(super) mac: MacAddr,
+    pub(in crate::device::af_xdp) mac: MacAddr,
     /// Bytes of the longest packet behind the Ethernet header.
-    pub(super) mtu: usize,
-    pub(super) link: LinkState,
+    pub(in crate::device::af_xdp) mtu: usize,
+    pub(in crate::device::af_xdp) link: LinkState,
     /// Queues that frames come on.
-    pub(super) queues: u16,
+    pub(in crate::device::af_xdp) queues: u16,
     /// The XDP program that is on it already.
-    pub(super) program: Option<u32>,
+    pub(in crate::device::af_xdp) program: Option<u32>,
     /// Whether VLAN tags are taken off the frames (`ethtool -k`: rx-vlan-offload).
-    pub(super) strips_vlan: bool,
-    pub(super) driver: DriverFeatures,
+    pub(in crate::device::af_xdp) strips_vlan: bool,
+    pub(in crate::device::af_xdp) driver: DriverFeatures,
     /// A link that the kernel makes up, such as veth or tun; a NIC's driver names no kind.
-    pub(super) is_virtual: bool,
+    pub(in crate::device::af_xdp) is_virtual: bool,
 }
 
 /// Whether the link carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkState {
+pub(in crate::device::af_xdp) enum LinkState {
     Up,
     Down,
     /// The interface is gone, or in another network namespace.
@@ -75,24 +75,24 @@ pub(super) enum LinkState {
 
 /// What the driver says that it can do, by the kernel's netdev family (Linux 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DriverFeatures {
+pub(in crate::device::af_xdp) struct DriverFeatures {
     /// Whether the kernel could be asked. Where not, nothing else here is known.
-    pub(super) known: bool,
+    pub(in crate::device::af_xdp) known: bool,
     /// Runs XDP programs and redirects their frames.
-    pub(super) native: bool,
+    pub(in crate::device::af_xdp) native: bool,
     /// Receives into a umem without a copy.
-    pub(super) zero_copy: bool,
+    pub(in crate::device::af_xdp) zero_copy: bool,
     /// Gives programs frames in several buffers.
-    pub(super) multi_buffer: bool,
+    pub(in crate::device::af_xdp) multi_buffer: bool,
     /// Buffers of a frame in zero-copy mode.
-    pub(super) zero_copy_segments_max: u32,
-    /// What it tells a program about a frame, by [`RxHint`](super::kfuncs::RxHint).
-    pub(super) rx_hints: [bool; 3],
+    pub(in crate::device::af_xdp) zero_copy_segments_max: u32,
+    /// What it tells a program about a frame, by [`RxHint`](super::super::program::kfuncs::RxHint).
+    pub(in crate::device::af_xdp) rx_hints: [bool; 3],
 }
 
 impl Interface {
     /// Finds the interface `name`.
-    pub(super) fn find(name: &str) -> Result<Self, SetupError> {
+    pub(in crate::device::af_xdp) fn find(name: &str) -> Result<Self, SetupError> {
         let asked = |error| SetupError::Asking { interface: name.into(), error };
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(SetupError::NoInterface { interface: name.into() });
@@ -148,18 +148,18 @@ fn state(flags: i32) -> LinkState {
 ///
 /// By ioctl(2) and not by netlink, whose RTM_GETLINK waits for the lock that every change of any interface takes: a container
 /// that starts elsewhere on the machine kept a worker for 280 ms.
-pub(super) struct LinkWatch {
+pub(in crate::device::af_xdp) struct LinkWatch {
     socket: OwnedFd,
     index: u32,
 }
 
 impl LinkWatch {
-    pub(super) fn new(index: u32) -> io::Result<Self> {
+    pub(in crate::device::af_xdp) fn new(index: u32) -> io::Result<Self> {
         Ok(Self { socket: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?, index })
     }
 
     /// The state now: two system calls that wait for nobody. `None` where the kernel does not say.
-    pub(super) fn look(&self) -> Option<LinkState> {
+    pub(in crate::device::af_xdp) fn look(&self) -> Option<LinkState> {
         let name = match sys::interface_name(&self.socket, self.index) {
             Ok(name) => name,
             Err(error) => return (error.raw_os_error() == Some(libc::ENODEV)).then_some(LinkState::Gone),

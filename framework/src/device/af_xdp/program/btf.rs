@@ -11,7 +11,7 @@
 use core::fmt;
 
 /// Where a kernel with CONFIG_DEBUG_INFO_BTF shows it.
-pub(super) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+pub(in crate::device::af_xdp) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
@@ -23,14 +23,14 @@ const KIND_FUNC: u32 = 12;
 
 /// The types of a kernel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Btf<'a> {
+pub(in crate::device::af_xdp) struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
 }
 
 /// Why no function is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BtfError {
+pub(in crate::device::af_xdp) enum BtfError {
     /// The file does not begin as BTF does.
     NotBtf,
     /// A part of the file lies outside it.
@@ -51,7 +51,7 @@ impl fmt::Display for BtfError {
 
 impl<'a> Btf<'a> {
     /// Finds the two parts.
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
+    pub(in crate::device::af_xdp) fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
         if u16_at(bytes, 0) != Some(MAGIC) || bytes.get(2) != Some(&VERSION) {
             return Err(BtfError::NotBtf);
         }
@@ -71,7 +71,10 @@ impl<'a> Btf<'a> {
     }
 
     /// The types of the functions with these names: one walk over all, some milliseconds for a kernel.
-    pub(super) fn functions<const N: usize>(&self, names: [&str; N]) -> Result<[Option<u32>; N], BtfError> {
+    pub(in crate::device::af_xdp) fn functions<const N: usize>(
+        &self,
+        names: [&str; N],
+    ) -> Result<[Option<u32>; N], BtfError> {
         let mut found = [None; N];
         let (mut rest, mut id) = (self.types, 0u32);
         while !rest.is_empty() && found.contains(&None) {

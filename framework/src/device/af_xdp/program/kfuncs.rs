@@ -5,20 +5,20 @@
 use core::fmt;
 use std::sync::OnceLock;
 
+use super::super::setup::interface::Interface;
+use super::super::setup::port::Mode;
 use super::btf::{Btf, VMLINUX};
-use super::interface::Interface;
-use super::port::Mode;
 
 /// What can be asked, and an index into everything that is there once for each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RxHint {
+pub(in crate::device::af_xdp) enum RxHint {
     Timestamp,
     Hash,
     Vlan,
 }
 
 impl RxHint {
-    pub(super) const ALL: [Self; 3] = [Self::Timestamp, Self::Hash, Self::Vlan];
+    pub(in crate::device::af_xdp) const ALL: [Self; 3] = [Self::Timestamp, Self::Hash, Self::Vlan];
 
     /// The function in the kernel (net/core/xdp.c).
     const fn function(self) -> &'static str {
@@ -40,7 +40,7 @@ impl RxHint {
 
 /// How the program gets an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(in crate::device::af_xdp) enum Ask {
     /// By a call of the function of this BTF type.
     Kernel(u32),
     /// As if the function had returned `result` and written the two values: programs that call functions of the
@@ -50,11 +50,11 @@ pub(super) enum Ask {
 }
 
 /// What a program asks, by [`RxHint`].
-pub(super) type Kfuncs = [Option<Ask>; 3];
+pub(in crate::device::af_xdp) type Kfuncs = [Option<Ask>; 3];
 
 /// Why the program does not ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(in crate::device::af_xdp) enum Absent {
     NotWanted,
     BehindTheDriver,
     Driver,
@@ -81,10 +81,10 @@ impl fmt::Display for Absent {
 }
 
 /// What is asked on an interface; for each that is not, why.
-pub(super) type Found = [Result<Ask, Absent>; 3];
+pub(in crate::device::af_xdp) type Found = [Result<Ask, Absent>; 3];
 
 /// Finds what of `wanted` the driver of `interface` and this kernel give a program that runs in `mode`.
-pub(super) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Found {
+pub(in crate::device::af_xdp) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Found {
     RxHint::ALL.map(|hint| {
         if !wanted[hint as usize] {
             return Err(Absent::NotWanted);
@@ -103,7 +103,7 @@ pub(super) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Foun
 }
 
 /// What the program asks.
-pub(super) fn asked(found: &Found) -> Kfuncs {
+pub(in crate::device::af_xdp) fn asked(found: &Found) -> Kfuncs {
     [0, 1, 2].map(|idx| found[idx].as_ref().ok().copied())
 }
 
@@ -120,7 +120,7 @@ fn of_this_kernel() -> &'static Result<[Option<u32>; 3], String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
+    use crate::device::af_xdp::setup::interface::{DriverFeatures, LinkState};
 
     fn interface(rx_hints: [bool; 3]) -> Interface {
         Interface {

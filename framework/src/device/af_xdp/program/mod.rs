@@ -1,0 +1,14 @@
+//! The XDP program: generated from the steering rules, assembled, checked against the kernel's BTF,
+//! loaded, and what it writes in front of a frame.
+
+pub(super) mod assembler;
+#[allow(unsafe_code)]
+pub(super) mod bpf;
+pub(super) mod btf;
+pub(super) mod generate;
+#[cfg(test)]
+mod generate_tests;
+pub(super) mod kfuncs;
+pub(super) mod metadata;
+#[cfg(test)]
+mod metadata_tests;

@@ -1,0 +1,14 @@
+//! What user space shares with the kernel: the umem, its four rings, and which buffer is in which of
+//! them. The only rooms of AF_XDP with `unsafe`, beside the `bpf` system call.
+
+pub(super) mod gate;
+#[cfg(test)]
+mod gate_tests;
+pub(super) mod in_flight;
+#[allow(unsafe_code)]
+pub(super) mod ring;
+pub(super) mod socket;
+#[allow(unsafe_code)]
+pub(super) mod sys;
+#[allow(unsafe_code)]
+pub(super) mod umem;

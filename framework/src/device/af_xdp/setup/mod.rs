@@ -1,0 +1,15 @@
+//! The control path: the interface is found, the program loaded and attached, sockets bound, rules
+//! installed. System calls and netlink, and none of it while packets flow.
+
+#[cfg(test)]
+pub(super) mod detach_tests;
+pub(super) mod device;
+pub(super) mod error;
+pub(super) mod finding;
+pub(super) mod holder;
+pub(super) mod interface;
+pub(super) mod netlink;
+pub(super) mod port;
+pub(super) mod stamping;
+pub(super) mod steering;
+pub(super) mod support;
