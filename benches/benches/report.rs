@@ -13,7 +13,7 @@ use std::{env, fs, time};
 
 use serde_json::json;
 use wirepath::mem::{Burst, Pool};
-use wirepath_benches::figures::{self, Figure, History, Machine, Section, record};
+use wirepath_benches::figures::{self, Figure, History, Machine, Run, Section, record};
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::Live;
@@ -53,11 +53,13 @@ fn main() -> ExitCode {
         PARTS.iter().for_each(|(part, what)| eprintln!("  {part:<12} {what}"));
         return ExitCode::from(2);
     }
-    // Not after an hour of measuring.
-    if let (true, Err(why)) = (record::is_wanted(), History::read(&figures::history_path(&figures::docs()))) {
-        eprintln!("bench: {why}");
-        return ExitCode::FAILURE;
-    }
+    let run = match record::is_wanted().then(begin).transpose() {
+        Ok(run) => run,
+        Err(why) => {
+            eprintln!("bench: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
     let part = found.flatten().map(|(part, _)| *part);
     let samples = match part {
         Some("counts") => 0,
@@ -71,7 +73,13 @@ fn main() -> ExitCode {
         cores::pin(second);
     }
     let distances = report.measure(part);
-    report.finish(&distances)
+    report.finish(&distances, run)
+}
+
+/// A run that can be recorded when it has ended.
+fn begin() -> Result<Run, String> {
+    History::read(&figures::history_path(&figures::docs()))?;
+    record::begin()
 }
 
 struct Report {
@@ -288,7 +296,7 @@ impl Report {
         looks
     }
 
-    fn finish(self, looks: &[[f64; 2]]) -> ExitCode {
+    fn finish(self, looks: &[[f64; 2]], run: Option<Run>) -> ExitCode {
         let seconds = self.start.elapsed().as_secs_f64();
         let path = target_directory().join("bench/report.json");
         let lines: Vec<_> = self.lines.iter().map(Line::to_json).collect();
@@ -308,22 +316,22 @@ impl Report {
             Ok(()) => println!("written to {}", path.display()),
             Err(error) => eprintln!("bench: {} was not written: {error}; make the directory writable", path.display()),
         }
-        self.record()
+        self.record(run)
     }
 
     /// Appends what was measured to the history, where that is asked for.
-    fn record(self) -> ExitCode {
-        if !record::is_wanted() {
+    fn record(self, run: Option<Run>) -> ExitCode {
+        let Some(run) = run else {
             println!(
                 "not recorded: `make bench`, or `make bench PART=name`, without QUICK, appends to docs/figures/history.jsonl"
             );
             return ExitCode::SUCCESS;
-        }
+        };
         if self.figures.is_empty() {
             println!("not recorded: nothing was measured");
             return ExitCode::SUCCESS;
         }
-        match record::run(self.figures).and_then(|run| figures::append(&figures::docs(), &run)) {
+        match figures::append(&figures::docs(), &Run { figures: self.figures, ..run }) {
             Ok(()) => {
                 println!("recorded in docs/figures/history.jsonl, docs/figures.md made again; commit both");
                 ExitCode::SUCCESS

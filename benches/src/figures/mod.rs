@@ -15,8 +15,9 @@ mod page;
 mod plot;
 mod section;
 
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 pub use history::{Figure, History, Machine, Run};
 pub use section::Section;
@@ -54,8 +55,14 @@ pub fn regenerate(docs: &Path) -> Result<(), String> {
 /// stays as it is.
 pub fn append(docs: &Path, run: &Run) -> Result<(), String> {
     let path = history_path(docs);
-    let text = History::read(&path)?.with(run)?;
-    fs::write(&path, text).map_err(|error| unwritten(&path, &error))?;
+    History::read(&path)?;
+    let mut line = history::line(run)? + "\n";
+    // An editor may have left the last line without an end.
+    if fs::read(&path).is_ok_and(|text| text.last().is_some_and(|&last| last != b'\n')) {
+        line.insert(0, '\n');
+    }
+    let file = fs::OpenOptions::new().create(true).append(true).open(&path);
+    file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|error| unwritten(&path, &error))?;
     regenerate(docs)
 }
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::{env, fs};
 
-use super::{Figure, Machine, Run};
+use super::{Machine, Run};
 use crate::is_quick;
 
 /// Whether this run shall be in the history: `RECORD=1`, as `make bench` says. `QUICK=1` takes too
@@ -12,10 +12,11 @@ pub fn is_wanted() -> bool {
     env::var_os("RECORD").is_some_and(|value| value != "0") && !is_quick()
 }
 
-/// A run that ends now.
-pub fn run(figures: Vec<Figure>) -> Result<Run, String> {
+/// A run that begins now and has not measured anything. The error is a sentence, and comes before an
+/// hour of measuring.
+pub fn begin() -> Result<Run, String> {
     let date = says("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])?;
-    Ok(Run { date, commit: commit()?, machine: machine(), figures })
+    Ok(Run { date, commit: commit()?, machine: machine(), figures: Vec::new() })
 }
 
 /// The processor's name, the number of cores, and the kernel.
