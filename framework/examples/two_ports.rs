@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 
 use wirepath::prelude::*;
-use wirepath::worker::StopFlag;
+
 use wirepath::worker::spsc::lossless::{Consumer, Producer, ring};
 
 pub(crate) const ORDER: &[u8; 38] = b"BUY 100 WIRE @ 00000000 IOC ACCOUNT 7\n";

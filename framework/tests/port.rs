@@ -10,9 +10,8 @@ use std::thread;
 use wirepath::Error;
 use wirepath::counters::Block;
 use wirepath::device::pcap::{PcapConfig, PcapDevice};
-use wirepath::port::Pending;
 use wirepath::prelude::*;
-use wirepath::worker::{StopFlag, Worker};
+use wirepath::worker::Worker;
 
 const GROUP: [u8; 4] = [239, 1, 1, 1];
 

@@ -5,7 +5,6 @@ use std::net::SocketAddrV4;
 use std::thread;
 
 use wirepath::prelude::*;
-use wirepath::worker::StopFlag;
 
 #[path = "../examples/two_ports.rs"]
 #[allow(dead_code)] // its `main`

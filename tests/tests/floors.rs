@@ -19,7 +19,7 @@ const FLOORS: [(&str, &[&str]); 11] = [
     ("worker", &["pipeline", "device", "mem", "time", "counters", "wire", "door of proto"]),
     ("port", &["worker", "pipeline", "device", "time", "counters", "wire", "door of proto"]),
     ("testing", &["device", "proto"]),
-    ("prelude", &["port", "pipeline", "door of proto", "time"]),
+    ("prelude", &["port", "worker", "pipeline", "door of proto", "time"]),
 ];
 
 #[test]

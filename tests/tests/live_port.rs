@@ -11,7 +11,6 @@ use std::thread;
 use std::time::Duration;
 
 use wirepath::prelude::*;
-use wirepath::worker::StopFlag;
 use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire};
 
 #[path = "../../framework/examples/tick_to_order.rs"]

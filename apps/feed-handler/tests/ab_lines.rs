@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use exchange_sim::{Probability, Settings};
 use tempfile::tempdir;
 use wirepath::prelude::*;
-use wirepath::worker::StopFlag;
 
 #[path = "../examples/ab_lines.rs"]
 #[allow(dead_code)] // its `main`

@@ -86,6 +86,18 @@ impl Default for Layout {
 }
 
 /// The buffers of one worker.
+///
+/// ```
+/// use wirepath::mem::Pool;
+///
+/// let pool = Pool::heap(64)?; // a worker's own is of hugepages: `WorkerContext::pool`
+/// let mut frame = pool.alloc_copy(b"payload").expect("all buffers are at home");
+/// frame.prepend(4).expect("there is headroom").copy_from_slice(b"HEAD");
+/// assert_eq!((frame.bytes(), pool.in_use()), (&b"HEADpayload"[..], 1));
+/// frame.free();
+/// assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+/// # Ok::<(), wirepath::mem::PoolError>(())
+/// ```
 pub struct Pool {
     inner: NonNull<PoolInner>,
 }

@@ -11,7 +11,8 @@ use crate::proto::Flow;
 pub type AppError = Box<dyn core::error::Error + Send + Sync>;
 
 /// The application: one value, owned by its worker and passed down the call, so that it needs no lock and no cell. All methods have a
-/// default, which does nothing, and are called on the worker's core; whatever they take the next packet waits for.
+/// default, which does nothing, and are called on the worker's core; whatever they take the next packet waits for. Several apps share a
+/// worker as a tuple ([`for_consumers`](super::for_consumers)).
 ///
 /// ```
 /// use wirepath::pipeline::{App, Cx, Datagram};

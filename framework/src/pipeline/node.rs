@@ -10,6 +10,40 @@ use crate::proto::{Host, TimerId, Timers, TimersFull, UdpSockets};
 use crate::time::{Duration, Instant};
 
 /// What a node or an app may touch while it runs. All of it belongs to this worker.
+///
+/// ```
+/// use std::net::SocketAddrV4;
+/// use wirepath::prelude::*;
+///
+/// /// Answers each datagram, and says once a second that it is there.
+/// struct Answering {
+///     us: SocketAddrV4,
+///     monitor: SocketAddrV4,
+///     flow: Option<UdpFlow>,
+/// }
+///
+/// impl App for Answering {
+///     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+///         // The headers are prepared once; each send copies them.
+///         self.flow = Some(UdpFlow::connect(self.us, self.monitor, &UdpOptions::default(), cx)?);
+///         cx.after(Duration::from_secs(1), 0)?;
+///         Ok(())
+///     }
+///
+///     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+///         // Leaves with the doorbell of this turn. What cannot leave is lost, as of a socket that does not block.
+///         let _ = send_to(datagram.destination, datagram.source, &UdpOptions::default(), datagram.payload, cx);
+///     }
+///
+///     fn on_timer(&mut self, token: u64, cx: &mut Cx<'_>) {
+///         if let Some(flow) = &mut self.flow {
+///             let _ = flow.send(b"alive", cx);
+///             cx.ring_doorbell(); // now, and not at the end of the turn
+///         }
+///         let _ = cx.after(Duration::from_secs(1), token);
+///     }
+/// }
+/// ```
 pub struct Cx<'a> {
     /// The present: read once per poll, by the worker. Nobody below reads a clock.
     pub now: Instant,
@@ -34,7 +68,30 @@ impl Cx<'_> {
     /// turns are apart. Some 40 ns.
     ///
     /// # Errors
-    /// As many timers run as the worker has, 1,024 by default.
+    /// As many timers run as the worker has, 1,024.
+    ///
+    /// ```
+    /// use wirepath::prelude::*;
+    ///
+    /// /// Notices that nothing came for a while.
+    /// #[derive(Default)]
+    /// struct Watch {
+    ///     silence: Option<TimerId>,
+    /// }
+    ///
+    /// impl App for Watch {
+    ///     fn on_datagram(&mut self, _: &Datagram<'_>, cx: &mut Cx<'_>) {
+    ///         if let Some(timer) = self.silence.take() {
+    ///             cx.cancel(timer);
+    ///         }
+    ///         self.silence = cx.after(Duration::from_millis(250), 1).ok();
+    ///     }
+    ///
+    ///     fn on_timer(&mut self, _token: u64, _cx: &mut Cx<'_>) {
+    ///         self.silence = None;
+    ///     }
+    /// }
+    /// ```
     #[inline]
     pub fn after(&mut self, delay: Duration, token: u64) -> Result<TimerId, TimersFull> {
         self.timers.after(self.now, delay, token)

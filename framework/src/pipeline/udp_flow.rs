@@ -42,17 +42,18 @@ pub enum Checksum {
 pub struct UdpOptions {
     /// Hops; by default 1 for groups (RFC 1112 6.1) and 64 for hosts.
     pub ttl: Option<u8>,
-    /// Type of service: DSCP in the upper six bits, ECN in the lower two.
+    /// Type of service: DSCP in the upper six bits, ECN in the lower two. By default 0.
     pub tos: u8,
     /// Tag control information of the VLAN tag; by default that of the interface. Priority in the upper three bits.
     pub vlan: Option<u16>,
-    /// Forbid fragments: a datagram over the MTU is refused.
+    /// Forbid fragments: a datagram over the MTU is refused. By default off.
     pub dont_fragment: bool,
-    /// Who computes the checksum.
+    /// Who computes the checksum. By default [`Checksum::Compute`].
     pub checksum: Checksum,
     /// Ring with each datagram instead of at the end of the turn, for a flow of orders: it leaves before `send` returns, and what was
     /// posted before it too. Of AF_XDP that is a system call a datagram ([`TxQueue`](crate::device::TxQueue) says what of which
-    /// device); for several datagrams at once post them and call [`Cx::ring_doorbell`].
+    /// device); for several datagrams at once post them and call [`Cx::ring_doorbell`]. By default
+    /// off.
     pub urgent: bool,
 }
 

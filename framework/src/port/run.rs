@@ -22,7 +22,36 @@ use crate::worker::live::{LiveConfig, LivePort, OwnHost, PortConfig, StaticRoute
 use crate::worker::topology::Severity;
 use crate::worker::{StopFlag, Worker, WorkerBuilder, WorkerContext, WorkerGroup, WorkerSpec, affinity};
 
-/// A port that is to run: see the [module](super).
+/// A port that is to run: see the [module](super) for a receiver.
+///
+/// ```
+/// use wirepath::prelude::*;
+///
+/// /// Says what it was told, and is done.
+/// struct Once(StopFlag);
+/// impl App for Once {
+///     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+///         cx.after(Duration::from_millis(1), 7)?;
+///         Ok(())
+///     }
+///     fn on_timer(&mut self, token: u64, _: &mut Cx<'_>) {
+///         println!("timer {token} was due");
+///         self.0.stop();
+///     }
+/// }
+///
+/// let stop = StopFlag::new();
+/// Port::open("memory:wire")?          // one end of a wire within the process; "eth1" is an interface
+///     .address("192.0.2.1/24".parse().expect("an address and the length of its network"))
+///     .subscribe(udp([192, 0, 2, 1], 5000))
+///     .tcp()
+///     .named("once")                  // for `wirepath stats`
+///     .unpinned()                     // or .cores([2, 3]): a worker for each
+///     .stop_by(&stop)                 // or Ctrl-C
+///     .log(|line| eprintln!("{line}"))
+///     .run_app(Once(stop.clone()))?;
+/// # wirepath::Result::<()>::Ok(())
+/// ```
 #[must_use = "a port does nothing before it runs"]
 pub struct Port {
     source: Source,
@@ -95,7 +124,7 @@ impl Port {
         Ok(Self { source: Source::open(&name.parse()?)?, settings })
     }
 
-    /// One thing more that shall come to us.
+    /// One thing more that shall come to us. By default nothing does, and the kernel keeps all.
     pub fn subscribe(self, subscription: Subscription) -> Self {
         self.settings.handle.begin_with(subscription);
         self
@@ -106,25 +135,27 @@ impl Port {
         self.settings.handle.clone()
     }
 
-    /// Connections, 1,024 of them for each worker. [`tcp_with`](Self::tcp_with) for other limits.
+    /// Connections, 1,024 of them for each worker. [`tcp_with`](Self::tcp_with) for other limits. By default there are none, and segments
+    /// are dropped and counted.
     pub fn tcp(self) -> Self {
         self.tcp_with(TcpConfig::default())
     }
 
-    /// Connections within these limits.
+    /// Connections within these limits, for each worker. By default there are none.
     pub fn tcp_with(mut self, tcp: TcpConfig) -> Self {
         self.settings.tcp = Some(tcp);
         self
     }
 
     /// An address of our own with its network's length. An interface is then ours, beside the kernel: the kernel has no address there, and
-    /// ARP, ICMP and IGMP are ours. Without, an interface is the kernel's, whose addresses, routes and neighbors are followed.
+    /// ARP, ICMP and IGMP are ours. By default there is none: an interface is the kernel's, whose addresses, routes and neighbors are followed.
     pub fn address(mut self, address: Ipv4Prefix) -> Self {
         self.settings.own.addresses.push(address);
         self
     }
 
-    /// A network behind a gateway, where the port has an [`address`](Self::address) of its own.
+    /// A network behind a gateway, where the port has an [`address`](Self::address) of its own; [`Ipv4Prefix::ALL`] is the default route.
+    /// By default only the networks of its addresses are reached.
     pub fn route(mut self, network: Ipv4Prefix, gateway: core::net::Ipv4Addr) -> Self {
         self.settings.own.routes.push(StaticRoute { network, via: gateway });
         self

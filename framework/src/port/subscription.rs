@@ -18,23 +18,82 @@ pub struct Subscription {
 }
 
 /// Datagrams to a group, from whoever sends them where no [`source`](Subscription::source) is named.
+///
+/// ```
+/// use wirepath::prelude::*;
+///
+/// let any_source = multicast([239, 1, 1, 1], 9000);
+/// let two_sources = multicast([232, 1, 1, 1], 9000).source([198, 51, 100, 1]).source([198, 51, 100, 2]);
+/// assert_eq!(any_source.to_string(), "UDP to 239.1.1.1:9000");
+/// assert_eq!(two_sources.to_string(), "UDP to 232.1.1.1:9000 from 198.51.100.1 or 198.51.100.2");
+/// ```
 pub fn multicast(group: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription::of(Want::udp(group.into(), port))
 }
 
 /// Datagrams to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`], which is all that the interface has.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use wirepath::prelude::*;
+///
+/// let answers = udp([10, 0, 0, 2], 5000);
+/// let on_any_address = udp(Ipv4Addr::UNSPECIFIED, 5000).vlan(7);
+/// assert_eq!(on_any_address.to_string(), "UDP to 0.0.0.0:5000 VLAN 7");
+/// # drop(answers);
+/// ```
 pub fn udp(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription::of(Want::udp(address.into(), port))
 }
 
 /// Connections to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`]: the port's workers listen there. The port needs
 /// [`tcp`](super::Port::tcp).
+///
+/// ```no_run
+/// use wirepath::prelude::*;
+///
+/// struct Echo;
+/// impl App for Echo {
+///     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+///         let _ = cx.tcp().send(data.connection, data.payload); // what there is no room for is lost here
+///     }
+/// }
+///
+/// fn main() -> wirepath::Result<()> {
+///     let from_few = ListenOptions { connections_per_source: Some(4), ..ListenOptions::default() };
+///     Port::open("eth1")?.tcp().subscribe(listen([10, 0, 0, 2], 7).options(from_few)).run(|_worker| Echo)
+/// }
+/// ```
 pub fn listen(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription { listens: Some(ListenOptions::default()), ..Subscription::of(Want::tcp(address.into(), port)) }
 }
 
 /// The answers of a peer that the app connects to. The port needs [`tcp`](super::Port::tcp). On an interface that is the kernel's, the kernel's
 /// own connections to this peer would come to us too, and be reset: give it a [`local_port`](Subscription::local_port).
+///
+/// ```no_run
+/// use std::net::{Ipv4Addr, SocketAddrV4};
+/// use wirepath::prelude::*;
+///
+/// struct Session;
+/// impl App for Session {
+///     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+///         let (local, gateway) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000), "10.0.0.1:9100".parse()?);
+///         cx.tcp().connect(local, gateway, &ConnectionOptions::default(), ConsumerId(0))?;
+///         Ok(())
+///     }
+///     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+///         if let TcpEvent::Connected { .. } = event {
+///             let _ = cx.tcp().send(connection, b"logon");
+///         }
+///     }
+/// }
+///
+/// fn main() -> wirepath::Result<()> {
+///     let answers = tcp_from([10, 0, 0, 1], 9100).local_port(40_000);
+///     Port::open("eth1")?.tcp().subscribe(answers).run(|_worker| Session)
+/// }
+/// ```
 pub fn tcp_from(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription::of(Want::tcp_from(SocketAddrV4::new(address.into(), port)))
 }
@@ -44,25 +103,25 @@ impl Subscription {
         Self { want, consumer: ConsumerId(0), listens: None }
     }
 
-    /// From this sender only (source-specific multicast, RFC 4607), and from those that are named so as well.
+    /// From this sender only (source-specific multicast, RFC 4607), and from those that are named so as well. By default from whoever.
     pub fn source(mut self, source: impl Into<Ipv4Addr>) -> Self {
         self.want.sources.push(source.into());
         self
     }
 
-    /// In this VLAN only.
+    /// In this VLAN only. By default tagged or not.
     pub fn vlan(mut self, vid: u16) -> Self {
         self.want.vlan = Some(vid);
         self
     }
 
-    /// On this queue only.
+    /// On this queue only. By default on all queues of the port.
     pub fn queue(mut self, idx: u16) -> Self {
         self.want.queue = Some(idx);
         self
     }
 
-    /// Of [`tcp_from`]: to this port of ours only, that which the app connects from.
+    /// Of [`tcp_from`]: to this port of ours only, that which the app connects from. By default to any.
     pub fn local_port(mut self, port: u16) -> Self {
         self.want = self.want.to_port(port);
         self
@@ -74,7 +133,7 @@ impl Subscription {
         self
     }
 
-    /// Of [`listen`]: other options than the usual.
+    /// Of [`listen`]: other options than [`ListenOptions::default`]. The consumer is that of [`consumer`](Self::consumer).
     pub fn options(mut self, options: ListenOptions) -> Self {
         self.listens = Some(options);
         self

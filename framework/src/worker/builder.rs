@@ -107,19 +107,19 @@ impl<Q: Queue> WorkerBuilder<Q> {
         }
     }
 
-    /// An address of ours with its network's length. The first one is the source of what is sent.
+    /// An address of ours with its network's length. The first one is the source of what is sent. By default there is none.
     pub fn address(mut self, address: Ipv4Prefix) -> Self {
         self.addresses.push(address);
         self
     }
 
-    /// A network behind a gateway; [`Ipv4Prefix::ALL`] is the default route.
+    /// A network behind a gateway; [`Ipv4Prefix::ALL`] is the default route. By default only the networks of its addresses are reached.
     pub fn route(mut self, network: Ipv4Prefix, gateway: Ipv4Addr) -> Self {
         self.routes.push((network, gateway));
         self
     }
 
-    /// A neighbor that need not be asked for.
+    /// A neighbor that need not be asked for. By default all are asked for, by ARP.
     pub fn neighbor(mut self, address: Ipv4Addr, mac: MacAddr) -> Self {
         self.neighbors.push((address, mac));
         self
@@ -135,7 +135,8 @@ impl<Q: Queue> WorkerBuilder<Q> {
         Self { mtu, ..self }
     }
 
-    /// Takes frames for every station, and sends nothing by itself, neither ARP nor ICMP nor IGMP: for captures.
+    /// Takes frames for every station, and sends nothing by itself, neither ARP nor ICMP nor IGMP: for captures. By default
+    /// it is a host of its own.
     pub fn promiscuous(self) -> Self {
         Self { is_promiscuous: true, ..self }
     }
@@ -145,17 +146,17 @@ impl<Q: Queue> WorkerBuilder<Q> {
         Self { checksum, ..self }
     }
 
-    /// How many groups, ports and consumers there may be.
+    /// How many groups, ports and consumers there may be. By default 2,048 groups and ports and 4,096 bindings ([`SocketCapacity`]).
     pub fn sockets(self, sockets: SocketCapacity) -> Self {
         Self { sockets, ..self }
     }
 
-    /// Connections. Without, segments are counted and dropped.
+    /// Connections. By default there are none, and segments are counted and dropped.
     pub fn tcp(self, tcp: TcpConfig) -> Self {
         Self { tcp: Some(tcp), ..self }
     }
 
-    /// Room in the pool for this many buffers that the app holds.
+    /// Room in the pool for this many buffers that the app holds. By default none: what it holds is then short elsewhere.
     pub fn held(self, buffers: usize) -> Self {
         Self { held: buffers, ..self }
     }

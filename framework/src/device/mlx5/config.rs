@@ -7,46 +7,54 @@ use super::error::SetupError;
 pub struct Mlx5Config {
     /// The verbs name (`mlx5_0`), the address of the PCI function (`3b:00.0`), or the network interface (`eth1`).
     pub device: String,
-    /// The port, from 1. A function of a ConnectX-4 or later has one.
+    /// The port, from 1. A function of a ConnectX-4 or later has one. By default 1.
     pub port: u8,
-    /// Queues, one for each worker.
+    /// Queues, one for each worker. By default 1.
     pub queues: u16,
-    /// What of a rule's frames comes to which queue.
+    /// What of a rule's frames comes to which queue. By default [`Spread::Rules`].
     pub spread: Spread,
     /// Frames that may wait for the worker: a power of two from 8 to 8192. Too few and a burst is dropped by the NIC
     /// (`out_of_buffer`); too many and the buffers fall out of the cache before they are used again.
+    /// By default 2,048.
     pub rx_ring_len: u32,
-    /// Frames that may be on their way out: a power of two from 8 to 8192.
+    /// Frames that may be on their way out: a power of two from 8 to 8192. By default 1,024.
     pub tx_ring_len: u32,
     /// Bytes of the longest frame, Ethernet header to last payload byte; `None` for what the interface's MTU allows, with one
     /// VLAN tag. The MTU is asked once, at [`Mlx5Device::open`](super::Mlx5Device::open). Where somebody raises it afterwards, each frame
     /// that is longer than its buffers puts the ring into error, is counted as `rx/drop/error_local_length`, and costs the frames that
-    /// come until the ring is back.
+    /// come until the ring is back. By default `None`.
     pub frame_len_max: Option<usize>,
     /// Rules at the same time. The kernel keeps a table for each shape of rule in the NIC; tens of thousands fit.
+    /// By default 4,096.
     pub rules_max: usize,
     /// Frames bring when they arrived, and those that ask for it tell when they left, by the NIC's clock.
+    /// By default off.
     pub timestamps: Feature,
     /// Times are handed on as the NIC's clock counts them ([`Mbuf::ticks`](crate::mem::Mbuf::ticks),
-    /// [`Mlx5Tx::take_ticks`](super::Mlx5Tx::take_ticks)), for who relates clocks himself.
+    /// [`Mlx5Tx::take_ticks`](super::Mlx5Tx::take_ticks)), for who relates clocks himself. By
+    /// default off.
     pub raw_timestamps: bool,
-    /// The VLAN tag of a received frame is taken off and comes beside it.
+    /// The VLAN tag of a received frame is taken off and comes beside it. By default off.
     pub vlan_stripping: Feature,
     /// Several completions in the space of one: less PCIe for small frames at high rates. The frames of such a session share a
-    /// time stamp, so [`Feature::WherePossible`] leaves it out where stamps are taken.
+    /// time stamp, so [`Feature::WherePossible`] leaves it out where stamps are taken. By default
+    /// off.
     pub compression: Feature,
     /// Several frames in a receive buffer of the NIC, each copied out: less PCIe for small frames, a copy for each.
+    /// By default off.
     pub striding: Feature,
-    /// Several frames in a send descriptor.
+    /// Several frames in a send descriptor. By default where possible.
     pub multi_packet_send: Feature,
     /// Descriptors of urgent frames are written into the NIC's register itself (BlueFlame). Not where the device has no register left that
     /// is a queue's own, nor where the environment says `MLX5_SHUT_UP_BF=1`, as libmlx5 has it: `tx/doorbell` of the queue tells.
+    /// By default on.
     pub blueflame: bool,
     /// What the NIC writes into our memory, and reads from it, may be overtaken on PCIe by what it does next: more throughput where many
     /// such requests are under way, as on AMD's and ARM's. A completion is written behind its frame all the same. It is a hint: a device,
     /// slot or kernel (before 5.6) without it goes without. Off on Intel's Haswell and Broadwell, which are slower with it.
+    /// By default on.
     pub relaxed_ordering: bool,
-    /// How fast each queue sends at most; `None` for as fast as it can.
+    /// How fast each queue sends at most; `None` for as fast as it can. By default `None`.
     pub pace: Option<Pace>,
 }
 

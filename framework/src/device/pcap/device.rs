@@ -17,17 +17,20 @@ use crate::mem::Pool;
 #[derive(Clone, Debug, PartialEq)]
 pub struct PcapConfig {
     /// The capture to receive from; without one, receiving has [ended](crate::device::RxState::Ended) from the start.
+    /// By default `None`.
     pub replay: Option<PathBuf>,
-    /// How fast it is replayed.
+    /// How fast it is replayed. By default full speed.
     pub pace: Pace,
-    /// When it is read.
+    /// When it is read. By default [`Loading::Stream`].
     pub loading: Loading,
-    /// Where sent frames are written; without a file they are counted and go home.
+    /// Where sent frames are written; without a file they are counted and go home. By default
+    /// `None`.
     pub record: Option<PathBuf>,
     /// Unix time in ns at the origin of the worker's clock, added to `now` for the times in the recording; 0 writes
-    /// `now` as it is.
+    /// `now` as it is. By default 0.
     pub epoch_ns: u64,
     /// Bytes of the longest frame, Ethernet header to last payload byte; longer ones are counted and dropped.
+    /// By default 1,522: an MTU of 1500 with two VLAN tags.
     pub frame_len_max: usize,
 }
 

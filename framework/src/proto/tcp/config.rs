@@ -17,34 +17,36 @@ use crate::time::Duration;
 /// Limits and rates of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpConfig {
-    /// Connections at the same time, those in TIME-WAIT included.
+    /// Connections at the same time, those in TIME-WAIT included. By default 1,024.
     pub connections_max: usize,
     /// How many of them callers may not take, so that an order session can be called again whoever fills the table. Those in TIME-WAIT
-    /// take none of the rest, as they make way. None: a sixteenth.
+    /// take none of the rest, as they make way. None: a sixteenth. By default `None`.
     pub places_for_calls: Option<usize>,
-    /// Listeners at the same time.
+    /// Listeners at the same time. By default 16.
     pub listeners_max: usize,
     /// Pieces of data that wait in all connections together: to be acknowledged, or out of order. Each is a buffer of the pool.
-    /// Two at least, as a payload that is longer than a segment is split when it leaves.
+    /// Two at least, as a payload that is longer than a segment is split when it leaves. By default
+    /// 16,384.
     pub chunks_max: usize,
-    /// Pieces out of order that one connection may hold.
+    /// Pieces out of order that one connection may hold. By default 1,024.
     pub reassembly_max: u32,
-    /// Ports that `connect` takes where none is asked for.
+    /// Ports that `connect` takes where none is asked for. By default 49152 to 65535 (RFC 6335).
     pub ports: PortRange,
     /// How long a closed connection is remembered, so that late segments do not reach the next (RFC 9293 3.4.1 says four minutes,
-    /// Linux one).
+    /// Linux one). By default one minute.
     pub time_wait: Duration,
     /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up. RFC 9293 3.8.3 wants three minutes of them, which are
-    /// seven.
+    /// seven. By default 7.
     pub syn_retries: u8,
     /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2), which is no sooner than they
-    /// would take with a timeout of 200 ms: nine minutes.
+    /// would take with a timeout of 200 ms: nine minutes. By default 15.
     pub retries: u8,
     /// Challenge ACKs a second at most, over all connections (RFC 5961 7); in each second another number down to half
-    /// of it, so that nobody can count by what is left. Of one connection ten.
+    /// of it, so that nobody can count by what is left. Of one connection ten. By default 1,000.
     pub challenge_acks_per_second: u32,
     /// Resets a second that answer segments of no connection, at most; in each second another number down to half of it, and a quarter of
     /// them to one address, so that nobody can tell by his own how many others had (CVE-2016-5696).
+    /// By default 1,000.
     pub resets_per_second: u32,
 }
 

@@ -12,23 +12,27 @@ use crate::time::Instant;
 /// How a listener takes connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenOptions {
-    /// Handshakes that may be open at the same time; beyond, the answer is a SYN cookie.
+    /// Handshakes that may be open at the same time; beyond, the answer is a SYN cookie. By default
+    /// 128.
     pub backlog: u32,
     /// SYNs a second, and as many at once; more are dropped before anything else of them is looked at, so that a
     /// flood leaves the worker its time for the connections that stand. While there are more, who calls gets in by
     /// luck and SYN cookies help nobody; they are for a full backlog. None: no limit, and all are answered.
+    /// By default 100,000.
     pub syns_per_second: Option<u32>,
     /// Connections that it has at the same time: those in TIME-WAIT not counted, nor handshakes, which `backlog` limits. The SYN of one
     /// more is dropped, and `drop/listener_full` counts it. None: as many as there are places for callers.
+    /// By default `None`.
     pub connections_max: Option<u32>,
     /// Connections from one address at the same time, those that other listeners have taken included. The SYN of one more is dropped,
     /// and `drop/source_full` counts it: one host that holds connections and says nothing leaves the others their places. They are
     /// counted by a keyed hash: where a thousand addresses are connected, a limit of less than eight now and then hits one that has fewer.
-    /// None: no limit, for who has all peers behind one address.
+    /// None: no limit, for who has all peers behind one address. By default 256.
     pub connections_per_source: Option<u32>,
-    /// What accepted connections inherit.
+    /// What accepted connections inherit. By default those of a connection, with keepalive after
+    /// two hours.
     pub connection: ConnectionOptions,
-    /// Whose the accepted connections are.
+    /// Whose the accepted connections are. By default consumer 0.
     pub consumer: ConsumerId,
 }
 

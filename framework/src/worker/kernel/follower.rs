@@ -160,8 +160,8 @@ impl Follower {
     /// # use wirepath::{pipeline::Egress, worker::kernel::Follower};
     /// /// At the end of a turn.
     /// fn pass_neighbor_requests(egress: &mut Egress, follower: &mut Follower) {
-    ///     while let Some(wish) = egress.next_wish() {
-    ///         follower.want(wish.next_hop);
+    ///     while let Some(request) = egress.next_neighbor_request() {
+    ///         follower.want(request.next_hop);
     ///     }
     /// }
     /// ```

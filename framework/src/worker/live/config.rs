@@ -17,29 +17,33 @@ use crate::worker::topology::Machine;
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
     /// The application's name, as in [`Block::create`](crate::counters::Block::create): `wirepath capture` finds the queues
-    /// by it.
+    /// by it. By default `wirepath`.
     pub app: String,
     /// The interface, what drives it, and the lengths of the rings.
     pub port: PortConfig,
     /// The queues to take, one for each worker. The NIC decides which frames come on which queue.
+    /// By default queue 0.
     pub queues: Vec<u16>,
-    /// Whose the interface is.
+    /// Whose the interface is. By default [`Owner::Shared`].
     pub owner: Owner,
-    /// Who keeps the network sending us the groups.
+    /// Who keeps the network sending us the groups. By default [`IgmpBy::Kernel`]; [`IgmpBy::Own`]
+    /// on an interface of our own.
     pub igmp: IgmpBy,
     /// The oldest version of IGMP that we speak, where we speak it: version 3 where all routers and switches of the link do, so that
-    /// nobody can have all sources sent to us by asking in version 2.
+    /// nobody can have all sources sent to us by asking in version 2. By default version 1.
     pub igmp_version_min: IgmpVersion,
-    /// What shall come to us. The applications join and bind the same ends at their sockets.
+    /// What shall come to us. The applications join and bind the same ends at their sockets. By
+    /// default nothing.
     pub wants: Vec<Want>,
     /// The tags of a host of our own: it takes what has them, and all that it sends has them. Two for a VLAN in a provider's
-    /// (QinQ). [`VlanTags::NONE`] for untagged, and where the interface is the kernel's.
+    /// (QinQ). [`VlanTags::NONE`] for untagged, and where the interface is the kernel's. By default
+    /// [`VlanTags::NONE`].
     pub vlan: VlanTags,
     /// How many connections each worker holds, and how much of their data; `None` for no TCP. `connections_max` and `chunks_max` decide
-    /// how much memory it takes: a chunk is a buffer of the pool.
+    /// how much memory it takes: a chunk is a buffer of the pool. By default `None`.
     pub tcp: Option<TcpConfig>,
     /// What to do about UDP and TCP checksums; `None` decides by the driver: virtual links (veth, tap) between kernels carry
-    /// unfinished ones, a wire does not.
+    /// unfinished ones, a wire does not. By default `None`.
     pub checksum: Option<ChecksumPolicy>,
 }
 
@@ -58,12 +62,13 @@ pub enum Owner {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnHost {
     /// Our addresses with the lengths of their networks' prefixes, the first one first: we send from it.
+    /// By default none: name one.
     pub addresses: Vec<Ipv4Prefix>,
-    /// Routes to networks that are not on the link.
+    /// Routes to networks that are not on the link. By default none.
     pub routes: Vec<StaticRoute>,
-    /// Neighbors that need not be asked for.
+    /// Neighbors that need not be asked for. By default none.
     pub neighbors: Vec<(Ipv4Addr, MacAddr)>,
-    /// Which frames the kernel does not get.
+    /// Which frames the kernel does not get. By default [`Takes::Needed`].
     pub takes: Takes,
 }
 

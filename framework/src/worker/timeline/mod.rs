@@ -41,12 +41,13 @@ pub enum Wall {
 
 /// What is sampled, and how often.
 pub struct TimelineConfig {
-    /// The wall.
+    /// The wall. By default UTC.
     pub wall: Wall,
     /// The NIC's clock, where there is one: of a [`Phc`], or of
-    /// [`LivePort::nic_clock`](super::live::LivePort::nic_clock).
+    /// [`LivePort::nic_clock`](super::live::LivePort::nic_clock). By default `None`.
     pub nic: Option<NicClock>,
     /// From one sample to the next. With 100 ms an error grows by a tenth of a microsecond in between.
+    /// By default 100 ms.
     pub every: Duration,
 }
 
@@ -72,6 +73,19 @@ pub struct TimelineThread {
 }
 
 /// A worker's view of the timeline.
+///
+/// ```
+/// use wirepath::counters::Block;
+/// use wirepath::time::{Clock, MonotonicClock};
+/// use wirepath::worker::timeline::{TimelineConfig, TimelineThread};
+///
+/// let (mut clock, block) = (MonotonicClock::start(), Block::heap());
+/// let (_samples, mut readers) = TimelineThread::start(clock, TimelineConfig::default(), 1, &block.scope("port"))?;
+/// // In a worker: what its time is on the wall, and how wrong that may be.
+/// let wall = readers[0].latest().wall_at(clock.now()).expect("the wall was sampled at the start");
+/// println!("{:?} +- {:?}", wall.at, wall.error);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct TimelineReader {
     ring: lossy::Reader<Words>,
     latest: Timeline,

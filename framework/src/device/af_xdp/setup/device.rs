@@ -24,29 +24,31 @@ use crate::mem::Pool;
 pub struct AfXdpConfig {
     /// The interface's name, in the network namespace of the thread that opens it.
     pub interface: String,
-    /// Where the program runs.
+    /// Where the program runs. By default the best there is.
     pub mode: Mode,
-    /// Whether frames are copied.
+    /// Whether frames are copied. By default not, where the driver can.
     pub copying: Copying,
     /// Frames that may wait for the worker, and buffers that the kernel has for them: a power of two. Too few and a burst
     /// is dropped by the kernel (`rx_ring_full`, `kernel_dropped`); too many and the buffers fall out of the cache before
-    /// they are used again.
+    /// they are used again. By default 2,048.
     pub rx_ring_len: u32,
-    /// Buffers of frames that may be on their way out: a power of two.
+    /// Buffers of frames that may be on their way out: a power of two. By default 1,024.
     pub tx_ring_len: u32,
-    /// Rules at the same time; 100 bytes of kernel memory each.
+    /// Rules at the same time; 100 bytes of kernel memory each. By default 4,096.
     pub rules_max: usize,
     /// Whether frames are to bring when they arrived, by the NIC's clock. Stamping is switched on for all frames of the interface
     /// and restored when the device is dropped. The clock is the PTP clock of the NIC as it is: in TAI where `ptp4l` sets it
     /// (37 s ahead of UTC since 2017), in UTC where `phc2sys` copies the system's, free running where nobody does. Where
     /// there are none the device works without and [`describe`](AfXdpDevice::describe) says why. Costs a call of the driver for each
-    /// frame of ours.
+    /// frame of ours. By default off.
     pub rx_timestamps: bool,
     /// Whether frames are to bring the hash that the NIC spreads them over its queues by, where the driver tells it.
+    /// By default off.
     pub rx_hash: bool,
     /// Whether the VLAN tags that the NIC takes off are to come with their frames and count for rules, where the driver tells
     /// them. Without it, or where the driver does not, such frames look untagged. Where the NIC takes tags off a frame of ours
     /// costs up to 4 ns more than without: 26 and 30 ns, the least of 14 runs in turns over veth on a busy machine.
+    /// By default on.
     pub rx_vlan: bool,
 }
 
