@@ -641,9 +641,9 @@ mod tests {
         refused(&own(&route("10.9.0.2")), 6, 46, "none of our networks");
         let neighbor =
             |address: &str, mac: &str| format!("{ours}\nneighbors = [{{ address = \"{address}\", mac = \"{mac}\" }}]");
-        refused(&own(&neighbor("10.0.0.2", "02:00:00:00:00:01")), 6, 27, "a neighbor is another station");
-        refused(&own(&neighbor("10.0.0.3", "ff:ff:ff:ff:ff:ff")), 6, 45, "cannot be the MAC address");
-        refused(&own(&neighbor("127.0.0.1", "02:00:00:00:00:01")), 6, 27, "cannot be the address of a host");
+        refused(&own(&neighbor("10.0.0.2", "02:00:00:00:00:01")), 6, 26, "a neighbor is another station");
+        refused(&own(&neighbor("10.0.0.3", "ff:ff:ff:ff:ff:ff")), 6, 44, "cannot be the MAC address");
+        refused(&own(&neighbor("127.0.0.1", "02:00:00:00:00:01")), 6, 26, "cannot be the address of a host");
         refused(
             &own(&format!("{ours}\ntakes = \"everything\"")).replace("[host]", "igmp = \"kernel\"\n[host]"),
             7,

@@ -6,15 +6,14 @@ use std::sync::mpsc;
 
 use exchange_sim::Truth;
 use wirepath::proto::Host;
-use wirepath::worker::live::{LiveHost, LivePort, LiveQueue};
+use wirepath::worker::live::{LivePort, LiveQueue};
 use wirepath::worker::{Ended, StopFlag, WorkerGroup};
 
 use crate::error::Error;
-use crate::feed::ArrivalClock;
 use crate::memory;
 use crate::plan::{FeedPlan, Placement, RunPlan};
 use crate::report::{Core, Ending, Origin, Run, Summary, silence};
-use crate::worker::{self, Event, Ground, Job, Nodes};
+use crate::worker::{self, Event, Frames, WorkerInputs};
 
 /// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When this returns nothing of
 /// ours is on the interface any more.
@@ -41,14 +40,15 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     unpinned(plan.feed.worker.placement, &cores).into_iter().for_each(|notice| tell(Event::Notice(notice)));
     let mut specs = Vec::new();
     for (number, queue) in queues.into_iter().enumerate() {
-        let job = Job {
+        let ready = format!("receiving on {interface} queue {}; Ctrl-C ends it with a summary", queue.idx);
+        let inputs = WorkerInputs {
             name: format!("worker{number}"),
             plan: on_queue(&plan.feed, queue.idx, first),
-            ground: ground(queue, &interface),
+            frames: Frames::Live { queue: Box::new(queue), ready },
             block: Arc::clone(&block),
             events: events.clone(),
         };
-        specs.push(worker::spec(job, cores[number].number).polling(&*interface));
+        specs.push(worker::spec(inputs, cores[number].number).polling(&*interface));
     }
     drop(events);
     let group = WorkerGroup::start(specs, stop).map_err(Error::failed)?;
@@ -127,23 +127,6 @@ fn gone(interface: &str) -> String {
 fn on_queue(plan: &FeedPlan, idx: u16, first: u16) -> FeedPlan {
     let sets = plan.sets.iter().filter(|set| set.queue.unwrap_or(first) == idx).cloned().collect();
     FeedPlan { sets, ..plan.clone() }
-}
-
-fn ground(queue: LiveQueue, interface: &str) -> Ground {
-    let LiveQueue { idx, queue, live, .. } = queue;
-    let LiveHost { host, follower, egress, stack, layout, buffers, .. } = live;
-    Ground {
-        queue: Box::new(queue),
-        packets_max: None,
-        layout,
-        buffers,
-        host,
-        follower: Some(follower),
-        egress,
-        nodes: Nodes::Host(Box::new(stack)),
-        clock: ArrivalClock::Worker,
-        ready: Some(format!("receiving on {interface} queue {idx}; Ctrl-C ends it with a summary")),
-    }
 }
 
 #[cfg(test)]

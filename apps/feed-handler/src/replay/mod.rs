@@ -7,17 +7,16 @@ use std::sync::mpsc;
 
 use exchange_sim::Truth;
 use wirepath::mem::{BURST_MAX, Layout, Sizing};
-use wirepath::pipeline::{EgressConfig, Ipv4Config};
-use wirepath::worker::{Ended, StopFlag, WorkerGroup};
+use wirepath::pipeline::Ipv4Config;
+use wirepath::worker::{Ended, StopFlag, WorkerGroup, random_seed};
 
 use crate::device::AnyQueue;
 use crate::error::Error;
-use crate::feed::ArrivalClock;
 use crate::memory;
 use crate::plan::ReplayPlan;
 use crate::report::{Origin, Run, Summary};
 use crate::sniff;
-use crate::worker::{self, Event, Ground, Job, Nodes, replay_host};
+use crate::worker::{self, Event, Frames, Replay, WorkerInputs};
 
 use source::Source;
 
@@ -29,15 +28,15 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -
     let (source, queue) = Source::open(plan)?;
     let block = worker::counters(&mut tell);
     let (events, heard) = mpsc::channel();
-    let job = Job {
+    let inputs = WorkerInputs {
         name: "worker0".into(),
         plan: plan.feed.clone(),
-        ground: ground(plan, queue)?,
+        frames: frames(plan, queue),
         block: Arc::clone(&block),
         events,
     };
     let core = worker::core(plan.feed.worker.placement, 0, 1);
-    let group = WorkerGroup::start(vec![worker::spec(job, core.number)], stop).map_err(Error::failed)?;
+    let group = WorkerGroup::start(vec![worker::spec(inputs, core.number)], stop).map_err(Error::failed)?;
     tell(Event::Machine(group.report().clone()));
     worker::watch(&heard, &block, (None, stop), &mut tell);
     let done = worker::together(group.join().map_err(Error::failed)?)?;
@@ -60,24 +59,13 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -
     Ok(summary)
 }
 
-fn ground(plan: &ReplayPlan, queue: Box<dyn AnyQueue>) -> Result<Ground, Error> {
-    let seed = worker::seed();
+fn frames(plan: &ReplayPlan, queue: Box<dyn AnyQueue>) -> Frames {
     let faults = if plan.faults.is_some() { BURST_MAX * 4 } else { 0 };
     let buffers = Sizing::new()
         .part("burst", BURST_MAX, "in the hands of the pipeline")
         .part("reserve", BURST_MAX, "for receiving, however much waits")
-        .part("reassembly", Ipv4Config::new(seed).reassembly.pieces, "fragments that wait for the rest")
+        .part("reassembly", Ipv4Config::new(random_seed()).reassembly.pieces, "fragments that wait for the rest")
         .part("faults", faults, "frames that the fault device holds back or copies");
-    Ok(Ground {
-        queue,
-        packets_max: plan.packets_max,
-        layout: Layout::for_frames(plan.frame_len_max),
-        buffers,
-        host: replay_host(seed)?,
-        follower: None,
-        egress: EgressConfig::quiet(seed),
-        nodes: Nodes::Replay(plan.checksum),
-        clock: ArrivalClock::Recorded,
-        ready: None,
-    })
+    let layout = Layout::for_frames(plan.frame_len_max);
+    Frames::Replay(Replay { queue, packets_max: plan.packets_max, layout, buffers, checksum: plan.checksum })
 }

@@ -1,13 +1,13 @@
 //! The workers: what a replay and a live port have in common once there is a queue. The main thread gives each worker its
-//! [`Job`]; everything that touches packets is made on the worker's own thread, in `work.rs`. While they run the main thread
+//! [`WorkerInputs`]; everything that touches packets is made on the worker's own thread, in `work.rs`. While they run the main thread
 //! only reads counters, once a second.
 
-mod ground;
+mod inputs;
 mod progress;
 mod work;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use wirepath::counters::Block;
@@ -16,25 +16,15 @@ use wirepath::worker::{Ended, StopFlag, WorkerContext, WorkerSpec, affinity};
 use crate::error::Error;
 use crate::feed::FeedTally;
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50};
-use crate::plan::{FeedPlan, Placement};
+use crate::plan::Placement;
 use crate::report::{Core, newly_met};
 
-pub(crate) use ground::{Ground, Nodes, replay_host, seed};
+pub(crate) use inputs::{Frames, Replay, WorkerInputs};
 pub use progress::{Event, Progress};
 use work::work;
 
 /// Between two looks at the counters.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
-
-/// Everything that a worker's thread needs, and can be sent there.
-pub(crate) struct Job {
-    /// `worker0` and so on: the thread's name and the scope of its counters.
-    pub(crate) name: String,
-    pub(crate) plan: FeedPlan,
-    pub(crate) ground: Ground,
-    pub(crate) block: Arc<Block>,
-    pub(crate) events: Sender<Event>,
-}
 
 /// What a worker brings home.
 pub(crate) struct Done {
@@ -84,15 +74,15 @@ pub(crate) fn core(placement: Placement, idx: usize, count: usize) -> Core {
 }
 
 /// The worker for the plan's format: from here on it is known at compile time.
-pub(crate) fn spec(job: Job, core: Option<usize>) -> WorkerSpec<Result<Done, Error>> {
-    let name = job.name.clone();
-    let spec = match job.plan.format {
+pub(crate) fn spec(inputs: WorkerInputs, core: Option<usize>) -> WorkerSpec<Result<Done, Error>> {
+    let name = inputs.name.clone();
+    let spec = match inputs.plan.format {
         Format::MoldItch50 | Format::Itch50File => {
-            WorkerSpec::new(name, |context: &WorkerContext| work::<MoldItch50>(context, job))
+            WorkerSpec::new(name, |context: &WorkerContext| work::<MoldItch50>(context, inputs))
         }
-        Format::IexTops => WorkerSpec::new(name, |context: &WorkerContext| work::<IexTops>(context, job)),
-        Format::IexDeep => WorkerSpec::new(name, |context: &WorkerContext| work::<IexDeep>(context, job)),
-        Format::CboePitch => WorkerSpec::new(name, |context: &WorkerContext| work::<CboePitch>(context, job)),
+        Format::IexTops => WorkerSpec::new(name, |context: &WorkerContext| work::<IexTops>(context, inputs)),
+        Format::IexDeep => WorkerSpec::new(name, |context: &WorkerContext| work::<IexDeep>(context, inputs)),
+        Format::CboePitch => WorkerSpec::new(name, |context: &WorkerContext| work::<CboePitch>(context, inputs)),
     };
     match core {
         Some(core) => spec.on_core(core),
