@@ -25,7 +25,7 @@
 //! Where the driver tells programs about frames (Linux 6.3 and later), a frame brings when it arrived, its hash
 //! and the VLAN tag that the NIC took off; [`AfXdpDevice::describe`] says what comes, and why the rest does not.
 //!
-//! A rule that names a group has the NIC let that group through its own filter (`steering.rs`); the kernel's own memberships
+//! A rule that names a group has the NIC let that group through its own filter (`device/nic_filter.rs`); the kernel's own memberships
 //! would do it too, but those that we speak IGMP for ourselves the kernel does not know of.
 //!
 //! What it does not do: move frames between queues (the NIC does), insert VLAN tags, or compute checksums.
