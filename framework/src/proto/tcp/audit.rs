@@ -6,9 +6,9 @@
 
 use core::fmt;
 
-use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
 use super::machine::{Shared, Tcp};
 use super::payload::Payload;
+use super::state::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
 use super::timers::STEPS_MAX;
 use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;

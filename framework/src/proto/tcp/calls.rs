@@ -2,16 +2,16 @@
 
 use core::net::SocketAddrV4;
 
-use super::arrival::is_host;
-use super::connection::{AckOwed, Connection, State, flag, pending};
 use super::event::{CallError, CloseReason, ConnectError, ConnectionId, ListenError, ListenerId, SendError};
-use super::listener::ListenOptions;
+use super::input::arrival::is_host;
+use super::listening::listener::ListenOptions;
 use super::machine::{Context, Tcp};
 use super::options::ConnectionOptions;
+use super::output::transmit::SEGMENTS_MAX;
 use super::payload::{Output, Payload};
-use super::queue::{Chunk, FIN, PUSH};
 use super::seq::Seq;
-use super::transmit::SEGMENTS_MAX;
+use super::state::connection::{AckOwed, Connection, State, flag, pending};
+use super::state::queue::{Chunk, FIN, PUSH};
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::{Duration, Instant};

@@ -2,12 +2,12 @@
 
 use core::fmt;
 
-use super::admission::Sources;
-use super::connection::Connection;
-use super::fifo::SlotFifo;
-use super::list::SlotList;
+use super::listening::admission::Sources;
 use super::options::ConnectionOptions;
-use super::queue::Chunk;
+use super::state::connection::Connection;
+use super::state::fifo::SlotFifo;
+use super::state::list::SlotList;
+use super::state::queue::Chunk;
 use super::timers::RTO_MAX;
 use crate::proto::slab::Slot;
 use crate::proto::wheel::Wheel;

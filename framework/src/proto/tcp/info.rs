@@ -7,11 +7,11 @@
 
 use core::net::SocketAddrV4;
 
-use super::connection::{Recovery, State, flag};
 use super::event::ConnectionId;
 use super::machine::Tcp;
 use super::options::Congestion;
-use super::stored::switch;
+use super::state::connection::{Recovery, State, flag};
+use super::state::stored::switch;
 use crate::time::{Duration, Instant};
 
 /// A connection at a moment.

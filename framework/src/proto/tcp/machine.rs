@@ -10,20 +10,20 @@
 //! Nothing is sent behind the caller's back: a call sends what it must send at once (data that the app hands over, what is out of order, a
 //! handshake), and what may wait for the end of the burst (acknowledgments above all) waits for [`Tcp::tick`].
 
-use super::admission::Admission;
-use super::challenges::Challenges;
 use super::config::{TcpConfig, TcpConfigError};
-use super::connection::{AckOwed, Connection, State, flag, pending};
-use super::delegated::Delegations;
 use super::event::{ConnectionId, ListenerId, TcpEvent};
-use super::fifo::SlotFifo;
-use super::list::SlotList;
-use super::listener::Listeners;
+use super::listening::admission::Admission;
+use super::listening::listener::Listeners;
+use super::listening::secret::Secret;
+use super::output::challenges::Challenges;
+use super::output::delegated::Delegations;
+use super::output::resets::OwedResets;
 use super::payload::{Output, Payload};
-use super::queue::Chunks;
-use super::resets::OwedResets;
 use super::route_watch::RouteWatch;
-use super::secret::Secret;
+use super::state::connection::{AckOwed, Connection, State, flag, pending};
+use super::state::fifo::SlotFifo;
+use super::state::list::SlotList;
+use super::state::queue::Chunks;
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
 use crate::proto::wheel::Wheel;

@@ -9,64 +9,43 @@
 //!      └─────▶ assembly                                                  └─▶ Output
 //! ```
 
-mod acknowledgment;
-mod admission;
-mod arrival;
-mod assembly;
 mod audit;
 mod calls;
-mod challenges;
 mod config;
-mod congestion;
-mod connection;
-mod delegated;
 mod event;
-mod fifo;
-mod icmp;
 mod info;
-mod list;
-mod listener;
+mod input;
+mod listening;
+mod loss;
 mod machine;
 mod options;
+mod output;
 mod payload;
-mod ports;
-mod prefetch;
-mod prepared;
-mod queue;
-mod rack;
-mod recovery;
-mod resets;
-mod room;
 mod route_watch;
-mod rtt;
-mod scoreboard;
-mod secret;
 mod segment;
 mod seq;
-mod stored;
-mod syn_cookie;
+mod state;
 mod timers;
-mod transmit;
 
-pub use arrival::{Arrival, Received, TcpDrop};
 pub use audit::TimerFault;
 pub use config::{TcpConfig, TcpConfigError};
-pub use connection::State;
-pub use delegated::DelegateError;
 pub use event::{
     CallError, CloseReason, ConnectError, ConnectionId, IcmpRefusal, ListenError, ListenerId, NotOurs, OptionError,
     SendError, TcpEvent,
 };
 pub use info::TcpInfo;
-pub use listener::{Accept, ListenOptions};
+pub use input::arrival::{Arrival, Received, TcpDrop};
+pub use input::prefetch::LookupKey;
+pub use listening::listener::{Accept, ListenOptions};
 pub use machine::{Tcp, TcpTally};
 pub use options::{Congestion, ConnectionOptions, Keepalive, Linger};
+pub use output::delegated::DelegateError;
+pub use output::prepared::{Committed, HeaderTemplate, Numbers, SendPermit};
+pub use output::transmit::Run;
 pub use payload::{Output, Payload, Unsent};
-pub use prefetch::LookupKey;
-pub use prepared::{Committed, HeaderTemplate, Numbers, SendPermit};
 pub use segment::{Outgoing, Plain, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
 pub use seq::Seq;
-pub use transmit::Run;
+pub use state::connection::State;
 
 #[cfg(test)]
 mod tests;

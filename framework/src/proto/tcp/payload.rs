@@ -3,9 +3,9 @@
 
 use core::net::Ipv4Addr;
 
+use super::output::transmit::Run;
 use super::segment::Outgoing;
 use super::seq::Seq;
-use super::transmit::Run;
 use crate::proto::Flow;
 
 /// Bytes of a segment: a buffer of the NIC's, a held slice of one, a `Vec` in a test. Dropping one is its good end.

@@ -8,11 +8,11 @@
 //!
 //! The same look finds whose segments have become too long, where the MTU of our own interface is less than it was.
 
-use super::arrival::{less_options, receive_mss};
-use super::connection::{Connection, RetransmitTimer, State, flag, pending};
 use super::event::{CloseReason, ConnectionId};
+use super::input::arrival::{less_options, receive_mss};
 use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
+use super::state::connection::{Connection, RetransmitTimer, State, flag, pending};
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;

@@ -12,11 +12,11 @@
 //! where it is, and it is set again when it comes.
 
 use super::config::TcpConfig;
-use super::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
 use super::event::CloseReason;
 use super::machine::{Context, Tcp};
+use super::output::transmit::Sending;
 use super::payload::{Output, Payload};
-use super::transmit::Sending;
+use super::state::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
 use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::connection::flag;
+use super::super::state::connection::flag;
 use super::line::{Line, MSS, options, stream};
 use super::*;
 use crate::wire::tcp::TcpFlags;

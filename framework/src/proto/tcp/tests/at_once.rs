@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use super::super::connection::{Connection, Micros, Recovery, RetransmitTimer, State, flag};
+use super::super::output::prepared::Numbers;
 use super::super::payload::NoOutput;
-use super::super::prepared::Numbers;
 use super::super::segment::{Plain, Range};
-use super::super::stored::switch;
+use super::super::state::connection::{Connection, Micros, Recovery, RetransmitTimer, State, flag};
+use super::super::state::stored::switch;
 use super::*;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::Timestamps;

@@ -1,6 +1,6 @@
 //! What the audit of the timers finds: each kind of loss is done by hand.
 
-use super::super::connection::{AckOwed, RetransmitTimer, flag};
+use super::super::state::connection::{AckOwed, RetransmitTimer, flag};
 use super::*;
 
 /// What the audit says of a connection with data on its way, after some harm was done to it.

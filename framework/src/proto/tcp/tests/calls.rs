@@ -1,6 +1,6 @@
 //! Calls of the app: what each does, and what it refuses.
 
-use super::super::connection::State;
+use super::super::state::connection::State;
 use super::line::{self, Line};
 use super::script::{ACK, FIN, RST, SYN, accepted, calling, closed};
 use super::*;

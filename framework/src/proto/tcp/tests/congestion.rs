@@ -1,6 +1,6 @@
 //! CUBIC's curve (RFC 9438), and algorithms that are exchanged.
 
-use super::super::connection::{Micros, Recovery};
+use super::super::state::connection::{Micros, Recovery};
 use super::sender::{MSS, Sender};
 use super::*;
 

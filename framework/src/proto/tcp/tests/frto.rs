@@ -1,6 +1,6 @@
 //! A sender that finds out whether a timeout was for nothing (F-RTO, RFC 5682).
 
-use super::super::connection::Recovery;
+use super::super::state::connection::Recovery;
 use super::line::{Line, options};
 use super::*;
 

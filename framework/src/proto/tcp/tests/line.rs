@@ -5,8 +5,8 @@ use core::net::Ipv4Addr;
 
 use proptest::prelude::*;
 
-use super::super::connection::{Connection, State, flag};
 use super::super::machine::Context;
+use super::super::state::connection::{Connection, State, flag};
 use super::*;
 use crate::wire::tcp::TcpFlags;
 

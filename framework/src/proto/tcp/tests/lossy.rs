@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::connection::Recovery;
+use super::super::state::connection::Recovery;
 use super::*;
 
 /// From a seed: xorshift.

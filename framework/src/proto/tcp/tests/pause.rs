@@ -1,6 +1,6 @@
 //! An app that wants no data is told how its connection ends.
 
-use super::super::connection::State;
+use super::super::state::connection::State;
 use super::line::{Line, MSS, options};
 use super::*;
 use crate::wire::tcp::TcpFlags;

@@ -1,6 +1,6 @@
 //! RACK-TLP (RFC 8985): what is lost, what is late, and who asks.
 
-use super::super::connection::{Micros, Recovery, RetransmitTimer, flag};
+use super::super::state::connection::{Micros, Recovery, RetransmitTimer, flag};
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
 

@@ -1,6 +1,6 @@
 //! What is sent again and how much, what a round trip teaches, and what is taken back.
 
-use super::super::connection::{Micros, Recovery, RetransmitTimer, State, flag};
+use super::super::state::connection::{Micros, Recovery, RetransmitTimer, State, flag};
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
 use crate::wire::tcp::TcpFlags;

@@ -1,6 +1,6 @@
 //! Chunks are shared, and who found none is told.
 
-use super::super::queue::{Chunk, Queue};
+use super::super::state::queue::{Chunk, Queue};
 use super::line::{Line, options, stream};
 use super::*;
 

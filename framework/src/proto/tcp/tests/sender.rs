@@ -1,9 +1,9 @@
 //! One sender whose peer is the test: what it sends is marked by hand, what it hears is made up. Time is what the test says.
 
-use super::super::connection::{Connection, Micros, Recovery, State, flag};
 use super::super::machine::Context;
-use super::super::queue::{Chunk, LOST, RESENT, SACKED, SENT};
 use super::super::segment::Segment;
+use super::super::state::connection::{Connection, Micros, Recovery, State, flag};
+use super::super::state::queue::{Chunk, LOST, RESENT, SACKED, SENT};
 use super::*;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::{TcpFlags, Timestamps};

@@ -1,6 +1,6 @@
 //! What happens because time passes.
 
-use super::super::connection::State;
+use super::super::state::connection::State;
 use super::line::{Line, MSS, options};
 use super::*;
 use crate::wire::tcp::TcpFlags;

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::super::connection::{AckOwed, flag};
+use super::super::state::connection::{AckOwed, flag};
 use super::line::{Line, MSS, options, stream};
 use super::*;
-use crate::proto::tcp::transmit::Sending;
+use crate::proto::tcp::output::transmit::Sending;
 use crate::wire::tcp::TcpFlags;
 
 #[test]

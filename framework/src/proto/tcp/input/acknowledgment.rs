@@ -1,0 +1,317 @@
+//! Fifth phase of a segment's arrival: what the peer acknowledges (RFC 9293 3.10.7.4), and how much it lets us send.
+//!
+//! Nearly all acknowledgments find nothing missing and say nothing of it: they take the short way, which frees what is acknowledged, takes
+//! a sample of the round trip, lets the window grow and moves the timer. The others go through `scoreboard` and `recovery`.
+
+use super::super::loss::recovery::{Newest, News};
+use super::super::machine::Context;
+use super::super::payload::{Output, Payload};
+use super::super::segment::{Plain, Segment};
+use super::super::seq::Seq;
+use super::super::state::connection::{Micros, Recovery, State, flag};
+use super::super::state::queue::{Dropped, Lane, Queue, SENT};
+use super::arrival::TcpDrop;
+use crate::proto::slab::NIL;
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::TcpFlags;
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Takes the acknowledgment and the window of a segment. The caller has found its sequence number acceptable.
+    #[inline]
+    pub(in crate::proto::tcp) fn process_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        if !segment.has(TcpFlags::ACK) {
+            return Err(TcpDrop::BadFlags);
+        }
+        if self.connection.state == State::SynReceived {
+            self.take_handshake_ack(segment)?;
+        }
+        let acked = segment.ack.0.wrapping_sub(self.connection.snd_una.0);
+        if acked > self.connection.flight() {
+            return self.unacceptable_ack(segment);
+        }
+        self.note_arrival(&segment.plain());
+        let is_update = self.update_window(&segment.plain());
+        if !self.connection.is_calm(segment) {
+            self.slow_path_ack(segment, acked, is_update);
+        } else if acked != 0 {
+            self.fast_path_ack(segment.ack, acked);
+        } else if segment.len == 0 && !is_update {
+            self.take_duplicate(segment);
+        }
+        Ok(())
+    }
+
+    /// SYN-RECEIVED (RFC 9293 3.10.7.4): our SYN is acknowledged, or the segment is refused.
+    #[cold]
+    fn take_handshake_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        let connection = &mut *self.connection;
+        if segment.ack != connection.snd_nxt || connection.snd_una == connection.snd_nxt {
+            return Err(TcpDrop::BadAck);
+        }
+        connection.snd_una = segment.ack;
+        connection.snd_wnd = u32::from(segment.wnd) << connection.snd_wscale;
+        connection.snd_wnd_max = connection.snd_wnd_max.max(connection.snd_wnd);
+        (connection.snd_wl1, connection.snd_wl2) = (segment.seq, segment.ack);
+        self.establish();
+        Ok(())
+    }
+
+    /// Outside of SND.UNA to SND.NXT. An old one is a duplicate that came late: it changes nothing, but its data counts, and what it says
+    /// of duplicates (RFC 2883). One of what was never sent, or too old to be of this peer, is answered and dropped (RFC 5961 5.2).
+    #[cold]
+    fn unacceptable_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        if self.connection.has(flag::DELEGATED) {
+            let ack = self.acknowledge_delegated(segment.ack);
+            if ack != segment.ack {
+                return self.process_ack(&Segment { ack, ..*segment });
+            }
+        }
+        if !self.connection.believes_ack(segment.ack) {
+            self.challenge_ack();
+            return Err(TcpDrop::BadAck);
+        }
+        self.note_arrival(&segment.plain());
+        if segment.sack_count != 0 && self.connection.has(flag::SACK) {
+            self.take_overtaken_ack(segment);
+        }
+        Ok(())
+    }
+
+    /// An acknowledgment that others have overtaken, with SACK blocks: number and window are old,
+    /// and so is what it says of congestion (Linux as well, `tcp_ack`: `old_ack`).
+    pub(in crate::proto::tcp) fn take_overtaken_ack(&mut self, segment: &Segment) {
+        let flags = TcpFlags(segment.flags.0 & !TcpFlags::ECE.0);
+        self.slow_path_ack(&Segment { flags, ..*segment }, 0, true);
+    }
+
+    /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says whether the window is another.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn update_window(&mut self, segment: &Plain) -> bool {
+        let connection = &mut *self.connection;
+        let (wl1, wl2) = (connection.snd_wl1, connection.snd_wl2);
+        if segment.seq.is_before(wl1) || segment.seq == wl1 && segment.ack.is_before(wl2) {
+            return false;
+        }
+        (connection.snd_wl1, connection.snd_wl2) = (segment.seq, segment.ack);
+        let wnd = u32::from(segment.wnd) << connection.snd_wscale;
+        if wnd == connection.snd_wnd {
+            return false;
+        }
+        let has_grown = wnd > connection.snd_wnd;
+        if (segment.ack + wnd).is_before(connection.snd_una + connection.snd_wnd) {
+            // It ends earlier than before. Most of those that are smaller are so by what has arrived.
+            connection.room_at_once = 0;
+        }
+        connection.snd_wnd = wnd;
+        connection.snd_wnd_max = connection.snd_wnd_max.max(wnd);
+        if has_grown && connection.next_unsent != NIL {
+            self.flush_later();
+        }
+        true
+    }
+
+    /// Nothing is missing, and more has arrived.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn fast_path_ack(&mut self, ack: Seq, acked: u32) {
+        self.connection.snd_una = ack;
+        self.connection.tally.bytes_acked += u64::from(acked);
+        let freed = if self.connection.has_all_acknowledged() { self.free_all() } else { self.free_in_order() };
+        if let Some((oldest, newest)) = freed {
+            self.take_sample(acked, oldest, newest);
+        }
+        self.set_timer();
+        self.note_progress();
+        self.arm_by(self.connection.timer_at);
+    }
+
+    /// What was sent from `oldest` to `newest` has arrived.
+    #[inline(always)]
+    fn take_sample(&mut self, acked: u32, oldest: Instant, newest: Instant) {
+        let now = self.now;
+        let connection = &mut *self.connection;
+        let is_new_round = connection.passes_round();
+        let rtt = Micros::floor(now.since(oldest));
+        connection.take_rtt(rtt, is_new_round, now);
+        let (rack, end) = (&mut connection.rack, connection.snd_una);
+        (connection.rack_xmit_ts, rack.end_seq, rack.fack) = (newest, end, end);
+        rack.rtt = if newest == oldest { rtt } else { Micros::floor(now.since(newest)) };
+        connection.grow_window(acked, now);
+        if is_new_round {
+            connection.begin_round();
+        }
+        connection.backoff = 0;
+    }
+
+    /// Lets go of all that waits: nothing is left to be linked anew. As after each order, and each answer.
+    #[inline(always)]
+    fn free_all(&mut self) -> Option<(Instant, Instant)> {
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let mut idx = connection.send.head;
+        let oldest = chunks.get(idx)?.sent_at;
+        let mut newest = oldest;
+        while let Some(chunk) = chunks.get(idx) {
+            let next = chunk.next;
+            newest = chunk.sent_at;
+            chunks.let_go(idx);
+            idx = next;
+        }
+        (connection.send, connection.in_flight, connection.send_len) = (Queue::default(), Lane::default(), 0);
+        Some((oldest, newest))
+    }
+
+    /// Lets go of what SND.UNA has passed, where nothing of it is marked: when the first and the last of it were sent.
+    #[inline(always)]
+    fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
+        let connection = &mut *self.connection;
+        let (lane, end) = (&mut connection.in_flight, connection.snd_una);
+        let dropped = connection.send.drop_up_to(&mut self.shared.chunks, lane, end);
+        connection.send_len -= dropped.len;
+        if self.is_first_cut() {
+            return self.aside().free_part(&dropped);
+        }
+        (dropped.count != 0).then_some((dropped.oldest, dropped.newest))
+    }
+
+    /// The same where SND.UNA is within what the device cut into segments: those before it have arrived as well.
+    #[cold]
+    fn free_part(&mut self, dropped: &Dropped) -> Option<(Instant, Instant)> {
+        self.cut_first(&mut News::default());
+        let newest = self.shared.chunks.get(self.connection.send.head)?.sent_at;
+        Some((if dropped.count == 0 { newest } else { dropped.oldest }, newest))
+    }
+
+    /// SND.UNA has moved: there may be room for what waits.
+    #[inline(always)]
+    fn note_progress(&mut self) {
+        let head = self.shared.chunks.get(self.connection.send.head).filter(|head| head.has(SENT));
+        let since = match head {
+            None => Instant::MAX,
+            // When it was sent first is not known any more where it was sent again; that something arrived is.
+            Some(head) if head.resent != 0 => self.now,
+            Some(head) => head.sent_at,
+        };
+        let connection = &mut *self.connection;
+        connection.unacked_since = since;
+        if connection.has(flag::WANTS_ROOM) {
+            self.aside().offer_room();
+        }
+        if self.connection.next_unsent != NIL || self.connection.lost_len != 0 {
+            self.flush_later();
+        }
+    }
+
+    /// Neither data nor window nor number: a duplicate acknowledgment (RFC 5681 2). With SACK it would say more, if there was more.
+    #[cold]
+    fn take_duplicate(&mut self, segment: &Segment) {
+        if self.connection.flight() != 0 && !self.connection.has(flag::SACK) {
+            self.slow_path_ack(segment, 0, false);
+        }
+    }
+
+    /// Something is missing, was missing until now, or is said to be.
+    #[inline(never)]
+    fn slow_path_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
+        let connection = &mut *self.connection;
+        let echo = segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)).map(|times| times.echo_reply);
+        let mut news = News { advanced: acked != 0, acked, echo, fack: connection.rack.fack, ..News::default() };
+        if acked != 0 {
+            connection.snd_una = segment.ack;
+            connection.tally.bytes_acked += u64::from(acked);
+            self.free_marked(&mut news);
+        }
+        let has_sack = self.connection.has(flag::SACK);
+        if has_sack && segment.sack_count != 0 {
+            self.apply_sacks(segment, &mut news);
+        }
+        let is_flying = self.connection.flight() != 0;
+        news.is_duplicate = acked == 0 && segment.len == 0 && !is_update && !segment.has(TcpFlags::FIN) && is_flying;
+        if !has_sack && news.is_duplicate {
+            self.connection.sacked_count = self.connection.sacked_count.saturating_add(1);
+        }
+        let is_new_round = self.measure(segment, &news);
+        let is_congested = self.connection.has(flag::ECN) && segment.has(TcpFlags::ECE);
+        self.recover(segment, &mut news, is_congested);
+        if is_new_round {
+            self.connection.begin_round();
+        }
+        self.reset_timer(&news);
+        if news.advanced {
+            self.note_progress();
+        }
+        self.flush_later();
+        self.arm();
+    }
+
+    /// The round trip, where something tells it; says whether one has passed. Karn: what was sent again measures nothing, but by the
+    /// echo of its time (RFC 6298 3, RFC 7323 4.1).
+    fn measure(&mut self, segment: &Segment, news: &News) -> bool {
+        let (connection, now) = (&mut *self.connection, self.now);
+        let is_new_round = news.advanced && connection.passes_round();
+        if connection.has(flag::SACK) && connection.is_recovering() {
+            self.measure_newest(news, is_new_round);
+            return is_new_round;
+        }
+        if !news.advanced {
+            return false;
+        }
+        let by_time = || connection.echoed_rtt(segment.timestamps.filter(|_| news.echo.is_some()), now);
+        let sample: Option<Duration> = match news.oldest_sent_at {
+            // What waited at the peer for something that was sent again says how long that took, not how long the way is.
+            Some(sent_at) if !news.resent => Some(now.since(sent_at)),
+            _ => by_time(),
+        };
+        if let Some(sample) = sample {
+            connection.take_rtt(Micros::floor(sample), is_new_round, now);
+        } else {
+            connection.keep_timeout(is_new_round);
+        }
+        connection.backoff = 0;
+        is_new_round
+    }
+
+    /// Within a recovery an acknowledgment was perhaps lost, and what it tells of has arrived long ago: the oldest, and the time that the
+    /// peer echoes, would measure how long it was silent, and each silence would make the next one longer. What was sent last has just
+    /// arrived, as far as it was sent once, or the peer echoes its time. Blocks of SACK measure as well.
+    fn measure_newest(&mut self, news: &News, is_new_round: bool) {
+        let (connection, now) = (&mut *self.connection, self.now);
+        let Newest { sent_at, is_known } = news.newest;
+        if is_known {
+            connection.take_rtt(Micros::floor(now.since(sent_at)), is_new_round, now);
+        } else if news.advanced {
+            connection.keep_timeout(is_new_round);
+        }
+        if news.advanced {
+            connection.backoff = 0;
+        }
+    }
+}
+
+impl super::super::state::connection::Connection {
+    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT. Any other is not of this
+    /// connection, or a guess.
+    pub(in crate::proto::tcp) fn believes_ack(&self, ack: Seq) -> bool {
+        self.snd_nxt - ack <= self.flight() + self.snd_wnd_max
+    }
+
+    /// Whether nothing is missing as far as we know, and the segment does not say otherwise.
+    #[inline]
+    fn is_calm(&self, segment: &Segment) -> bool {
+        self.is_untroubled()
+            && !self.has(flag::PROBE_OUT | flag::MSS_ON_TRIAL)
+            && segment.sack_count == 0
+            && !(segment.has(TcpFlags::ECE) && self.has(flag::ECN))
+    }
+
+    /// Whether nothing waits, neither to be acknowledged nor to be sent.
+    #[inline]
+    fn has_all_acknowledged(&self) -> bool {
+        self.flight() == 0 && self.next_unsent == NIL
+    }
+
+    /// Whether nothing is missing as far as we know.
+    #[inline]
+    pub(in crate::proto::tcp) fn is_untroubled(&self) -> bool {
+        let marked = self.sacked_len | self.lost_len | self.resent_len | self.sacked_count | !self.sack_hint;
+        marked == 0 && self.recovery == Recovery::Open
+    }
+}

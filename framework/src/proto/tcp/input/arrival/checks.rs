@@ -1,0 +1,167 @@
+//! First to fourth: whether a segment is of this connection and of this time, and what a reset or a SYN in it does
+//! (RFC 9293 3.10.7.4, RFC 7323 5, RFC 5961 3 and 4).
+
+use super::TcpDrop;
+use crate::proto::tcp::event::CloseReason;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::segment::{Plain, Segment};
+use crate::proto::tcp::state::connection::{Connection, State, coarse_seconds, flag};
+use crate::time::Duration;
+use crate::wire::tcp::TcpFlags;
+
+/// RFC 7323 5.5: after 24 days TS.Recent may be from before the peer's clock went around.
+const TS_RECENT_AGE_MAX: u32 = ((24 * 86_400 * 1_000_000_000_u64) >> 30) as u32;
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Protection against wrapped sequence numbers (RFC 7323 5.3 R1). A reset is not asked for its age (5.2).
+    #[inline]
+    pub(super) fn check_timestamps(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        if !self.connection.has(flag::TIMESTAMPS) {
+            return Ok(());
+        }
+        match segment.timestamps {
+            Some(timestamps) if !is_older(timestamps.value, self.connection.ts_recent) => Ok(()),
+            Some(_) => self.check_age(segment),
+            // A reset is not asked, and a SYN is challenged: the peer may have begun anew, without timestamps.
+            None if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) => Ok(()),
+            // RFC 7323 3.2: "SHOULD silently drop".
+            None => Err(TcpDrop::PawsReject),
+        }
+    }
+
+    /// An older timestamp is one of the peer's past, or TS.Recent is too old to say so.
+    #[cold]
+    fn check_age(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        let age = coarse_seconds(self.now).wrapping_sub(self.connection.ts_recent_at_s);
+        if segment.has(TcpFlags::RST) || age > TS_RECENT_AGE_MAX {
+            return Ok(());
+        }
+        if self.connection.is_overtaken_ack(segment) {
+            self.take_overtaken_ack(segment);
+        } else {
+            self.answer_unacceptable(segment);
+        }
+        Err(TcpDrop::PawsReject)
+    }
+
+    /// First: some of the segment's numbers must be in the window. What is next is acceptable also where the window is closed, for the
+    /// sake of what it acknowledges; its data then finds no room.
+    #[inline]
+    pub(super) fn check_sequence(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        let connection = &*self.connection;
+        if segment.seq == connection.rcv_nxt {
+            return Ok(());
+        }
+        // What there is room for is taken, shown or not.
+        let edge = connection.rcv_adv.max(connection.rcv_nxt + connection.rcv_wnd());
+        let is_in_window = if segment.seq_len() == 0 {
+            // One that takes no number may stand at the edge: a peer that has filled the window, and of whom something before is lost,
+            // has its next number there, and what it acknowledges counts (Linux: `tcp_sequence`). A reset there is outside (RFC 5961 3.2).
+            let is_at_edge = segment.seq == edge && !segment.has(TcpFlags::RST);
+            segment.seq.is_at_least(connection.rcv_nxt) && (segment.seq.is_before(edge) || is_at_edge)
+        } else {
+            segment.end().is_after(connection.rcv_nxt) && segment.seq.is_before(edge)
+        };
+        if is_in_window {
+            return Ok(());
+        }
+        self.refuse(segment);
+        Err(TcpDrop::NotAcceptable)
+    }
+
+    #[cold]
+    fn refuse(&mut self, segment: &Segment) {
+        if !segment.has(TcpFlags::RST) {
+            self.answer_unacceptable(segment);
+        }
+    }
+
+    /// "An acknowledgment should be sent in reply": at once to what carries data, and at a limited rate to a probe and to the
+    /// rest, or two ends that disagree would answer each other for ever.
+    fn answer_unacceptable(&mut self, segment: &Segment) {
+        self.note_old_data(segment);
+        let is_probe = segment.seq + 1 == self.connection.rcv_nxt;
+        let is_empty = segment.seq_len() == 0;
+        if segment.has(TcpFlags::SYN) || is_empty && !is_probe {
+            return self.challenge_ack();
+        }
+        // Of two ends that each miss a byte, every answer is the other's probe: so many a second. The limit of all
+        // has no part in it, or one connection's storm would have the keepalive of others unanswered.
+        if is_empty && !self.connection.take_challenge(self.now) {
+            self.shared.tally.challenge_acks_suppressed += 1;
+            return;
+        }
+        self.send_ack();
+    }
+
+    /// The segment counts: the peer lives, and its clock is that (RFC 7323 4.3, rule 2). Not before
+    /// its acknowledgment was found to be of this connection: a segment that RFC 5961 5.2 discards
+    /// leaves no trace, or a guess would have PAWS refuse the true peer.
+    #[inline]
+    pub(in crate::proto::tcp) fn note_arrival(&mut self, segment: &Plain) {
+        let connection = &mut *self.connection;
+        connection.last_received_at = self.now;
+        if let Some(timestamps) = segment.timestamps
+            && connection.has(flag::TIMESTAMPS)
+            && segment.seq.is_at_most(connection.last_ack_sent)
+        {
+            connection.ts_recent = timestamps.value;
+            connection.ts_recent_at_s = coarse_seconds(self.now);
+        }
+    }
+
+    /// Second and fourth, in a synchronized state.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_reset_or_syn(&mut self, segment: &Segment) -> TcpDrop {
+        if !segment.has(TcpFlags::RST) {
+            // RFC 5961 4.2: a peer that restarted answers the challenge with a reset that is exact.
+            self.challenge_ack();
+            return TcpDrop::BlindSyn;
+        }
+        if !self.is_exact_reset(segment) {
+            return TcpDrop::BlindReset;
+        }
+        self.shared.tally.resets_in += 1;
+        // Where both have sent a FIN and ours only lacks its acknowledgment, nothing is lost: RFC 9293 tells the user nothing.
+        let is_over = matches!(self.connection.state, State::Closing | State::LastAck) && self.connection.send_len == 0;
+        self.close(if is_over { CloseReason::Finished } else { CloseReason::Reset });
+        TcpDrop::AfterClose
+    }
+
+    /// RFC 5961 3.2: a reset that is in the window, but not the next number, is challenged.
+    pub(super) fn is_exact_reset(&mut self, segment: &Segment) -> bool {
+        let is_exact = segment.seq == self.connection.rcv_nxt;
+        if !is_exact {
+            self.challenge_ack();
+        }
+        is_exact
+    }
+}
+
+impl Connection {
+    /// Whether an acknowledgment is but late: others have overtaken it on the way. What it says of segments that have arrived is true, and
+    /// where more are missing than a SACK option has blocks for, perhaps nobody else says it (Linux: `tcp_disordered_ack`, which has the
+    /// same limit for its age).
+    fn is_overtaken_ack(&self, segment: &Segment) -> bool {
+        let is_bare = segment.seq_len() == 0 && segment.has(TcpFlags::ACK);
+        let is_late = segment.timestamps.is_some_and(|timestamps| {
+            let age = self.ts_recent.wrapping_sub(timestamps.value);
+            Duration::from_millis(age.into()) <= self.rto.span()
+        });
+        is_bare
+            && is_late
+            && self.state.is_synchronized()
+            && segment.sack_count != 0
+            && self.has(flag::SACK)
+            && segment.seq == self.rcv_nxt
+            && self.snd_una - segment.ack <= self.snd_wnd_max
+    }
+}
+
+/// Whether a timestamp is before another on the ring of 2^32.
+#[inline]
+pub(super) fn is_older(value: u32, than: u32) -> bool {
+    (value.wrapping_sub(than) as i32) < 0
+}

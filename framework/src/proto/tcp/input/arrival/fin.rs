@@ -1,0 +1,101 @@
+//! Both ends of a connection close: our FIN is acknowledged, the peer's comes (RFC 9293 3.6, 3.10.7.4 fifth and eighth).
+
+use super::TcpDrop;
+use crate::proto::tcp::event::CloseReason;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::state::connection::{AckOwed, State, flag, pending};
+use crate::proto::tcp::timers::FIN_WAIT_2;
+use crate::wire::tcp::TcpFlags;
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Fifth: where our FIN is acknowledged, which is where nothing waits any more, the state moves.
+    pub(super) fn check_fin_acknowledged(&mut self) -> Result<(), TcpDrop> {
+        let connection = &mut *self.connection;
+        if !connection.has(flag::FIN_QUEUED) || !connection.send.is_empty() {
+            return Ok(());
+        }
+        match connection.state {
+            State::FinWait1 => {
+                connection.state = State::FinWait2;
+                self.limit_fin_wait();
+            }
+            State::Closing => self.enter_time_wait(),
+            State::LastAck => {
+                self.close(CloseReason::Finished);
+                return Err(TcpDrop::AfterClose);
+            }
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// In FIN-WAIT-2 an app that is done does not wait for ever for a FIN (RFC 9293 3.6, Linux `tcp_fin_timeout`). One that has shut down
+    /// its own side only may listen as long as it likes.
+    pub(in crate::proto::tcp) fn limit_fin_wait(&mut self) {
+        if self.connection.has(flag::RECEIVES_NO_MORE) {
+            self.connection.idle_at = self.now + FIN_WAIT_2;
+            self.arm();
+        }
+    }
+
+    /// RFC 9293 3.6.1: data that comes for an app that is gone is answered by a reset, so that the peer knows that nobody read it.
+    pub(super) fn check_wanted(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+        let is_new = segment.len > 0 && (segment.seq + segment.len).is_after(self.connection.rcv_nxt);
+        if !is_new || !self.connection.has(flag::RECEIVES_NO_MORE) || !self.connection.state.may_receive() {
+            return Ok(());
+        }
+        self.send_reset();
+        self.close(CloseReason::Aborted);
+        Err(TcpDrop::AfterClose)
+    }
+
+    /// Eighth: a FIN. It takes effect when all before it has come.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn check_fin(&mut self, segment: &Segment) {
+        let connection = &mut *self.connection;
+        if !connection.state.may_receive() {
+            return;
+        }
+        if segment.has(TcpFlags::FIN) {
+            let number = segment.seq + segment.len;
+            // It needs no room: a closed window does not stop what is next. One behind the window is none of this stream's yet.
+            if number == connection.rcv_nxt || number.is_before(connection.rcv_adv) {
+                connection.rcv_fin = number;
+                connection.set(flag::FIN_SEEN);
+            }
+        }
+        if !connection.has(flag::FIN_SEEN) || connection.rcv_nxt != connection.rcv_fin {
+            if segment.has(TcpFlags::FIN) && segment.len == 0 {
+                self.owe_ack(AckOwed::Now);
+            } else if connection.ack_owed == AckOwed::Now {
+                // Data beyond a hole, which is answered each time (RFC 5681 4.2).
+                self.send_ack();
+            }
+            return;
+        }
+        connection.clear(flag::FIN_SEEN);
+        connection.rcv_nxt += 1;
+        connection.out_of_order.clear(&mut self.shared.chunks);
+        self.tell(pending::PEER_CLOSED);
+        match self.connection.state {
+            State::Established => self.connection.state = State::CloseWait,
+            State::FinWait1 => self.connection.state = State::Closing,
+            _ => self.enter_time_wait(),
+        }
+        self.owe_ack(AckOwed::Now);
+    }
+
+    /// Both have closed, and each knows it of the other: what is late must find us for a while (RFC 9293 3.4.1).
+    pub(super) fn enter_time_wait(&mut self) {
+        self.connection.state = State::TimeWait;
+        self.shared.count_out(self.connection);
+        self.connection.close_reason = CloseReason::Finished;
+        self.fall_silent();
+        self.output.closed(self.slot);
+        self.tell(pending::CLOSED);
+        self.restart_time_wait();
+    }
+}

@@ -1,0 +1,328 @@
+//! CLOSED and LISTEN (RFC 9293 3.10.7.1 and 3.10.7.2): a segment that belongs to no connection.
+
+use core::net::SocketAddrV4;
+
+use super::Arrival;
+use super::Received;
+use super::TcpDrop;
+use super::negotiation::{asks_for_ecn, receive_mss, window_scale};
+use crate::proto::Flow;
+use crate::proto::tcp::event::{ConnectionId, ListenerId};
+use crate::proto::tcp::listening::listener::Accept;
+use crate::proto::tcp::listening::syn_cookie;
+use crate::proto::tcp::machine::Tcp;
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::segment::{Outgoing, Segment, SynOptions};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{Connection, State, flag};
+use crate::time::Instant;
+use crate::wire::tcp::{TcpFlags, Timestamps};
+
+/// A flood's handshakes leave one place free for each so many of them: who is there brings his cookie back and has it.
+const HANDSHAKES_PER_FREE_PLACE: usize = 8;
+/// Connections in TIME-WAIT that are counted as free places: so many are enough, and no SYN walks over more.
+const ASIDE_MAX: usize = 64;
+
+impl<P: Payload> Tcp<P> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn arrive_without_connection<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        payload: Option<P>,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        let segment = &arrival.segment;
+        if segment.has(TcpFlags::RST) {
+            return Err(TcpDrop::NoConnection);
+        }
+        if !is_host(arrival.flow) {
+            return Err(TcpDrop::BadAddress);
+        }
+        let Some(listener) = self.listeners.find(arrival.flow.local) else {
+            self.answer_with_reset(arrival, now, output);
+            return Err(TcpDrop::NoConnection);
+        };
+        if !segment.has(TcpFlags::ACK) {
+            return self.arrive_in_listen(arrival, accept, now, output);
+        }
+        // Second: an acknowledgment is of a cookie, or of a connection that is gone.
+        match self.check_cookie(arrival, listener, now) {
+            Some(syn) => self.open_by_cookie(arrival, payload, listener, &syn, accept, now, output),
+            None => {
+                self.refuse_ack(arrival, listener, now, output);
+                Err(TcpDrop::BadAck)
+            }
+        }
+    }
+
+    /// Whether a SYN to `local` would be more than its listener takes. Who asks before checksums are summed up and connections are
+    /// looked for spends least on a flood; that a peer which calls about a connection of old is not heard meanwhile is the price.
+    #[inline]
+    pub fn refuses_syn(&mut self, local: SocketAddrV4, now: Instant) -> bool {
+        self.listeners.refuses(local, now)
+    }
+
+    /// Third: a SYN.
+    pub(super) fn arrive_in_listen<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        let Some(idx) = self.listeners.find(arrival.flow.local) else {
+            self.answer_with_reset(arrival, now, output);
+            return Err(TcpDrop::NoConnection);
+        };
+        if !arrival.segment.has(TcpFlags::SYN) || arrival.segment.has(TcpFlags::FIN) {
+            return Err(TcpDrop::BadFlags);
+        }
+        self.admit(arrival, idx, accept, now, output)?;
+        if self.is_crowded(idx) && self.can_take_caller() {
+            self.answer_with_cookie(arrival, idx, now, output);
+            return Ok(None);
+        }
+        if !self.make_room_for_caller() {
+            // A cookie would be worth nothing. The peer calls again.
+            return Err(TcpDrop::TableFull);
+        }
+        let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
+        self.context(slot, output, now).send_syn();
+        Ok(None)
+    }
+
+    /// Whether a listener remembers no more SYNs: it has its backlog, or so many handshakes that they leave few
+    /// places to peers who bring a cookie back.
+    fn is_crowded(&self, idx: u32) -> bool {
+        let listener = &self.listeners.slots[idx];
+        let handshakes = listener.embryonic as usize;
+        let left = handshakes.div_ceil(HANDSHAKES_PER_FREE_PLACE);
+        let are_few = self.connections.free_count().min(self.shared.admission.left()) <= left;
+        listener.is_full() || handshakes > 0 && are_few && self.lacks_places(left + 1)
+    }
+
+    /// Whether callers may have fewer than so many places more, those counted that only wait in TIME-WAIT.
+    #[cold]
+    fn lacks_places(&self, count: usize) -> bool {
+        if self.shared.admission.left() < count {
+            return true;
+        }
+        let wanted = count.saturating_sub(self.connections.free_count()).min(ASIDE_MAX);
+        self.shared.ready.aside().take(wanted).count() < wanted
+    }
+
+    /// Whether the listener has the time for one more SYN and takes one more connection, and its app wants the peer.
+    pub(super) fn admit<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        idx: u32,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), TcpDrop> {
+        if self.listeners.slots[idx].rate.as_mut().is_some_and(|rate| !rate.take(now)) {
+            return Err(TcpDrop::SynRateExceeded);
+        }
+        self.check_limits(idx, *arrival.flow.remote.ip())?;
+        self.ask(accept, arrival, idx, now, output)
+    }
+
+    /// Whether the listener's app wants the peer.
+    fn ask<O: Output<P>>(
+        &mut self,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        arrival: &Arrival,
+        listener: u32,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), TcpDrop> {
+        match accept(self.listeners.slots[listener].id) {
+            Accept::Yes => return Ok(()),
+            Accept::Ignore => (),
+            Accept::Refuse => self.answer_with_reset(arrival, now, output),
+        }
+        Err(TcpDrop::Refused)
+    }
+
+    /// The half of a handshake: a connection that the app does not know of yet.
+    pub(super) fn open_passively<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        syn: &Segment,
+        listener: u32,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<u32, TcpDrop> {
+        let (options, id) = (self.listeners.slots[listener].options, self.listeners.slots[listener].id);
+        let mut connection =
+            Connection::new(arrival.flow, State::SynReceived, &options.connection, options.consumer, now);
+        connection.listener = id.0;
+        connection.set(flag::EMBRYONIC);
+        let slot = self.insert(connection).ok_or(TcpDrop::TableFull)?;
+        self.shared.count_place(&mut self.connections[slot]);
+        self.listeners.slots[listener].embryonic += 1;
+        self.shared.tally.passive_opens += 1;
+        let mut cx = self.context(slot, output, now);
+        cx.prepare();
+        cx.take_syn(syn);
+        Ok(slot)
+    }
+
+    /// A handshake of a listener is done, or given up.
+    pub(in crate::proto::tcp) fn count_embryonic_out(&mut self, slot: u32) {
+        let id = ListenerId(self.connections[slot].listener);
+        if let Some(listener) = self.listeners.get_mut(id) {
+            listener.embryonic -= 1;
+        }
+    }
+
+    /// A SYN-ACK that remembers the SYN itself.
+    fn answer_with_cookie<O: Output<P>>(&mut self, arrival: &Arrival, idx: u32, now: Instant, output: &mut O) {
+        let (flow, segment) = (arrival.flow, &arrival.segment);
+        let listener = &mut self.listeners.slots[idx];
+        let options = &listener.options.connection;
+        let mss = receive_mss(output.mtu(*flow.remote.ip()), options.mss_max.unwrap_or(0));
+        let secret = &self.shared.secret;
+        let cookie = syn_cookie::bake(secret, flow, segment.seq, segment.syn.mss.unwrap_or(536).min(mss), now);
+        let mut answer = Outgoing {
+            wnd: options.receive_buffer.min(65_535) as u16,
+            ttl: options.ttl,
+            tos: options.tos,
+            ..Outgoing::bare(flow, cookie, segment.seq + 1, TcpFlags::SYN | TcpFlags::ACK)
+        };
+        let mut said = SynOptions { mss: Some(mss), ..SynOptions::default() };
+        if let Some(theirs) = segment.timestamps.filter(|_| options.timestamps) {
+            let agreed = SynOptions { sack_permitted: segment.syn.sack_permitted && options.sack, ..segment.syn };
+            said.sack_permitted = agreed.sack_permitted;
+            said.window_scale = agreed.window_scale.map(|_| window_scale(options.receive_buffer));
+            let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(secret.timestamp_offset(flow));
+            let ecn = options.ecn && asks_for_ecn(segment);
+            if ecn {
+                answer.flags = answer.flags | TcpFlags::ECE;
+            }
+            let value = syn_cookie::stamp(clock, &agreed, ecn);
+            answer.timestamps = Some(Timestamps { value, echo_reply: theirs.value });
+        }
+        answer.syn = Some(said);
+        listener.cookies_until = now + syn_cookie::LIFETIME;
+        if output.send(None, &answer, None).is_ok() {
+            self.shared.tally.syn_cookies_sent += 1;
+            self.shared.tally.segments_out += 1;
+        }
+    }
+
+    /// The SYN that an acknowledged cookie stands for.
+    fn check_cookie(&self, arrival: &Arrival, idx: u32, now: Instant) -> Option<Segment> {
+        let segment = &arrival.segment;
+        let listener = &self.listeners.slots[idx];
+        if now > listener.cookies_until || segment.has(TcpFlags::SYN) {
+            return None;
+        }
+        let (isn, cookie) = (segment.seq - 1, segment.ack - 1);
+        let mss = syn_cookie::check(&self.shared.secret, arrival.flow, isn, cookie, now)?;
+        let timestamps = segment.timestamps.filter(|_| listener.options.connection.timestamps);
+        let (options, ecn) = timestamps.map(|stamps| syn_cookie::read_stamp(stamps.echo_reply)).unwrap_or_default();
+        let syn = SynOptions { mss: Some(mss), ..options };
+        let flags = if ecn { TcpFlags::SYN | TcpFlags::ECE | TcpFlags::CWR } else { TcpFlags::SYN };
+        Some(Segment { seq: isn, flags, len: 0, sack_count: 0, syn, timestamps, ..*segment })
+    }
+
+    /// The SYN of a peer that brings a cookie back while its handshake stands open here. Its SYN came twice: at first
+    /// there was no room for it, and the answer was a cookie; then there was, and the answer had another number. The
+    /// peer believes the one that it heard first, so the handshake that was remembered is none.
+    pub(super) fn check_late_cookie(&self, slot: u32, arrival: &Arrival, now: Instant) -> Option<(u32, Segment)> {
+        let (connection, segment) = (&self.connections[slot], &arrival.segment);
+        let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd_nxt;
+        if !is_other || segment.has(TcpFlags::RST) || !connection.has(flag::EMBRYONIC) {
+            return None;
+        }
+        let listener = self.listeners.find(arrival.flow.local)?;
+        Some((listener, self.check_cookie(arrival, listener, now)?))
+    }
+
+    /// An acknowledgment of none of our numbers is answered by a reset; but one that may stand behind the segment
+    /// that brings a cookie back, which is late or lost, by nothing: that would end the connection that the peer has.
+    pub(super) fn refuse_ack<O: Output<P>>(&mut self, arrival: &Arrival, listener: u32, now: Instant, output: &mut O) {
+        let (segment, secret) = (&arrival.segment, &self.shared.secret);
+        let (seq, cookie) = (segment.seq - 1, segment.ack - 1);
+        let is_out = now <= self.listeners.slots[listener].cookies_until;
+        if !is_out || !syn_cookie::may_be_before(secret, arrival.flow, seq, cookie, now) {
+            self.answer_with_reset(arrival, now, output);
+        }
+    }
+
+    /// The peer that brings a cookie back has had its answer: the connection is made as if its SYN had been kept, and takes the segment.
+    #[expect(clippy::too_many_arguments, reason = "what `receive` has, and the SYN")]
+    pub(super) fn open_by_cookie<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        payload: Option<P>,
+        listener: u32,
+        syn: &Segment,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        self.ask(accept, arrival, listener, now, output)?;
+        let refusal = match self.check_limits(listener, *arrival.flow.remote.ip()) {
+            Ok(()) => (!self.make_room_for_caller()).then_some(TcpDrop::TableFull),
+            Err(reason) => Some(reason),
+        };
+        if let Some(reason) = refusal {
+            // The peer holds itself for connected.
+            self.answer_with_reset(arrival, now, output);
+            return Err(reason);
+        }
+        let slot = self.open_passively(arrival, syn, listener, now, output)?;
+        self.shared.tally.syn_cookies_accepted += 1;
+        let connection = &mut self.connections[slot];
+        connection.iss = arrival.segment.ack - 1;
+        (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss + 1);
+        connection.snd_wl2 = connection.iss;
+        connection.rcv_adv = connection.rcv_nxt + connection.options.receive_buffer.min(65_535);
+        let delivered = self.arrive_in_syn_received(slot, arrival, payload, now, output)?;
+        let id = ConnectionId { slot, generation: self.connections[slot].generation };
+        Ok(delivered.map(|data| (id, data)))
+    }
+
+    /// RFC 9293 3.10.7.1: so that a peer that believes in a connection learns that there is none.
+    #[cold]
+    pub(super) fn answer_with_reset<O: Output<P>>(&mut self, arrival: &Arrival, now: Instant, output: &mut O) {
+        if !self.shared.resets.take(*arrival.flow.remote.ip(), now) {
+            self.shared.tally.resets_suppressed += 1;
+            return;
+        }
+        let segment = &arrival.segment;
+        let mut reset = if segment.has(TcpFlags::ACK) {
+            Outgoing::bare(arrival.flow, segment.ack, Seq(0), TcpFlags::RST)
+        } else {
+            Outgoing::bare(arrival.flow, Seq(0), segment.end(), TcpFlags::RST | TcpFlags::ACK)
+        };
+        if let Some((ttl, tos)) = self.ttl_and_tos(arrival.flow) {
+            (reset.ttl, reset.tos) = (ttl, tos);
+        }
+        self.shared.post_reset(None, &reset, output);
+    }
+
+    /// Those of the connection that a segment came to, or of the listener: a peer with GTSM (RFC 5082) hears no other.
+    fn ttl_and_tos(&self, flow: Flow) -> Option<(u8, u8)> {
+        if let Some(&slot) = self.flows.get(flow.into()) {
+            let options = &self.connections[slot].options;
+            return Some((options.ttl, options.tos));
+        }
+        let listener = self.listeners.find(flow.local)?;
+        let options = &self.listeners.slots[listener].options.connection;
+        Some((options.ttl, options.tos))
+    }
+}
+
+/// Whether a connection can be between these ends (RFC 9293 3.9.2.3, RFC 1122 3.2.1.3).
+pub(in crate::proto::tcp) fn is_host(flow: Flow) -> bool {
+    let remote = flow.remote.ip();
+    flow.remote.port() != 0
+        && !flow.local.ip().is_multicast()
+        && !(remote.is_unspecified() || remote.is_multicast() || remote.is_broadcast())
+}

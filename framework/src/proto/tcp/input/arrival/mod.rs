@@ -1,0 +1,286 @@
+//! A segment arrives (RFC 9293 3.10.7): the phases are functions, in the RFC's order.
+//!
+//! ```text
+//!  expected ─ prediction
+//!  no connection, LISTEN ─ listen      SYN-SENT ─ syn_sent      SYN-RECEIVED ─ syn_received      TIME-WAIT ─ time_wait
+//!  all others: checks ─▶ acknowledgment ─▶ assembly ─▶ fin
+//! ```
+//!
+//! What enters is a segment and its payload; the payload goes back to the caller where it is next in order, into a queue where it is
+//! not, and is dropped with a reason otherwise.
+
+mod checks;
+mod fin;
+mod listen;
+mod negotiation;
+mod prediction;
+mod syn_received;
+mod syn_sent;
+mod time_wait;
+
+pub(in crate::proto::tcp) use listen::is_host;
+pub(in crate::proto::tcp) use negotiation::{HEADERS_LEN, less_options, receive_mss};
+
+use super::super::event::{CloseReason, ConnectionId, ListenerId};
+use super::super::listening::listener::Accept;
+use super::super::machine::{Context, Tcp};
+use super::super::payload::{Output, Payload};
+use super::super::segment::Segment;
+use super::super::state::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
+use super::super::state::queue::Lane;
+use crate::proto::Flow;
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+use crate::wire::tcp::TcpFlags;
+
+/// What came, and from where.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// `local` is the segment's destination.
+    pub flow: Flow,
+    /// What the header says.
+    pub segment: Segment,
+}
+
+/// Why a segment changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TcpDrop {
+    /// Nobody has the connection, and nobody listens.
+    NoConnection,
+    /// Outside the window: answered by an acknowledgment (RFC 9293 3.10.7.4, first).
+    NotAcceptable,
+    /// It acknowledges what was never sent.
+    BadAck,
+    /// Bits that mean nothing together, or here.
+    BadFlags,
+    /// No host's address, or port 0.
+    BadAddress,
+    /// Older than what came before, say its timestamps, or it has none (RFC 7323 5).
+    PawsReject,
+    /// A reset that is not exactly the next number (RFC 5961 3).
+    BlindReset,
+    /// A SYN within a connection (RFC 5961 4).
+    BlindSyn,
+    /// More SYNs than the listener takes in a second, or than a handshake answers.
+    SynRateExceeded,
+    /// As many connections as the configuration allows, or leaves to callers: the peer calls again.
+    TableFull,
+    /// As many connections as the listener takes.
+    ListenerFull,
+    /// As many connections as the listener takes from one address.
+    SourceFull,
+    /// Data finds its connection's share of the store used up, and is to come again.
+    NoRoom,
+    /// All of it waits already, out of order.
+    Duplicate,
+    /// Data behind the peer's own FIN.
+    AfterFin,
+    /// The listener's app does not want this peer.
+    Refused,
+    /// The connection ended by it, or before it.
+    AfterClose,
+    /// The connection is in TIME-WAIT.
+    TimeWait,
+}
+
+/// What a segment brought.
+pub type Received<P> = Result<Option<(ConnectionId, P)>, TcpDrop>;
+
+impl<P: Payload> Tcp<P> {
+    /// A segment arrives. Data that is next in order, and that nothing waits before, comes back at once; other data, and what else
+    /// happened, is told by [`next_event`](Self::next_event). `accept` is asked of a peer that a listener may take.
+    #[inline]
+    pub fn receive<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        payload: Option<P>,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        let Arrival { flow, segment } = arrival;
+        if segment.is_plain()
+            && let Some((id, _)) = self.receive_expected(*flow, &segment.plain(), now)
+        {
+            return Ok(payload.map(|data| (id, data)));
+        }
+        self.receive_any(arrival, payload, accept, now, output)
+    }
+
+    /// The same for a segment that [`receive_expected`](Self::receive_expected) has not taken, or was not asked to.
+    pub fn receive_any<O: Output<P>>(
+        &mut self,
+        arrival: &Arrival,
+        payload: Option<P>,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        self.shared.tally.segments_in += 1;
+        let Some(&slot) = self.flows.get(arrival.flow.into()) else {
+            return self.arrive_without_connection(arrival, payload, accept, now, output);
+        };
+        let mut cx = self.context(slot, output, now);
+        cx.connection.tally.segments_in += 1;
+        if !(State::Established..=State::LastAck).contains(&cx.connection.state) {
+            return self.arrive_rarely(slot, arrival, payload, accept, now, output);
+        }
+        let delivered = cx.arrive(&arrival.segment, payload)?;
+        let id = ConnectionId { slot, generation: cx.connection.generation };
+        Ok(delivered.map(|data| (id, data)))
+    }
+
+    /// States that a connection passes through once.
+    #[cold]
+    #[inline(never)]
+    fn arrive_rarely<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        arrival: &Arrival,
+        payload: Option<P>,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        let segment = &arrival.segment;
+        let delivered = match self.connections[slot].state {
+            State::SynSent => self.arrive_in_syn_sent(slot, arrival, payload, now, output)?,
+            State::SynReceived => match self.check_late_cookie(slot, arrival, now) {
+                Some((listener, syn)) => {
+                    self.release(slot);
+                    return self.open_by_cookie(arrival, payload, listener, &syn, accept, now, output);
+                }
+                None => self.arrive_in_syn_received(slot, arrival, payload, now, output)?,
+            },
+            State::TimeWait => match self.context(slot, output, now).arrive_in_time_wait(segment) {
+                time_wait::Verdict::Drop => return Err(TcpDrop::TimeWait),
+                time_wait::Verdict::Reopen(iss_min) => {
+                    return self.reopen(slot, iss_min, arrival, accept, now, output);
+                }
+            },
+            _ => {
+                // Gone, but the app has not heard of it: the flow is free.
+                self.detach(slot);
+                return self.arrive_without_connection(arrival, payload, accept, now, output);
+            }
+        };
+        let id = ConnectionId { slot, generation: self.connections[slot].generation };
+        Ok(delivered.map(|data| (id, data)))
+    }
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// RFC 9293 3.10.7.4: ESTABLISHED to LAST-ACK.
+    #[inline]
+    fn arrive(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
+        self.check_timestamps(segment)?;
+        self.check_sequence(segment)?;
+        if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
+            return Err(self.take_reset_or_syn(segment));
+        }
+        self.process_ack(segment)?;
+        self.segment_text(segment, payload)
+    }
+
+    /// What follows the acknowledgment: our FIN may be acknowledged by now. Sixth, the urgent pointer, means nothing to us: data stays in
+    /// line (RFC 6093 6). Seventh the data, eighth the FIN.
+    #[inline]
+    fn segment_text(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
+        if self.connection.state != State::Established {
+            self.check_fin_acknowledged()?;
+            self.check_wanted(segment)?;
+        }
+        let delivered = match payload {
+            Some(payload) if self.connection.state.may_receive() => self.take_data(segment, payload),
+            Some(_) => Err(TcpDrop::AfterFin),
+            None => Ok(None),
+        };
+        if segment.has(TcpFlags::FIN) || self.connection.has(flag::FIN_SEEN) {
+            self.check_fin(segment);
+        }
+        delivered
+    }
+
+    /// The handshake is done.
+    pub(in crate::proto::tcp) fn establish(&mut self) {
+        let connection = &mut *self.connection;
+        connection.state = State::Established;
+        connection.clear(flag::EMBRYONIC);
+        connection.set(flag::UNTOLD);
+        connection.last_received_at = self.now;
+        (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        connection.snd_small = connection.snd_una;
+        self.begin_congestion();
+        (self.connection.backoff, self.connection.unacked_since) = (0, Instant::MAX);
+        self.begin_idle_timer();
+        if self.connection.deadline() == Instant::MAX {
+            // The handshake is waited for no more. Left in the wheel it would be looked at for nothing, and moved
+            // when the first data leaves, with its neighbors, which are in no cache by then.
+            self.disarm();
+        }
+        self.shared.tally.established += 1;
+        if self.connection.listener != NIL {
+            self.shared.count_session(self.connection);
+        }
+        self.tell(pending::CONNECTED);
+        let Connection { flow, snd_nxt, rcv_nxt, .. } = *self.connection;
+        self.output.opened(self.slot, flow, snd_nxt, rcv_nxt);
+    }
+
+    /// The connection is gone: what it would have sent goes home, and the app is told.
+    #[cold]
+    pub(in crate::proto::tcp) fn close(&mut self, reason: CloseReason) {
+        let connection = &mut *self.connection;
+        if connection.state == State::Closed {
+            return;
+        }
+        // In TIME-WAIT the app was told already how it ended.
+        if connection.state != State::TimeWait {
+            connection.close_reason = reason;
+            connection.pending |= pending::CLOSED;
+            if reason != CloseReason::Finished {
+                connection.end_pause();
+            }
+        }
+        self.output.closed(self.slot);
+        connection.state = State::Closed;
+        connection.pending &=
+            !(pending::WRITABLE | if reason == CloseReason::Finished { 0 } else { pending::PEER_CLOSED });
+        self.fall_silent();
+        // Who is told nothing is looked at as well: that is when its place is given back.
+        self.connection.set(flag::IN_READY);
+        self.shared.ready.remove(self.slot);
+        self.shared.ready.push(self.slot);
+    }
+
+    /// Nothing more is sent, and no timer runs.
+    fn fall_silent(&mut self) {
+        let connection = &mut *self.connection;
+        connection.send.clear(&mut self.shared.chunks);
+        if connection.next_unsent != NIL {
+            // What was last, and has not left.
+            connection.clear(flag::FIN_QUEUED);
+        }
+        connection.out_of_order.clear(&mut self.shared.chunks);
+        (connection.next_unsent, connection.send_len) = (NIL, 0);
+        (connection.sacked_len, connection.lost_len, connection.resent_len) = (0, 0, 0);
+        (connection.in_flight, connection.lost) = (Lane::default(), Lane::default());
+        (connection.sacked_count, connection.sack_hint) = (0, NIL);
+        connection.ack_owed = AckOwed::No;
+        connection.timer = RetransmitTimer::Off;
+        (connection.timer_at, connection.ack_at, connection.idle_at) = (Instant::MAX, Instant::MAX, Instant::MAX);
+        connection.clear(flag::IN_FLUSH | flag::SYN_OWED | flag::PACED | flag::PROBE_DUE | flag::PROBE_OUT);
+        self.disarm();
+    }
+}
+
+impl Connection {
+    /// The end is not as both wanted it: an app that has paused hears of it now, not when it goes on. What has come
+    /// until now comes before it, as it was acknowledged and nobody will send it again.
+    fn end_pause(&mut self) {
+        self.clear(flag::PAUSED);
+        if !self.in_order.is_empty() {
+            self.pending |= pending::READABLE;
+        }
+    }
+}

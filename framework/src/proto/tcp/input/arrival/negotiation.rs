@@ -1,0 +1,131 @@
+//! What the two SYNs agree on: segment size, window scale, SACK, timestamps, ECN.
+
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::state::connection::{Connection, State, coarse_seconds, flag};
+use crate::proto::tcp::state::stored::switch;
+use crate::wire::tcp::TcpFlags;
+
+/// RFC 9293 3.7.1: what a peer takes that says nothing.
+const MSS_DEFAULT: u16 = 536;
+/// A peer that wants less costs us a header for each few bytes (Linux: `tcp_min_snd_mss`).
+const MSS_MIN: u16 = 64;
+/// IPv4 and TCP headers without options: RFC 6691 2 subtracts no more.
+pub(in crate::proto::tcp) const HEADERS_LEN: usize = 40;
+/// The timestamps option, padded: it is in every segment, so the sender subtracts it (RFC 6691 3).
+const TIMESTAMPS_LEN: u16 = 12;
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Our side of a new connection: its numbers, its clock, and what it offers.
+    pub(in crate::proto::tcp) fn prepare(&mut self) {
+        let mtu = self.output.mtu(*self.connection.flow.remote.ip());
+        let connection = &mut *self.connection;
+        connection.iss = self.shared.secret.isn(connection.flow, self.now);
+        connection.ts_offset = self.shared.secret.timestamp_offset(connection.flow);
+        (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss);
+        connection.rcv_mss = receive_mss(mtu, connection.rare_options.mss_max);
+        connection.rcv_wscale = window_scale(connection.options.receive_buffer);
+    }
+
+    /// What the peer's SYN says of it.
+    pub(in crate::proto::tcp) fn take_syn(&mut self, segment: &Segment) {
+        let connection = &mut *self.connection;
+        (connection.irs, connection.rcv_nxt) = (segment.seq, segment.seq + 1);
+        connection.last_ack_sent = connection.rcv_nxt;
+        // The window that our own SYN has shown, if it went before: no window of a SYN is scaled (RFC 7323 2.2).
+        let is_answer = connection.state == State::SynSent;
+        connection.rcv_adv = connection.rcv_nxt;
+        if is_answer {
+            connection.rcv_adv += connection.options.receive_buffer.min(65_535);
+        }
+        connection.snd_wnd = segment.wnd.into();
+        connection.snd_wnd_max = connection.snd_wnd;
+        connection.snd_wl1 = segment.seq;
+        connection.snd_wl2 = if segment.has(TcpFlags::ACK) { segment.ack } else { connection.iss };
+        negotiate(connection, segment);
+        connection.ts_recent_at_s = coarse_seconds(self.now);
+    }
+}
+
+/// An option is on where both have it.
+fn negotiate(connection: &mut Connection, segment: &Segment) {
+    let mut flags = 0;
+    if let Some(timestamps) = segment.timestamps.filter(|_| connection.is_on(switch::TIMESTAMPS)) {
+        connection.ts_recent = timestamps.value;
+        flags |= flag::TIMESTAMPS;
+    }
+    if segment.syn.sack_permitted && connection.is_on(switch::SACK) {
+        flags |= flag::SACK;
+    }
+    match segment.syn.window_scale {
+        Some(shift) => {
+            // RFC 7323 2.3: more than 14 is 14.
+            connection.snd_wscale = shift.min(14);
+            flags |= flag::WINDOW_SCALE;
+        }
+        None => (connection.snd_wscale, connection.rcv_wscale) = (0, 0),
+    }
+    if connection.is_on(switch::ECN) && asks_for_ecn(segment) {
+        flags |= flag::ECN;
+    }
+    connection.flags |= flags;
+    connection.snd_mss = send_mss(segment.syn.mss, connection);
+    connection.snd_mss_max = connection.snd_mss;
+}
+
+/// RFC 3168 6.1.1: both bits in a SYN, one of them in its answer; both there are a peer that reflects what it does not know.
+pub(super) fn asks_for_ecn(segment: &Segment) -> bool {
+    let has_cwr = segment.has(TcpFlags::CWR);
+    segment.has(TcpFlags::ECE) && has_cwr != segment.has(TcpFlags::ACK)
+}
+
+/// RFC 6691 2: the MSS option is the MTU less the fixed headers; `mss_max` limits it, 0 does not.
+pub(in crate::proto::tcp) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
+    let mss = mtu.saturating_sub(HEADERS_LEN).clamp(MSS_MIN.into(), u16::MAX.into()) as u16;
+    if mss_max == 0 { mss } else { mss.min(mss_max) }
+}
+
+/// RFC 9293 3.7.1: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize. What we take ourselves goes over the same links.
+fn send_mss(peer: Option<u16>, connection: &Connection) -> u16 {
+    let mss = peer.unwrap_or(MSS_DEFAULT).max(MSS_MIN).min(connection.rcv_mss);
+    let wanted = match connection.rare_options.mss_max {
+        0 => mss,
+        // Less than our SYN has announced where the app has thought better of it.
+        mss_max => mss.min(mss_max),
+    };
+    less_options(wanted, connection)
+}
+
+/// A segment's payload where `mss` is without options.
+pub(in crate::proto::tcp) fn less_options(mss: u16, connection: &Connection) -> u16 {
+    if connection.has(flag::TIMESTAMPS) { mss - TIMESTAMPS_LEN } else { mss }
+}
+
+/// The least shift with which 16 bits show all of the buffer (RFC 7323 2.3).
+pub(in crate::proto::tcp) fn window_scale(receive_buffer: u32) -> u8 {
+    let bits = u32::BITS - receive_buffer.leading_zeros();
+    bits.saturating_sub(16).min(14) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_scale_is_the_least_that_shows_the_buffer() {
+        for (buffer, shift) in [(1, 0), (65_535, 0), (65_536, 1), (131_071, 1), (131_072, 2), (1 << 30, 14)] {
+            assert_eq!(window_scale(buffer), shift, "{buffer}");
+            assert!((buffer >> shift) <= 65_536);
+        }
+    }
+
+    #[test]
+    fn announced_mss_is_the_mtu_less_forty() {
+        assert_eq!(receive_mss(1500, 0), 1460);
+        assert_eq!(receive_mss(1500, 1000), 1000);
+        assert_eq!(receive_mss(9000, 0), 8960);
+        assert_eq!(receive_mss(20, 0), MSS_MIN);
+        assert_eq!(receive_mss(1 << 20, 0), u16::MAX);
+    }
+}

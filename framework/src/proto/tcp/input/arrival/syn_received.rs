@@ -1,0 +1,123 @@
+//! SYN-RECEIVED (RFC 9293 3.10.7.4): the acknowledgment of our SYN. An app knows of the connection only where it called itself; what a
+//! listener has in hand goes back to LISTEN, which is to say that it is forgotten.
+
+use super::Arrival;
+use super::TcpDrop;
+use crate::proto::tcp::event::{CloseReason, ListenerId};
+use crate::proto::tcp::machine::Tcp;
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::state::connection::{AckOwed, State, flag};
+use crate::time::Instant;
+use crate::wire::tcp::TcpFlags;
+
+impl<P: Payload> Tcp<P> {
+    pub(super) fn arrive_in_syn_received<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        arrival: &Arrival,
+        payload: Option<P>,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<Option<P>, TcpDrop> {
+        let mut segment = arrival.segment;
+        let mut cx = self.context(slot, output, now);
+        let is_first = segment.seq == cx.connection.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
+        if is_first && !segment.has(TcpFlags::ACK) {
+            // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it nothing. The timer runs on, so that a
+            // peer who does nothing but call does not keep its place. A few in a second, as it may be somebody else who calls in its name.
+            if !cx.connection.take_challenge(now) {
+                return Err(TcpDrop::SynRateExceeded);
+            }
+            let (timer, at) = (cx.connection.timer, cx.connection.timer_at);
+            cx.send_syn();
+            (cx.connection.timer, cx.connection.timer_at) = (timer, at);
+            return Err(TcpDrop::NotAcceptable);
+        }
+        if is_first {
+            // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC 7323 2.2), and is
+            // to be taken as those are that follow.
+            segment = segment.behind_syn();
+            segment.wnd >>= cx.connection.snd_wscale;
+        }
+        cx.check_timestamps(&segment)?;
+        cx.check_sequence(&segment)?;
+        if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
+            return Err(self.leave_syn_received(slot, arrival, now, output));
+        }
+        if !segment.has(TcpFlags::ACK) {
+            return Err(TcpDrop::BadFlags);
+        }
+        // Fifth: SND.UNA < SEG.ACK =< SND.NXT, which is one number.
+        if segment.ack != cx.connection.snd_nxt {
+            let was_embryonic = cx.connection.has(flag::EMBRYONIC);
+            match self.listeners.find(arrival.flow.local).filter(|_| was_embryonic) {
+                Some(listener) => self.refuse_ack(arrival, listener, now, output),
+                None => self.answer_with_reset(arrival, now, output),
+            }
+            return Err(TcpDrop::BadAck);
+        }
+        let was_embryonic = cx.connection.has(flag::EMBRYONIC);
+        if was_embryonic {
+            self.check_room_for_session(slot, arrival, now, output)?;
+        }
+        let mut cx = self.context(slot, output, now);
+        cx.note_arrival(&segment.plain());
+        cx.process_ack(&segment)?;
+        if cx.connection.state == State::SynReceived {
+            return Err(TcpDrop::BadAck);
+        }
+        if is_first {
+            cx.owe_ack(AckOwed::Now);
+        }
+        // What came with it waits in order, for the app is told of the connection first.
+        let text = cx.segment_text(&segment, payload);
+        // So that the first answer leaves as soon as those that follow.
+        cx.foresee_room();
+        if was_embryonic {
+            self.count_embryonic_out(slot);
+        }
+        text
+    }
+
+    /// Handshakes are no sessions, so more may have been begun than are taken: the peer, who holds itself for connected, is told.
+    fn check_room_for_session<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        arrival: &Arrival,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), TcpDrop> {
+        let id = ListenerId(self.connections[slot].listener);
+        if self.listeners.get_mut(id).is_none() {
+            return Ok(());
+        }
+        self.check_limits(id.slot(), *arrival.flow.remote.ip()).inspect_err(|_| {
+            self.answer_with_reset(arrival, now, output);
+            self.release(slot);
+        })
+    }
+
+    /// Second and fourth: a reset, or another SYN.
+    fn leave_syn_received<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        arrival: &Arrival,
+        now: Instant,
+        output: &mut O,
+    ) -> TcpDrop {
+        let mut cx = self.context(slot, output, now);
+        let is_reset = arrival.segment.has(TcpFlags::RST);
+        if is_reset && !cx.is_exact_reset(&arrival.segment) {
+            return TcpDrop::BlindReset;
+        }
+        cx.shared.tally.resets_in += u64::from(is_reset);
+        if cx.connection.has(flag::EMBRYONIC) {
+            self.release(slot);
+        } else if is_reset {
+            cx.close(CloseReason::Refused);
+        } else {
+            cx.challenge_ack();
+        }
+        if is_reset { TcpDrop::AfterClose } else { TcpDrop::BlindSyn }
+    }
+}

@@ -1,0 +1,135 @@
+//! TIME-WAIT: late segments are answered, a FIN that comes again begins the wait anew, and a SYN that is certainly newer opens the
+//! connection again (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
+
+use super::Arrival;
+use super::Received;
+use super::TcpDrop;
+use super::checks::is_older;
+use crate::proto::tcp::event::{CloseReason, ListenerId};
+use crate::proto::tcp::listening::listener::Accept;
+use crate::proto::tcp::machine::{Context, Tcp};
+use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{AckOwed, Connection, flag};
+use crate::time::Instant;
+use crate::wire::tcp::TcpFlags;
+
+/// What is to be done with a segment.
+pub(super) enum Verdict {
+    Drop,
+    /// A new connection begins; ours numbers from there on at least.
+    Reopen(Seq),
+}
+
+/// Our numbers of the next connection are so far from those of the last (Linux: `tcp_timewait_state_process`): a window without scale.
+const ISS_DISTANCE: u32 = 65_537;
+
+impl<P: Payload> Tcp<P> {
+    /// The wait ends with a new connection of the same ends, once all have said yes who are asked. Otherwise one SYN
+    /// of anybody's would end it, which has but to be newer, so that late segments reach the next connection.
+    pub(super) fn reopen<O: Output<P>>(
+        &mut self,
+        slot: u32,
+        iss_min: Seq,
+        arrival: &Arrival,
+        accept: impl FnOnce(ListenerId) -> Accept,
+        now: Instant,
+        output: &mut O,
+    ) -> Received<P> {
+        let listener = self.listeners.find(arrival.flow.local);
+        // A cookie remembers no number of ours to begin behind, so there must be a place.
+        let has_room = self.can_take_caller();
+        let Some(idx) = listener.filter(|&idx| has_room && !self.listeners.slots[idx].is_full()) else {
+            // Linux as well: as any late segment.
+            self.context(slot, output, now).challenge_ack();
+            return Err(TcpDrop::TimeWait);
+        };
+        self.admit(arrival, idx, accept, now, output)?;
+        self.end_time_wait(slot, now, output);
+        self.make_room_for_caller();
+        let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
+        let mut cx = self.context(slot, output, now);
+        cx.connection.begin_behind(iss_min);
+        cx.send_syn();
+        Ok(None)
+    }
+
+    /// The ends of a connection in TIME-WAIT are free.
+    pub(in crate::proto::tcp) fn end_time_wait<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
+        if self.connections[slot].has(flag::ORPHANED) {
+            return self.release(slot);
+        }
+        // The app has still to hear how it ended.
+        self.context(slot, output, now).close(CloseReason::Finished);
+        self.detach(slot);
+    }
+}
+
+impl Connection {
+    /// Where the numbers of the next connection of these ends begin at least, which is in TIME-WAIT.
+    pub(in crate::proto::tcp) fn next_iss_min(&self) -> Seq {
+        self.snd_nxt + ISS_DISTANCE
+    }
+
+    /// Our numbers begin at `iss_min` at least: an earlier connection of these ends is remembered.
+    pub(in crate::proto::tcp) fn begin_behind(&mut self, iss_min: Seq) {
+        if self.iss.is_before(iss_min) {
+            self.iss = iss_min;
+            (self.snd_una, self.snd_nxt, self.snd_wl2) = (iss_min, iss_min, iss_min);
+        }
+    }
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    pub(super) fn arrive_in_time_wait(&mut self, segment: &Segment) -> Verdict {
+        // RFC 1337: a reset, perhaps an old one, must not end the wait.
+        if segment.has(TcpFlags::RST) {
+            return Verdict::Drop;
+        }
+        let is_first_syn = segment.has(TcpFlags::SYN) && !segment.flags.intersects(TcpFlags::ACK | TcpFlags::FIN);
+        if is_first_syn && self.is_newer(segment) {
+            return Verdict::Reopen(self.connection.next_iss_min());
+        }
+        if !segment.flags.intersects(TcpFlags::ACK | TcpFlags::SYN) {
+            // Fifth: "if the ACK bit is off, drop the segment and return".
+            return Verdict::Drop;
+        }
+        if self.is_last_fin(segment) {
+            self.restart_time_wait();
+            self.owe_ack(AckOwed::Now);
+        } else if segment.seq_len() > 0 || segment.seq != self.connection.rcv_nxt {
+            self.challenge_ack();
+        }
+        Verdict::Drop
+    }
+
+    /// Whether it is the peer's FIN again: "the only thing that can arrive in this state". A guess
+    /// at it is none (RFC 5961 5.2).
+    fn is_last_fin(&self, segment: &Segment) -> bool {
+        segment.has(TcpFlags::FIN)
+            && !segment.has(TcpFlags::SYN)
+            && segment.end() == self.connection.rcv_nxt
+            && self.connection.believes_ack(segment.ack)
+    }
+
+    /// RFC 6191 2: by the timestamp, and where that does not tell by the sequence number.
+    fn is_newer(&self, segment: &Segment) -> bool {
+        let connection = &*self.connection;
+        let is_behind = segment.seq.is_after(connection.rcv_nxt);
+        match segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)) {
+            Some(timestamps) if timestamps.value == connection.ts_recent => is_behind,
+            Some(timestamps) => !is_older(timestamps.value, connection.ts_recent),
+            None => is_behind,
+        }
+    }
+
+    /// Two maximum segment lifetimes from now. The list of those that wait is in the order of their ends.
+    pub(super) fn restart_time_wait(&mut self) {
+        if self.connection.has(flag::ORPHANED) {
+            self.shared.ready.set_aside(self.slot);
+        }
+        self.connection.idle_at = self.now + self.shared.config.time_wait;
+        self.arm();
+    }
+}

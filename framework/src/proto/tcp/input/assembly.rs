@@ -1,0 +1,434 @@
+//! Seventh phase of a segment's arrival: its data (RFC 9293 3.10.7.4).
+//!
+//! ```text
+//!  next in order ──▶ the caller; `in_order` where the app is not ready for it
+//!  beyond a hole ──▶ `out_of_order`, sorted and without overlap, until the hole is filled
+//!  seen before   ──▶ dropped, and reported (RFC 2883)
+//! ```
+//!
+//! Out of order data is bounded three ways: by the window, by `reassembly_max`, and by a share of the store that shrinks as the store
+//! fills, so that no peer can take the room of the others. What does not fit is dropped, and comes again.
+
+use super::super::machine::{Context, Shared};
+use super::super::payload::{Output, Payload};
+use super::super::segment::{Range, Segment};
+use super::super::seq::Seq;
+use super::super::state::connection::{AckOwed, Connection, flag, pending};
+use super::super::state::queue::Chunk;
+use super::super::state::stored::switch;
+use super::arrival::TcpDrop;
+use crate::proto::slab::NIL;
+use crate::time::Duration;
+use crate::wire::tcp::TcpFlags;
+
+/// So many bytes at the beginning of a connection are acknowledged at once: a sender in slow start waits for each acknowledgment. Linux
+/// acknowledges sixteen segments so.
+const QUICK_LEN: u64 = 16 * 1460;
+
+/// Bytes of a stretch, of which one and the rest of another are acknowledged at once behind disorder, as a power of two: Linux counts sixteen
+/// segments.
+const STRETCH_BITS: u32 = 14;
+
+/// Data that was found to be new, and in the window.
+struct Piece<P> {
+    seq: Seq,
+    len: u32,
+    payload: P,
+}
+
+impl<P> Piece<P> {
+    fn end(&self) -> Seq {
+        self.seq + self.len
+    }
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Takes the data of a segment that was found acceptable. What is next in order comes back; what is refused is not acknowledged, and
+    /// the reason is for a counter.
+    #[inline]
+    pub(in crate::proto::tcp) fn take_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
+        let connection = &mut *self.connection;
+        let end = segment.seq + segment.len;
+        let is_plain = segment.seq == connection.rcv_nxt
+            && end.is_at_most(connection.rcv_adv)
+            && connection.out_of_order.head == NIL
+            && connection.in_order.head == NIL
+            && !connection.has(flag::HOLDS | flag::ECN)
+            && segment.len != 0;
+        if !is_plain {
+            return self.slow_path_data(segment, payload);
+        }
+        self.take_next_in_order(segment.len);
+        Ok(Some(payload))
+    }
+
+    /// The next bytes have come, and are on their way to the app.
+    #[inline]
+    pub(in crate::proto::tcp) fn take_next_in_order(&mut self, len: u32) {
+        self.connection.rcv_nxt += len;
+        self.connection.tally.bytes_received += u64::from(len);
+        self.owe_ack_of_data(len);
+    }
+
+    /// We owe an acknowledgment, by then.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn owe_ack(&mut self, by: AckOwed) {
+        let connection = &mut *self.connection;
+        if by == AckOwed::Now {
+            connection.ack_owed = AckOwed::Now;
+            self.flush_later();
+        } else if connection.ack_owed == AckOwed::No {
+            let delay = Duration::from_nanos(u64::from(connection.options.ack_delay_us) * 1_000);
+            (connection.ack_owed, connection.ack_at) = (by, self.now + delay);
+            self.arm_by(self.connection.ack_at);
+        }
+    }
+
+    /// RFC 9293 3.8.6.3, RFC 5681 4.2: for every second full segment, and at the latest after the delay.
+    #[inline(always)]
+    fn owe_ack_of_data(&mut self, len: u32) {
+        let connection = &mut *self.connection;
+        if len > u32::from(connection.rcv_full_len) {
+            connection.rcv_full_len = len.min(connection.rcv_mss.into()) as u16;
+        }
+        let is_due = connection.rcv_nxt - connection.last_ack_sent >= 2 * u32::from(connection.rcv_full_len)
+            || connection.is_quick(len)
+            || connection.options.ack_delay_us == 0
+            || connection.tally.bytes_received <= QUICK_LEN;
+        self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
+    }
+
+    /// A segment that is refused as old: what it brought again is reported with the acknowledgment that answers it (RFC 2883 4).
+    pub(in crate::proto::tcp) fn note_old_data(&mut self, segment: &Segment) {
+        let connection = &mut *self.connection;
+        let right = (segment.seq + segment.len).min(connection.rcv_nxt);
+        // What is from before the first byte is not of this stream.
+        let age = connection.rcv_nxt - segment.seq;
+        let is_ours = u64::from(age) <= connection.tally.bytes_received;
+        let is_its = segment.has(TcpFlags::ACK) && connection.believes_ack(segment.ack);
+        if segment.len != 0 && segment.seq.is_before(right) && is_ours && is_its {
+            connection.note_duplicate(Range { left: segment.seq, right });
+            connection.options.switches |= switch::DISORDER;
+            self.shared.tally.duplicates += 1;
+        }
+    }
+
+    /// Data that is not simply next, or that the app cannot take now.
+    #[inline(never)]
+    fn slow_path_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
+        if segment.len == 0 || payload.is_empty() {
+            return Ok(None);
+        }
+        if self.connection.has(flag::ECN) {
+            self.connection.note_congestion(segment);
+        }
+        let Some(piece) = self.trim(segment, payload) else {
+            // RFC 9293 3.10.7.4: what is old or beyond the window is answered.
+            self.acknowledge_at_once(segment);
+            return Err(TcpDrop::NotAcceptable);
+        };
+        if piece.seq == self.connection.rcv_nxt {
+            return self.take_next(segment, piece);
+        }
+        self.shared.tally.out_of_order += 1;
+        let kept = self.keep(piece);
+        self.acknowledge_at_once(segment);
+        kept.map(|()| None)
+    }
+
+    /// RFC 5681 4.2: at once, and each, as they are counted; but "MUST NOT generate more than one
+    /// ACK for every incoming segment": where there is a FIN to be looked at, `check_fin` answers
+    /// for both.
+    fn acknowledge_at_once(&mut self, segment: &Segment) {
+        self.connection.options.switches |= switch::DISORDER;
+        if segment.has(TcpFlags::FIN) || self.connection.has(flag::FIN_SEEN) {
+            self.owe_ack(AckOwed::Now);
+        } else {
+            self.send_ack();
+        }
+    }
+
+    /// Cuts off what came before and what is beyond the window.
+    fn trim(&mut self, segment: &Segment, mut payload: P) -> Option<Piece<P>> {
+        let connection = &mut *self.connection;
+        let (mut seq, mut len) = (segment.seq, segment.len);
+        if seq.is_before(connection.rcv_nxt) {
+            let old = (connection.rcv_nxt - seq).min(len);
+            connection.note_duplicate(Range { left: seq, right: seq + old });
+            self.shared.tally.duplicates += 1;
+            if old == len {
+                return None;
+            }
+            payload.advance(old as usize);
+            (seq, len) = (seq + old, len - old);
+        }
+        let edge = connection.rcv_nxt + connection.rcv_wnd();
+        if (seq + len).is_after(edge) {
+            if seq.is_at_least(edge) {
+                return None;
+            }
+            len = edge - seq;
+            payload.trim_to(len as usize);
+        }
+        Some(Piece { seq, len, payload })
+    }
+
+    /// Data that is next in order: to the caller, or behind what waits for the app.
+    fn take_next(&mut self, segment: &Segment, piece: Piece<P>) -> Result<Option<P>, TcpDrop> {
+        let connection = &mut *self.connection;
+        let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
+        let mut delivered = None;
+        if connection.in_order.head == NIL && !connection.has(flag::HOLDS) {
+            delivered = Some(piece.payload);
+        } else if !self.keep_in_order(piece) {
+            // Not acknowledged, so it comes again.
+            return Err(TcpDrop::NoRoom);
+        }
+        let connection = &mut *self.connection;
+        connection.rcv_nxt = end;
+        connection.tally.bytes_received += u64::from(len);
+        if fills_gap {
+            self.join();
+        }
+        if self.connection.in_order.head != NIL {
+            self.tell(pending::READABLE);
+        }
+        if fills_gap {
+            self.acknowledge_at_once(segment);
+        } else {
+            self.owe_ack_of_data(len);
+        }
+        Ok(delivered)
+    }
+
+    /// Has data wait for the app. It is copied behind what waits last where that buffer has room for it. So two
+    /// neighbors never fit one buffer, and a connection takes two chunks at most for each buffer's length of its
+    /// window. Otherwise short segments would use up chunks and pool long before the window, which is in bytes and
+    /// cannot be taken back (RFC 9293 3.8.6). False where there is no room.
+    fn keep_in_order(&mut self, piece: Piece<P>) -> bool {
+        let (connection, len) = (&mut *self.connection, piece.len);
+        if !connection.in_order.append_to_last(&mut self.shared.chunks, &piece.payload, len) {
+            let has_share = self.shared.has_share(connection.in_order.count);
+            let chunk = Chunk::new(piece.seq, len, Some(piece.payload));
+            if !has_share || connection.in_order.push_back(&mut self.shared.chunks, chunk).is_err() {
+                return false;
+            }
+        }
+        connection.set_in_order_len(connection.in_order_len + len);
+        true
+    }
+
+    /// Moves what is in order now to the data that waits for the app.
+    fn join(&mut self) {
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        while let Some(head) = chunks.get(connection.out_of_order.head) {
+            if head.seq.is_after(connection.rcv_nxt) {
+                break;
+            }
+            let Some(mut chunk) = connection.out_of_order.pop_front(chunks) else { break };
+            let old = (connection.rcv_nxt - chunk.seq).min(chunk.len);
+            if old > 0 {
+                connection.note_duplicate(Range { left: chunk.seq, right: chunk.seq + old });
+            }
+            let Some(payload) = chunk.payload.as_mut().filter(|_| old < chunk.len) else { continue };
+            payload.advance(old as usize);
+            (chunk.seq, chunk.len) = (chunk.seq + old, chunk.len - old);
+            let (len, end) = (chunk.len, chunk.end());
+            if connection.in_order.push_back(chunks, chunk).is_err() {
+                debug_assert!(false, "its place in the store was just given back");
+                break;
+            }
+            connection.set_in_order_len(connection.in_order_len + len);
+            connection.rcv_nxt = end;
+            connection.tally.bytes_received += u64::from(len);
+        }
+        connection.forget_sacks();
+    }
+
+    /// Keeps data that is beyond a hole.
+    fn keep(&mut self, mut piece: Piece<P>) -> Result<(), TcpDrop> {
+        let mut before = self.find_before(piece.seq);
+        loop {
+            if !self.cut_front(before, &mut piece) {
+                self.shared.tally.duplicates += 1;
+                return Err(TcpDrop::Duplicate);
+            }
+            // What is left may begin where the next chunk does.
+            let next = self.shared.chunks.get(before).map_or(NIL, |chunk| chunk.next);
+            match self.shared.chunks.get(next) {
+                Some(chunk) if chunk.seq == piece.seq => before = next,
+                _ => break,
+            }
+        }
+        let connection = &mut *self.connection;
+        let count = connection.out_of_order.count;
+        // Once the hole is filled these chunks wait for the app with those that are in order already.
+        let kept = count + connection.in_order.count;
+        if count >= self.shared.config.reassembly_max || !self.shared.has_share(kept) {
+            return Err(TcpDrop::NoRoom);
+        }
+        self.cut_back(before, &mut piece);
+        let connection = &mut *self.connection;
+        let range = Range { left: piece.seq, right: piece.end() };
+        let chunk = Chunk::new(piece.seq, piece.len, Some(piece.payload));
+        if connection.out_of_order.insert_after(&mut self.shared.chunks, before, chunk).is_err() {
+            return Err(TcpDrop::NoRoom);
+        }
+        connection.note_range(range);
+        Ok(())
+    }
+
+    /// The last chunk out of order that does not begin behind `seq`, or `NIL`. Nearly always the last of all; otherwise looked for from
+    /// the end that is nearer.
+    fn find_before(&self, seq: Seq) -> u32 {
+        let (queue, chunks) = (self.connection.out_of_order, &self.shared.chunks);
+        let Some(tail) = chunks.get(queue.tail) else { return NIL };
+        if tail.seq.is_at_most(seq) {
+            return queue.tail;
+        }
+        let head = chunks[queue.head].seq;
+        if head.is_after(seq) {
+            return NIL;
+        }
+        if seq - head < tail.seq - seq {
+            let mut idx = queue.head;
+            loop {
+                let next = chunks[idx].next;
+                if chunks[next].seq.is_after(seq) {
+                    return idx;
+                }
+                idx = next;
+            }
+        }
+        let mut idx = queue.tail;
+        while chunks[idx].seq.is_after(seq) {
+            idx = chunks[idx].prev;
+        }
+        idx
+    }
+
+    /// Cuts off what the chunk before has already. False where that is all.
+    fn cut_front(&mut self, before: u32, piece: &mut Piece<P>) -> bool {
+        let Some(end) = self.shared.chunks.get(before).map(Chunk::end).filter(|end| end.is_after(piece.seq)) else {
+            return true;
+        };
+        let old = (end - piece.seq).min(piece.len);
+        let duplicate = Range { left: piece.seq, right: piece.seq + old };
+        self.connection.note_duplicate(duplicate);
+        if old == piece.len {
+            self.connection.note_range(duplicate);
+            return false;
+        }
+        piece.payload.advance(old as usize);
+        (piece.seq, piece.len) = (piece.seq + old, piece.len - old);
+        true
+    }
+
+    /// Takes the place of chunks that the piece has whole, and ends before one that it has a part of.
+    fn cut_back(&mut self, before: u32, piece: &mut Piece<P>) {
+        loop {
+            let connection = &mut *self.connection;
+            let next = match before {
+                NIL => connection.out_of_order.head,
+                before => self.shared.chunks[before].next,
+            };
+            let Some(chunk) = self.shared.chunks.get(next) else { return };
+            let (left, right) = (chunk.seq, chunk.end());
+            if left.is_at_least(piece.end()) {
+                return;
+            }
+            connection.note_duplicate(Range { left, right: right.min(piece.end()) });
+            if right.is_after(piece.end()) {
+                piece.len = left - piece.seq;
+                return piece.payload.trim_to(piece.len as usize);
+            }
+            connection.out_of_order.remove(&mut self.shared.chunks, next);
+        }
+    }
+}
+
+impl<P> Shared<P> {
+    /// Whether a queue of `count` chunks, to be sent or received, may take one more: none has more than there are free (Choudhury and Hahne
+    /// 1998), so that the store is never empty and those who have little get something.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn has_share(&self, count: u32) -> bool {
+        self.chunks.free_count() > self.chunk_reserve + count as usize
+    }
+}
+
+impl Connection {
+    /// Whether data is acknowledged at once, of which so many bytes have come: as the app wants it, or as segments were missing of late. Where
+    /// they are, acknowledgments may be, too, and a sender with a window of few segments that hears of none of them waits for its timeout.
+    #[inline(always)]
+    fn is_quick(&mut self, len: u32) -> bool {
+        let is_quick = self.is_on(switch::QUICKLY);
+        if is_quick {
+            self.end_stretch(len);
+        }
+        is_quick
+    }
+
+    /// Where the last `len` bytes end a stretch of the peer's bytes, disorder is that of the one before, and what was before is forgotten.
+    #[cold]
+    pub(in crate::proto::tcp) fn end_stretch(&mut self, len: u32) {
+        let received = self.tally.bytes_received;
+        if received >> STRETCH_BITS == (received - u64::from(len)) >> STRETCH_BITS {
+            return;
+        }
+        let was_disorder = self.is_on(switch::DISORDER);
+        self.options.switches &= !(switch::DISORDER | switch::DISORDER_BEFORE);
+        if was_disorder {
+            self.options.switches |= switch::DISORDER_BEFORE;
+        }
+    }
+
+    /// RFC 3168 6.1.3: congestion is echoed until the peer says that it has reduced its window.
+    fn note_congestion(&mut self, segment: &Segment) {
+        if segment.has(TcpFlags::CWR) {
+            self.clear(flag::ECE_OWED);
+        }
+        if segment.ce {
+            self.set(flag::ECE_OWED);
+        }
+    }
+
+    /// A range that came twice: the next acknowledgment reports the first such, to the end of what
+    /// is contiguous (RFC 2883 4 (3)). It comes in pieces where the chunks out of order have it in
+    /// pieces.
+    fn note_duplicate(&mut self, range: Range) {
+        if !self.has(flag::SACK) {
+            return;
+        }
+        let held = self.dsack;
+        if held.is_empty() {
+            self.dsack = range;
+        } else if range.left.is_at_most(held.right) && held.left.is_at_most(range.right) {
+            self.dsack = Range { left: held.left.min(range.left), right: held.right.max(range.right) };
+        }
+    }
+
+    /// A range that came out of order stands first, with what it touches (RFC 2018 4).
+    fn note_range(&mut self, mut range: Range) {
+        let mut kept = [Range::default(); 4];
+        let mut count = 1;
+        for old in self.sacks.into_iter().filter(|old| !old.is_empty()) {
+            if old.left.is_at_most(range.right) && range.left.is_at_most(old.right) {
+                range = Range { left: old.left.min(range.left), right: old.right.max(range.right) };
+            } else if count < kept.len() {
+                kept[count] = old;
+                count += 1;
+            }
+        }
+        kept[0] = range;
+        self.sacks = kept;
+    }
+
+    /// Ranges that are in order now are acknowledged by number.
+    fn forget_sacks(&mut self) {
+        for range in &mut self.sacks {
+            if range.right.is_at_most(self.rcv_nxt) {
+                *range = Range::default();
+            }
+        }
+    }
+}

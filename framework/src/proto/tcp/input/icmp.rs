@@ -1,0 +1,246 @@
+//! What routers say of our segments (RFC 9293 3.9.2.2), believed as far as RFC 5927 lets us: the quoted number must be on its way, which
+//! somebody off the path does not know; a path that larger segments went through is narrower only where one of them is missed; and no
+//! message ends a connection whose handshake is done.
+
+use super::super::event::{CloseReason, IcmpRefusal};
+use super::super::machine::{Context, Tcp};
+use super::super::payload::{Output, Payload};
+use super::super::seq::Seq;
+use super::super::state::connection::{Connection, State, coarse_seconds, flag};
+use super::super::state::queue::{LOST, SACKED, SENT};
+use super::arrival::{HEADERS_LEN, less_options, receive_mss};
+use crate::proto::Flow;
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+
+/// No link has less: a claim of less is taken as this (Linux: `min_pmtu`).
+const MTU_MIN: u16 = 552;
+/// How long a router is believed: ten minutes (RFC 1191 6.3), as by the host.
+const MTU_AGE_S: u16 = ((600 * 1_000_000_000_u64) >> 30) as u16;
+
+impl<P: Payload> Tcp<P> {
+    /// A router says that a segment with the number `seq` was too large, and that `mtu` bytes of packet go through. What is too large and
+    /// on its way counts as lost, without blame for the network (RFC 1191 6.4). Walks over what is on its way where it is believed.
+    pub fn path_mtu<O: Output<P>>(
+        &mut self,
+        flow: Flow,
+        mtu: u16,
+        seq: Seq,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), IcmpRefusal> {
+        let slot = self.find_quoted(flow, seq)?;
+        let mut cx = self.context(slot, output, now);
+        let mss = mtu.max(MTU_MIN) - HEADERS_LEN as u16;
+        if less_options(mss, cx.connection) >= cx.connection.snd_mss {
+            return Err(IcmpRefusal::NotSmaller);
+        }
+        if cx.has_carried_more(mss) && !cx.is_missed(seq) {
+            (cx.connection.claimed_mss, cx.connection.claimed_seq) = (mss, seq);
+            return Err(IcmpRefusal::NotYet);
+        }
+        cx.lower_mss(mss);
+        cx.lose_too_large();
+        cx.flush_later();
+        Ok(())
+    }
+
+    /// A router, or the peer's host, says that a segment with the number `seq` did not get there. A call that is still open ends
+    /// (RFC 5461 4.1), the rest may be a route that is being mended.
+    pub fn unreachable<O: Output<P>>(
+        &mut self,
+        flow: Flow,
+        seq: Seq,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), IcmpRefusal> {
+        self.end_call(flow, seq, CloseReason::Unreachable, now, output)
+    }
+
+    /// The next hop was asked for, and did not answer; so a segment with the number `seq` did not leave. A call that is still open ends, as
+    /// the sender of that segment is told on Linux.
+    pub fn no_neighbor<O: Output<P>>(
+        &mut self,
+        flow: Flow,
+        seq: Seq,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), IcmpRefusal> {
+        self.end_call(flow, seq, CloseReason::NoNeighbor, now, output)
+    }
+
+    fn end_call<O: Output<P>>(
+        &mut self,
+        flow: Flow,
+        seq: Seq,
+        reason: CloseReason,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), IcmpRefusal> {
+        let slot = self.find_quoted(flow, seq)?;
+        let mut cx = self.context(slot, output, now);
+        if cx.connection.state.is_synchronized() {
+            let soft_errors = &mut cx.connection.soft_errors;
+            *soft_errors = soft_errors.saturating_add(1);
+            cx.shared.tally.unreachables_ignored += 1;
+            return Err(IcmpRefusal::Soft);
+        }
+        cx.close(reason);
+        Ok(())
+    }
+
+    /// RFC 5927 4.1: SND.UNA =< SEG.SEQ < SND.NXT.
+    fn find_quoted(&self, flow: Flow, seq: Seq) -> Result<u32, IcmpRefusal> {
+        let slot = *self.flows.get(flow.into()).ok_or(IcmpRefusal::NoConnection)?;
+        let connection = &self.connections[slot];
+        let is_on_its_way = seq.is_at_least(connection.snd_una) && seq.is_before(connection.snd_nxt);
+        match connection.state {
+            State::Closed | State::TimeWait => Err(IcmpRefusal::NoConnection),
+            _ if is_on_its_way => Ok(slot),
+            _ => Err(IcmpRefusal::NotOnItsWay),
+        }
+    }
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// From now on segments carry `mss` less the options of each at most, as the app wants it.
+    pub(in crate::proto::tcp) fn limit_mss(&mut self, mss: u16) {
+        let mss = less_options(mss, self.connection);
+        let connection = &mut *self.connection;
+        connection.snd_mss_max = connection.snd_mss_max.min(mss);
+        connection.snd_mss = connection.snd_mss.min(mss);
+    }
+
+    /// The same as a router wants it, which is for a while.
+    fn lower_mss(&mut self, mss: u16) {
+        let mss = less_options(mss, self.connection);
+        let connection = &mut *self.connection;
+        connection.snd_mss = connection.snd_mss.min(mss);
+        connection.mss_lowered_at_s = lowered_at_s(self.now);
+        connection.claimed_mss = 0;
+        connection.end_trial();
+    }
+
+    /// The same because full segments do not arrive, and nobody says why. It may have been chance, so they are tried again soon, and ever later
+    /// where it was not.
+    pub(in crate::proto::tcp) fn avoid_black_hole(&mut self, mss: u16) {
+        let connection = &mut *self.connection;
+        if connection.mss_lowered_at_s == 0 {
+            connection.holes = connection.holes.saturating_add(1);
+        }
+        connection.snd_mss = mss;
+        connection.mss_lowered_at_s = lowered_at_s(self.now);
+        connection.clear(flag::MSS_ON_TRIAL);
+        connection.cwnd = connection.cwnd.max(mss.into());
+    }
+
+    /// The same as our own interface wants it. What is on its way has passed it, or is found lost and sent again in shorter segments. That
+    /// it takes longer ones again is found out as it is of a router.
+    #[cold]
+    pub(in crate::proto::tcp) fn fit_link(&mut self, mss: u16) {
+        if self.connection.state == State::SynSent {
+            // No segment is agreed on to be longer than what we take ourselves.
+            self.connection.rcv_mss = mss;
+        } else {
+            self.lower_mss(mss);
+        }
+    }
+
+    /// The retransmission timer has run out: it may have been right, who claimed that a segment was too large.
+    pub(in crate::proto::tcp) fn believe_claim(&mut self) {
+        let (mss, seq) = (self.connection.claimed_mss, self.connection.claimed_seq);
+        let is_on_its_way = seq.is_at_least(self.connection.snd_una) && seq.is_before(self.connection.snd_nxt);
+        if mss != 0 && is_on_its_way {
+            self.lower_mss(mss);
+        }
+        self.connection.claimed_mss = 0;
+    }
+
+    /// The path may be another by now: what the SYNs agreed on is tried again, and a router that minds says so.
+    #[cold]
+    pub(in crate::proto::tcp) fn raise_mss(&mut self) {
+        let now_s = lowered_at_s(self.now);
+        if now_s.wrapping_sub(self.connection.mss_lowered_at_s) < self.connection.mss_age_s() {
+            return;
+        }
+        let mtu = self.output.mtu(*self.connection.flow.remote.ip());
+        let connection = &mut *self.connection;
+        let mss = less_options(receive_mss(mtu, 0), connection).min(connection.snd_mss_max);
+        connection.mss_lowered_at_s = if mss == connection.snd_mss_max { 0 } else { now_s };
+        connection.snd_mss = connection.snd_mss.max(mss);
+        connection.cwnd = connection.cwnd.max(connection.snd_mss.into());
+        if connection.holes != 0 {
+            // From now on each acknowledgment is looked at closely.
+            connection.set(flag::MSS_ON_TRIAL);
+            (connection.claimed_mss, connection.claimed_seq) = (0, connection.snd_nxt);
+        }
+    }
+
+    /// A chunk has arrived while full segments are on trial: if it was one, they pass.
+    #[cold]
+    pub(in crate::proto::tcp) fn judge_trial(&mut self, seq: Seq, len: u32) {
+        let connection = &mut *self.connection;
+        if len >= connection.snd_mss.into() && seq.is_at_least(connection.claimed_seq) {
+            connection.end_trial();
+        }
+    }
+
+    /// Whether segments with a payload of more than `mss` have arrived for certain: with less in each, those that
+    /// were sent could not have carried all that was acknowledged.
+    fn has_carried_more(&self, mss: u16) -> bool {
+        let tally = &self.connection.tally;
+        tally.bytes_acked > tally.segments_out * u64::from(mss)
+    }
+
+    /// Whether the segment with the number `seq` was found lost, or was sent again. Walks over what is on its way as far as
+    /// there, but only where something of that was: the first who is missed is believed, and the next claims are old. So a
+    /// route that becomes narrower under a thousand segments costs no walk for each of the thousand messages that say so.
+    fn is_missed(&self, seq: Seq) -> bool {
+        if self.connection.lost_len == 0 && self.connection.resent_len == 0 {
+            return false;
+        }
+        let mut idx = self.connection.send.head;
+        while let Some(chunk) = self.shared.chunks.get(idx).filter(|chunk| chunk.end().is_at_most(seq)) {
+            idx = chunk.next;
+        }
+        self.shared.chunks.get(idx).is_some_and(|chunk| chunk.has(LOST) || chunk.resent != 0)
+    }
+
+    /// What was sent in segments that do not get through. Walks over what is on its way.
+    fn lose_too_large(&mut self) {
+        let mut idx = self.connection.send.head;
+        while idx != NIL && idx != self.connection.next_unsent {
+            let chunk = &self.shared.chunks[idx];
+            let next = chunk.next;
+            let is_too_large = chunk.len > u32::from(self.connection.snd_mss);
+            if is_too_large && chunk.has(SENT) && !chunk.has(SACKED) {
+                self.mark_lost(idx);
+            }
+            idx = next;
+        }
+    }
+}
+
+impl Connection {
+    /// How long shorter segments last until full ones are tried again: ten minutes, where they are for a reason that somebody gave.
+    fn mss_age_s(&self) -> u16 {
+        match self.holes {
+            0 => MTU_AGE_S,
+            holes => 1u16.checked_shl(u32::from(holes) - 1).unwrap_or(MTU_AGE_S).min(MTU_AGE_S),
+        }
+    }
+
+    /// Full segments arrive, or it is told why they do not.
+    fn end_trial(&mut self) {
+        self.clear(flag::MSS_ON_TRIAL);
+        self.holes = 0;
+    }
+}
+
+/// The lower half of [`coarse_seconds`], and never 0.
+fn lowered_at_s(now: Instant) -> u16 {
+    match coarse_seconds(now) as u16 {
+        0 => u16::MAX,
+        seconds => seconds,
+    }
+}

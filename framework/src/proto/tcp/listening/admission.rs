@@ -1,0 +1,225 @@
+//! How many connections callers may have: of all listeners together, so that places are left for calls of our own; of one listener; and
+//! from one address. Counted where a connection begins and where it ends, and by no segment between.
+//!
+//! ```text
+//!  SYN ─▶ handshake ─▶ established ─▶ TIME-WAIT ─▶ gone
+//!         └───────── a place ───────┘
+//!                      └─ a session ┘   of a listener, from an address
+//! ```
+//!
+//! A handshake is nobody's session: anybody may begin one in another's name. One in TIME-WAIT takes neither, as it makes way for whoever
+//! comes.
+
+use core::net::Ipv4Addr;
+
+use super::super::event::ListenerId;
+use super::super::input::arrival::TcpDrop;
+use super::super::machine::{Shared, Tcp};
+use super::super::payload::Payload;
+use super::super::state::connection::Connection;
+use super::listener::Listener;
+use super::secret::Secret;
+use crate::proto::slab::NIL;
+
+/// What a connection is counted as.
+pub(in crate::proto::tcp) mod counted {
+    pub(crate) const PLACE: u8 = 1 << 0;
+    pub(crate) const SESSION: u8 = 1 << 1;
+}
+
+/// Those whom listeners have taken.
+#[derive(Debug)]
+pub(in crate::proto::tcp) struct Admission {
+    places: usize,
+    places_max: usize,
+    listeners: Box<[Sessions]>,
+    sources: Sources,
+}
+
+/// The sessions of the listener that has the place now, or had it last.
+#[derive(Clone, Copy, Debug)]
+struct Sessions {
+    listener: ListenerId,
+    count: u32,
+}
+
+impl Admission {
+    /// Takes all memory.
+    pub(in crate::proto::tcp) fn new(places_max: usize, listeners_max: usize, connections_max: usize) -> Self {
+        let nobody = Sessions { listener: ListenerId(NIL), count: 0 };
+        Self {
+            places: 0,
+            places_max,
+            listeners: vec![nobody; listeners_max].into_boxed_slice(),
+            sources: Sources::new(connections_max),
+        }
+    }
+
+    /// Places that callers may still take, as far as they are free.
+    pub(in crate::proto::tcp) fn left(&self) -> usize {
+        self.places_max - self.places
+    }
+
+    /// Sessions of all addresses.
+    #[cfg(test)]
+    pub(in crate::proto::tcp) fn sessions(&self) -> u32 {
+        self.sources.counters[..self.sources.row_len].iter().sum()
+    }
+
+    fn of_listener(&mut self, id: ListenerId) -> &mut u32 {
+        let sessions = &mut self.listeners[id.slot() as usize];
+        if sessions.listener != id {
+            *sessions = Sessions { listener: id, count: 0 };
+        }
+        &mut sessions.count
+    }
+}
+
+impl<P: Payload> Shared<P> {
+    /// A caller's handshake begins.
+    pub(in crate::proto::tcp) fn count_place(&mut self, connection: &mut Connection) {
+        connection.counted |= counted::PLACE;
+        self.admission.places += 1;
+    }
+
+    /// A caller's handshake is done.
+    pub(in crate::proto::tcp) fn count_session(&mut self, connection: &mut Connection) {
+        connection.counted |= counted::SESSION;
+        *self.admission.of_listener(ListenerId(connection.listener)) += 1;
+        self.admission.sources.add(&self.secret, *connection.flow.remote.ip());
+    }
+
+    /// A connection is over, whoever began it.
+    pub(in crate::proto::tcp) fn count_out(&mut self, connection: &mut Connection) {
+        let was = core::mem::take(&mut connection.counted);
+        if was & counted::PLACE != 0 {
+            self.admission.places -= 1;
+        }
+        if was & counted::SESSION != 0 {
+            let id = ListenerId(connection.listener);
+            let sessions = &mut self.admission.listeners[id.slot() as usize];
+            if sessions.listener == id {
+                sessions.count -= 1;
+            }
+            self.admission.sources.remove(&self.secret, *connection.flow.remote.ip());
+        }
+    }
+}
+
+impl<P: Payload> Tcp<P> {
+    /// Whether a listener takes one more session, and from that address.
+    pub(in crate::proto::tcp) fn check_limits(&mut self, listener: u32, source: Ipv4Addr) -> Result<(), TcpDrop> {
+        let Listener { id, options, .. } = &self.listeners.slots[listener];
+        let Shared { admission, secret, .. } = &mut self.shared;
+        if options.connections_max.is_some_and(|limit| *admission.of_listener(*id) >= limit) {
+            return Err(TcpDrop::ListenerFull);
+        }
+        if options.connections_per_source.is_some_and(|limit| admission.sources.count(secret, source) >= limit) {
+            return Err(TcpDrop::SourceFull);
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for another caller, or [`make_room_for_caller`](Self::make_room_for_caller) would make some.
+    pub(in crate::proto::tcp) fn can_take_caller(&self) -> bool {
+        self.shared.admission.left() > 0 && self.can_make_room()
+    }
+
+    /// Whether there is room for another caller; as [`make_room`](Self::make_room), but not where the rest is for calls.
+    pub(in crate::proto::tcp) fn make_room_for_caller(&mut self) -> bool {
+        self.shared.admission.left() > 0 && self.make_room()
+    }
+}
+
+/// How many sessions there are from an address. Each counts in one counter of each row, which it shares with others: the least of the
+/// four is its count, and too high only where it meets others in all of them. So the memory is that of the counters, whoever calls, and
+/// the places are chosen by a hash that nobody can aim.
+#[derive(Debug)]
+pub(in crate::proto::tcp) struct Sources {
+    counters: Box<[u32]>,
+    /// Counters of a row.
+    row_len: usize,
+}
+
+const ROWS: usize = 4;
+/// With a thousand connections of as many addresses, one address of a thousand is counted as if it had four more than it has, and with a
+/// hundred of a hundred none in a million. In large tables, which have an eighth of a counter for each connection, one of a hundred million
+/// is counted as if it had sixteen more: their limits are larger as well.
+const ROW_LEN_MIN: usize = 1_024;
+
+impl Sources {
+    /// Bytes for each connection of a large table.
+    pub(in crate::proto::tcp) const ENTRY_LEN: usize = ROWS * size_of::<u32>() / 8;
+
+    pub(in crate::proto::tcp) fn new(connections_max: usize) -> Self {
+        let row_len = Self::row_len(connections_max);
+        Self { counters: vec![0; ROWS * row_len].into_boxed_slice(), row_len }
+    }
+
+    /// The bytes that `new(connections_max)` takes.
+    pub(in crate::proto::tcp) fn bytes(connections_max: usize) -> usize {
+        ROWS * Self::row_len(connections_max) * size_of::<u32>()
+    }
+
+    fn row_len(connections_max: usize) -> usize {
+        connections_max.div_ceil(8).max(ROW_LEN_MIN.min(2 * connections_max))
+    }
+
+    fn count(&self, secret: &Secret, source: Ipv4Addr) -> u32 {
+        self.places(secret, source).map(|place| self.counters[place]).into_iter().min().unwrap_or(0)
+    }
+
+    fn add(&mut self, secret: &Secret, source: Ipv4Addr) {
+        self.places(secret, source).into_iter().for_each(|place| self.counters[place] += 1);
+    }
+
+    fn remove(&mut self, secret: &Secret, source: Ipv4Addr) {
+        self.places(secret, source).into_iter().for_each(|place| self.counters[place] -= 1);
+    }
+
+    /// One of each row.
+    fn places(&self, secret: &Secret, source: Ipv4Addr) -> [usize; ROWS] {
+        let hash = secret.source(source);
+        let (first, step) = (hash as u32, (hash >> 32) as u32 | 1);
+        core::array::from_fn(|row| {
+            let word = first.wrapping_add(step.wrapping_mul(row as u32));
+            row * self.row_len + ((u64::from(word) * self.row_len as u64) >> 32) as usize
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::HashSeed;
+
+    fn address(idx: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(0x0a00_0000 + idx)
+    }
+
+    #[test]
+    fn sessions_of_an_address_are_counted_and_hardly_any_of_others() {
+        let secret = Secret::new(HashSeed::new(1, 2));
+        let mut sources = Sources::new(1_024);
+        for _ in 0..200 {
+            sources.add(&secret, address(0));
+        }
+        for idx in 1..=824 {
+            sources.add(&secret, address(idx));
+        }
+        let count = |sources: &Sources, idx| sources.count(&secret, address(idx));
+        assert_eq!(count(&sources, 0), 200);
+        assert!((1..=824).all(|idx| (1..4).contains(&count(&sources, idx))));
+        let strangers = (1_000..2_000).filter(|idx| count(&sources, *idx) >= 2).count();
+        assert!(strangers < 20, "{strangers} of a thousand");
+        (0..200).for_each(|_| sources.remove(&secret, address(0)));
+        (1..=824).for_each(|idx| sources.remove(&secret, address(idx)));
+        assert!(sources.counters.iter().all(|counter| *counter == 0));
+    }
+
+    #[test]
+    fn large_table_pays_two_bytes_a_connection() {
+        assert_eq!(Sources::bytes(1 << 20), (1 << 20) * Sources::ENTRY_LEN);
+        assert_eq!((Sources::bytes(1), Sources::bytes(1_024)), (32, 16 << 10));
+    }
+}

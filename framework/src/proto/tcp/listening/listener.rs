@@ -1,0 +1,205 @@
+//! Who is listened for: local ends, with a backlog and a rate each.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use super::super::event::{ListenError, ListenerId, OptionError};
+use super::super::options::{ConnectionOptions, Keepalive};
+use crate::proto::slab::{NIL, Slab};
+use crate::proto::table::{Key, Table};
+use crate::proto::{ConsumerId, HashSeed, TokenBucket};
+use crate::time::Instant;
+
+/// How a listener takes connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenOptions {
+    /// Handshakes that may be open at the same time; beyond, the answer is a SYN cookie. By default
+    /// 128.
+    pub backlog: u32,
+    /// SYNs a second, and as many at once; more are dropped before anything else of them is looked at, so that a
+    /// flood leaves the worker its time for the connections that stand. While there are more, who calls gets in by
+    /// luck and SYN cookies help nobody; they are for a full backlog. None: no limit, and all are answered.
+    /// By default 100,000.
+    pub syns_per_second: Option<u32>,
+    /// Connections that it has at the same time: those in TIME-WAIT not counted, nor handshakes, which `backlog` limits. The SYN of one
+    /// more is dropped, and `drop/listener_full` counts it. None: as many as there are places for callers.
+    /// By default `None`.
+    pub connections_max: Option<u32>,
+    /// Connections from one address at the same time, those that other listeners have taken included. The SYN of one more is dropped,
+    /// and `drop/source_full` counts it: one host that holds connections and says nothing leaves the others their places. They are
+    /// counted by a keyed hash: where a thousand addresses are connected, a limit of less than eight now and then hits one that has fewer.
+    /// None: no limit, for who has all peers behind one address. By default 256.
+    pub connections_per_source: Option<u32>,
+    /// What accepted connections inherit. By default those of a connection, with keepalive after
+    /// two hours.
+    pub connection: ConnectionOptions,
+    /// Whose the accepted connections are. By default consumer 0.
+    pub consumer: ConsumerId,
+}
+
+impl Default for ListenOptions {
+    /// Keepalive is on, as whoever calls may be gone without a word and would have his place for ever; RFC 9293 3.8.4 (MUST-25) wants it
+    /// off until somebody asks for it, and two hours before the first probe (MUST-28), which they are.
+    fn default() -> Self {
+        Self {
+            backlog: 128,
+            // A SYN that is answered costs 0.3 µs: some thirtieth of a core, and more new connections than any server of orders has.
+            syns_per_second: Some(100_000),
+            connections_max: None,
+            // A quarter of the default table.
+            connections_per_source: Some(256),
+            connection: ConnectionOptions { keepalive: Some(Keepalive::default()), ..ConnectionOptions::default() },
+            consumer: ConsumerId::default(),
+        }
+    }
+}
+
+/// What a listener's app says of a peer that wants to connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accept {
+    /// Yes.
+    #[default]
+    Yes,
+    /// No, and it is told: a reset.
+    Refuse,
+    /// No, and it hears nothing.
+    Ignore,
+}
+
+pub(in crate::proto::tcp) struct Listener {
+    pub(in crate::proto::tcp) id: ListenerId,
+    pub(in crate::proto::tcp) local: SocketAddrV4,
+    pub(in crate::proto::tcp) options: ListenOptions,
+    pub(in crate::proto::tcp) rate: Option<TokenBucket>,
+    /// Handshakes that are open.
+    pub(in crate::proto::tcp) embryonic: u32,
+    /// Until then a SYN cookie may come back.
+    pub(in crate::proto::tcp) cookies_until: Instant,
+}
+
+impl Listener {
+    /// Whether as many handshakes are open as may be.
+    pub(in crate::proto::tcp) fn is_full(&self) -> bool {
+        self.embryonic >= self.options.backlog
+    }
+}
+
+pub(in crate::proto::tcp) struct Listeners {
+    by_local: Table<LocalKey, u32>,
+    pub(in crate::proto::tcp) slots: Slab<Listener>,
+    refusal: Refusal,
+    /// Of the last that was opened. Never all ones, which is what no listener's id begins with.
+    generation: u16,
+}
+
+/// No SYN to `local` is taken before `until`. Each SYN of a flood asks, and nearly all of them the same: so they ask
+/// once in a token's time.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    local: LocalKey,
+    until: Instant,
+}
+
+impl Refusal {
+    const NONE: Self = Self { local: LocalKey::EMPTY, until: Instant::ZERO };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LocalKey(u64);
+
+impl Key for LocalKey {
+    const EMPTY: Self = Self(0);
+
+    fn hash(self, seed: &HashSeed) -> u64 {
+        seed.fold(self.0)
+    }
+}
+
+#[inline]
+fn key(local: SocketAddrV4) -> LocalKey {
+    LocalKey(u64::from(local.ip().to_bits()) << 16 | u64::from(local.port()))
+}
+
+impl Listeners {
+    pub(in crate::proto::tcp) fn new(capacity: usize, seed: HashSeed) -> Self {
+        let (by_local, slots) = (Table::new(capacity, seed), Slab::new(capacity));
+        Self { by_local, slots, refusal: Refusal::NONE, generation: 0 }
+    }
+
+    /// Listens at `local`; the unspecified address stands for all of ours that nobody listens at by name.
+    pub(in crate::proto::tcp) fn open(
+        &mut self,
+        local: SocketAddrV4,
+        options: &ListenOptions,
+    ) -> Result<ListenerId, ListenError> {
+        let out_of_range = |option, range| Err(ListenError::Option(OptionError { option, range }));
+        if local.port() == 0 {
+            return out_of_range("port", "1 to 65535");
+        }
+        if options.backlog == 0 {
+            return out_of_range("backlog", "1 at least");
+        }
+        if local.ip().is_multicast() || local.ip().is_broadcast() {
+            return out_of_range("address", "one of ours, or the unspecified one");
+        }
+        if options.syns_per_second == Some(0) {
+            return out_of_range("syns_per_second", "1 at least, or none for no limit");
+        }
+        let limits =
+            [("connections_max", options.connections_max), ("connections_per_source", options.connections_per_source)];
+        for (option, limit) in limits {
+            if limit == Some(0) {
+                return out_of_range(option, "1 at least, or none for no limit");
+            }
+        }
+        options.connection.check().map_err(ListenError::Option)?;
+        if self.by_local.get(key(local)).is_some() {
+            return Err(ListenError::AddressInUse(local));
+        }
+        let rate = options.syns_per_second.map(|rate| TokenBucket::new(rate, rate));
+        let limit = self.slots.capacity();
+        let id = ListenerId(NIL);
+        let listener = Listener { id, local, options: *options, rate, embryonic: 0, cookies_until: Instant::ZERO };
+        let slot = self.slots.insert(listener).map_err(|_| ListenError::TooMany { limit })?;
+        assert!(self.by_local.insert(key(local), slot), "the table has room for as many as the slab");
+        // The new one may be nearer to where another refuses.
+        self.refusal = Refusal::NONE;
+        self.generation = (self.generation + 1) % u16::MAX;
+        let id = ListenerId::new(slot, self.generation);
+        self.slots[slot].id = id;
+        Ok(id)
+    }
+
+    /// The listener that is still that of the name.
+    pub(in crate::proto::tcp) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.slots.get_mut(id.slot()).filter(|listener| listener.id == id)
+    }
+
+    /// Listens no more. Connections that it accepted stay.
+    pub(in crate::proto::tcp) fn close(&mut self, id: ListenerId) -> bool {
+        let Some(local) = self.get_mut(id).map(|listener| listener.local) else { return false };
+        self.refusal = Refusal::NONE;
+        self.slots.remove(id.slot());
+        self.by_local.remove(key(local));
+        true
+    }
+
+    /// Whether who listens at `local` has no time for a SYN. Takes no token.
+    #[inline]
+    pub(in crate::proto::tcp) fn refuses(&mut self, local: SocketAddrV4, now: Instant) -> bool {
+        self.refusal.local == key(local) && now < self.refusal.until || self.begins_to_refuse(local, now)
+    }
+
+    #[cold]
+    fn begins_to_refuse(&mut self, local: SocketAddrV4, now: Instant) -> bool {
+        let Some(listener) = self.find(local) else { return false };
+        let Some(rate) = &self.slots[listener].rate else { return false };
+        self.refusal = Refusal { local: key(local), until: rate.empty_until() };
+        now < self.refusal.until
+    }
+
+    /// Who listens at `local`.
+    pub(in crate::proto::tcp) fn find(&self, local: SocketAddrV4) -> Option<u32> {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
+        self.by_local.get(key(local)).or_else(|| self.by_local.get(key(any))).copied()
+    }
+}

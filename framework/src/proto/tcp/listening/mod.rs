@@ -1,0 +1,8 @@
+//! Who may connect: listeners, admission, SYN cookies, ports, and the secrets behind initial sequence
+//! numbers.
+
+pub(super) mod admission;
+pub(super) mod listener;
+pub(super) mod ports;
+pub(super) mod secret;
+pub(super) mod syn_cookie;

@@ -1,0 +1,40 @@
+//! Which local port a connection gets that does not ask for one (RFC 6056 3.3.3, algorithm 3): each peer sees ports rise from a place of
+//! its own, and none can tell from its ports which ones another peer sees.
+
+use core::net::SocketAddrV4;
+
+use super::super::calls::Claim;
+use super::super::machine::Tcp;
+use super::super::options::ConnectionOptions;
+use super::super::payload::Payload;
+use crate::proto::Flow;
+use crate::time::Instant;
+
+impl<P: Payload> Tcp<P> {
+    /// A port for a connection to `flow.remote`: a free one, or else one whose last connection is over. Tries each of
+    /// the range once; nearly always the first is free.
+    pub(in crate::proto::tcp) fn choose_port(
+        &mut self,
+        flow: Flow,
+        options: &ConnectionOptions,
+        now: Instant,
+    ) -> Option<Claim> {
+        let range = self.shared.config.ports;
+        let offset = self.shared.secret.port_offset(flow);
+        let mut over = None;
+        for _ in 0..range.count() {
+            let step = offset.wrapping_add(self.shared.next_ephemeral);
+            self.shared.next_ephemeral = self.shared.next_ephemeral.wrapping_add(1);
+            let local = SocketAddrV4::new(*flow.local.ip(), range.nth(step));
+            // A listener's port would do, but whoever looks at a capture would take one for the other.
+            if self.listeners.find(local).is_some() {
+                continue;
+            }
+            match self.claim_port(Flow { local, ..flow }, options, now) {
+                Ok(claim) if claim.last.is_none() => return Some(claim),
+                claim => over = over.or(claim.ok()),
+            }
+        }
+        over
+    }
+}

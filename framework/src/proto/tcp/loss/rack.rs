@@ -1,0 +1,410 @@
+//! RACK-TLP (RFC 8985): what was sent well before something that has arrived is lost, and where nothing arrives any more a probe asks.
+//!
+//! What enters: each chunk that arrived, by when it was sent; D-SACKs; time. What leaves: marks of LOST, and the deadline of the
+//! retransmission timer. Only with SACK; without it `recovery` counts duplicate acknowledgments.
+//!
+//! The chunks in flight stand in a lane by the time of their transmission, so that looking for losses costs what is lost and one look
+//! more (RFC 8985 6.2 step 5 walks through all).
+
+use super::super::machine::Context;
+use super::super::output::transmit::Sending;
+use super::super::payload::{Output, Payload};
+use super::super::segment::Segment;
+use super::super::seq::Seq;
+use super::super::state::connection::{Connection, Micros, Recovery, RetransmitTimer, flag};
+use super::super::state::queue::Lane;
+use super::recovery::{Newest, News};
+use super::rtt::GRANULARITY_US;
+use crate::proto::slab::NIL;
+use crate::proto::wheel::Wheel;
+use crate::time::{Duration, Instant};
+
+/// Segments that must have arrived before their turn until the first is lost without further waiting (RFC 5681 3.2).
+const DUPLICATE_THRESHOLD: u32 = 3;
+/// Recoveries without a D-SACK until the reordering window is a quarter of a round trip again (RFC 8985 6.2 step 4).
+const PERSIST: u8 = 16;
+/// RFC 8985 7.2: before the first sample.
+const PROBE_TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// A chunk that ends there has arrived (RFC 8985 6.2, steps 1 to 3).
+    #[inline]
+    pub(in crate::proto::tcp) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut News) {
+        let connection = &mut *self.connection;
+        // Only what was known before: an acknowledgment tells of several in the order of its blocks.
+        if resent == 0 && end.is_at_most(news.fack) {
+            connection.set(flag::REORDERING_SEEN);
+        }
+        connection.rack.fack = connection.rack.fack.max(end);
+        if resent == 0 && end.is_at_most(connection.recovery_point) {
+            news.originals = true;
+        }
+        let rtt = self.now.since(sent_at);
+        // Which of its transmissions was it? Not the last, where the peer echoes an older time, or the answer is too fast.
+        let is_older = |echo: u32| (echo.wrapping_sub(connection.ts_now(sent_at)) as i32) < 0;
+        let echoes_older = resent != 0 && news.echo.is_some_and(is_older);
+        if sent_at >= news.newest.sent_at {
+            let is_known = resent == 0 || news.echo.is_some() && !echoes_older;
+            news.newest = Newest { sent_at, is_known };
+        }
+        if resent != 0 && (echoes_older || Micros::floor(rtt) < connection.rtt_min) {
+            return;
+        }
+        connection.rack.rtt = Micros::floor(rtt);
+        if is_sent_after(sent_at, end, connection.rack_xmit_ts, connection.rack.end_seq) {
+            (connection.rack_xmit_ts, connection.rack.end_seq) = (sent_at, end);
+        }
+    }
+
+    /// Adapts the reordering window to what the peer says (RFC 8985 6.2 step 4).
+    pub(in crate::proto::tcp) fn adapt_reordering(&mut self, has_dsack: bool) {
+        let connection = &mut *self.connection;
+        if has_dsack && !connection.has(flag::DSACK_ROUND) {
+            connection.set(flag::DSACK_ROUND);
+            // Once in a round trip, which begins here.
+            connection.round_end = connection.snd_nxt;
+            connection.reo_wnd_mult = connection.reo_wnd_mult.saturating_add(1);
+            connection.reo_wnd_persist = PERSIST;
+        }
+    }
+
+    /// Marks what is lost, and says by when what is still missing will be, too (RFC 8985 6.2 step 5).
+    pub(in crate::proto::tcp) fn detect_losses(&mut self, news: &mut News) {
+        let wait = self.connection.rack.rtt.span() + self.connection.reordering_window().span();
+        loop {
+            let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
+            let idx = connection.in_flight.head;
+            if idx == NIL {
+                return;
+            }
+            let (chunk, xmit_ts) = (&chunks[idx], connection.rack_xmit_ts);
+            if !is_sent_after(xmit_ts, connection.rack.end_seq, chunk.sent_at, chunk.end()) {
+                return;
+            }
+            if chunk.sent_at + wait > self.now {
+                // All that was sent before what has arrived is lost by then.
+                news.lost_by = Some(xmit_ts + wait);
+                return;
+            }
+            news.lost += chunk.seq_len();
+            self.mark_lost(idx);
+        }
+    }
+
+    /// The reordering that there may have been is over (RFC 8985 6.3).
+    pub(in crate::proto::tcp) fn on_reordering(&mut self) {
+        let mut news = News::default();
+        self.detect_losses(&mut news);
+        if news.lost > 0 {
+            self.enter_recovery();
+        }
+        if self.connection.recovery == Recovery::Fast {
+            // The first retransmission goes now; the others as acknowledgments come.
+            self.reduce_window(&news);
+        }
+        self.reset_timer(&news);
+        self.flush_later();
+    }
+
+    /// The time has come that the probe was set for. Data that has left since has moved it away, and nobody has looked at it until now.
+    pub(in crate::proto::tcp) fn on_probe_time(&mut self, at: Instant) {
+        let due = self.probe_due(at);
+        if self.connection.has(flag::PROBE_OUT) || due <= self.now {
+            return self.on_probe();
+        }
+        (self.connection.timer, self.connection.timer_at) = (RetransmitTimer::Probe, due);
+    }
+
+    /// Nothing was heard for two round trips: one segment more makes the peer speak (RFC 8985 7.3).
+    pub(in crate::proto::tcp) fn on_probe(&mut self) {
+        if self.connection.flight() == 0 {
+            return;
+        }
+        if self.connection.has(flag::PROBE_OUT) {
+            self.take_silence();
+        } else {
+            self.connection.probes = 0;
+        }
+        let connection = &mut *self.connection;
+        // The timeout comes after it in any case.
+        connection.timer = RetransmitTimer::Timeout;
+        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        connection.set(flag::PROBE_DUE);
+        let sent = connection.snd_nxt;
+        self.transmit();
+        let is_out = self.connection.snd_nxt != sent || !self.connection.has(flag::PROBE_DUE);
+        if !is_out && self.resend_last() == Sending::Busy {
+            self.probe_again();
+        }
+        self.connection.clear(flag::PROBE_DUE);
+        let is_alone = self.is_alone();
+        if self.connection.may_ask_again(is_alone) {
+            self.connection.run_timer(is_alone, self.now);
+        }
+    }
+
+    /// Nor was the probe answered, which a peer that hears it does at once: something is lost, by the time alone, which is to be taken for
+    /// congestion, and the next wait is twice as long (RFC 8961 4 (3) and (4)).
+    #[cold]
+    fn take_silence(&mut self) {
+        self.enter_recovery();
+        if self.connection.recovery == Recovery::Fast {
+            self.reduce_window(&News::default());
+        }
+        self.connection.probes = self.connection.probes.saturating_add(1);
+    }
+
+    /// The way out had no room for the probe: it is tried again as soon as the wheel comes by, while the timeout of
+    /// the oldest has not come.
+    #[cold]
+    fn probe_again(&mut self) {
+        let connection = &mut *self.connection;
+        let timeout = connection.unacked_since + connection.rto.span();
+        if timeout > self.now {
+            let soon = self.now + Duration::from_nanos(Wheel::TICK_NS);
+            (connection.timer, connection.timer_at) = (RetransmitTimer::Probe, soon.min(timeout));
+        }
+    }
+
+    /// There is nothing new that could be sent: the last segment again.
+    fn resend_last(&mut self) -> Sending {
+        let connection = &mut *self.connection;
+        let last = match connection.next_unsent {
+            // What was sent again in a recovery may be the only one that the peer lacks: the newest on its way.
+            _ if connection.is_recovering() => connection.in_flight.tail,
+            NIL => connection.send.tail,
+            next => self.shared.chunks[next].prev,
+        };
+        let Some(chunk) = self.shared.chunks.get(last) else { return Sending::Nothing };
+        let (len, mss) = (chunk.len, u32::from(connection.snd_mss).max(1));
+        let mut idx = last;
+        if len > mss {
+            // What the device cut: its last segment.
+            if !self.cut(last, (len - 1) / mss * mss) {
+                return Sending::Busy;
+            }
+            idx = self.shared.chunks[last].next;
+        }
+        self.resend(idx)
+    }
+
+    /// A chunk has left while a probe is due: that is the probe.
+    #[cold]
+    pub(in crate::proto::tcp) fn note_probe(&mut self, is_resent: bool) {
+        let connection = &mut *self.connection;
+        connection.clear(flag::PROBE_DUE | flag::PROBE_IS_RESENT);
+        connection.set(flag::PROBE_OUT);
+        if is_resent {
+            connection.set(flag::PROBE_IS_RESENT);
+        }
+        connection.rack.probe_end = connection.snd_nxt;
+        self.shared.tally.tail_loss_probes += 1;
+    }
+
+    /// What became of the probe (RFC 8985 7.4.2).
+    pub(in crate::proto::tcp) fn end_probe(&mut self, segment: &Segment, news: &News) {
+        let connection = &mut *self.connection;
+        let end = connection.rack.probe_end;
+        if news.delivered > 0 {
+            connection.probes = 0;
+            if connection.is_recovering() {
+                // The peer speaks again, which is all that was wanted: the window was reduced before.
+                connection.settle_probe();
+            }
+        }
+        if !connection.has(flag::PROBE_OUT) || segment.ack.is_before(end) {
+            return;
+        }
+        let is_reported = news
+            .dsack
+            .is_some_and(|range| range.right == end || range.left.is_before(end) && range.right.is_after(end));
+        if !connection.has(flag::PROBE_IS_RESENT) || is_reported {
+            connection.settle_probe();
+        } else if segment.ack.is_after(end) {
+            // The segment was lost, and the probe took its place: nobody else tells the congestion control of it.
+            connection.settle_probe();
+            if connection.recovery == Recovery::Open && !connection.is_unlimited() {
+                // What was on its way then has arrived, and what is by now was sent since: as Linux does, all that was allowed.
+                connection.lower_ssthresh(connection.cwnd);
+                connection.cwnd = connection.cwnd.min(connection.ssthresh);
+            }
+        } else if !news.advanced && segment.sack_count == 0 && segment.len == 0 {
+            connection.settle_probe();
+        }
+    }
+
+    /// Something has arrived, or was found lost: the retransmission timer is for something else, or runs anew.
+    pub(in crate::proto::tcp) fn reset_timer(&mut self, news: &News) {
+        let connection = &mut *self.connection;
+        if let Some(at) = news.lost_by {
+            (connection.timer, connection.timer_at) = (RetransmitTimer::Reordering, at);
+            return;
+        }
+        let may_ask = self.may_ask();
+        let connection = &mut *self.connection;
+        let is_over = match connection.timer {
+            RetransmitTimer::Off | RetransmitTimer::Reordering => true,
+            // What has arrived ends the silence that the probe was to ask about.
+            RetransmitTimer::Probe => !may_ask || connection.is_recovering() && news.delivered > 0,
+            // A recovery has begun behind a probe.
+            RetransmitTimer::Timeout => may_ask && news.delivered > 0,
+            RetransmitTimer::Persist => false,
+        };
+        if is_over || news.advanced {
+            self.set_timer();
+        }
+    }
+
+    /// Sets the retransmission timer for what is on its way: a probe where there may be one, or the timeout (RFC 6298 5.3, RFC 8985 7.2).
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn set_timer(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.flight() != 0 {
+            self.aside().restart_timer();
+        } else if connection.timer != RetransmitTimer::Persist {
+            (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        }
+    }
+
+    pub(in crate::proto::tcp) fn restart_timer(&mut self) {
+        self.connection.run_timer(self.is_alone(), self.now);
+    }
+
+    /// Whether silence is asked about before the timeout, now.
+    fn may_ask(&self) -> bool {
+        self.connection.may_probe() || self.connection.may_ask_again(self.is_alone())
+    }
+
+    /// When the probe is due that was set for `at`: it waits for the data that was sent last, but not beyond the timeout of the oldest
+    /// (RFC 8985 7.2).
+    fn probe_due(&self, at: Instant) -> Instant {
+        let connection = &*self.connection;
+        let Some(last) = self.shared.chunks.get(connection.in_flight.tail) else { return at };
+        let timeout = (connection.unacked_since + connection.rto.span()).max(at);
+        (last.sent_at + connection.probe_timeout(self.is_alone())).min(timeout)
+    }
+
+    /// The lone segment on its way has company, and the peer has no reason to be late any more.
+    #[cold]
+    pub(in crate::proto::tcp) fn hasten_probe(&mut self) {
+        if self.connection.has(flag::PROBE_OUT) {
+            return;
+        }
+        self.connection.timer_at = self.probe_due(self.connection.timer_at);
+    }
+
+    /// Whether just two segments are on their way.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn has_company(&self) -> bool {
+        let Lane { head, tail } = self.connection.in_flight;
+        self.shared.chunks.get(tail).is_some_and(|last| last.earlier == head)
+    }
+
+    /// Whether a single segment is on its way.
+    #[inline(always)]
+    fn is_alone(&self) -> bool {
+        let in_flight = self.connection.in_flight;
+        in_flight.head == in_flight.tail && in_flight.head != NIL
+    }
+}
+
+impl Connection {
+    /// RACK.reo_wnd (RFC 8985 6.2 step 4): how long what was sent earlier may come later.
+    fn reordering_window(&self) -> Micros {
+        if !self.has(flag::REORDERING_SEEN) {
+            let is_enough = self.sacked_count >= DUPLICATE_THRESHOLD
+                || self.sacked_len >= DUPLICATE_THRESHOLD * u32::from(self.snd_mss);
+            if self.is_recovering() || is_enough {
+                return Micros::ZERO;
+            }
+        }
+        Micros((self.rtt_min.0 / 4).saturating_mul(self.reo_wnd_mult.into())).min(self.srtt)
+    }
+
+    /// A recovery is over: one more without a D-SACK.
+    pub(in crate::proto::tcp) fn count_recovery(&mut self) {
+        self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
+        if self.reo_wnd_persist == 0 {
+            self.reo_wnd_mult = 1;
+        }
+    }
+
+    /// Has the retransmission timer run from now on; whether a single segment is on its way the caller knows.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn run_timer(&mut self, is_alone: bool, now: Instant) {
+        (self.timer, self.timer_at) = match self.may_probe() {
+            true => (RetransmitTimer::Probe, now + self.probe_timeout(is_alone)),
+            false => self.without_first_probe(is_alone, now),
+        };
+    }
+
+    /// The timer where a probe is out, or there is to be none: the next probe, while it comes well before the timeout, or that.
+    #[cold]
+    fn without_first_probe(&self, is_alone: bool, now: Instant) -> (RetransmitTimer, Instant) {
+        match self.may_ask_again(is_alone) {
+            true => (RetransmitTimer::Probe, now + Duration::from_micros(self.next_probe_timeout(is_alone))),
+            false => (RetransmitTimer::Timeout, now + self.backed_off(self.backoff)),
+        }
+    }
+
+    /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to RACK
+    /// to find a retransmission that is lost, by what was sent after it and has arrived; where that is nothing, as
+    /// with a window of few segments often, nobody would know before the timeout.
+    #[inline(always)]
+    fn may_probe(&self) -> bool {
+        let is_time = match self.recovery {
+            Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.in_flight.head != NIL,
+            Recovery::Fast | Recovery::Probing | Recovery::Loss => true,
+        };
+        is_time && self.has(flag::SACK) && self.backoff == 0 && !self.has(flag::PROBE_OUT)
+    }
+
+    /// Whether a probe that was not answered is followed by another: each after twice the wait, as in QUIC (RFC 9002 6.2.1), so that there
+    /// are few of them, and none is near the timeout, which remains for a path that is dead or full.
+    fn may_ask_again(&self, is_alone: bool) -> bool {
+        let is_soon = || 2 * self.next_probe_timeout(is_alone) <= u64::from(self.rto.0);
+        self.has(flag::PROBE_OUT) && self.backoff == 0 && self.srtt != Micros::ZERO && is_soon()
+    }
+
+    /// How long the answer to a probe is waited for, in microseconds.
+    fn next_probe_timeout(&self, is_alone: bool) -> u64 {
+        let first = (2 * u64::from(self.srtt.0)).max(GRANULARITY_US);
+        (first << (u32::from(self.probes) + 1).min(24)) + self.answer_delay(is_alone)
+    }
+
+    /// How late a peer may answer what is on its way. A lone segment is acknowledged as late as the least timeout, as on Linux, but not where
+    /// it fills a hole (RFC 5681 4.2), or where something else is to be sent again with which it makes two.
+    #[inline(always)]
+    fn answer_delay(&self, is_alone: bool) -> u64 {
+        let has_hole = || self.sacked_len != 0 || self.flight() > u32::from(self.snd_mss);
+        if is_alone && !(self.is_recovering() && has_hole()) { self.options.rto_min_us.into() } else { 0 }
+    }
+
+    /// It is known what became of the probe.
+    fn settle_probe(&mut self) {
+        self.clear(flag::PROBE_OUT);
+        self.probes = 0;
+    }
+
+    /// Whether something was found lost, and is not yet known to have arrived.
+    #[inline]
+    pub(in crate::proto::tcp) fn is_recovering(&self) -> bool {
+        matches!(self.recovery, Recovery::Fast | Recovery::Loss | Recovery::Probing)
+    }
+
+    /// PTO (RFC 8985 7.2), the timeout at most.
+    #[inline(always)]
+    fn probe_timeout(&self, is_alone: bool) -> Duration {
+        if self.srtt == Micros::ZERO {
+            return PROBE_TIMEOUT_INITIAL.min(self.rto.span());
+        }
+        let us = 2 * u64::from(self.srtt.0) + self.answer_delay(is_alone);
+        Micros(us.min(self.rto.0.into()) as u32).span()
+    }
+}
+
+/// RACK_sent_after: of two that were sent in the same burst the one that ends later.
+#[inline]
+fn is_sent_after(at: Instant, end: Seq, other_at: Instant, other_end: Seq) -> bool {
+    at > other_at || at == other_at && end.is_after(other_end)
+}

@@ -1,0 +1,509 @@
+//! What is done about losses: who may send how much while something is missing, and when that is over.
+//!
+//! ```text
+//!            losses, duplicates                   RTO
+//!   Open ──────────────────────▶ Fast        any ─────▶ Probing (F-RTO) ──▶ Loss
+//!    │ ◀─── recovery_point ────────┘               ◀─ for nothing ─┘          │
+//!    │ ECE ─▶ Reduced                              ◀──── recovery_point ──────┘
+//! ```
+//!
+//! With SACK `rack` finds losses and proportional rate reduction (RFC 6937) meters what is sent; without it NewReno (RFC 6582) does both.
+//! A recovery that turns out to have been for nothing is taken back: by timestamps (Eifel, RFC 3522 and RFC 4015), by duplicates that the
+//! peer reports (RFC 3708), by F-RTO (RFC 5682).
+
+use super::super::machine::Context;
+use super::super::payload::{Output, Payload};
+use super::super::segment::{Range, Segment};
+use super::super::seq::Seq;
+use super::super::state::connection::{Connection, Micros, Prr, Recovery, RetransmitTimer, Undo, flag};
+use super::super::state::queue::{RESENT, SACKED, SENT};
+use crate::proto::slab::NIL;
+use crate::time::{Duration, Instant};
+
+/// Retransmissions in a row until the way is doubted (RFC 9293 3.8.3: three at least).
+const R1: u8 = 3;
+/// Timeouts in a row until full segments are suspected to be too long for the path (RFC 4821 7.7, RFC 8899 4.3).
+const BLACK_HOLE_TIMEOUTS: u8 = 3;
+/// What is tried then, one after the other (RFC 4821 7.2, and what each host takes: RFC 1122 3.3.3), options included.
+const SAFE_MSS: [u16; 2] = [1024, 512];
+
+/// What an acknowledgment brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::proto::tcp) struct News {
+    /// SND.UNA has moved.
+    pub(in crate::proto::tcp) advanced: bool,
+    /// Bytes that arrived, by number or by SACK.
+    pub(in crate::proto::tcp) delivered: u32,
+    /// Bytes acknowledged by number, whether SACK told of them before or not.
+    pub(in crate::proto::tcp) acked: u32,
+    /// It says nothing but what was said before, and carries nothing (RFC 5681 2).
+    pub(in crate::proto::tcp) is_duplicate: bool,
+    /// Bytes found lost.
+    pub(in crate::proto::tcp) lost: u32,
+    /// By then what is still missing from before is lost, too.
+    pub(in crate::proto::tcp) lost_by: Option<Instant>,
+    /// Something arrived that was sent only once, and before the recovery began.
+    pub(in crate::proto::tcp) originals: bool,
+    /// When the first of those acknowledged by number was sent.
+    pub(in crate::proto::tcp) oldest_sent_at: Option<Instant>,
+    /// When the last of all that has arrived was sent, where that is known.
+    pub(in crate::proto::tcp) newest: Newest,
+    /// Among those acknowledged by number is one that was sent more than once.
+    pub(in crate::proto::tcp) resent: bool,
+    /// TSecr.
+    pub(in crate::proto::tcp) echo: Option<u32>,
+    /// RACK.fack as it was before.
+    pub(in crate::proto::tcp) fack: Seq,
+    /// A duplicate that the peer reports.
+    pub(in crate::proto::tcp) dsack: Option<Range>,
+    /// With it all retransmissions of this recovery were duplicates.
+    pub(in crate::proto::tcp) resends_were_needless: bool,
+}
+
+/// Of what an acknowledgment tells to have arrived, what was sent last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::proto::tcp) struct Newest {
+    pub(in crate::proto::tcp) sent_at: Instant,
+    /// Whether it is known which of its transmissions has arrived: the only one, or that of which the peer echoes the time.
+    pub(in crate::proto::tcp) is_known: bool,
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// The connection is established: it may begin to send (RFC 5681 3.1).
+    pub(in crate::proto::tcp) fn begin_congestion(&mut self) {
+        let connection = &mut *self.connection;
+        let was_resent = connection.backoff > 0;
+        if !was_resent && connection.unacked_since != Instant::MAX {
+            // RFC 6298 3: of a SYN that was sent once.
+            let sample = Micros::floor(self.now.since(connection.unacked_since));
+            connection.take_rtt(sample, true, self.now);
+        } else if was_resent {
+            // RFC 6298 5.7.
+            connection.rto = connection.rto.max(Micros::of(Duration::from_secs(3)));
+        }
+        connection.cwnd = match connection.backoff {
+            0 | 1 => connection.initial_window(),
+            // RFC 5681 3.1: the SYN was lost. Once may be chance (RFC 6928 2, and Linux).
+            _ => connection.snd_mss.into(),
+        };
+        connection.ssthresh = u32::MAX;
+        connection.backoff = 0;
+        connection.unacked_since = Instant::MAX;
+        connection.recovery = Recovery::Open;
+        connection.recovery_point = connection.iss;
+        connection.round_end = connection.snd_una;
+        connection.rack.fack = connection.snd_una;
+        (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+    }
+
+    /// The next chunk to send again, where the congestion window has room for it.
+    pub(in crate::proto::tcp) fn next_lost(&mut self) -> Option<u32> {
+        let connection = &*self.connection;
+        let idx = connection.lost.head;
+        // F-RTO sends new data, before what may not be lost at all (RFC 5682 2.1 step 2b).
+        if idx == NIL || connection.recovery == Recovery::Probing && connection.has(flag::FRTO_ADVANCED) {
+            return None;
+        }
+        let len = self.shared.chunks[idx].seq_len().min(connection.snd_mss.into());
+        // NewReno sends the one that it knows of whatever the window is (RFC 6582 3.2).
+        let is_unmetered = connection.recovery == Recovery::Fast && !connection.has(flag::SACK);
+        (is_unmetered || len <= self.cwnd_room()).then_some(idx)
+    }
+
+    /// Bytes that the congestion window has room for.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn cwnd_room(&mut self) -> u32 {
+        let connection = &mut *self.connection;
+        let pipe = connection.pipe();
+        if connection.is_unlimited() {
+            return u32::MAX;
+        }
+        let is_usual = connection.flags & (flag::PROBE_DUE | flag::SACK) == flag::SACK;
+        // RFC 5681 4.1 asks of one that was idle for how long.
+        if is_usual && (pipe != 0 || self.now.since(connection.rack_xmit_ts) <= connection.rto.span()) {
+            return connection.cwnd.saturating_sub(pipe);
+        }
+        self.aside().unusual_room(pipe)
+    }
+
+    #[inline(never)]
+    fn unusual_room(&mut self, pipe: u32) -> u32 {
+        let mss = u32::from(self.connection.snd_mss);
+        let connection = &mut *self.connection;
+        // RFC 5681 4.1: what was idle for a timeout begins anew.
+        let idle = self.now.since(connection.rack_xmit_ts);
+        if connection.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rto.span() {
+            connection.cwnd = connection.cwnd.min(connection.initial_window());
+            connection.forget_epoch();
+        }
+        let mut window = connection.cwnd;
+        if !connection.has(flag::SACK) && connection.recovery == Recovery::Open {
+            // RFC 3042: the first two duplicates let a new segment go each. With SACK they leave the pipe.
+            window = window.saturating_add(connection.sacked_count.min(2) * mss);
+        }
+        let room = window.saturating_sub(pipe);
+        if pipe == 0 || connection.has(flag::PROBE_DUE) { room.max(mss) } else { room }
+    }
+
+    /// A chunk has left: `snd_nxt` is behind it.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn on_sent(&mut self, idx: u32, is_resent: bool) {
+        self.mark_sent(idx, is_resent);
+        let seq_len = self.shared.chunks[idx].seq_len();
+        self.on_its_way(seq_len, is_resent);
+    }
+
+    /// A chunk of so many numbers is marked as one that was sent: what else there is to it.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn on_its_way(&mut self, seq_len: u32, is_resent: bool) {
+        let connection = &mut *self.connection;
+        if connection.unacked_since == Instant::MAX {
+            connection.unacked_since = self.now;
+        }
+        connection.note_use();
+        if connection.recovery != Recovery::Open || is_resent || connection.has(flag::PROBE_DUE) {
+            self.aside().note_sent(seq_len, is_resent);
+        }
+        match self.connection.timer {
+            RetransmitTimer::Probe if self.has_company() => self.hasten_probe(),
+            // RFC 8985 7.2 has new data move the probe away. It is moved when its time comes (`on_probe_time`).
+            RetransmitTimer::Probe => (),
+            // RFC 6298 5.1.
+            RetransmitTimer::Off | RetransmitTimer::Persist => self.aside().set_timer(),
+            RetransmitTimer::Timeout | RetransmitTimer::Reordering => (),
+        }
+    }
+
+    #[cold]
+    fn note_sent(&mut self, seq_len: u32, is_resent: bool) {
+        let connection = &mut *self.connection;
+        connection.prr.out = connection.prr.out.saturating_add(seq_len);
+        if is_resent && connection.has(flag::UNDO) && connection.recovery != Recovery::Open {
+            connection.undo.resent += seq_len.div_ceil(u32::from(connection.snd_mss).max(1));
+            if connection.undo.resent_ts == 0 {
+                connection.undo.resent_ts = connection.ts_now(self.now);
+            }
+        }
+        if connection.has(flag::PROBE_DUE) {
+            self.note_probe(is_resent);
+        }
+    }
+
+    /// What an acknowledgment means for a sender that misses something, or has just learned that it does.
+    pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, news: &mut News, is_congested: bool) {
+        let was = self.connection.recovery;
+        if news.resends_were_needless || self.is_echo_of_original(news) {
+            self.undo();
+        }
+        if self.connection.recovery == Recovery::Probing && (news.delivered > 0 || news.is_duplicate) {
+            self.judge_timeout(news);
+        }
+        if self.connection.has(flag::SACK) {
+            self.adapt_reordering(news.dsack.is_some());
+            self.end_probe(segment, news);
+            self.finish_recovery();
+            self.detect_losses(news);
+        } else {
+            self.count_duplicates(news);
+            self.finish_recovery();
+        }
+        // What was lost within a recovery and waits at its end begins another.
+        if news.lost > 0 || self.connection.lost.head != NIL {
+            self.enter_recovery();
+        }
+        if is_congested && self.connection.recovery == Recovery::Open {
+            self.enter_reduced();
+        }
+        match self.connection.recovery {
+            Recovery::Fast | Recovery::Reduced => self.reduce_window(news),
+            Recovery::Open if news.advanced && was == Recovery::Open => {
+                self.connection.grow_window(news.acked, self.now);
+            }
+            Recovery::Loss => {
+                self.connection.set(flag::CWND_LIMITED);
+                self.connection.grow_window(news.delivered, self.now);
+            }
+            Recovery::Open | Recovery::Probing => (),
+        }
+    }
+
+    /// All that was on its way when the recovery began has arrived.
+    fn finish_recovery(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.recovery == Recovery::Open || connection.snd_una.is_before(connection.recovery_point) {
+            return;
+        }
+        if matches!(connection.recovery, Recovery::Fast | Recovery::Reduced) && !connection.is_unlimited() {
+            // RFC 6937 3 and RFC 6582 3.2 step 3: whatever the rate was meanwhile.
+            connection.cwnd = connection.ssthresh;
+        }
+        if connection.recovery != Recovery::Reduced {
+            connection.count_recovery();
+        }
+        connection.recovery = Recovery::Open;
+        connection.clear(flag::FRTO_ADVANCED);
+        if !connection.has(flag::SACK) {
+            connection.sacked_count = 0;
+        }
+    }
+
+    /// Something is lost: the window is reduced, once in a round trip.
+    pub(in crate::proto::tcp) fn enter_recovery(&mut self) {
+        let connection = &mut *self.connection;
+        match connection.recovery {
+            Recovery::Fast | Recovery::Loss | Recovery::Probing => return,
+            Recovery::Open => connection.begin_reduction(true),
+            Recovery::Reduced => (),
+        }
+        connection.recovery = Recovery::Fast;
+        connection.recovery_point = connection.snd_nxt;
+        connection.clear(flag::PROBE_OUT);
+        self.shared.tally.fast_recoveries += 1;
+    }
+
+    /// The network marked what we sent (RFC 3168 6.1.2): as for a loss, but there is nothing to send again.
+    fn enter_reduced(&mut self) {
+        let connection = &mut *self.connection;
+        connection.begin_reduction(false);
+        connection.recovery = Recovery::Reduced;
+        connection.recovery_point = connection.snd_nxt;
+    }
+
+    /// The window while it shrinks: in proportion to what arrives, so that the sender never falls silent (RFC 6937 3).
+    pub(in crate::proto::tcp) fn reduce_window(&mut self, news: &News) {
+        let connection = &mut *self.connection;
+        if connection.is_unlimited() {
+            return;
+        }
+        let mss = u32::from(connection.snd_mss);
+        if connection.recovery == Recovery::Fast && !connection.has(flag::SACK) {
+            return connection.inflate_window(news, mss);
+        }
+        let (pipe, ssthresh) = (connection.pipe(), connection.ssthresh);
+        let prr = &mut connection.prr;
+        prr.delivered = prr.delivered.saturating_add(news.delivered);
+        let count = if pipe > ssthresh {
+            let share = u64::from(prr.delivered) * u64::from(ssthresh);
+            let allowed = share.div_ceil(u64::from(prr.recover_fs.max(1))).min(u64::from(u32::MAX)) as u32;
+            allowed.saturating_sub(prr.out)
+        } else {
+            // Slow start back to ssthresh, where nothing more was lost; what arrives, where there was.
+            let limit = prr.delivered.saturating_sub(prr.out).max(news.delivered);
+            let more = if news.advanced && news.lost == 0 { mss } else { 0 };
+            (ssthresh - pipe).min(limit + more)
+        };
+        // The first retransmission is not metered, nor is one with nothing before it, which no acknowledgment would allow.
+        let count = if prr.out == 0 || pipe == 0 { count.max(mss) } else { count };
+        connection.cwnd = pipe + count;
+    }
+
+    /// Duplicate acknowledgments, where there is no SACK to say what they stand for (RFC 5681 3.2, RFC 6582 3.2).
+    fn count_duplicates(&mut self, news: &mut News) {
+        let connection = &mut *self.connection;
+        if news.advanced {
+            connection.sacked_count = 0;
+            // A partial acknowledgment: what is now the first is lost as well.
+            if connection.recovery == Recovery::Fast && connection.snd_una.is_before(connection.recovery_point) {
+                self.mark_first_lost();
+            }
+            return;
+        }
+        // RFC 6582 3.2 step 2: those of the recovery before do not begin another.
+        let is_new = connection.snd_una != connection.recovery_point;
+        let may_begin = matches!(connection.recovery, Recovery::Open | Recovery::Reduced);
+        if connection.sacked_count == 3 && may_begin && is_new {
+            news.lost += self.mark_first_lost();
+        }
+    }
+
+    fn mark_first_lost(&mut self) -> u32 {
+        let idx = self.connection.send.head;
+        match self.shared.chunks.get(idx) {
+            Some(chunk) if chunk.flags & (SENT | SACKED | RESENT) == SENT => {
+                let len = chunk.seq_len();
+                self.mark_lost(idx);
+                len
+            }
+            _ => 0,
+        }
+    }
+
+    /// The retransmission timer has run out (RFC 6298 5.4 to 5.7, RFC 5681 3.1).
+    pub(in crate::proto::tcp) fn on_timeout(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.flight() == 0 {
+            return;
+        }
+        if connection.backoff >= self.shared.config.retries && connection.was_patient(&self.shared.config, self.now) {
+            return self.give_up();
+        }
+        self.shared.tally.timeouts += 1;
+        let rare = &mut connection.rare;
+        rare.timeouts = rare.timeouts.saturating_add(1);
+        if self.shared.chunks.get(connection.send.head).is_some_and(|first| first.has(SACKED)) {
+            // The peer said that it has what it now does not acknowledge (RFC 2018 8).
+            self.forget_sacks();
+        }
+        self.enter_loss();
+        self.mark_all_lost();
+        self.believe_claim();
+        self.suspect_black_hole();
+        let connection = &mut *self.connection;
+        connection.backoff = connection.backoff.saturating_add(1);
+        self.doubt_way();
+        let connection = &mut *self.connection;
+        connection.timer = RetransmitTimer::Timeout;
+        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        self.flush_later();
+    }
+
+    /// From R1 retransmissions on the way is doubted (RFC 9293 3.8.3).
+    pub(in crate::proto::tcp) fn doubt_way(&mut self) {
+        if self.connection.backoff >= R1 {
+            self.shared.tally.negative_advice += 1;
+            self.output.doubt(*self.connection.flow.remote.ip());
+        }
+    }
+
+    fn enter_loss(&mut self) {
+        let connection = &mut *self.connection;
+        // RFC 5681 3.1: a segment that the timer has sent again before does not lower ssthresh again. RFC 5682 2.1 step 1: nor is asked
+        // about then whether it was for nothing, nor where more than the first segment was sent again.
+        let is_first = connection.backoff == 0;
+        let is_silence = connection.is_silence_alone();
+        let may_be_spurious = matches!(connection.recovery, Recovery::Open | Recovery::Reduced) || is_silence;
+        if is_first && connection.recovery != Recovery::Loss && !is_silence {
+            connection.begin_reduction(true);
+        }
+        connection.recovery = if is_first && may_be_spurious { Recovery::Probing } else { Recovery::Loss };
+        connection.recovery_point = connection.snd_nxt;
+        connection.clear(flag::FRTO_ADVANCED | flag::PROBE_OUT | flag::PROBE_DUE);
+        connection.forget_epoch();
+        if !connection.is_unlimited() {
+            connection.cwnd = connection.snd_mss.into();
+        }
+        if !connection.has(flag::SACK) {
+            connection.sacked_count = 0;
+        }
+    }
+
+    /// Full segments that never arrive, while the path may well carry shorter ones: they become shorter (RFC 4821 7.7), for a while. `transmit`
+    /// cuts what was sent before.
+    fn suspect_black_hole(&mut self) {
+        let connection = &*self.connection;
+        let mss = connection.snd_mss;
+        // Where it was a black hole before, once is enough.
+        let patience = if connection.has(flag::MSS_ON_TRIAL) { 1 } else { BLACK_HOLE_TIMEOUTS };
+        let is_full = self.shared.chunks.get(connection.send.head).is_some_and(|chunk| chunk.len >= mss.into());
+        let Some(nth) = connection.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else { return };
+        if let Some(&shorter) = SAFE_MSS.get(usize::from(nth)).filter(|&&shorter| shorter < mss) {
+            self.avoid_black_hole(shorter);
+        }
+    }
+
+    /// F-RTO (RFC 5682 2.1 and 3.1): whether what arrives after a timeout was sent before it.
+    fn judge_timeout(&mut self, news: &News) {
+        let connection = &mut *self.connection;
+        if connection.snd_una.is_at_least(connection.recovery_point) {
+            // All of it at once says nothing.
+            connection.recovery = Recovery::Loss;
+        } else if connection.has(flag::FRTO_ADVANCED) {
+            // Step 3: only the first segment was sent again, so more than that came from before.
+            if news.originals {
+                return self.undo();
+            }
+            connection.recovery = Recovery::Loss;
+            if !connection.is_unlimited() {
+                // Step 3a. The two new segments are on their way: with less there would be no room for what is lost.
+                connection.cwnd = 3 * u32::from(connection.snd_mss);
+            }
+        } else if news.advanced && self.open_for_new_data() {
+            // Step 2b: two new segments, and see.
+            self.connection.set(flag::FRTO_ADVANCED);
+        } else {
+            self.connection.recovery = Recovery::Loss;
+        }
+    }
+
+    /// Opens the window by two segments for what was never sent. False, and nothing has changed, where nothing of it could leave: to wait for
+    /// its acknowledgment would be to wait for the next timeout.
+    fn open_for_new_data(&mut self) -> bool {
+        let connection = &mut *self.connection;
+        let cwnd = connection.pipe() + 2 * u32::from(connection.snd_mss);
+        let before = core::mem::replace(&mut connection.cwnd, cwnd);
+        let may_leave = self.may_send_new();
+        if !may_leave {
+            self.connection.cwnd = before;
+        }
+        may_leave
+    }
+
+    /// The peer echoes a time before the first retransmission: what it acknowledges is the original (RFC 3522 3.2).
+    fn is_echo_of_original(&self, news: &News) -> bool {
+        let connection = &*self.connection;
+        let undo = &connection.undo;
+        let is_before = |echo: u32| (echo.wrapping_sub(undo.resent_ts) as i32) < 0;
+        connection.has(flag::UNDO)
+            && connection.recovery != Recovery::Open
+            && news.advanced
+            && undo.resent_ts != 0
+            && connection.snd_una.is_after(undo.marker)
+            && news.echo.is_some_and(is_before)
+    }
+
+    /// The recovery was for nothing: back to where it began (RFC 4015 3.2).
+    fn undo(&mut self) {
+        self.unmark_lost();
+        let connection = &mut *self.connection;
+        connection.cwnd = connection.cwnd.max(connection.undo.cwnd);
+        connection.ssthresh = connection.ssthresh.max(connection.undo.ssthresh);
+        connection.congestion.w_max = connection.congestion.w_max.max(connection.undo.cwnd);
+        connection.forget_epoch();
+        connection.recovery = Recovery::Open;
+        connection.backoff = 0;
+        // What seemed lost was late.
+        connection.set(flag::REORDERING_SEEN);
+        connection.clear(flag::UNDO | flag::FRTO_ADVANCED);
+        if !connection.has(flag::SACK) {
+            connection.sacked_count = 0;
+        }
+        self.shared.tally.undone_recoveries += 1;
+    }
+}
+
+impl Connection {
+    /// Whether the recovery began by a probe that was not answered, and nothing has been heard since: the window was reduced for it, and
+    /// whatever was sent may still be late.
+    fn is_silence_alone(&self) -> bool {
+        self.recovery == Recovery::Fast && self.lost_len == 0 && self.snd_una == self.undo.marker
+    }
+
+    /// Takes the window down for a loss or a mark, and remembers what it was where that may have been for nothing.
+    fn begin_reduction(&mut self, may_undo: bool) {
+        if self.has(flag::ECN) {
+            // RFC 3168 6.1.2: whatever the reason.
+            self.set(flag::CWR_OWED);
+        }
+        self.clear(flag::UNDO);
+        if may_undo {
+            self.set(flag::UNDO);
+            let (cwnd, ssthresh) = (self.cwnd, self.ssthresh);
+            self.undo = Undo { cwnd, ssthresh, marker: self.snd_una, resent: 0, resent_ts: 0 };
+        }
+        self.prr = Prr { delivered: 0, out: 0, recover_fs: self.flight() };
+        self.lower_ssthresh(self.flight());
+    }
+
+    /// NewReno's window (RFC 6582 3.2): the duplicates that came are segments that left.
+    fn inflate_window(&mut self, news: &News, mss: u32) {
+        if news.lost > 0 {
+            self.cwnd = self.ssthresh.saturating_add(3 * mss);
+        } else if news.is_duplicate {
+            self.cwnd = self.cwnd.saturating_add(mss);
+        } else if news.advanced {
+            // Step 5: by what was acknowledged less, and one more where that was a segment.
+            let more = if news.delivered >= mss { mss } else { 0 };
+            self.cwnd = (self.cwnd.saturating_sub(news.delivered) + more).max(mss);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! How long a round trip takes, and how long the sender waits for an acknowledgment (RFC 6298). All in microseconds.
+
+use super::super::state::connection::{Connection, Micros, coarse_seconds};
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::Timestamps;
+
+/// How long the least round trip is believed: as on Linux five minutes, so that a path that became longer is noticed in the end.
+const RTT_MIN_AGE_S: u32 = ((300 * 1_000_000_000_u64) >> 30) as u32;
+/// G of RFC 6298 2.3: what the timers are late by.
+pub(in crate::proto::tcp) const GRANULARITY_US: u64 = 262;
+/// RFC 6298 2.5 allows 60 s as the least maximum.
+const RTO_MAX_US: u64 = 60_000_000;
+/// A timestamp that is older than this is not of this world.
+const ECHO_AGE_MAX_MS: u32 = 600_000;
+
+impl Connection {
+    /// A round trip was measured (RFC 6298 2.2 and 2.3). Each acknowledgment measures one, not each round trip: the deviation therefore
+    /// grows at once but shrinks once in a round trip only, or it would be forgotten within one window (RFC 7323 4.2, and Linux).
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn take_rtt(&mut self, sample: Micros, is_new_round: bool, now: Instant) {
+        let sample = sample.0.max(1);
+        self.take_rtt_min(sample, now);
+        let sample = u64::from(sample);
+        let (srtt, rttvar) = (u64::from(self.srtt.0), u64::from(self.rttvar.0));
+        if srtt == 0 {
+            self.srtt = Micros(sample as u32);
+            self.rttvar = Micros((sample / 2) as u32);
+        } else {
+            let deviation = sample.abs_diff(srtt);
+            if deviation > rttvar || is_new_round {
+                self.rttvar = Micros(((3 * rttvar + deviation) / 4) as u32);
+            }
+            self.srtt = Micros(((7 * srtt + sample + 4) / 8) as u32);
+        }
+        self.set_rto();
+    }
+
+    #[inline]
+    fn set_rto(&mut self) {
+        self.rto = self.measured_rto();
+    }
+
+    #[inline]
+    fn measured_rto(&self) -> Micros {
+        let variance = (4 * u64::from(self.rttvar.0)).max(GRANULARITY_US);
+        let rto = (u64::from(self.srtt.0) + variance).max(self.options.rto_min_us.into());
+        Micros(rto.min(RTO_MAX_US) as u32)
+    }
+
+    /// Something has arrived that measures nothing: the backed-off timeout is the timeout until there is a sample (RFC 6298 5). Where a peer
+    /// echoes no times and much is lost, that may be never, and the timeouts of each loss would add to those of the ones before, up to a minute.
+    /// So a round trip in which none ran out halves it: too short, it runs out, and is doubled again.
+    #[cold]
+    pub(in crate::proto::tcp) fn keep_timeout(&mut self, is_new_round: bool) {
+        self.rto = match self.backoff {
+            0 if is_new_round => Micros(self.rto.0 / 2).max(self.measured_rto()),
+            backoff => Micros::of(self.backed_off(backoff)),
+        };
+    }
+
+    /// The least round trip of late: how long the path takes where nothing waits in it.
+    #[inline]
+    fn take_rtt_min(&mut self, sample: u32, now: Instant) {
+        let now_s = coarse_seconds(now);
+        let is_old = now_s.wrapping_sub(self.rtt_min_at_s) > RTT_MIN_AGE_S;
+        if sample <= self.rtt_min.0 || self.rtt_min == Micros::ZERO || is_old {
+            self.rtt_min = Micros(sample);
+            self.rtt_min_at_s = now_s;
+        }
+    }
+
+    /// RTTM (RFC 7323 4.1): for data that was sent more than once, where only the peer's echo says which of them it acknowledges. Coarse:
+    /// our timestamps are milliseconds.
+    pub(in crate::proto::tcp) fn echoed_rtt(&self, timestamps: Option<Timestamps>, now: Instant) -> Option<Duration> {
+        let echo = timestamps?.echo_reply;
+        let ms = self.ts_now(now).wrapping_sub(echo);
+        (echo != 0 && ms <= ECHO_AGE_MAX_MS).then(|| Duration::from_millis(u64::from(ms).max(1)))
+    }
+
+    /// Whether another round trip has passed: the first acknowledgment of something that was sent behind the last such.
+    #[inline]
+    pub(in crate::proto::tcp) fn passes_round(&mut self) -> bool {
+        if !self.snd_una.is_after(self.round_end) {
+            return false;
+        }
+        self.round_end = self.snd_nxt;
+        true
+    }
+}

@@ -1,0 +1,496 @@
+//! What became of each chunk that was sent, as far as the peer tells: SACK's marks (RFC 2018, RFC 6675), reports of duplicates
+//! (RFC 2883), and the byte sums that follow from the marks.
+//!
+//! ```text
+//!  send queue    [ sent ][ SACKED ][ SACKED ][ LOST ][ RESENT ][ sent ] … never sent …
+//!                    │     └── a run ──┘        │        │         │
+//!  in_flight  ───────┴──────────────────────────┼────────┴─────────┘     by the time of the last transmission
+//!  lost       ──────────────────────────────────┘                        to be sent again, lowest first
+//! ```
+//!
+//! What an acknowledgment costs does not depend on what is on its way. Each chunk is marked once; runs of SACKED chunks know both their
+//! ends, so that a walk takes a run in one step; a look for a block begins at the nearest of three places, one of them where the last look
+//! ended, and all looks of an acknowledgment together take [`STEPS_MAX`] steps. Where those do not suffice the block is left for the next
+//! acknowledgment, which begins where this one stopped. Chunks are cut at borders of whole segments only, so a peer cannot make more
+//! chunks than there would be segments.
+//!
+//! Nothing here decides what is lost (`rack`, `recovery` do) or sends.
+
+use super::super::machine::Context;
+use super::super::payload::{Output, Payload};
+use super::super::segment::{Range, Segment};
+use super::super::seq::Seq;
+use super::super::state::connection::{Connection, flag};
+use super::super::state::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in_lane};
+use super::recovery::News;
+use crate::proto::slab::NIL;
+
+/// Steps of a look for SACK blocks, in one acknowledgment. More than the segments between two acknowledgments of an honest peer.
+pub(in crate::proto::tcp) const STEPS_MAX: u32 = 128;
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Takes the SACK option: marks what has arrived, and says so in `news`. Blocks that were never sent are ignored.
+    pub(in crate::proto::tcp) fn apply_sacks(&mut self, segment: &Segment, news: &mut News) {
+        let mut blocks = segment.sacks();
+        if let Some(duplicate) = duplicate(blocks, segment.ack) {
+            self.take_dsack(duplicate, news);
+            blocks = &blocks[1..];
+        }
+        let mut steps = STEPS_MAX;
+        for &block in blocks {
+            // What SND.UNA is in, or what ends before it, is old; what ends behind SND.NXT, or before it begins, is made up.
+            let connection = &*self.connection;
+            let is_ours = block.left.is_after(connection.snd_una) && block.right.is_at_most(connection.snd_nxt);
+            if is_ours && block.right.is_after(block.left) {
+                self.mark_block(block, &mut steps, news);
+            }
+        }
+    }
+
+    /// The peer got something twice (RFC 2883 4): our retransmission was for nothing.
+    fn take_dsack(&mut self, range: Range, news: &mut News) {
+        let connection = &mut *self.connection;
+        let oldest = connection.snd_una - connection.snd_wnd_max.max(connection.cwnd);
+        if range.is_empty() || range.left.is_before(oldest) || range.right.is_after(connection.snd_nxt) {
+            return;
+        }
+        connection.rare.dsacks = connection.rare.dsacks.saturating_add(1);
+        self.shared.tally.dsacks_in += 1;
+        news.dsack = Some(range);
+        // Of what was sent behind the recovery a probe may have been for nothing, or the network has made a copy.
+        let is_of_recovery =
+            range.left.is_at_least(connection.undo.marker) && range.right.is_at_most(connection.recovery_point);
+        if connection.has(flag::UNDO) && is_of_recovery && connection.undo.resent != 0 {
+            let count = (range.right - range.left).div_ceil(u32::from(connection.snd_mss).max(1));
+            connection.undo.resent = connection.undo.resent.saturating_sub(count);
+            news.resends_were_needless = connection.undo.resent == 0;
+        }
+    }
+
+    /// Marks the chunks of a block that lie within `snd_una..snd_nxt`.
+    fn mark_block(&mut self, block: Range, steps: &mut u32, news: &mut News) {
+        let mut idx = self.find(block.left, steps);
+        while idx != NIL {
+            let chunk = &self.shared.chunks[idx];
+            if !chunk.has(SENT) || chunk.seq.is_at_least(block.right) {
+                return;
+            }
+            if chunk.has(SACKED) {
+                idx = self.shared.chunks[chunk.later].next;
+                continue;
+            }
+            let is_whole = chunk.seq.is_at_least(block.left) && chunk.end().is_at_most(block.right);
+            let marked = if is_whole { idx } else { self.cut_out(idx, block) };
+            if marked == NIL {
+                idx = self.shared.chunks[idx].next;
+                continue;
+            }
+            self.mark_sacked(marked, news);
+            idx = self.shared.chunks[marked].next;
+        }
+    }
+
+    /// The first chunk that ends behind `left` and is not SACKED; `NIL` where there is none, or it is too far for this acknowledgment.
+    fn find(&mut self, left: Seq, steps: &mut u32) -> u32 {
+        let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
+        let mut idx = nearest(connection, chunks, left);
+        // The queue's head begins at SND.UNA, which is before any block.
+        while idx != NIL && chunks[idx].seq.is_after(left) {
+            if *steps == 0 {
+                connection.sack_hint = idx;
+                return NIL;
+            }
+            *steps -= 1;
+            let chunk = &chunks[idx];
+            idx = if chunk.has(SACKED) { chunks[chunk.earlier].prev } else { chunk.prev };
+        }
+        while let Some(chunk) = chunks.get(idx).filter(|chunk| chunk.has(SENT)) {
+            if !chunk.has(SACKED) && chunk.end().is_after(left) {
+                return idx;
+            }
+            if *steps == 0 {
+                connection.sack_hint = idx;
+                return NIL;
+            }
+            *steps -= 1;
+            idx = if chunk.has(SACKED) { chunks[chunk.later].next } else { chunk.next };
+        }
+        NIL
+    }
+
+    /// Cuts out what a block covers of a chunk that is longer than a segment, at borders of segments; `NIL` where that is nothing.
+    #[cold]
+    fn cut_out(&mut self, idx: u32, block: Range) -> u32 {
+        let mss = u32::from(self.connection.snd_mss).max(1);
+        let chunk = &self.shared.chunks[idx];
+        let (seq, end) = (chunk.seq, chunk.end());
+        let left = if block.left.is_after(seq) { (block.left - seq).div_ceil(mss) * mss } else { 0 };
+        let right = if block.right.is_at_least(end) { end - seq } else { (block.right - seq) / mss * mss };
+        if left >= right {
+            return NIL;
+        }
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        if left > 0 && !connection.split(chunks, idx, left) {
+            return NIL;
+        }
+        let inner = if left > 0 { chunks[idx].next } else { idx };
+        if right < end - seq && !connection.split(chunks, inner, right - left) {
+            return NIL;
+        }
+        inner
+    }
+
+    /// The peer has the chunk.
+    fn mark_sacked(&mut self, idx: u32, news: &mut News) {
+        self.leave_lane(idx);
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let chunk = &mut chunks[idx];
+        let len = chunk.seq_len();
+        news.delivered += len;
+        if chunk.has(LOST) {
+            connection.lost_len -= len;
+        }
+        if chunk.has(RESENT) {
+            connection.resent_len -= len;
+        }
+        chunk.flags = chunk.flags & !(LOST | RESENT) | SACKED;
+        connection.sacked_len += len;
+        connection.sacked_count += 1;
+        let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
+        self.join_runs(idx);
+        if self.connection.has(flag::MSS_ON_TRIAL) {
+            self.judge_trial(seq, len);
+        }
+        self.hear_of(end, sent_at, resent, news);
+    }
+
+    /// Makes one run of a chunk and those of its neighbors that are SACKED.
+    fn join_runs(&mut self, idx: u32) {
+        let chunks = &mut self.shared.chunks;
+        let (prev, next) = (chunks[idx].prev, chunks[idx].next);
+        let first = chunks.get(prev).filter(|chunk| chunk.has(SACKED)).map_or(idx, |chunk| chunk.earlier);
+        let last = chunks.get(next).filter(|chunk| chunk.has(SACKED)).map_or(idx, |chunk| chunk.later);
+        set_run(chunks, first, last);
+        self.connection.sack_hint = last;
+    }
+
+    /// The chunk counts as lost: it is to be sent again.
+    pub(in crate::proto::tcp) fn mark_lost(&mut self, idx: u32) {
+        let flags = self.shared.chunks[idx].flags;
+        debug_assert!(flags & SENT != 0 && flags & SACKED == 0, "lost is what was sent and did not arrive");
+        if flags & LOST != 0 && flags & RESENT == 0 {
+            return;
+        }
+        self.leave_lane(idx);
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let chunk = &mut chunks[idx];
+        let (seq, len) = (chunk.seq, chunk.seq_len());
+        if chunk.has(RESENT) {
+            connection.resent_len -= len;
+        }
+        if !chunk.has(LOST) {
+            connection.lost_len += len;
+        }
+        chunk.flags = chunk.flags & !RESENT | LOST;
+        // What was sent first is found lost first, so the order is that of the numbers but for retransmissions that are lost again.
+        let is_first = chunks.get(connection.lost.head).is_some_and(|head| seq.is_before(head.seq));
+        if is_first {
+            connection.lost.push_front(chunks, idx);
+        } else {
+            connection.lost.push_back(chunks, idx);
+        }
+    }
+
+    /// All that the peer is not known to have counts as lost, in the order of the numbers.
+    pub(in crate::proto::tcp) fn mark_all_lost(&mut self) {
+        let mut idx = self.connection.send.head;
+        while let Some(chunk) = self.shared.chunks.get(idx).filter(|chunk| chunk.has(SENT)) {
+            let (flags, next) = (chunk.flags, chunk.next);
+            if flags & SACKED == 0 {
+                self.mark_lost(idx);
+                // It goes to its place among the others, the first of which may not be at theirs yet.
+                self.connection.lost.remove(&mut self.shared.chunks, idx);
+                self.connection.lost.push_back(&mut self.shared.chunks, idx);
+            }
+            idx = next;
+        }
+    }
+
+    /// What waits to be sent again was not lost after all. The work is what waits, once in a recovery; from the last to the first, as most
+    /// stand before all that was sent since, and each is looked for beside the one before.
+    pub(in crate::proto::tcp) fn unmark_lost(&mut self) {
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let mut near = NIL;
+        while connection.lost.head != NIL {
+            let last = connection.lost.tail;
+            connection.lost.remove(chunks, last);
+            let chunk = &mut chunks[last];
+            chunk.flags &= !LOST;
+            connection.lost_len -= chunk.seq_len();
+            connection.in_flight.insert_by_time(chunks, last, near);
+            near = last;
+        }
+    }
+
+    /// Forgets what SACK told: the peer has thrown it away (RFC 2018 8).
+    pub(in crate::proto::tcp) fn forget_sacks(&mut self) {
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let mut idx = connection.send.head;
+        while let Some(chunk) = chunks.get_mut(idx).filter(|chunk| chunk.has(SENT)) {
+            let next = chunk.next;
+            if chunk.has(SACKED) {
+                chunk.flags &= !SACKED;
+                connection.in_flight.push_back(chunks, idx);
+            }
+            idx = next;
+        }
+        (connection.sacked_len, connection.sacked_count, connection.sack_hint) = (0, 0, NIL);
+    }
+
+    /// A chunk has left.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn mark_sent(&mut self, idx: u32, is_resent: bool) {
+        let now = self.now;
+        if is_resent {
+            return self.aside().mark_resent(idx);
+        }
+        let chunk = &mut self.shared.chunks[idx];
+        chunk.flags |= SENT;
+        chunk.sent_at = now;
+        self.connection.in_flight.push_back(&mut self.shared.chunks, idx);
+    }
+
+    #[cold]
+    fn mark_resent(&mut self, idx: u32) {
+        let now = self.now;
+        if self.shared.chunks[idx].has(SACKED) {
+            return;
+        }
+        self.leave_lane(idx);
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let chunk = &mut chunks[idx];
+        chunk.sent_at = now;
+        chunk.resent = chunk.resent.saturating_add(1);
+        if !chunk.has(RESENT) {
+            connection.resent_len += chunk.seq_len();
+            chunk.flags |= RESENT;
+        }
+        connection.in_flight.push_back(chunks, idx);
+    }
+
+    /// Lets go of what SND.UNA has passed, where marks may stand.
+    pub(in crate::proto::tcp) fn free_marked(&mut self, news: &mut News) {
+        while let Some(first) = self.shared.chunks.get(self.connection.send.head) {
+            if !first.has(SENT) || first.end().is_after(self.connection.snd_una) {
+                break;
+            }
+            self.free_first(news);
+        }
+        if self.is_first_cut() {
+            self.cut_first(news);
+        }
+        if self.connection.sacked_len == 0 && self.connection.flight() == 0 {
+            self.connection.sack_hint = NIL;
+        }
+    }
+
+    fn free_first(&mut self, news: &mut News) {
+        let idx = self.connection.send.head;
+        self.leave_lane(idx);
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        let chunk = &chunks[idx];
+        let (len, next, flags) = (chunk.seq_len(), chunk.next, chunk.flags);
+        let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
+        if flags & SACKED != 0 {
+            connection.sacked_len -= len;
+            connection.sacked_count -= 1;
+            let last = chunk.later;
+            if last != idx {
+                set_run(chunks, next, last);
+            }
+        }
+        if flags & LOST != 0 {
+            connection.lost_len -= len;
+        }
+        if flags & RESENT != 0 {
+            connection.resent_len -= len;
+        }
+        if connection.sack_hint == idx {
+            connection.sack_hint = if connection.sacked_len == 0 { NIL } else { next };
+        }
+        connection.send_len -= chunks[idx].len;
+        connection.send.remove(chunks, idx);
+        if flags & SACKED == 0 {
+            news.delivered += len;
+            news.oldest_sent_at.get_or_insert(sent_at);
+            news.resent |= resent != 0;
+            if self.connection.has(flag::MSS_ON_TRIAL) {
+                self.judge_trial(seq, len);
+            }
+            self.hear_of(end, sent_at, resent, news);
+        }
+    }
+
+    /// Whether SND.UNA stands in the middle of the first chunk.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn is_first_cut(&self) -> bool {
+        let first = self.shared.chunks.get(self.connection.send.head);
+        first.is_some_and(|first| first.has(SENT) && first.seq.is_before(self.connection.snd_una))
+    }
+
+    /// The bytes before SND.UNA are let go.
+    #[cold]
+    pub(in crate::proto::tcp) fn cut_first(&mut self, news: &mut News) {
+        let connection = &mut *self.connection;
+        let chunk = &mut self.shared.chunks[connection.send.head];
+        let count = connection.snd_una - chunk.seq;
+        chunk.seq = connection.snd_una;
+        chunk.len -= count;
+        if chunk.len == 0 {
+            chunk.payload = None;
+        } else if let Some(payload) = &mut chunk.payload {
+            payload.advance(count as usize);
+        }
+        connection.send_len -= count;
+        let sums = [
+            (SACKED, &mut connection.sacked_len),
+            (LOST, &mut connection.lost_len),
+            (RESENT, &mut connection.resent_len),
+        ];
+        for (mark, sum) in sums {
+            if chunk.has(mark) {
+                *sum -= count;
+            }
+        }
+        if !chunk.has(SACKED) {
+            news.delivered += count;
+        }
+    }
+
+    fn leave_lane(&mut self, idx: u32) {
+        let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
+        if let Some(lane) = connection.lane_of(chunks[idx].flags) {
+            lane.remove(chunks, idx);
+        }
+    }
+}
+
+impl Connection {
+    /// Cuts a chunk in two, the second of which stands behind the first wherever that stands. False, and nothing has changed, where that
+    /// cannot be done now.
+    pub(in crate::proto::tcp) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
+        let Some(rest) = self.send.split(chunks, idx, at) else { return false };
+        if let Some(lane) = self.lane_of(chunks[idx].flags) {
+            lane.insert_after(chunks, idx, rest);
+        }
+        true
+    }
+
+    /// Where a chunk with such flags stands beside the queue.
+    fn lane_of(&mut self, flags: u8) -> Option<&mut Lane> {
+        let is_waiting = flags & (LOST | RESENT) == LOST;
+        let lane = if is_waiting { &mut self.lost } else { &mut self.in_flight };
+        is_in_lane(flags).then_some(lane)
+    }
+}
+
+/// Tells both ends of a run where it begins and ends.
+fn set_run<P>(chunks: &mut Chunks<P>, first: u32, last: u32) {
+    for end in [first, last] {
+        let chunk = &mut chunks[end];
+        (chunk.earlier, chunk.later) = (first, last);
+    }
+}
+
+/// Where to begin a look for `left`: the first chunk, the last that was sent, or where the last look ended. All of them are ends of
+/// runs, or in none.
+fn nearest<P>(connection: &Connection, chunks: &Chunks<P>, left: Seq) -> u32 {
+    let last_sent = match connection.next_unsent {
+        NIL => connection.send.tail,
+        next => chunks[next].prev,
+    };
+    let distance = |idx: u32| match chunks.get(idx) {
+        Some(chunk) if chunk.seq.is_after(left) => chunk.seq - left,
+        Some(chunk) => left - chunk.seq,
+        None => u32::MAX,
+    };
+    let mut nearest = connection.send.head;
+    for idx in [connection.sack_hint, last_sent] {
+        if distance(idx) < distance(nearest) {
+            nearest = idx;
+        }
+    }
+    nearest
+}
+
+/// The first block where it reports a duplicate: it lies before the acknowledgment, or within the second (RFC 2883 4).
+fn duplicate(blocks: &[Range], ack: Seq) -> Option<Range> {
+    let &first = blocks.first()?;
+    let is_before = first.left.is_before(ack);
+    let is_within =
+        blocks.get(1).is_some_and(|second| first.left.is_at_least(second.left) && first.right.is_at_most(second.right));
+    (is_before || is_within).then_some(first)
+}
+
+#[cfg(test)]
+impl Connection {
+    /// Recomputes from the queue what the sums, the lanes and the runs must be.
+    pub(in crate::proto::tcp) fn check_scoreboard<P>(&self, chunks: &Chunks<P>) {
+        let (mut sacked, mut lost, mut resent, mut count) = (0, 0, 0, 0);
+        let (mut in_flight, mut waiting) = (Vec::new(), Vec::new());
+        let (mut idx, mut seq, mut is_sent) = (self.send.head, self.snd_una, true);
+        while let Some(chunk) = chunks.get(idx) {
+            assert_eq!(chunk.seq, seq, "chunks stand in the order of their numbers without gaps");
+            assert!(is_sent || !chunk.has(SENT), "what was sent stands before what was not");
+            is_sent = chunk.has(SENT);
+            if !is_sent && self.next_unsent != NIL {
+                assert!(chunks[self.next_unsent].seq.is_at_most(chunk.seq));
+            }
+            if chunk.has(SACKED) {
+                (sacked, count) = (sacked + chunk.seq_len(), count + 1);
+                assert!(!chunk.has(LOST) && !chunk.has(RESENT));
+                let is_first = !chunks.get(chunk.prev).is_some_and(|prev| prev.has(SACKED));
+                let is_last = !chunks.get(chunk.next).is_some_and(|next| next.has(SACKED));
+                if is_first {
+                    assert_eq!(chunk.earlier, idx, "the first of a run knows that it is");
+                    assert_eq!(chunks[chunk.later].earlier, idx, "the last of a run knows the first");
+                }
+                if is_last {
+                    assert_eq!(chunk.later, idx, "the last of a run knows that it is");
+                }
+            } else if is_sent {
+                lost += if chunk.has(LOST) { chunk.seq_len() } else { 0 };
+                resent += if chunk.has(RESENT) { chunk.seq_len() } else { 0 };
+                let is_waiting = chunk.has(LOST) && !chunk.has(RESENT);
+                if is_waiting { &mut waiting } else { &mut in_flight }.push(idx);
+            }
+            seq = chunk.end();
+            idx = chunk.next;
+            if is_sent {
+                assert!(seq.is_at_most(self.snd_nxt), "what was sent ends at SND.NXT");
+            }
+        }
+        assert_eq!((self.sacked_len, self.lost_len, self.resent_len), (sacked, lost, resent), "sums");
+        if self.has(flag::SACK) {
+            assert_eq!(self.sacked_count, count);
+        }
+        for (lane, mut wanted, is_timed) in [(self.in_flight, in_flight, true), (self.lost, waiting, false)] {
+            let mut members = Vec::new();
+            let (mut before, mut at) = (NIL, lane.head);
+            while let Some(chunk) = chunks.get(at) {
+                members.push(at);
+                assert_eq!(chunk.earlier, before, "links of a lane go both route_watch");
+                (before, at) = (at, chunk.later);
+            }
+            assert_eq!(lane.tail, before, "a lane knows its last");
+            if is_timed {
+                assert!(members.is_sorted_by_key(|&idx| chunks[idx].sent_at), "by the time of the last transmission");
+            }
+            members.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(members, wanted, "members of a lane");
+        }
+        assert!(self.sacked_len == 0 || self.sack_hint != NIL);
+        assert!(self.sack_hint == NIL || chunks.get(self.sack_hint).is_some());
+    }
+}

@@ -1,0 +1,55 @@
+//! How many challenge ACKs there are (RFC 5961 7): of each connection a few in a second, so that who asks for one connection's takes none
+//! of another's; and of all together, so that a flood is not answered by one.
+//!
+//! How many of all is another number in each second. Were it known, whoever has a connection of his own could count what others are sent by
+//! what is left for him, and so find their sequence numbers (CVE-2016-5696).
+
+use super::super::listening::secret::Secret;
+use super::super::state::connection::{Connection, coarse_seconds};
+use crate::time::Instant;
+
+/// Of one connection in a second, with answers to a SYN that comes again. A peer that restarted needs one.
+const OF_A_CONNECTION: u16 = 10;
+/// Bits of `RareTally::challenges` that count; the others are the second, as far as twelve bits tell: more than an hour.
+const COUNT: u16 = 0xf;
+
+/// Challenge ACKs of all connections.
+#[derive(Debug)]
+pub(in crate::proto::tcp) struct Challenges {
+    per_second: u32,
+    second: u32,
+    left: u32,
+}
+
+impl Challenges {
+    pub(in crate::proto::tcp) fn new(per_second: u32) -> Self {
+        Self { per_second, second: u32::MAX, left: 0 }
+    }
+
+    /// Takes one; false where there is none left in this second.
+    #[cold]
+    pub(in crate::proto::tcp) fn take(&mut self, secret: &Secret, now: Instant) -> bool {
+        let second = coarse_seconds(now);
+        if second != self.second {
+            let fewer = secret.noise(second) % (self.per_second / 2 + 1);
+            (self.second, self.left) = (second, self.per_second - fewer);
+        }
+        let is_there = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_there
+    }
+}
+
+impl Connection {
+    /// Takes one of the connection's own; false where it has none left in this second.
+    #[cold]
+    pub(in crate::proto::tcp) fn take_challenge(&mut self, now: Instant) -> bool {
+        let second = (coarse_seconds(now) << COUNT.count_ones()) as u16;
+        if self.rare.challenges & !COUNT != second {
+            self.rare.challenges = second;
+        }
+        let is_there = self.rare.challenges & COUNT < OF_A_CONNECTION;
+        self.rare.challenges += u16::from(is_there);
+        is_there
+    }
+}

@@ -1,0 +1,310 @@
+//! Numbers that somebody else sends: an FPGA, a program on the NIC. They get the headers for the next bytes, send
+//! when they see fit, and the app says afterwards what they sent.
+//!
+//! ```text
+//!  SND.UNA ── sent ──▶ SND.NXT ── delegated, not reported ──▶ ... what the app hands over meanwhile waits
+//!                                 `report`: they are data that was sent
+//!                                 `withdraw`: the numbers are ours again
+//! ```
+//!
+//! Until then nothing new of ours leaves, as nobody could tell whose bytes the peer got; acknowledgments and retransmissions go on. The
+//! peer may acknowledge before the app has reported: such an acknowledgment counts up to SND.NXT, and what is beyond is remembered.
+
+use core::fmt;
+
+use arrayvec::ArrayVec;
+
+use super::super::event::{ConnectionId, SendError};
+use super::super::machine::{Context, Tcp};
+use super::super::payload::{Output, Payload};
+use super::super::segment::Outgoing;
+use super::super::seq::Seq;
+use super::super::state::connection::flag;
+use super::super::state::queue::{Chunk, PUSH, SENT};
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+use crate::wire::tcp::TcpFlags;
+
+/// Why numbers cannot be delegated, reported or withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelegateError {
+    /// The connection cannot send.
+    Send(SendError),
+    /// Bytes wait that go before.
+    DataWaits,
+    /// None, or fewer than the peer has acknowledged already.
+    TooFew {
+        /// The least.
+        least: usize,
+    },
+    /// More than may be on its way now.
+    NoRoom {
+        /// What the windows have room for.
+        room: usize,
+    },
+    /// More was reported than is delegated.
+    TooMuch {
+        /// What is.
+        delegated: usize,
+    },
+    /// The peer has acknowledged bytes of it: they were sent.
+    WasSent {
+        /// How many.
+        acknowledged: usize,
+    },
+    /// No way leads to the peer now.
+    NoRoute,
+    /// As many connections as can be have numbers that somebody else may send.
+    TooMany {
+        /// The most.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for DelegateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send(error) => error.fmt(f),
+            Self::DataWaits => f.write_str("data waits to be sent before: delegate when it has left"),
+            Self::TooFew { least } => write!(f, "the bytes are too few: delegate {least} at least"),
+            Self::NoRoom { room } => write!(f, "the windows have room for {room} bytes: delegate fewer, or later"),
+            Self::TooMuch { delegated } => write!(f, "only {delegated} bytes are delegated: report no more, in order"),
+            Self::WasSent { acknowledged } => {
+                write!(f, "the peer has acknowledged {acknowledged} of the bytes: report them as sent")
+            }
+            Self::TooMany { limit } => {
+                write!(f, "{limit} connections have delegated numbers, the most of a worker: withdraw those of another")
+            }
+            Self::NoRoute => {
+                f.write_str("no way leads to the peer now: its neighbor is not known, or the link is down; again later")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DelegateError {}
+
+/// Connections whose numbers are somebody else's, at the same time: so few that they are looked through.
+const DELEGATIONS_MAX: usize = 64;
+
+/// Which connections have numbers that somebody else may send.
+#[derive(Debug, Default)]
+pub(in crate::proto::tcp) struct Delegations(ArrayVec<Delegation, DELEGATIONS_MAX>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Delegation {
+    slot: u32,
+    /// Bytes from SND.NXT on that were not reported.
+    len: u32,
+    /// So many of them did the peer acknowledge already.
+    acked: u32,
+}
+
+impl Delegations {
+    fn get(&self, slot: u32) -> Delegation {
+        self.0.iter().find(|entry| entry.slot == slot).copied().unwrap_or(Delegation { slot, len: 0, acked: 0 })
+    }
+
+    /// False where there is no room for one more.
+    fn set(&mut self, delegation: Delegation) -> bool {
+        match self.0.iter_mut().find(|entry| entry.slot == delegation.slot) {
+            Some(entry) => {
+                *entry = delegation;
+                true
+            }
+            None => self.0.try_push(delegation).is_ok(),
+        }
+    }
+
+    pub(in crate::proto::tcp) fn remove(&mut self, slot: u32) {
+        self.0.retain(|entry| entry.slot != slot);
+    }
+}
+
+impl<P: Payload> Tcp<P> {
+    /// Lets somebody else send the next `len` bytes: the header of the first, and the most that a segment carries. Asked again, it is
+    /// the same numbers with what is acknowledged now. `len` may be another then.
+    pub fn delegate<O: Output<P>>(
+        &mut self,
+        id: ConnectionId,
+        len: usize,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(Outgoing, usize), DelegateError> {
+        let slot = self.find(id).ok_or(DelegateError::Send(SendError::NotFound))?;
+        let mut cx = self.context(slot, output, now);
+        let room = cx.delegable()?;
+        let acked = cx.shared.delegations.get(slot).acked;
+        let least = (acked as usize).max(1);
+        if len < least {
+            return Err(DelegateError::TooFew { least });
+        }
+        if len > room {
+            return Err(DelegateError::NoRoom { room });
+        }
+        if !cx.shared.delegations.set(Delegation { slot, len: len as u32, acked }) {
+            return Err(DelegateError::TooMany { limit: DELEGATIONS_MAX });
+        }
+        cx.connection.set(flag::DELEGATED);
+        let mut outgoing = cx.header(cx.connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, 0);
+        outgoing.ect = cx.connection.has(flag::ECN);
+        outgoing.sack_count = 0;
+        Ok((outgoing, cx.connection.snd_mss.into()))
+    }
+
+    /// Bytes that somebody else may send and was not said to have sent.
+    pub fn delegated_len(&self, id: ConnectionId) -> usize {
+        self.find(id).map_or(0, |slot| self.shared.delegations.get(slot).len as usize)
+    }
+
+    /// The next bytes of what was delegated were sent, and they were these. They are data that was sent from now on, ours to send again.
+    /// Where there is no room to keep them they come back: report them again, soon. When all were reported the delegation has ended.
+    pub fn report<O: Output<P>>(
+        &mut self,
+        id: ConnectionId,
+        payload: P,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), (DelegateError, P)> {
+        let Some(slot) = self.find(id) else { return Err((DelegateError::Send(SendError::NotFound), payload)) };
+        let mut cx = self.context(slot, output, now);
+        let delegated = cx.shared.delegations.get(slot).len as usize;
+        if payload.len() > delegated {
+            return Err((DelegateError::TooMuch { delegated }, payload));
+        }
+        cx.take_report(payload).map_err(|payload| (DelegateError::Send(SendError::NoChunk), payload))?;
+        cx.flush_later();
+        cx.arm();
+        Ok(())
+    }
+
+    /// Nobody else sends any more: what was not reported was not sent. What waited meanwhile leaves with the next tick.
+    pub fn withdraw<O: Output<P>>(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+        output: &mut O,
+    ) -> Result<(), DelegateError> {
+        let slot = self.find(id).ok_or(DelegateError::Send(SendError::NotFound))?;
+        let mut cx = self.context(slot, output, now);
+        match cx.shared.delegations.get(slot).acked as usize {
+            0 => {
+                cx.end_delegation();
+                cx.flush_later();
+                Ok(())
+            }
+            acknowledged => Err(DelegateError::WasSent { acknowledged }),
+        }
+    }
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// How many bytes may be delegated.
+    fn delegable(&mut self) -> Result<usize, DelegateError> {
+        let connection = &*self.connection;
+        if !connection.state.is_synchronized() {
+            return Err(DelegateError::Send(SendError::NotConnected));
+        }
+        if !connection.state.may_send() {
+            return Err(DelegateError::Send(SendError::Closed));
+        }
+        let is_new = !connection.has(flag::DELEGATED);
+        if is_new && (connection.next_unsent != NIL || connection.lost_len != 0) {
+            return Err(DelegateError::DataWaits);
+        }
+        let buffer = connection.options.send_buffer.saturating_sub(connection.send_len);
+        let window = connection.open_window();
+        Ok(window.min(buffer).min(self.cwnd_room()) as usize)
+    }
+
+    /// Data that somebody else has sent: what the peer has acknowledged is done with, the rest is ours until it is.
+    fn take_report(&mut self, mut payload: P) -> Result<(), P> {
+        let mss = (self.connection.snd_mss as usize).max(1);
+        if self.shared.chunks.free_count() < payload.len().div_ceil(mss) {
+            return Err(payload);
+        }
+        let acked = payload.len().min(self.shared.delegations.get(self.slot).acked as usize);
+        if acked > 0 {
+            payload.advance(acked);
+            self.pass_acknowledged(acked as u32);
+        }
+        while !payload.is_empty() {
+            // Where no second handle can be had, the chunk is cut when it is sent again.
+            let rest = if payload.len() > mss { payload.split_off(mss) } else { None };
+            self.take_sent(payload);
+            match rest {
+                Some(rest) => payload = rest,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer has acknowledged the next `len` bytes already, and so all before: nothing is on its way.
+    #[cold]
+    fn pass_acknowledged(&mut self, len: u32) {
+        self.use_up(len);
+        let connection = &mut *self.connection;
+        connection.snd_nxt += len;
+        connection.snd_una = connection.snd_nxt;
+        connection.tally.bytes_acked += u64::from(len);
+    }
+
+    /// The next bytes were sent, and the peer has not acknowledged them yet.
+    fn take_sent(&mut self, payload: P) {
+        let len = payload.len() as u32;
+        self.use_up(len);
+        let (seq, next) = (self.connection.snd_nxt, self.connection.next_unsent);
+        let prev = match next {
+            NIL => self.connection.send.tail,
+            next => self.shared.chunks[next].prev,
+        };
+        let mut chunk = Chunk::new(seq, len, Some(payload));
+        chunk.flags = PUSH | SENT;
+        let idx = self.connection.send.insert_after(&mut self.shared.chunks, prev, chunk);
+        let idx = idx.map_err(|_| ()).expect("free chunks were counted before");
+        self.connection.send_len += len;
+        self.connection.tally.segments_out += 1;
+        self.shared.tally.segments_out += 1;
+        self.has_left(idx);
+    }
+
+    /// So many of the delegated numbers are taken: what waits stands so much further on than was thought.
+    fn use_up(&mut self, len: u32) {
+        let mut idx = self.connection.next_unsent;
+        while let Some(chunk) = self.shared.chunks.get_mut(idx) {
+            chunk.seq += len;
+            idx = chunk.next;
+        }
+        let mut delegation = self.shared.delegations.get(self.slot);
+        delegation.len -= len;
+        delegation.acked = delegation.acked.saturating_sub(len);
+        match delegation.len {
+            0 => self.end_delegation(),
+            _ => _ = self.shared.delegations.set(delegation),
+        }
+    }
+
+    fn end_delegation(&mut self) {
+        if self.connection.flight() == 0 {
+            // What waited behind it is sent only now.
+            self.connection.unacked_since = Instant::MAX;
+        }
+        self.connection.clear(flag::DELEGATED);
+        self.shared.delegations.remove(self.slot);
+    }
+
+    /// The part that counts now of an acknowledgment that is after SND.NXT: where it is of delegated bytes, all up to SND.NXT. The rest is
+    /// remembered until they are reported.
+    #[cold]
+    pub(in crate::proto::tcp) fn acknowledge_delegated(&mut self, ack: Seq) -> Seq {
+        let mut delegation = self.shared.delegations.get(self.slot);
+        let beyond = ack - self.connection.snd_nxt;
+        if !self.connection.has(flag::DELEGATED) || ack.is_before(self.connection.snd_nxt) || beyond > delegation.len {
+            return ack;
+        }
+        delegation.acked = delegation.acked.max(beyond);
+        self.shared.delegations.set(delegation);
+        self.connection.snd_nxt
+    }
+}

@@ -1,0 +1,299 @@
+//! Segments that the caller frames itself: a template of which everything is known but the numbers,
+//! or a message that leaves as soon as it is written, so that an order takes the fewest instructions.
+//!
+//! ```text
+//!  send_permit ─▶ numbers ─▶ the caller writes them into the frame and posts it ─▶ commit: sent
+//!   └─▶ None: the bytes go through the send queue
+//! ```
+//!
+//! There is a permit where all bytes may leave now and none wait before them (`transmit::at_once`).
+//! `send_permit` changes nothing but what time alone would have changed, so a caller that cannot post
+//! the frame just drops the permit.
+
+use super::super::event::{ConnectionId, SendError};
+use super::super::machine::{Context, Shared, Tcp};
+use super::super::payload::{NoOutput, Payload};
+use super::super::segment::Outgoing;
+use super::super::seq::Seq;
+use super::super::state::connection::{Connection, flag};
+use super::super::state::queue::{Chunk, PUSH};
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+use crate::wire::tcp::{TcpFlags, Timestamps};
+
+/// Permission to send one segment now. The connection is unchanged until [`commit`](Self::commit).
+pub struct SendPermit<'a, P> {
+    connection: &'a mut Connection,
+    slot: u32,
+    shared: &'a mut Shared<P>,
+    now: Instant,
+}
+
+/// The header fields that are known only when a segment leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK.
+    pub ack: Seq,
+    /// SEG.WND as it is sent: scaled.
+    pub wnd: u16,
+    /// The timestamps option, where the connection has it.
+    pub timestamps: Option<Timestamps>,
+}
+
+/// A connection right after its segment has left.
+pub struct Committed<'a>(&'a Connection);
+
+/// The header of a connection's next segments, and the limits of their payload.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderTemplate {
+    /// The header with all numbers zero. Timestamps are there where the connection has them.
+    pub outgoing: Outgoing,
+    /// Bytes of payload that a segment carries at most.
+    pub mss: usize,
+    /// The largest window that the peer ever showed.
+    pub window_max: usize,
+    /// Bytes that may wait to be sent or acknowledged at most.
+    pub send_buffer: usize,
+}
+
+impl<P: Payload> Tcp<P> {
+    /// The header that all of a connection's next segments share. The handshake must be done.
+    pub fn header_template(&self, id: ConnectionId) -> Result<HeaderTemplate, SendError> {
+        let connection = &self.connections[self.find(id).ok_or(SendError::NotFound)?];
+        if !connection.state.is_synchronized() {
+            return Err(SendError::NotConnected);
+        }
+        if !connection.state.may_send() {
+            return Err(SendError::Closed);
+        }
+        Ok(connection.header_template())
+    }
+
+    /// Whether bytes of the connection wait that were never sent.
+    pub fn has_unsent(&self, id: ConnectionId) -> bool {
+        self.find(id).is_some_and(|slot| self.connections[slot].next_unsent != NIL)
+    }
+
+    /// Permission to send a segment of `len` bytes now. `None` where it has to go through the send
+    /// queue, or may not be sent at all.
+    #[inline(always)]
+    pub fn send_permit(&mut self, id: ConnectionId, len: usize, now: Instant) -> Option<SendPermit<'_, P>> {
+        let Self { connections, shared, .. } = self;
+        // One that the app let go of is no plain sender.
+        let connection = connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
+        let slot = id.slot;
+        let mut cx = Context { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoOutput, now };
+        if !cx.may_leave_at_once(len) {
+            return None;
+        }
+        Some(SendPermit { connection, slot, shared, now })
+    }
+}
+
+impl<'a, P: Payload> SendPermit<'a, P> {
+    /// The connection's place.
+    #[inline(always)]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// What goes into the frame. Each call works it out anew: call it where the header is written, so
+    /// that no register holds it on the way there.
+    #[inline(always)]
+    pub fn numbers(&self) -> Numbers {
+        let connection = &*self.connection;
+        Numbers {
+            seq: connection.snd_nxt,
+            ack: connection.rcv_nxt,
+            wnd: connection.window_at_once(),
+            timestamps: self.timestamps(),
+        }
+    }
+
+    /// The timestamps alone.
+    #[inline(always)]
+    pub fn timestamps(&self) -> Option<Timestamps> {
+        self.connection.timestamps(self.now)
+    }
+
+    /// The same as a whole header, for a segment that does not stand prepared.
+    #[inline(always)]
+    pub fn outgoing(&self) -> Outgoing {
+        let (connection, Numbers { seq, ack, wnd, timestamps }) = (&*self.connection, self.numbers());
+        let bare = connection.bare(seq, ack, TcpFlags::ACK | TcpFlags::PSH);
+        Outgoing { wnd, timestamps, ect: connection.has(flag::ECN), ..bare }
+    }
+
+    /// The segment has left. The machine keeps its payload until it is acknowledged.
+    #[inline(always)]
+    pub fn commit(self, payload: P) -> Committed<'a> {
+        let Self { connection, slot, shared, now } = self;
+        connection.note_shown_at_once();
+        Context { connection: &mut *connection, slot, shared, output: &mut NoOutput, now }.keep_sent(payload, PUSH);
+        Committed(connection)
+    }
+
+    /// Touches every line that [`commit`](Self::commit) does and leaves it as it was, so that the next
+    /// commit finds the lines in the cache.
+    pub fn dry_run(self, payload: P) {
+        let (mut send, chunks) = (self.connection.send, &mut self.shared.chunks);
+        let chunk = Chunk::new(self.connection.snd_nxt, payload.len() as u32, Some(payload));
+        if let Ok(idx) = send.push_back(chunks, chunk) {
+            send.remove(chunks, idx);
+        }
+    }
+}
+
+impl Committed<'_> {
+    /// SND.NXT.
+    #[inline(always)]
+    pub fn snd_nxt(&self) -> Seq {
+        self.0.snd_nxt
+    }
+
+    /// RCV.NXT, which the segment has acknowledged.
+    #[inline(always)]
+    pub fn rcv_nxt(&self) -> Seq {
+        self.0.rcv_nxt
+    }
+}
+
+impl Connection {
+    pub(in crate::proto::tcp) fn header_template(&self) -> HeaderTemplate {
+        let zero = Seq(0);
+        let timestamps = self.has(flag::TIMESTAMPS).then_some(Timestamps { value: 0, echo_reply: 0 });
+        let outgoing =
+            Outgoing { timestamps, ect: self.has(flag::ECN), ..self.bare(zero, zero, TcpFlags::ACK | TcpFlags::PSH) };
+        HeaderTemplate {
+            outgoing,
+            mss: self.snd_mss.into(),
+            window_max: self.snd_wnd_max as usize,
+            send_buffer: self.options.send_buffer as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::super::super::tests::{End, connected, settle};
+    use super::*;
+
+    /// Fires `bytes`, as a way out that posts them would; whether they left.
+    fn fire(end: &mut End, bytes: &[u8]) -> bool {
+        let (id, now) = (end.id.unwrap(), end.now);
+        let header_template = end.tcp.header_template(id).unwrap();
+        let Some(permit) = end.tcp.send_permit(id, bytes.len(), now) else { return false };
+        let Numbers { seq, ack, wnd, timestamps } = permit.numbers();
+        end.sent.0.push((Outgoing { seq, ack, wnd, timestamps, ..header_template.outgoing }, bytes.to_vec()));
+        permit.commit(bytes.to_vec());
+        true
+    }
+
+    /// Changes something of the connection that only a turn can change.
+    fn change(end: &mut End, change: impl FnOnce(&mut Connection)) {
+        let now = end.now;
+        change(end.tcp.context(0, &mut NoOutput, now).connection);
+    }
+
+    #[test]
+    fn fired_segments_arrive_in_order_between_sent_ones() {
+        let (mut client, mut server) = connected();
+        let (id, now) = (client.id.unwrap(), client.now);
+        assert!(fire(&mut client, b"one "));
+        client.tcp.send(id, b"two ".to_vec(), now, &mut client.sent).unwrap();
+        assert!(fire(&mut client, b"three"));
+        assert_eq!(client.tcp.chunks(), 3, "the machine keeps them until they are acknowledged");
+        settle(&mut client, &mut server);
+        assert_eq!((server.bytes, client.tcp.chunks()), (b"one two three".to_vec(), 0));
+    }
+
+    #[test]
+    fn aim_that_is_not_fired_changes_nothing() {
+        let (mut client, _) = connected();
+        let (id, now) = (client.id.unwrap(), client.now);
+        // But that it is known now how much may leave.
+        assert!(client.tcp.send_permit(id, 3, now).is_some());
+        let before = format!("{:?}", client.tcp.connections[0]);
+        assert!(client.tcp.send_permit(id, 3, now).is_some());
+        assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
+    }
+
+    #[test]
+    fn way_is_not_open_where_the_window_or_the_segment_is_too_small() {
+        let (mut client, _) = connected();
+        change(&mut client, |connection| connection.snd_wnd = 5);
+        assert!(!fire(&mut client, b"123456"));
+        assert!(fire(&mut client, b"12345"));
+        assert!(!fire(&mut client, b"6"), "the window is used up");
+        change(&mut client, |connection| connection.snd_wnd = 60_000);
+        assert!(!fire(&mut client, &[0; 2000]), "longer than a segment");
+        change(&mut client, |connection| connection.options.send_buffer = 5);
+        assert!(!fire(&mut client, b"6"), "the buffer is full");
+    }
+
+    #[test]
+    fn way_is_not_open_where_the_network_bears_no_more() {
+        let (mut client, mut server) = connected();
+        change(&mut client, |connection| connection.cwnd = 8);
+        assert!(fire(&mut client, b"12345"));
+        assert!(!fire(&mut client, b"6789"), "cwnd is full");
+        assert!(fire(&mut client, b"678"));
+        settle(&mut client, &mut server);
+        assert!(fire(&mut client, b"9"), "acknowledgments make room");
+    }
+
+    #[test]
+    fn way_is_not_open_where_something_goes_before() {
+        let (mut client, _) = connected();
+        let (id, now) = (client.id.unwrap(), client.now);
+        change(&mut client, |connection| connection.snd_wnd = 4);
+        client.tcp.send(id, b"waits".to_vec(), now, &mut client.sent).unwrap();
+        change(&mut client, |connection| connection.snd_wnd = 60_000);
+        assert!(!fire(&mut client, b"order"), "data waits before it");
+        client.tcp.delegate(id, 3, now, &mut client.sent).unwrap_err();
+        client.tcp.tick(now, &mut client.sent);
+        change(&mut client, |connection| connection.set(flag::DELEGATED));
+        assert!(!fire(&mut client, b"order"), "the numbers are somebody else's");
+    }
+
+    #[test]
+    fn fired_segment_that_is_lost_is_sent_again() {
+        let (mut client, mut server) = connected();
+        assert!(fire(&mut client, b"order"));
+        client.sent.0.clear();
+        assert!(fire(&mut client, b" again"));
+        settle(&mut client, &mut server);
+        for _ in 0..10 {
+            let later = client.now + crate::time::Duration::from_millis(300);
+            (client.now, server.now) = (later, later);
+            client.tcp.tick(later, &mut client.sent);
+            settle(&mut client, &mut server);
+        }
+        assert_eq!((server.bytes, client.tcp.chunks()), (b"order again".to_vec(), 0));
+    }
+
+    #[test]
+    fn rehearsal_leaves_everything_as_it_was() {
+        let (mut client, mut server) = connected();
+        let (id, now) = (client.id.unwrap(), client.now);
+        assert!(client.tcp.send_permit(id, 3, now).is_some());
+        let before = format!("{:?}", client.tcp.connections[0]);
+        client.tcp.send_permit(id, 3, now).unwrap().dry_run(b"abc".to_vec());
+        assert_eq!((format!("{:?}", client.tcp.connections[0]), client.tcp.chunks()), (before, 0));
+        assert!(fire(&mut client, b"real"));
+        settle(&mut client, &mut server);
+        assert_eq!(server.bytes, b"real");
+    }
+
+    #[test]
+    fn name_of_a_dead_connection_fires_nothing() {
+        let (mut client, _) = connected();
+        let stale = ConnectionId { slot: 0, generation: 77 };
+        assert!(client.tcp.send_permit(stale, 1, client.now).is_none());
+        assert_eq!(client.tcp.header_template(stale).err(), Some(SendError::NotFound));
+    }
+}

@@ -1,0 +1,71 @@
+//! Resets on their way out. Nobody sends one again: what a peer has lost of them it learns by its next segment. One
+//! that finds no room here is kept for the next tick, without its connection, which is gone by then; of a few, so
+//! that a flood that fills the ring fills nothing else.
+
+use super::super::machine::{Shared, Tcp};
+use super::super::payload::{Output, Payload, Unsent};
+use super::super::segment::Outgoing;
+use super::super::state::connection::State;
+use std::collections::VecDeque;
+
+/// Resets that wait. An app that ends all its connections at once has as many more as connections; the rest are counted as lost.
+const OWED_MAX: usize = 64;
+
+/// Resets that found no room, the oldest first.
+pub(in crate::proto::tcp) struct OwedResets(VecDeque<Outgoing>);
+
+impl OwedResets {
+    /// Takes the memory for all that may wait.
+    pub(in crate::proto::tcp) fn new() -> Self {
+        Self(VecDeque::with_capacity(OWED_MAX))
+    }
+
+    #[inline]
+    pub(in crate::proto::tcp) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the next that finds no room would be lost.
+    pub(in crate::proto::tcp) fn is_full(&self) -> bool {
+        self.0.len() >= OWED_MAX
+    }
+}
+
+impl<P: Payload> Shared<P> {
+    /// Sends a reset, or has it wait for room.
+    #[cold]
+    pub(in crate::proto::tcp) fn post_reset<O: Output<P>>(
+        &mut self,
+        slot: Option<u32>,
+        reset: &Outgoing,
+        output: &mut O,
+    ) {
+        match output.send(slot, reset, None) {
+            Ok(()) => {
+                self.tally.resets_out += 1;
+                self.tally.segments_out += 1;
+            }
+            Err(Unsent::Busy) if !self.owed_resets.is_full() => self.owed_resets.0.push_back(*reset),
+            Err(Unsent::Busy | Unsent::NoRoute) => self.tally.resets_lost += 1,
+        }
+    }
+}
+
+impl<P: Payload> Tcp<P> {
+    /// Those that wait, as far as there is room. One whose ends have another connection by now is none of its.
+    #[cold]
+    pub(in crate::proto::tcp) fn send_owed_resets<O: Output<P>>(&mut self, output: &mut O) {
+        for _ in 0..self.shared.owed_resets.0.len() {
+            let Some(reset) = self.shared.owed_resets.0.pop_front() else { return };
+            let is_taken = |slot: &u32| self.connections[*slot].state != State::Closed;
+            if !self.flows.get(reset.flow.into()).is_some_and(is_taken) {
+                let waiting = self.shared.owed_resets.0.len();
+                self.shared.post_reset(None, &reset, output);
+                if self.shared.owed_resets.0.len() > waiting {
+                    // It is the last now; the ring is full for all.
+                    return self.shared.owed_resets.0.rotate_right(1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What leaves, and when (RFC 9293 3.8).
+//!
+//! ```text
+//!  a call of the app, or the end of a burst ─▶ transmit ─▶ data: what is lost, then what is new, as the windows allow
+//!        │                                         └─────▶ control: the acknowledgment, where no data carried it
+//!        └─▶ at_once: new data with nothing before it
+//! ```
+//!
+//! What cannot leave now stays as it was, and its connection is looked at again with the next tick. Which data is lost, and how much the
+//! network bears, is known in `recovery`.
+
+mod at_once;
+mod control;
+mod data;
+mod header;
+mod run;
+
+pub(in crate::proto::tcp) use data::{SEGMENTS_MAX, Sending};
+pub use run::Run;
+
+use super::super::machine::{Context, Tcp};
+use super::super::payload::{Output, Payload};
+use super::super::state::connection::{AckOwed, Connection, State, flag};
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+
+/// Connections that one tick sends for: what is left waits for the next, so that no tick keeps the ring of received frames waiting.
+const FLUSH_MAX: u32 = 1024;
+
+impl<P: Payload> Tcp<P> {
+    /// Whether [`tick`](Self::tick) has anything to do. Two loads.
+    #[inline(always)]
+    pub fn is_due(&self, now: Instant) -> bool {
+        !self.shared.flush.is_empty() || self.shared.wheel.is_due(now)
+    }
+
+    /// Time passes, and a burst has ended: what waited for it is sent, and timers run out. Bounded work.
+    #[inline]
+    pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
+        if self.shared.route_watch.is_looking() {
+            self.retry_unreachable(now, output);
+        }
+        self.run_timers(now, output);
+        if !self.shared.owed_resets.is_empty() {
+            self.send_owed_resets(output);
+        }
+        if !self.shared.flush.is_empty() {
+            self.flush(now, output);
+        }
+    }
+
+    /// Sends what waits, of each connection in the list once.
+    fn flush<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
+        let last = self.shared.flush.last();
+        let busy = self.shared.tally.output_busy;
+        for _ in 0..FLUSH_MAX {
+            let Some(slot) = self.shared.flush.pop() else { return };
+            if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.has(flag::IN_FLUSH))
+            {
+                connection.clear(flag::IN_FLUSH);
+                if connection.has_business() {
+                    self.context(slot, output, now).transmit();
+                }
+            }
+            // A full ring is full for all: who is next in the list is first the next time.
+            if last == Some(slot) || self.shared.tally.output_busy != busy {
+                return;
+            }
+        }
+    }
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Sends what may be sent now, and the acknowledgment that is due where nothing carried it.
+    #[inline]
+    pub(in crate::proto::tcp) fn transmit(&mut self) {
+        let connection = &*self.connection;
+        if !(State::Established..=State::LastAck).contains(&connection.state) {
+            return self.transmit_outside();
+        }
+        if connection.next_unsent != NIL || connection.lost_len != 0 {
+            self.send_data();
+        }
+        if self.is_ack_due() {
+            self.send_ack();
+        }
+        self.arm();
+    }
+
+    /// What leaves before the handshake is done, and after the end.
+    #[cold]
+    fn transmit_outside(&mut self) {
+        match self.connection.state {
+            State::SynSent | State::SynReceived if self.connection.has(flag::SYN_OWED) => self.send_syn(),
+            State::SynReceived | State::TimeWait if self.is_ack_due() => self.send_ack(),
+            _ => (),
+        }
+        self.arm();
+    }
+
+    #[inline]
+    fn is_ack_due(&self) -> bool {
+        let connection = &*self.connection;
+        connection.ack_owed == AckOwed::Now
+            || (connection.ack_owed == AckOwed::Delayed && connection.ack_at <= self.now)
+    }
+
+    /// The way out has no room: the next tick tries again.
+    #[cold]
+    pub(in crate::proto::tcp) fn try_again(&mut self) {
+        self.shared.tally.output_busy += 1;
+        self.flush_later();
+    }
+}
+
+impl Connection {
+    /// Whether anything is left to do. Most often the app has answered within the burst, and its answer has carried all.
+    #[inline]
+    pub(in crate::proto::tcp) fn has_business(&self) -> bool {
+        self.ack_owed != AckOwed::No
+            || self.next_unsent != NIL
+            || self.lost_len != 0
+            || self.state != State::Established
+    }
+}

@@ -1,0 +1,247 @@
+//! Data that leaves the moment it is handed over: nothing waits before it, all windows have room, and its segment says nothing beside the
+//! usual. So goes nearly every order. All other data waits in the queue, if only for a moment, and leaves by `data`.
+//!
+//! How much may leave so is found out once (`find_room_at_once`) and remembered (`Connection::room_at_once`): then an order asks for one
+//! number instead of twenty. What has left takes its part of it. Segments that bring nothing but what is expected leave it, as they only
+//! open windows, but where the peer's closes (`update_window`) or a round trip ends (`begin_round`). All else that happens to a connection
+//! begins with a turn, whose first act is to forget it (`Tcp::turn`), or puts data into the queue (`Context::queue`). Whether the window that
+//! we show stays as it is (`flag::WINDOW_STAYS`) is found out, and forgotten, with it.
+
+use super::super::super::machine::Context;
+use super::super::super::payload::{Output, Payload, Unsent};
+use super::super::super::segment::Outgoing;
+use super::super::super::seq::Seq;
+use super::super::super::state::connection::{Connection, Recovery, RetransmitTimer, flag};
+use super::super::super::state::queue::Sent;
+use super::super::super::state::stored::switch;
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+use crate::wire::tcp::TcpFlags;
+
+/// What a plain sender has none of.
+const NOT_PLAIN: u32 = flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE | flag::ORPHANED;
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say beside it.
+    #[inline(always)]
+    pub(crate) fn may_leave_at_once(&mut self, len: usize) -> bool {
+        let connection = &*self.connection;
+        // No byte is no segment.
+        let last = len.wrapping_sub(1);
+        let is_known = last < connection.room_at_once as usize
+            && last < usize::from(connection.snd_mss)
+            && !connection.was_idle(self.now);
+        debug_assert!(!is_known || connection.lost_room().is_none(), "{:?}", connection.lost_room());
+        self.has_chunk() && (is_known || self.aside().find_room_at_once(len))
+    }
+
+    /// Finds out how much may leave at once. The last act of a turn, or it does not hold.
+    pub(crate) fn foresee_room(&mut self) {
+        self.aside().find_room_at_once(0);
+    }
+
+    /// Finds out how much may leave at once, and whether a segment of `len` bytes is no more than that.
+    #[inline(never)]
+    fn find_room_at_once(&mut self, len: usize) -> bool {
+        self.connection.room_at_once = 0;
+        if !self.connection.is_plain_sender() {
+            return false;
+        }
+        self.connection.note_window();
+        let network = self.cwnd_room();
+        let connection = &mut *self.connection;
+        let buffer = connection.options.send_buffer.saturating_sub(connection.send_len);
+        let room = connection.open_window().min(buffer).min(network);
+        connection.room_at_once = room.min(connection.unnoted_room());
+        (1..=usize::from(connection.snd_mss)).contains(&len) && len <= room as usize
+    }
+
+    /// The header of such a segment.
+    #[inline(always)]
+    pub(crate) fn data_header(&mut self) -> Outgoing {
+        let connection = &mut *self.connection;
+        let outgoing = connection.usual(connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, self.now);
+        Outgoing { ect: connection.has(flag::ECN), ..outgoing }
+    }
+
+    /// Sends data that may leave at once; a chunk for it must be free. Where the way out has no room it waits. `ends_call` is `PUSH` where
+    /// what the app handed over ends with it.
+    #[inline(always)]
+    pub(crate) fn send_at_once(&mut self, mut payload: P, ends_call: u8) {
+        let mut outgoing = self.data_header();
+        if ends_call == 0 {
+            outgoing.flags = TcpFlags::ACK;
+        }
+        if let Err(unsent) = self.output.send(Some(self.slot), &outgoing, Some(&mut payload)) {
+            return self.aside().send_soon(payload, ends_call, unsent);
+        }
+        self.keep_sent(payload, ends_call);
+    }
+
+    #[cold]
+    fn send_soon(&mut self, payload: P, ends_call: u8, unsent: Unsent) {
+        let queued = self.queue(payload, ends_call).map_err(|_| ());
+        queued.expect("a free chunk was seen before");
+        match unsent {
+            Unsent::Busy => self.try_again(),
+            Unsent::NoRoute => {
+                self.miss_way();
+                self.watch_silence();
+                self.arm();
+            }
+        }
+    }
+
+    /// Such a segment has left: its payload is data that was sent.
+    #[inline(always)]
+    pub(crate) fn keep_sent(&mut self, payload: P, flags: u8) {
+        self.told_ack(self.connection.rcv_nxt);
+        let (connection, chunks, sent_at) = (&mut *self.connection, &mut self.shared.chunks, self.now);
+        let (seq, len) = (connection.snd_nxt, payload.len() as u32);
+        let before = connection.in_flight;
+        connection.send.push_sent(&mut connection.in_flight, chunks, Sent { seq, len, flags, sent_at, payload });
+        connection.pass_at_once(len);
+        // Others have been before whom the timer is set for.
+        if before.head == before.tail {
+            self.set_timer_at_once(seq);
+        }
+        if self.connection.has(flag::IN_FLUSH) {
+            self.skip_flush();
+        }
+    }
+
+    /// The segment from `seq` on is the first on its way, or the second.
+    #[inline(always)]
+    fn set_timer_at_once(&mut self, seq: Seq) {
+        if self.connection.snd_una == seq {
+            self.begin_to_wait();
+        } else if self.connection.timer == RetransmitTimer::Probe {
+            self.aside().hasten_probe();
+            self.arm_for_data();
+        }
+    }
+
+    /// Nothing was on its way until now (RFC 6298 5.1, RFC 8985 7.2).
+    #[inline(always)]
+    fn begin_to_wait(&mut self) {
+        self.connection.unacked_since = self.now;
+        self.connection.run_timer(true, self.now);
+        self.arm_for_data();
+    }
+
+    /// The app's answer has carried the acknowledgment that would have waited for the end of the burst. Where nothing else waits, and the
+    /// connection is the last in the list, as it is with many of them, it needs not be looked at once more.
+    #[inline(always)]
+    fn skip_flush(&mut self) {
+        if !self.connection.has_business() && self.shared.flush.take_back(self.slot) {
+            self.connection.clear(flag::IN_FLUSH);
+        }
+    }
+}
+
+impl Connection {
+    /// SEG.WND of a segment that may leave at once.
+    #[inline(always)]
+    pub(crate) fn window_at_once(&self) -> u16 {
+        if !self.has(flag::WINDOW_STAYS) {
+            return self.window_anew();
+        }
+        let wnd = (self.last_window() >> self.rcv_wscale) as u16;
+        debug_assert_eq!(wnd, self.window_to_show(), "the window that stays");
+        wnd
+    }
+
+    #[cold]
+    #[inline]
+    fn window_anew(&self) -> u16 {
+        self.window_to_show()
+    }
+
+    /// The peer is shown that window by such a segment.
+    #[inline(always)]
+    pub(crate) fn note_shown_at_once(&mut self) {
+        if self.has(flag::WINDOW_STAYS) {
+            // The right edge moves as the left one does.
+            self.rcv_adv += self.rcv_nxt - self.last_ack_sent;
+        } else {
+            self.note_another_window();
+        }
+    }
+
+    /// Another window than the last was shown, with the acknowledgment of all that came: most often it stays from now
+    /// on, as after the first answer of a connection, whose SYN could not show all of it.
+    // Inline, as all that it calls: who sees that nothing in it fails needs not have the payload stand in memory meanwhile.
+    #[cold]
+    #[inline]
+    fn note_another_window(&mut self) {
+        self.note_shown(self.window_to_show());
+        self.last_ack_sent = self.rcv_nxt;
+        self.note_window();
+    }
+
+    /// Finds out whether the window that was shown last is shown again and again.
+    #[inline]
+    fn note_window(&mut self) {
+        let last = self.last_window();
+        let is_exact = u32::from(self.window_to_show()) << self.rcv_wscale == last;
+        self.clear(flag::WINDOW_STAYS);
+        if is_exact && self.is_window_kept() {
+            self.set(flag::WINDOW_STAYS);
+        }
+    }
+
+    /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data (`Context::pass`, `Context::on_its_way`) is not:
+    /// nothing is missing, no window was closed or reduced, and without Nagle's algorithm nobody asks which was the last
+    /// small segment (`Connection::change_options`).
+    #[inline(always)]
+    fn pass_at_once(&mut self, len: u32) {
+        self.send_len += len;
+        self.snd_nxt += len;
+        match self.room_at_once.checked_sub(len) {
+            Some(room) => self.room_at_once = room,
+            None => {
+                // More than goes unnoted, and less than the windows had room for: how much they have now is found out anew.
+                self.room_at_once = 0;
+                self.note_use();
+            }
+        }
+    }
+
+    /// What of that which was found out does not hold any more, as it has to.
+    fn lost_room(&self) -> Option<&'static str> {
+        let room = self.room_at_once;
+        let is_metered = !self.is_unlimited() && self.has(flag::SACK);
+        let holds = [
+            ("it is no plain sender", self.is_plain_sender()),
+            ("the peer's window is smaller", room <= self.open_window()),
+            ("the send buffer is smaller", room <= self.options.send_buffer.saturating_sub(self.send_len)),
+            ("the congestion window is smaller", !is_metered || room <= self.cwnd.saturating_sub(self.pipe())),
+            ("its use is to be noted", room <= self.unnoted_room()),
+        ];
+        holds.into_iter().find(|(_, holds)| !holds).map(|(what, _)| what)
+    }
+
+    /// Whether nothing was sent for so long that the path may have become another (RFC 5681 4.1). Of who has never sent there is nothing to
+    /// begin anew.
+    #[inline(always)]
+    pub(crate) fn was_idle(&self, now: Instant) -> bool {
+        let sent_at = self.rack_xmit_ts;
+        self.flight() == 0 && now.since(sent_at) > self.rto.span() && sent_at != Instant::ZERO
+    }
+
+    /// Whether new data may leave as soon as it is there, as far as that does not depend on how much it is, and in a segment of
+    /// the usual form. What is rare goes the usual way, which knows of it: data that waits or is lost, numbers that are somebody else's,
+    /// limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows
+    /// that are not over. One that the app let go of sends nothing more.
+    fn is_plain_sender(&self) -> bool {
+        self.state.may_send()
+            && self.next_unsent == NIL
+            && self.lost_len == 0
+            && self.recovery == Recovery::Open
+            && self.timer != RetransmitTimer::Persist
+            && self.flags & NOT_PLAIN == 0
+            && !self.is_on(switch::PACING)
+            && self.is_on(switch::NODELAY)
+            && !self.owes_sacks()
+    }
+}

@@ -1,0 +1,130 @@
+//! Segments without data: acknowledgments, SYN, RST, probes.
+
+use super::super::super::machine::Context;
+use super::super::super::payload::{Output, Payload, Unsent};
+use super::super::super::segment::{Outgoing, SynOptions};
+use super::super::super::seq::Seq;
+use super::super::super::state::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
+use super::super::super::state::stored::switch;
+use crate::time::Instant;
+use crate::wire::tcp::{TcpFlags, Timestamps};
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// A segment that carries nothing but the acknowledgment, at once. Where there is no room for it, it is owed.
+    pub(crate) fn send_ack(&mut self) {
+        let outgoing = self.header(self.connection.acceptable_seq(), TcpFlags::ACK, u32::MAX);
+        if self.output.send(Some(self.slot), &outgoing, None) == Err(Unsent::Busy) {
+            self.connection.ack_owed = AckOwed::Now;
+            return self.try_again();
+        }
+        self.told(&outgoing);
+    }
+
+    /// An acknowledgment that tells a peer where we are, so that a true one can go on and a false one has gained nothing (RFC 5961 7).
+    #[cold]
+    pub(crate) fn challenge_ack(&mut self) {
+        let shared = &mut *self.shared;
+        if !self.connection.take_challenge(self.now) || !shared.challenges.take(&shared.secret, self.now) {
+            self.shared.tally.challenge_acks_suppressed += 1;
+            return;
+        }
+        self.shared.tally.challenge_acks += 1;
+        self.send_ack();
+    }
+
+    /// A segment that the peer cannot accept and must answer: its number is one that was acknowledged (RFC 9293 3.8.4, 3.10.7.4). False
+    /// where there is no room for it.
+    #[cold]
+    pub(crate) fn send_probe(&mut self) -> bool {
+        let outgoing = self.header(self.connection.snd_una - 1, TcpFlags::ACK, u32::MAX);
+        if self.output.send(Some(self.slot), &outgoing, None) == Err(Unsent::Busy) {
+            self.shared.tally.output_busy += 1;
+            return false;
+        }
+        self.told(&outgoing);
+        true
+    }
+
+    /// Tells the peer that the connection is gone (RFC 9293 3.10.5). It is not sent again: where it is lost, the peer learns by its next
+    /// segment.
+    #[cold]
+    pub(crate) fn send_reset(&mut self) {
+        let connection = &mut *self.connection;
+        let seq = if connection.state.is_synchronized() { connection.acceptable_seq() } else { connection.snd_nxt };
+        let mut outgoing = connection.bare(seq, connection.rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
+        outgoing.timestamps = connection.timestamps(self.now);
+        self.connection.tally.segments_out += 1;
+        self.shared.post_reset(Some(self.slot), &outgoing, self.output);
+    }
+
+    /// SYN, or SYN and ACK, for the first time or again. The timer is set for the next.
+    #[cold]
+    pub(crate) fn send_syn(&mut self) {
+        let connection = &mut *self.connection;
+        connection.timer = RetransmitTimer::Timeout;
+        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        connection.snd_nxt = connection.iss + 1;
+        let has_never_left = connection.has(flag::SYN_OWED) && connection.backoff == 0;
+        if connection.unacked_since == Instant::MAX || has_never_left {
+            connection.unacked_since = self.now;
+        }
+        let outgoing = connection.syn(self.now);
+        match self.output.send(Some(self.slot), &outgoing, None) {
+            Ok(()) => {
+                self.connection.clear(flag::SYN_OWED | flag::NO_ROUTE | flag::NO_ROUTE_TOLD);
+                self.connection.pending &= !pending::NO_ROUTE;
+                self.told(&outgoing);
+            }
+            Err(unsent) => {
+                self.connection.set(flag::SYN_OWED);
+                match unsent {
+                    Unsent::Busy => self.try_again(),
+                    Unsent::NoRoute => {
+                        self.miss_way();
+                        self.tell_no_route();
+                    }
+                }
+            }
+        }
+        self.arm();
+    }
+}
+
+impl Connection {
+    /// The number of a segment that takes none: SND.NXT, but where the peer has taken its window back that is beyond
+    /// it and would not be looked at (Linux: `tcp_acceptable_seq`).
+    #[inline(always)]
+    fn acceptable_seq(&self) -> Seq {
+        self.snd_nxt.min(self.snd_una + self.snd_wnd)
+    }
+
+    /// The header of our SYN.
+    fn syn(&mut self, now: Instant) -> Outgoing {
+        let is_answer = self.state == State::SynReceived;
+        let has = |option: u8, negotiated: u32| if is_answer { self.has(negotiated) } else { self.is_on(option) };
+        let mut flags = if is_answer { TcpFlags::SYN | TcpFlags::ACK } else { TcpFlags::SYN };
+        // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a SYN without an answer goes
+        // without them. An answer that is lost is the same again, as we hold ECN for agreed.
+        if has(switch::ECN, flag::ECN) && (is_answer || self.backoff == 0) {
+            flags = flags | if is_answer { TcpFlags::ECE } else { TcpFlags::ECE | TcpFlags::CWR };
+        }
+        let has_window_scale = !is_answer || self.has(flag::WINDOW_SCALE);
+        let echo_reply = if is_answer { self.ts_recent } else { 0 };
+        let timestamps = has(switch::TIMESTAMPS, flag::TIMESTAMPS);
+        let syn = SynOptions {
+            mss: Some(self.rcv_mss),
+            window_scale: has_window_scale.then_some(self.rcv_wscale),
+            sack_permitted: has(switch::SACK, flag::SACK),
+        };
+        // RFC 7323 2.2: the window of a SYN is never scaled.
+        let wnd = self.options.receive_buffer.min(u16::MAX.into());
+        self.rcv_adv = self.rcv_nxt + wnd;
+        let ack = if is_answer { self.rcv_nxt } else { Seq(0) };
+        Outgoing {
+            wnd: wnd as u16,
+            timestamps: timestamps.then(|| Timestamps { value: self.ts_now(now), echo_reply }),
+            syn: Some(syn),
+            ..self.bare(self.iss, ack, flags)
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Data leaves: what is lost first, then what is new, as far as the peer's window, the network and the small segments on their way allow.
+
+use super::super::super::machine::Context;
+use super::super::super::payload::{Output, Payload, Unsent};
+use super::super::super::seq::Seq;
+use super::super::super::state::connection::{RetransmitTimer, flag};
+use super::super::super::state::queue::{FIN, LOST, PUSH, RESENT};
+use super::super::super::state::stored::switch;
+use crate::proto::slab::NIL;
+use crate::proto::wheel::Wheel;
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::TcpFlags;
+
+/// Segments of a connection that leave in one call; the rest goes with the next tick, after those of others.
+pub(crate) const SEGMENTS_MAX: u32 = 64;
+
+/// Pieces that become one when they are sent again: what is copied for a segment is bounded, and so are the steps.
+const GATHERED_MAX: u32 = 64;
+
+/// How long a window that is too small for a segment is waited for (RFC 9293 3.8.6.2.1 (4): 0.1 to 1 s).
+const OVERRIDE_AFTER: Duration = Duration::from_millis(200);
+
+/// What became of an attempt to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// A segment has left.
+    Sent,
+    /// The way out has no room, and nothing has changed.
+    Busy,
+    /// No way leads to the peer, and nothing has changed.
+    NoRoute,
+    /// There is nothing that may leave now.
+    Nothing,
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Sends all data that may leave now.
+    pub(super) fn send_data(&mut self) {
+        let mut left = SEGMENTS_MAX;
+        while left > 0 {
+            if self.connection.is_on(switch::PACING) && self.waits_for_pace() {
+                return;
+            }
+            let (sending, count) = self.send_run(left).unwrap_or_else(|| (self.send_one(), 1));
+            match sending {
+                Sending::Sent => left -= count,
+                Sending::Busy => return self.try_again(),
+                Sending::Nothing | Sending::NoRoute => return self.watch_silence(),
+            }
+        }
+        self.flush_later();
+    }
+
+    #[inline]
+    fn send_one(&mut self) -> Sending {
+        if self.connection.lost_len != 0
+            && let Some(idx) = self.next_lost()
+        {
+            return self.resend(idx);
+        }
+        self.send_new()
+    }
+
+    /// Sends a chunk again. It may have become longer than a segment: the path's MTU has shrunk.
+    #[inline(never)]
+    pub(crate) fn resend(&mut self, idx: u32) -> Sending {
+        let len = self.shared.chunks[idx].len;
+        if len > u32::from(self.connection.snd_mss) {
+            let longest = self.longest_resent();
+            if len > longest && !self.cut(idx, longest) {
+                return Sending::Busy;
+            }
+        } else {
+            self.gather(idx);
+        }
+        // RFC 3168 6.1.5: a retransmission is not marked as ECN-capable.
+        let sending = self.emit(idx, TcpFlags::NONE, false);
+        if sending == Sending::Sent {
+            self.connection.clear(flag::NO_ROUTE);
+            let resent = &mut self.connection.rare.resent_segments;
+            *resent = resent.saturating_add(1);
+            self.shared.tally.segments_resent += 1;
+            self.on_sent(idx, true);
+        }
+        sending
+    }
+
+    /// Small segments that are lost side by side go again as one, as on Linux: a burst of them that was too much for somebody on the way is
+    /// not so again.
+    fn gather(&mut self, idx: u32) {
+        let longest = self.cwnd_room().min(self.connection.snd_mss.into());
+        for _ in 0..GATHERED_MAX {
+            let chunk = &self.shared.chunks[idx];
+            let Some(next) = self.shared.chunks.get(chunk.next) else { return };
+            let are_waiting = [chunk, next].iter().all(|chunk| chunk.flags & (LOST | RESENT) == LOST);
+            if !are_waiting || chunk.has(FIN) || chunk.len + next.len > longest {
+                return;
+            }
+            let (connection, next) = (&mut *self.connection, chunk.next);
+            if !connection.send.join(&mut self.shared.chunks, idx, &mut connection.lost) {
+                return;
+            }
+            if connection.sack_hint == next {
+                connection.sack_hint = idx;
+            }
+        }
+    }
+
+    /// Sends what was never sent, as much of it as may leave in one segment.
+    #[inline]
+    fn send_new(&mut self) -> Sending {
+        let idx = self.connection.next_unsent;
+        let Some(chunk) = self.shared.chunks.get(idx) else { return Sending::Nothing };
+        let (len, seq_len, usable) = (chunk.len, chunk.seq_len(), self.connection.usable_window());
+        let fits = len <= u32::from(self.connection.snd_mss) && seq_len <= usable && len <= self.cwnd_room();
+        if !(fits && self.connection.is_on(switch::NODELAY)) {
+            match self.part_to_send(idx, usable) {
+                None => return Sending::Nothing,
+                // Its FIN does not fit behind it.
+                Some(part) if part == len && seq_len > usable => return self.send_part(idx, part),
+                Some(part) if part < len => return self.send_part(idx, part),
+                Some(_) => (),
+            }
+        }
+        self.send_chunk(idx)
+    }
+
+    /// Cuts the first `part` bytes off and sends them.
+    pub(crate) fn send_part(&mut self, idx: u32, part: u32) -> Sending {
+        if !self.cut(idx, part) {
+            return Sending::Busy;
+        }
+        self.send_chunk(idx)
+    }
+
+    /// Cuts a chunk that may not leave whole in two, which takes one more. The last free one is for what stands first, which the peer
+    /// waits for: were anything else to take it, nothing could be acknowledged, and none would be free again. False where there is none.
+    pub(crate) fn cut(&mut self, idx: u32, at: u32) -> bool {
+        let is_first = idx == self.connection.send.head;
+        (is_first || self.shared.chunks.free_count() > 1) && self.connection.split(&mut self.shared.chunks, idx, at)
+    }
+
+    /// Sends the first chunk that was never sent.
+    #[inline]
+    pub(crate) fn send_chunk(&mut self, idx: u32) -> Sending {
+        let mut flags = TcpFlags::NONE;
+        if self.connection.has(flag::CWR_OWED) {
+            flags = TcpFlags::CWR;
+        }
+        let is_ect = self.connection.has(flag::ECN);
+        let sending = self.emit(idx, flags, is_ect);
+        if sending == Sending::Sent {
+            self.has_left(idx);
+        }
+        sending
+    }
+
+    /// The first chunk that was never sent has left.
+    #[inline(always)]
+    pub(crate) fn has_left(&mut self, idx: u32) {
+        let chunk = &self.shared.chunks[idx];
+        let (len, end, next) = (chunk.len, chunk.end(), chunk.next);
+        self.connection.next_unsent = next;
+        self.pass(len, end);
+        self.on_sent(idx, false);
+    }
+
+    /// SND.NXT moves to the `end` of `len` bytes that have left for the first time.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, len: u32, end: Seq) {
+        let connection = &mut *self.connection;
+        if connection.timer == RetransmitTimer::Persist {
+            connection.end_persist();
+        }
+        // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
+        connection.clear(flag::CWR_OWED | flag::NO_ROUTE);
+        connection.snd_nxt = end;
+        let mss = u32::from(connection.snd_mss);
+        // Of what the device cuts the last segment may be small.
+        if len < mss || len > mss && !len.is_multiple_of(mss) {
+            connection.snd_small = end;
+        }
+    }
+
+    /// A chunk as a segment, with what else is due.
+    #[inline(always)]
+    fn emit(&mut self, idx: u32, flags: TcpFlags, is_ect: bool) -> Sending {
+        let chunk = &self.shared.chunks[idx];
+        let (seq, len, mss) = (chunk.seq, chunk.len, u32::from(self.connection.snd_mss));
+        let mut flags = TcpFlags::ACK | flags;
+        // RFC 9293 3.9.1.2: also where nothing is queued behind it.
+        if chunk.has(PUSH) || chunk.next == NIL && len != 0 {
+            flags = flags | TcpFlags::PSH;
+        }
+        if chunk.has(FIN) {
+            flags = flags | TcpFlags::FIN;
+        }
+        let mut outgoing = self.header(seq, flags, mss.saturating_sub(len));
+        outgoing.ect = is_ect && len != 0;
+        outgoing.segment_len = if len > mss { mss as u16 } else { 0 };
+        let payload = self.shared.chunks[idx].payload.as_mut();
+        if let Err(unsent) = self.output.send(Some(self.slot), &outgoing, payload) {
+            return self.aside().not_emitted(unsent);
+        }
+        self.told(&outgoing);
+        if len > mss {
+            // The device makes as many of it.
+            let others = len.div_ceil(mss) - 1;
+            self.connection.tally.segments_out += u64::from(others);
+            self.shared.tally.segments_out += u64::from(others);
+        }
+        if self.connection.is_on(switch::PACING) {
+            self.connection.pace(len, self.now);
+        }
+        Sending::Sent
+    }
+
+    #[cold]
+    pub(super) fn not_emitted(&mut self, unsent: Unsent) -> Sending {
+        match unsent {
+            Unsent::Busy => Sending::Busy,
+            Unsent::NoRoute => {
+                self.miss_way();
+                Sending::NoRoute
+            }
+        }
+    }
+
+    /// Whether something that was never sent may leave now.
+    pub(crate) fn may_send_new(&mut self) -> bool {
+        let (idx, usable) = (self.connection.next_unsent, self.connection.usable_window());
+        idx != NIL && self.part_to_send(idx, usable).is_some()
+    }
+
+    /// How much of a chunk may leave now where not simply all of it may. RFC 9293 3.8.6.2.1 has the rules, 3.7.4 Nagle's.
+    #[inline(never)]
+    fn part_to_send(&mut self, idx: u32, usable: u32) -> Option<u32> {
+        let chunk = &self.shared.chunks[idx];
+        let (len, is_fin) = (chunk.len, chunk.has(FIN));
+        let mss = u32::from(self.connection.snd_mss);
+        let room = usable.min(self.cwnd_room());
+        if len == 0 {
+            // A FIN alone: the network bears it, the peer's window must (RFC 9293 3.4).
+            return (is_fin && usable > 0).then_some(0);
+        }
+        let part = len.min(room).min(self.longest_segment());
+        let small = part % mss;
+        if small == 0 {
+            return (part > 0).then_some(part);
+        }
+        let is_whole = part == len;
+        let may_be_small = if is_whole {
+            !self.nagle_holds()
+        } else {
+            // The window ends here. Half of the largest that there was, or nothing (RFC 9293 3.8.6.2.1 (3)); where it is the network that
+            // ends it, there will be room for more soon.
+            usable == part && part >= self.connection.snd_wnd_max / 2 && !self.nagle_holds()
+        };
+        let part = if may_be_small { part } else { part - small };
+        (part > 0).then_some(part)
+    }
+
+    /// Whether a segment that is not full waits. Minshall's variant of Nagle's algorithm: for a small one before it, not for full ones, so
+    /// that the end of a long message need not wait for its beginning.
+    fn nagle_holds(&self) -> bool {
+        let connection = &*self.connection;
+        // One that is after SND.NXT is so long ago that the ring has gone half around since.
+        let is_out =
+            connection.snd_small.is_after(connection.snd_una) && connection.snd_small.is_at_most(connection.snd_nxt);
+        if connection.is_on(switch::NODELAY) || !is_out {
+            return false;
+        }
+        // More than a segment's worth waits, in chunks that cannot be joined, or the app is done: nothing will come to fill it.
+        let last = &self.shared.chunks[connection.send.tail];
+        !last.has(FIN) && last.end() - connection.snd_nxt < u32::from(connection.snd_mss)
+    }
+
+    /// Bytes of the longest payload that leaves at once: a segment, or several where the device cuts them. Where
+    /// there is a rate, no more than it gives in a millisecond (Linux: `tcp_tso_autosize`).
+    fn longest_segment(&self) -> u32 {
+        let mss = u32::from(self.connection.snd_mss);
+        let device = self.output.segmentation_len_max() as u32;
+        let longest = match self.connection.is_on(switch::PACING) {
+            true => u64::from(device).min(self.connection.rare_options.pacing_rate / 1_000) as u32,
+            false => device,
+        };
+        if longest > mss { longest - longest % mss } else { mss }
+    }
+
+    /// Bytes of the longest piece that is kept in one buffer: whole segments, as many as leave at once and as the buffer has room for.
+    pub(crate) fn piece_len(&self) -> usize {
+        let mss = usize::from(self.connection.snd_mss);
+        let longest = self.output.buffer_len_max().min(self.longest_segment() as usize);
+        (longest - longest % mss).max(mss)
+    }
+
+    /// Of these, what is sent again at once: a segment, or the whole segments that the network bears.
+    fn longest_resent(&mut self) -> u32 {
+        let mss = u32::from(self.connection.snd_mss).max(1);
+        let room = self.cwnd_room();
+        self.longest_segment().min(room - room % mss).max(mss)
+    }
+
+    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open
+    /// again, or that there is a way.
+    pub(crate) fn watch_silence(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.next_unsent == NIL || connection.flight() != 0 {
+            return;
+        }
+        if connection.has(flag::DELEGATED) {
+            // Nothing of ours may leave before somebody else's, but the user timeout counts, and keepalive asks.
+            connection.unacked_since = connection.unacked_since.min(self.now);
+            return;
+        }
+        if connection.timer != RetransmitTimer::Persist {
+            self.begin_persist();
+        }
+        self.await_override();
+    }
+
+    /// The window is open by less than is worth a segment, and perhaps was closed for so long that the next probe is
+    /// a minute away: what fits does not wait for that.
+    fn await_override(&mut self) {
+        let connection = &mut *self.connection;
+        if connection.usable_window() > 0 && !connection.has(flag::NO_ROUTE) {
+            connection.timer_at = connection.timer_at.min(self.now + OVERRIDE_AFTER);
+        }
+    }
+
+    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the list of those that
+    /// are tried with each tick, as the wheel is coarser than the gap between two segments.
+    #[cold]
+    fn waits_for_pace(&mut self) -> bool {
+        let is_any_left = self.connection.next_unsent != NIL || self.connection.lost_len != 0;
+        if self.connection.pace_at <= self.now || !is_any_left {
+            self.connection.clear(flag::PACED);
+            return false;
+        }
+        if self.connection.pace_at.since(self.now) > Duration::from_nanos(2 * Wheel::TICK_NS) {
+            self.connection.set(flag::PACED);
+        } else {
+            self.flush_later();
+        }
+        true
+    }
+}
+
+impl super::super::super::state::connection::Connection {
+    /// So many bytes have left: the next may when the rate has room for them again. What was not used of a tick of the wheel is not lost.
+    #[cold]
+    fn pace(&mut self, len: u32, now: Instant) {
+        let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(Wheel::TICK_NS));
+        let span = u64::from(len) * 1_000_000_000 / self.rare_options.pacing_rate;
+        self.pace_at = self.pace_at.max(earliest) + Duration::from_nanos(span);
+    }
+}

@@ -1,0 +1,193 @@
+//! What each segment of a connection says beside its data: window, timestamps, SACK blocks, ECN.
+
+use super::super::super::machine::Context;
+use super::super::super::payload::{Output, Payload};
+use super::super::super::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
+use super::super::super::seq::Seq;
+use super::super::super::state::connection::{AckOwed, Connection, flag};
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
+
+/// Bytes of the timestamps option and of the two no-operations before it (RFC 7323 appendix A).
+pub(crate) const TIMESTAMPS_LEN: u32 = 12;
+/// Bytes of a SACK option without blocks, with two no-operations before it, and of a block (RFC 2018 3).
+const SACK_LEN: u32 = 4;
+const BLOCK_LEN: u32 = 8;
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// The header of a segment of a synchronized connection. SACK blocks take part of the `spare` bytes that the payload leaves.
+    #[inline(always)]
+    pub(crate) fn header(&mut self, seq: Seq, mut flags: TcpFlags, spare: u32) -> Outgoing {
+        let connection = &mut *self.connection;
+        if connection.has(flag::ECE_OWED) {
+            // RFC 3168 6.1.3: in all acknowledgments, until the peer's CWR.
+            flags = flags | TcpFlags::ECE;
+        }
+        let mut outgoing = connection.usual(seq, flags, self.now);
+        if connection.owes_sacks() {
+            (outgoing.sack_count, outgoing.sacks) = connection.take_sacks(spare);
+        }
+        outgoing
+    }
+
+    /// A segment that left has told the peer what we owed it.
+    #[inline]
+    pub(crate) fn told(&mut self, outgoing: &Outgoing) {
+        self.told_ack(outgoing.ack);
+        let connection = &mut *self.connection;
+        if outgoing.sack_count != 0 && !connection.dsack.is_empty() {
+            connection.dsack = Range::default();
+            self.shared.tally.dsacks_out += 1;
+        }
+    }
+
+    /// A segment that left without SACK blocks has told the peer up to where we have all.
+    #[inline(always)]
+    pub(crate) fn told_ack(&mut self, ack: Seq) {
+        let connection = &mut *self.connection;
+        connection.ack_owed = AckOwed::No;
+        connection.ack_at = Instant::MAX;
+        connection.last_ack_sent = ack;
+        connection.tally.segments_out += 1;
+        self.shared.tally.segments_out += 1;
+    }
+}
+
+impl Connection {
+    /// A segment with what each says beside its data: window and timestamps.
+    #[inline(always)]
+    pub(crate) fn usual(&mut self, seq: Seq, flags: TcpFlags, now: Instant) -> Outgoing {
+        let wnd = self.window_to_show();
+        self.note_shown(wnd);
+        Outgoing { wnd, timestamps: self.timestamps(now), ..self.bare(seq, self.rcv_nxt, flags) }
+    }
+
+    /// A segment of the connection without options.
+    #[inline]
+    pub(crate) fn bare(&self, seq: Seq, ack: Seq, flags: TcpFlags) -> Outgoing {
+        Outgoing { ttl: self.options.ttl, tos: self.options.tos, ..Outgoing::bare(self.flow, seq, ack, flags) }
+    }
+
+    /// SND.UNA + SND.WND - SND.NXT: what the peer's window has room for.
+    #[inline]
+    pub(crate) fn usable_window(&self) -> u32 {
+        if self.has(flag::DELEGATED) { 0 } else { self.open_window() }
+    }
+
+    #[inline]
+    pub(crate) fn open_window(&self) -> u32 {
+        let edge = self.snd_una + self.snd_wnd;
+        if edge.is_after(self.snd_nxt) { edge - self.snd_nxt } else { 0 }
+    }
+
+    /// RFC 7323 3.2: in all segments of a connection whose SYNs had them.
+    #[inline]
+    pub(crate) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
+        self.has(flag::TIMESTAMPS).then(|| Timestamps { value: self.ts_now(now), echo_reply: self.ts_recent })
+    }
+
+    /// Room for data that the peer has been shown and has not used.
+    #[inline]
+    fn shown_window(&self) -> u32 {
+        if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv - self.rcv_nxt } else { 0 }
+    }
+
+    #[inline]
+    fn room(&self) -> u32 {
+        self.options.receive_buffer.saturating_sub(self.in_order_len)
+    }
+
+    /// So many bytes wait in order for the app now, and the room is another.
+    pub(crate) fn set_in_order_len(&mut self, len: u32) {
+        self.in_order_len = len;
+        self.clear(flag::WINDOW_STAYS);
+    }
+
+    /// The least that the right edge is moved by (RFC 9293 3.8.6.2.2).
+    #[inline]
+    fn window_step(&self) -> u32 {
+        u32::from(self.rcv_mss).min(self.options.receive_buffer / 2)
+    }
+
+    /// SEG.WND of a segment that leaves now.
+    ///
+    /// While the app keeps up, the field stays what it was, as on Linux: a peer that predicts headers (Linux, and RFC 7323's authors) has
+    /// its short way only for segments that show the window of the last. Nothing silly comes of it, as there is room for a full segment.
+    #[inline(always)]
+    pub(crate) fn window_to_show(&self) -> u16 {
+        let (room, step) = (self.room(), self.window_step());
+        let wnd =
+            if self.is_window_kept() { self.last_window() >> self.rcv_wscale } else { self.next_window(room, step) };
+        wnd.min(u16::MAX.into()) as u16
+    }
+
+    /// The window that was shown last.
+    #[inline(always)]
+    pub(crate) fn last_window(&self) -> u32 {
+        self.rcv_adv - self.last_ack_sent
+    }
+
+    /// Whether the window is shown that was shown last.
+    #[inline(always)]
+    pub(crate) fn is_window_kept(&self) -> bool {
+        let (room, step, last) = (self.room(), self.window_step(), self.last_window());
+        // Where the last was larger than the room is now, the difference is larger than any step.
+        last >= step && room.wrapping_sub(last) < step
+    }
+
+    /// The peer is shown this window.
+    #[inline(always)]
+    pub(crate) fn note_shown(&mut self, wnd: u16) {
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (u32::from(wnd) << self.rcv_wscale));
+    }
+
+    /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2). It never moves left, but
+    /// for what the scale rounds off where there is no room: what was shown once is accepted nevertheless (RFC 7323 2.4).
+    #[inline]
+    fn next_window(&self, room: u32, step: u32) -> u32 {
+        let (shown, scale) = (self.shown_window(), self.rcv_wscale);
+        if room >= shown.saturating_add(step) {
+            return room >> scale;
+        }
+        let rounded_up = (shown + ((1 << scale) - 1)) >> scale;
+        if rounded_up << scale <= room { rounded_up } else { shown >> scale }
+    }
+
+    /// Whether the peer is to be told of a window that has grown: where it has grown by half the buffer, or where the peer may be
+    /// waiting for it.
+    pub(crate) fn owes_window_update(&self) -> bool {
+        // What the field cannot show is no growth: without a scale a large buffer would have each read told.
+        let room = self.room().min(u32::from(u16::MAX) << self.rcv_wscale);
+        let (shown, step) = (self.shown_window(), self.window_step());
+        let growth = room.saturating_sub(shown);
+        growth >= (self.options.receive_buffer / 2).max(1) || (shown < 2 * step && growth >= step.max(1))
+    }
+
+    /// Whether there is something for the SACK option to tell.
+    #[inline]
+    pub(crate) fn owes_sacks(&self) -> bool {
+        self.out_of_order.head != NIL || !self.dsack.is_empty()
+    }
+
+    /// The SACK option: how many blocks, and the blocks. RFC 2018 4: the latest first, and as many as fit; before them the duplicate
+    /// (RFC 2883 4).
+    #[cold]
+    fn take_sacks(&mut self, spare: u32) -> (u8, [Range; SACK_BLOCKS_MAX]) {
+        let (mut count, mut sacks) = (0, [Range::default(); SACK_BLOCKS_MAX]);
+        let taken = if self.has(flag::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
+        let spare = spare.min(OPTIONS_LEN_MAX as u32 - taken);
+        if !self.has(flag::SACK) {
+            self.dsack = Range::default();
+            return (count, sacks);
+        }
+        // A full segment has no room: what is to be told waits for one that has.
+        let count_max = (spare.saturating_sub(SACK_LEN) / BLOCK_LEN) as usize;
+        let blocks = core::iter::once(self.dsack).chain(self.sacks).filter(|range| !range.is_empty());
+        for block in blocks.take(count_max.min(SACK_BLOCKS_MAX)) {
+            sacks[usize::from(count)] = block;
+            count += 1;
+        }
+        (count, sacks)
+    }
+}

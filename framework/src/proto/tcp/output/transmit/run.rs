@@ -1,0 +1,142 @@
+//! Several pieces that leave as one segment, which the device cuts where they meet. Each was handed over, and is kept, as a piece of a
+//! segment's length: so one look at windows, header and timers sends tens of kilobytes, and what is lost of them is
+//! sent again piece by piece.
+
+use super::super::super::machine::Context;
+use super::super::super::payload::{Output, Payload};
+use super::super::super::state::connection::{Recovery, flag};
+use super::super::super::state::queue::{Chunks, FIN, PUSH};
+use super::super::super::state::stored::switch;
+use super::data::Sending;
+use crate::proto::slab::NIL;
+use crate::wire::tcp::TcpFlags;
+
+/// Payloads of pieces that follow each other: all as long as a segment, but for the last, which may be shorter.
+pub struct Run<'a, P> {
+    chunks: &'a mut Chunks<P>,
+    last: u32,
+    count: u32,
+    len: u32,
+}
+
+impl<P> Run<'_, P> {
+    /// Bytes of all pieces.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is none: never.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Shows all payloads from the last to the first, as chains are made, until `take` wants no more; says whether it wanted all.
+    pub fn all_from_the_last(&mut self, mut take: impl FnMut(&mut P) -> bool) -> bool {
+        let mut idx = self.last;
+        for _ in 0..self.count {
+            let chunk = &mut self.chunks[idx];
+            let is_taken = chunk.payload.as_mut().is_some_and(&mut take);
+            if !is_taken {
+                return false;
+            }
+            idx = chunk.prev;
+        }
+        true
+    }
+}
+
+/// Chunks that may leave together.
+struct Gathered {
+    first: u32,
+    last: u32,
+    count: u32,
+    len: u32,
+}
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// Whether pieces may leave together as far as that depends on the device.
+    #[inline]
+    pub(crate) fn gathers(&self) -> bool {
+        self.output.pieces_max(self.slot) > 1
+    }
+
+    /// Sends the pieces that wait as one segment, `most` at most; says what became of it and how many they were. None
+    /// where there are not two that may leave together: then each goes alone.
+    pub(super) fn send_run(&mut self, most: u32) -> Option<(Sending, u32)> {
+        let pieces_max = self.output.pieces_max(self.slot).min(most as usize) as u32;
+        if pieces_max < 2 || !self.is_plain_bulk() {
+            return None;
+        }
+        let gathered = self.find_run(pieces_max)?;
+        Some((self.emit_run(&gathered), gathered.count))
+    }
+
+    /// Whether nothing but the windows limits what is sent, and no segment says anything beside the usual.
+    fn is_plain_bulk(&self) -> bool {
+        let connection = &*self.connection;
+        connection.recovery == Recovery::Open
+            && connection.lost_len == 0
+            && connection.flags & (flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE) == 0
+            && !connection.is_on(switch::PACING)
+            && !connection.owes_sacks()
+    }
+
+    /// The pieces from the first that was never sent: full ones as far as there is room, and behind them a shorter
+    /// one where it need not wait for company.
+    fn find_run(&mut self, pieces_max: u32) -> Option<Gathered> {
+        let room = self.connection.usable_window().min(self.cwnd_room()).min(self.output.segmentation_len_max() as u32);
+        let (mss, may_be_short) = (u32::from(self.connection.snd_mss), self.connection.is_on(switch::NODELAY));
+        let first = self.connection.next_unsent;
+        let mut gathered = Gathered { first, last: NIL, count: 0, len: 0 };
+        let mut idx = first;
+        while let Some(chunk) = self.shared.chunks.get(idx).filter(|_| gathered.count < pieces_max) {
+            let is_full = chunk.len == mss;
+            let fits = chunk.len <= mss && gathered.len + chunk.len <= room && !chunk.has(FIN);
+            if !fits || !(is_full || may_be_short) {
+                break;
+            }
+            gathered.last = idx;
+            gathered.count += 1;
+            gathered.len += chunk.len;
+            if !is_full {
+                break;
+            }
+            idx = chunk.next;
+        }
+        (gathered.count > 1).then_some(gathered)
+    }
+
+    fn emit_run(&mut self, gathered: &Gathered) -> Sending {
+        let &Gathered { first, last, count, len } = gathered;
+        let (seq, end) = (self.shared.chunks[first].seq, &self.shared.chunks[last]);
+        let mut flags = TcpFlags::ACK;
+        if end.has(PUSH) || end.next == NIL {
+            flags = flags | TcpFlags::PSH;
+        }
+        let mut outgoing = self.header(seq, flags, 0);
+        outgoing.ect = self.connection.has(flag::ECN);
+        outgoing.segment_len = self.connection.snd_mss;
+        let mut run = Run { chunks: &mut self.shared.chunks, last, count, len };
+        if let Err(unsent) = self.output.send_run(self.slot, &outgoing, &mut run) {
+            return self.aside().not_emitted(unsent);
+        }
+        self.told(&outgoing);
+        self.connection.tally.segments_out += u64::from(count - 1);
+        self.shared.tally.segments_out += u64::from(count - 1);
+        self.run_has_left(gathered);
+        Sending::Sent
+    }
+
+    /// All pieces are on their way.
+    fn run_has_left(&mut self, gathered: &Gathered) {
+        let mut idx = gathered.first;
+        for _ in 0..gathered.count {
+            self.mark_sent(idx, false);
+            idx = self.shared.chunks[idx].next;
+        }
+        self.connection.next_unsent = idx;
+        let end = self.shared.chunks[gathered.last].end();
+        self.pass(gathered.len, end);
+        self.on_its_way(gathered.len, false);
+    }
+}

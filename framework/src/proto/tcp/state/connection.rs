@@ -1,0 +1,635 @@
+//! What is remembered of a connection: the variables of RFC 9293 3.3.1 under their names, and those of the RFCs around it. What a
+//! segment of an established connection needs stands first, so that it is in the first cache lines.
+
+use super::super::event::CloseReason;
+use super::super::options::{Congestion, ConnectionOptions};
+use super::super::segment::Range;
+use super::super::seq::Seq;
+use super::queue::{Lane, Queue};
+use super::stored::{RareOptions, StoredOptions};
+use crate::proto::slab::NIL;
+use crate::proto::{ConsumerId, Flow};
+use crate::time::{Duration, Instant};
+
+/// RFC 9293 3.3.2. LISTEN is a listener, and CLOSED is no connection at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the RFC's names")]
+pub enum State {
+    SynSent,
+    SynReceived,
+    #[default]
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    /// Gone: the app has still to hear of it.
+    Closed,
+}
+
+impl State {
+    /// Whether the handshake is done: SND and RCV variables are those of both sides.
+    #[inline]
+    pub fn is_synchronized(self) -> bool {
+        self >= Self::Established
+    }
+
+    /// Whether the app may still send.
+    #[inline]
+    pub fn may_send(self) -> bool {
+        matches!(self, Self::Established | Self::CloseWait)
+    }
+
+    /// Whether the peer may still send.
+    #[inline]
+    pub fn may_receive(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+}
+
+/// What waits to be told to the app.
+pub(in crate::proto::tcp) mod pending {
+    pub(crate) const CONNECTED: u8 = 1 << 0;
+    /// Data in order waits in `in_order`.
+    pub(crate) const READABLE: u8 = 1 << 1;
+    pub(crate) const WRITABLE: u8 = 1 << 2;
+    pub(crate) const PEER_CLOSED: u8 = 1 << 3;
+    pub(crate) const CLOSED: u8 = 1 << 4;
+    pub(crate) const NO_ROUTE: u8 = 1 << 5;
+}
+
+/// When we owe an acknowledgment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::proto::tcp) enum AckOwed {
+    #[default]
+    No,
+    /// By `ack_at`, or with whatever is sent before.
+    Delayed,
+    /// At the end of this burst.
+    Now,
+}
+
+/// What the retransmission timer runs for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::proto::tcp) enum RetransmitTimer {
+    #[default]
+    Off,
+    /// RFC 6298.
+    Timeout,
+    /// A tail loss probe (RFC 8985 7).
+    Probe,
+    /// Reordering may have ended: segments are lost by then (RFC 8985 6.2 step 5).
+    Reordering,
+    /// The peer's window is closed (RFC 9293 3.8.6.1).
+    Persist,
+}
+
+/// How far the sender has come out of a loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::proto::tcp) enum Recovery {
+    /// Nothing is lost as far as we know.
+    #[default]
+    Open,
+    /// Lost segments are sent again, until `recovery_point` is acknowledged (RFC 6675, RFC 8985).
+    Fast,
+    /// The timer ran out; F-RTO is finding out whether for nothing (RFC 5682).
+    Probing,
+    /// The timer ran out: slow start from one segment (RFC 5681 3.1).
+    Loss,
+    /// ECN told of congestion: the window was reduced, until `recovery_point` (RFC 3168 6.1.2).
+    Reduced,
+}
+
+/// Booleans of a connection, one bit each.
+pub(in crate::proto::tcp) mod flag {
+    pub(crate) const TIMESTAMPS: u32 = 1 << 0;
+    pub(crate) const SACK: u32 = 1 << 1;
+    pub(crate) const ECN: u32 = 1 << 2;
+    /// ECE is set in what we send until the peer's CWR (RFC 3168 6.1.3).
+    pub(crate) const ECE_OWED: u32 = 1 << 3;
+    /// CWR is to be set in the next new data (RFC 3168 6.1.2).
+    pub(crate) const CWR_OWED: u32 = 1 << 4;
+    /// The app has closed its side: a FIN is queued or sent.
+    pub(crate) const FIN_QUEUED: u32 = 1 << 5;
+    /// The app wants no data now.
+    pub(crate) const PAUSED: u32 = 1 << 6;
+    /// A send was refused for lack of room.
+    pub(crate) const WANTS_ROOM: u32 = 1 << 7;
+    /// The last tail loss probe was a retransmission (RFC 8985 7.3).
+    pub(crate) const PROBE_IS_RESENT: u32 = 1 << 8;
+    /// A tail loss probe is out.
+    pub(crate) const PROBE_OUT: u32 = 1 << 9;
+    /// In the list of connections that have something to send.
+    pub(crate) const IN_FLUSH: u32 = 1 << 10;
+    /// In the list of connections with events.
+    pub(crate) const IN_READY: u32 = 1 << 11;
+    /// The app does not know it yet: a listener's, in its handshake.
+    pub(crate) const EMBRYONIC: u32 = 1 << 12;
+    /// The app let go of it: it is told nothing more.
+    pub(crate) const ORPHANED: u32 = 1 << 13;
+    /// In this round trip so much was sent that cwnd was what limited it.
+    pub(crate) const CWND_LIMITED: u32 = 1 << 14;
+    /// Segments were seen out of order (RFC 8985 6.2 step 3).
+    pub(crate) const REORDERING_SEEN: u32 = 1 << 15;
+    /// A duplicate was reported in this round: `round_end` is RACK.dsack_round (RFC 8985 6.2 step 4).
+    pub(crate) const DSACK_ROUND: u32 = 1 << 16;
+    /// What the recovery took can be given back.
+    pub(crate) const UNDO: u32 = 1 << 17;
+    /// Both SYNs have a window scale: ours says it (RFC 7323 2.2).
+    pub(crate) const WINDOW_SCALE: u32 = 1 << 18;
+    /// The app wants nothing more of the peer: what still comes is answered by a reset (RFC 9293 3.6.1).
+    pub(crate) const RECEIVES_NO_MORE: u32 = 1 << 19;
+    /// The app has still to hear that it is connected: until then data waits in order.
+    pub(crate) const UNTOLD: u32 = 1 << 20;
+    /// The peer's FIN came, perhaps before data that is missing: its number is `rcv_fin`.
+    pub(crate) const FIN_SEEN: u32 = 1 << 21;
+    /// A SYN is to be sent that the way out had no room for.
+    pub(crate) const SYN_OWED: u32 = 1 << 22;
+    /// Data waits for `pace_at`.
+    pub(crate) const PACED: u32 = 1 << 23;
+    /// `CWND_LIMITED` as it was in the round trip before.
+    pub(crate) const CWND_WAS_LIMITED: u32 = 1 << 24;
+    /// A tail loss probe is to leave with the next look (RFC 8985 7.3).
+    pub(crate) const PROBE_DUE: u32 = 1 << 25;
+    /// F-RTO has seen the first acknowledgment after the timeout (RFC 5682 2.1 step 2b).
+    pub(crate) const FRTO_ADVANCED: u32 = 1 << 26;
+    /// What is to be sent has found no way out.
+    pub(crate) const NO_ROUTE: u32 = 1 << 27;
+    /// Each segment shows the window of the last, and the field says it exactly. True as long as `room_at_once` is.
+    pub(crate) const WINDOW_STAYS: u32 = 1 << 28;
+    /// The app was told that its call finds no way.
+    pub(crate) const NO_ROUTE_TOLD: u32 = 1 << 29;
+    /// The numbers from `snd_nxt` on are somebody else's to send.
+    pub(crate) const DELEGATED: u32 = 1 << 30;
+    /// Full segments are tried again that timeouts had shortened, and none has arrived yet.
+    pub(crate) const MSS_ON_TRIAL: u32 = 1 << 31;
+
+    /// What keeps data in order from being handed over as it comes.
+    pub(crate) const HOLDS: u32 = PAUSED | UNTOLD;
+}
+
+/// A connection. The order of the fields is that of the memory: what a segment of an established connection needs, data or
+/// acknowledgment, stands in the first [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million is brought in by so many
+/// loads and no more. Data and its answer stay within the first four.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(in crate::proto::tcp) struct Connection {
+    // First line: whose it is, and what came.
+    pub(in crate::proto::tcp) flow: Flow,
+    pub(in crate::proto::tcp) generation: u32,
+    pub(in crate::proto::tcp) flags: u32,
+    pub(in crate::proto::tcp) state: State,
+    pub(in crate::proto::tcp) recovery: Recovery,
+    pub(in crate::proto::tcp) ack_owed: AckOwed,
+    pub(in crate::proto::tcp) timer: RetransmitTimer,
+    taken: Taken,
+    pub(in crate::proto::tcp) pending: u8,
+    pub(in crate::proto::tcp) snd_wscale: u8,
+    pub(in crate::proto::tcp) rcv_wscale: u8,
+    pub(in crate::proto::tcp) rcv_nxt: Seq,
+    /// The right edge that was shown last: it never moves left (RFC 9293 3.8.6).
+    pub(in crate::proto::tcp) rcv_adv: Seq,
+    /// What was acknowledged last.
+    pub(in crate::proto::tcp) last_ack_sent: Seq,
+    /// Timestamps (RFC 7323): TS.Recent; what is added to our clock.
+    pub(in crate::proto::tcp) ts_recent: u32,
+    pub(in crate::proto::tcp) ts_offset: u32,
+    /// When TS.Recent was taken, in [`coarse_seconds`]: PAWS asks for days (RFC 7323 5.5).
+    pub(in crate::proto::tcp) ts_recent_at_s: u32,
+    /// The largest payload that came: two such are acknowledged at once (RFC 5681 4.2).
+    pub(in crate::proto::tcp) rcv_full_len: u16,
+    /// What the peer may send us, by our SYN.
+    pub(in crate::proto::tcp) rcv_mss: u16,
+    /// Bytes in `in_order`.
+    pub(in crate::proto::tcp) in_order_len: u32,
+    /// The tick of the wheel's entry, or `NIL` where it has none.
+    pub(in crate::proto::tcp) wheel_tick: u32,
+
+    // Second line: the send sequence space (RFC 9293 3.3.1), and what waits to be sent and to be acknowledged.
+    pub(in crate::proto::tcp) snd_una: Seq,
+    /// What was sent, up to here; never taken back.
+    pub(in crate::proto::tcp) snd_nxt: Seq,
+    /// Scaled.
+    pub(in crate::proto::tcp) snd_wnd: u32,
+    pub(in crate::proto::tcp) snd_wl1: Seq,
+    pub(in crate::proto::tcp) snd_wl2: Seq,
+    /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
+    pub(in crate::proto::tcp) snd_small: Seq,
+    /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
+    pub(in crate::proto::tcp) snd_mss: u16,
+    pub(in crate::proto::tcp) backoff: u8,
+    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail, but for the last. One of them at a time.
+    pub(in crate::proto::tcp) probes: u8,
+    /// To be acknowledged, and behind that to be sent.
+    pub(in crate::proto::tcp) send: Queue,
+    /// The first chunk that was never sent.
+    pub(in crate::proto::tcp) next_unsent: u32,
+    /// Bytes in `send`.
+    pub(in crate::proto::tcp) send_len: u32,
+    /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last transmission.
+    pub(in crate::proto::tcp) in_flight: Lane,
+    pub(in crate::proto::tcp) consumer: ConsumerId,
+    /// Bytes that may leave at once, and nothing but themselves is to be written down of them, as was found out the last time; 0 where that
+    /// is not known. Acknowledgments that find all well make no less of it. Whatever else may begins with a turn, and each turn forgets
+    /// it: see `transmit::at_once`.
+    pub(in crate::proto::tcp) room_at_once: u32,
+
+    // Third line: when; the round trip (RFC 6298); whether anything is missing.
+    pub(in crate::proto::tcp) timer_at: Instant,
+    pub(in crate::proto::tcp) ack_at: Instant,
+    pub(in crate::proto::tcp) last_received_at: Instant,
+    /// When the oldest data that is not acknowledged was sent first, for the user timeout.
+    pub(in crate::proto::tcp) unacked_since: Instant,
+    /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: who sends after a pause asks how long it was.
+    pub(in crate::proto::tcp) rack_xmit_ts: Instant,
+    pub(in crate::proto::tcp) rto: Micros,
+    /// Zero before the first sample.
+    pub(in crate::proto::tcp) srtt: Micros,
+    /// Where the last look for a SACK block ended; `NIL` while nothing is marked.
+    pub(in crate::proto::tcp) sack_hint: u32,
+    /// Segments that left the network before their turn: chunks SACKED or, without SACK, duplicate ACKs in a row.
+    pub(in crate::proto::tcp) sacked_count: u32,
+    /// What became of what is on its way, in bytes (RFC 6675 2: pipe).
+    pub(in crate::proto::tcp) sacked_len: u32,
+    pub(in crate::proto::tcp) lost_len: u32,
+
+    // Fourth line: what waits that came out of order, options, and counts: but for bytes acknowledged, which begin the fifth.
+    pub(in crate::proto::tcp) resent_len: u32,
+    pub(in crate::proto::tcp) out_of_order: Queue,
+    pub(in crate::proto::tcp) options: StoredOptions,
+    pub(in crate::proto::tcp) tally: ConnectionTally,
+
+    // Fifth line: what an acknowledgment moves, and what is asked when it is not known how much may leave at once.
+    /// The least of late, and when it was measured, in [`coarse_seconds`].
+    pub(in crate::proto::tcp) rtt_min: Micros,
+    pub(in crate::proto::tcp) rtt_min_at_s: u32,
+    pub(in crate::proto::tcp) rack: Rack,
+    pub(in crate::proto::tcp) rttvar: Micros,
+    /// Once this is acknowledged, another round trip has passed.
+    pub(in crate::proto::tcp) round_end: Seq,
+    pub(in crate::proto::tcp) ssthresh: u32,
+    pub(in crate::proto::tcp) cwnd: u32,
+    /// What came twice, to be told to the peer (RFC 2883).
+    pub(in crate::proto::tcp) dsack: Range,
+    /// Its last half stands behind, as few acknowledgments ask for it.
+    pub(in crate::proto::tcp) congestion: CongestionState,
+
+    // Behind: what a pause, a loss, and the beginning and the end of a connection look at.
+    /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
+    pub(in crate::proto::tcp) idle_at: Instant,
+    pub(in crate::proto::tcp) pace_at: Instant,
+    pub(in crate::proto::tcp) rare_options: RareOptions,
+    pub(in crate::proto::tcp) rare: RareTally,
+    pub(in crate::proto::tcp) in_order: Queue,
+    pub(in crate::proto::tcp) iss: Seq,
+    pub(in crate::proto::tcp) irs: Seq,
+    /// The number of the peer's FIN, where `flag::FIN_SEEN` is set.
+    pub(in crate::proto::tcp) rcv_fin: Seq,
+    pub(in crate::proto::tcp) recovery_point: Seq,
+    /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
+    pub(in crate::proto::tcp) snd_wnd_max: u32,
+    /// Chunks that are LOST and were not sent again since, the one to be sent next first.
+    pub(in crate::proto::tcp) lost: Lane,
+    pub(in crate::proto::tcp) undo: Undo,
+    pub(in crate::proto::tcp) prr: Prr,
+    /// What SACK tells the peer: ranges that came, the latest first (RFC 2018 4).
+    pub(in crate::proto::tcp) sacks: [Range; 4],
+    /// The listener that it came by, or `NIL`.
+    pub(in crate::proto::tcp) listener: u32,
+    pub(in crate::proto::tcp) reo_wnd_mult: u8,
+    pub(in crate::proto::tcp) reo_wnd_persist: u8,
+    pub(in crate::proto::tcp) close_reason: CloseReason,
+    /// Reports of routers that were no reason to close; 255 is as many or more.
+    pub(in crate::proto::tcp) soft_errors: u8,
+    /// What a router says that our segments should carry, while that is not believed; or 0.
+    pub(in crate::proto::tcp) claimed_mss: u16,
+    /// `snd_mss` as the SYNs agreed on it.
+    pub(in crate::proto::tcp) snd_mss_max: u16,
+    /// When it was lowered, in the lower half of [`coarse_seconds`]; or 0.
+    pub(in crate::proto::tcp) mss_lowered_at_s: u16,
+    /// How often timeouts had full segments shortened since one has arrived.
+    pub(in crate::proto::tcp) holes: u8,
+    /// As what of a caller's it is counted: [`counted`](super::super::listening::admission::counted).
+    pub(in crate::proto::tcp) counted: u8,
+    /// The number of the segment that the claim is about; or that from which on full segments are on trial.
+    pub(in crate::proto::tcp) claimed_seq: Seq,
+}
+
+/// A byte with one value of 256. The slab tells a free place by another, as this one has more of them than any other field: so that it
+/// looks at the first line, and at none that nobody else needs.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum Taken {
+    Yes,
+}
+
+/// A span of time in half the room: microseconds, 71 minutes at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::proto::tcp) struct Micros(pub(in crate::proto::tcp) u32);
+
+impl Micros {
+    pub(in crate::proto::tcp) const ZERO: Self = Self(0);
+
+    /// The span, rounded up, and the longest where it is longer.
+    #[inline]
+    pub(in crate::proto::tcp) fn of(span: Duration) -> Self {
+        Self(span.as_nanos().div_ceil(1_000).min(u64::from(u32::MAX)) as u32)
+    }
+
+    /// The span, rounded down: all that was sent in one burst with something that has arrived is as old as that.
+    #[inline]
+    pub(in crate::proto::tcp) fn floor(span: Duration) -> Self {
+        Self((span.as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32)
+    }
+
+    #[inline]
+    pub(in crate::proto::tcp) fn span(self) -> Duration {
+        Duration::from_micros(self.0.into())
+    }
+}
+
+/// Units of 2^30 ns, a little more than a second: what a shift gives.
+#[inline]
+pub(in crate::proto::tcp) fn coarse_seconds(now: Instant) -> u32 {
+    (now.as_nanos() >> 30) as u32
+}
+
+/// RFC 8985 5.2, but for RACK.xmit_ts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::proto::tcp) struct Rack {
+    pub(in crate::proto::tcp) end_seq: Seq,
+    pub(in crate::proto::tcp) rtt: Micros,
+    pub(in crate::proto::tcp) fack: Seq,
+    /// RFC 8985 7.2: TLP.end_seq.
+    pub(in crate::proto::tcp) probe_end: Seq,
+}
+
+/// What a recovery that was for nothing gives back (RFC 4015, RFC 3708).
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::proto::tcp) struct Undo {
+    pub(in crate::proto::tcp) cwnd: u32,
+    pub(in crate::proto::tcp) ssthresh: u32,
+    /// SND.UNA when the recovery began, where `flag::UNDO` is set.
+    pub(in crate::proto::tcp) marker: Seq,
+    /// Segments that were sent again and of which no duplicate was reported yet.
+    pub(in crate::proto::tcp) resent: u32,
+    /// When the first retransmission left, as timestamps have it (Eifel, RFC 3522).
+    pub(in crate::proto::tcp) resent_ts: u32,
+}
+
+/// Proportional rate reduction (RFC 6937).
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::proto::tcp) struct Prr {
+    pub(in crate::proto::tcp) delivered: u32,
+    pub(in crate::proto::tcp) out: u32,
+    pub(in crate::proto::tcp) recover_fs: u32,
+}
+
+/// RFC 9438's variables, in bytes and milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct CongestionState {
+    pub(in crate::proto::tcp) kind: Congestion,
+    /// An epoch of congestion avoidance has begun: the last three count.
+    pub(in crate::proto::tcp) in_epoch: bool,
+    /// Bytes acknowledged that cwnd has not grown for yet.
+    pub(in crate::proto::tcp) acked: u32,
+    /// Zero before the first loss.
+    pub(in crate::proto::tcp) w_max: u32,
+    pub(in crate::proto::tcp) epoch_start_ms: u32,
+    pub(in crate::proto::tcp) k_ms: u32,
+    pub(in crate::proto::tcp) w_est: u32,
+}
+
+/// Counts of a connection that segments move, as TCP_INFO has them.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct ConnectionTally {
+    pub(in crate::proto::tcp) segments_out: u64,
+    pub(in crate::proto::tcp) segments_in: u64,
+    pub(in crate::proto::tcp) bytes_received: u64,
+    /// With the number of our FIN. Bytes sent are not counted, as they follow: see [`bytes_sent`](Connection::bytes_sent).
+    pub(in crate::proto::tcp) bytes_acked: u64,
+}
+
+/// Those that are rarely moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::proto::tcp) struct RareTally {
+    pub(in crate::proto::tcp) resent_segments: u32,
+    pub(in crate::proto::tcp) dsacks: u32,
+    pub(in crate::proto::tcp) timeouts: u16,
+    /// In which second challenge ACKs were sent last, and how many.
+    pub(in crate::proto::tcp) challenges: u16,
+}
+
+impl Connection {
+    /// A connection of `flow` before its handshake.
+    pub(in crate::proto::tcp) fn new(
+        flow: Flow,
+        state: State,
+        options: &ConnectionOptions,
+        consumer: ConsumerId,
+        now: Instant,
+    ) -> Self {
+        Self {
+            flow,
+            generation: 0,
+            state,
+            recovery: Recovery::Open,
+            ack_owed: AckOwed::No,
+            timer: RetransmitTimer::Off,
+            taken: Taken::Yes,
+            flags: 0,
+            pending: 0,
+            snd_wscale: 0,
+            rcv_wscale: 0,
+            snd_una: Seq(0),
+            snd_nxt: Seq(0),
+            snd_wnd: 0,
+            snd_wl1: Seq(0),
+            snd_wl2: Seq(0),
+            snd_wnd_max: 0,
+            snd_small: Seq(0),
+            iss: Seq(0),
+            rcv_nxt: Seq(0),
+            rcv_adv: Seq(0),
+            irs: Seq(0),
+            last_ack_sent: Seq(0),
+            rcv_full_len: 536,
+            wheel_tick: NIL,
+            rcv_fin: Seq(0),
+            ts_recent: 0,
+            ts_offset: 0,
+            ts_recent_at_s: coarse_seconds(now),
+            send: Queue::default(),
+            next_unsent: NIL,
+            send_len: 0,
+            in_order_len: 0,
+            in_order: Queue::default(),
+            out_of_order: Queue::default(),
+            cwnd: 0,
+            room_at_once: 0,
+            ssthresh: u32::MAX,
+            sacked_len: 0,
+            lost_len: 0,
+            resent_len: 0,
+            snd_mss: 536,
+            rcv_mss: 536,
+            srtt: Micros::ZERO,
+            rttvar: Micros::ZERO,
+            // RFC 6298 2.1.
+            rto: Micros::of(Duration::from_secs(1)),
+            rtt_min: Micros::ZERO,
+            rtt_min_at_s: coarse_seconds(now),
+            timer_at: Instant::MAX,
+            ack_at: Instant::MAX,
+            idle_at: Instant::MAX,
+            pace_at: Instant::ZERO,
+            last_received_at: now,
+            unacked_since: Instant::MAX,
+            recovery_point: Seq(0),
+            in_flight: Lane::default(),
+            lost: Lane::default(),
+            sack_hint: NIL,
+            sacked_count: 0,
+            round_end: Seq(0),
+            backoff: 0,
+            probes: 0,
+            reo_wnd_mult: 1,
+            reo_wnd_persist: 0,
+            rack_xmit_ts: Instant::ZERO,
+            rack: Rack::default(),
+            undo: Undo::default(),
+            prr: Prr::default(),
+            rare: RareTally::default(),
+            congestion: CongestionState { kind: options.congestion, ..CongestionState::default() },
+            sacks: [Range::default(); 4],
+            dsack: Range::default(),
+            options: StoredOptions::new(options),
+            rare_options: RareOptions::new(options),
+            listener: NIL,
+            consumer,
+            close_reason: CloseReason::Finished,
+            soft_errors: 0,
+            claimed_mss: 0,
+            snd_mss_max: 536,
+            mss_lowered_at_s: 0,
+            holes: 0,
+            counted: 0,
+            claimed_seq: Seq(0),
+            tally: ConnectionTally::default(),
+        }
+    }
+
+    /// Whether any of `flag` is set.
+    #[inline]
+    pub(in crate::proto::tcp) fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    pub(in crate::proto::tcp) fn set(&mut self, flag: u32) {
+        self.flags |= flag;
+    }
+
+    #[inline]
+    pub(in crate::proto::tcp) fn clear(&mut self, flag: u32) {
+        self.flags &= !flag;
+    }
+
+    #[inline]
+    pub(in crate::proto::tcp) fn is_on(&self, switch: u8) -> bool {
+        self.options.switches & switch != 0
+    }
+
+    /// FlightSize: numbers sent and not acknowledged (RFC 5681 2).
+    #[inline]
+    pub(in crate::proto::tcp) fn flight(&self) -> u32 {
+        self.snd_nxt - self.snd_una
+    }
+
+    /// RFC 6675 2, pipe: what is still in the network, as far as we know.
+    #[inline]
+    pub(in crate::proto::tcp) fn pipe(&self) -> u32 {
+        (self.flight() + self.resent_len).saturating_sub(self.sacked_len + self.lost_len)
+    }
+
+    /// Bytes sent for the first time: numbers sent, less those of SYN and FIN.
+    pub(in crate::proto::tcp) fn bytes_sent(&self) -> u64 {
+        let is_syn_out = self.tally.bytes_acked == 0 && self.snd_una == self.iss;
+        let others = u64::from(is_syn_out) + u64::from(self.has_sent_fin());
+        (self.tally.bytes_acked + u64::from(self.flight())).saturating_sub(others)
+    }
+
+    /// Those of them that the peer has acknowledged.
+    pub(in crate::proto::tcp) fn bytes_acked(&self) -> u64 {
+        let is_fin_acknowledged = self.has_sent_fin() && self.flight() == 0;
+        self.tally.bytes_acked - u64::from(is_fin_acknowledged)
+    }
+
+    fn has_sent_fin(&self) -> bool {
+        self.has(flag::FIN_QUEUED) && self.next_unsent == NIL
+    }
+
+    /// RCV.WND: what we would show now, and never less than was shown.
+    #[inline]
+    pub(in crate::proto::tcp) fn rcv_wnd(&self) -> u32 {
+        // A buffer that has grown since our SYN may be more than its scale can show.
+        let shown_max = u32::from(u16::MAX) << self.rcv_wscale;
+        let room = self.options.receive_buffer.saturating_sub(self.in_order_len).min(shown_max);
+        room.max(if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv - self.rcv_nxt } else { 0 })
+    }
+
+    /// TSval: our clock in milliseconds, from where nobody knows (RFC 7323 5.4, 7.1).
+    #[inline]
+    pub(in crate::proto::tcp) fn ts_now(&self, now: Instant) -> u32 {
+        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
+    }
+}
+
+impl Connection {
+    /// Cache lines from the beginning that a segment of an established connection looks at.
+    pub(in crate::proto::tcp) const HOT_LINES: usize = 5;
+}
+
+/// [`TcpConfig::connection_len`](super::super::TcpConfig::connection_len) has the sum that this is a part of.
+const _: () = assert!(size_of::<Connection>() == 512);
+
+#[cfg(test)]
+mod tests {
+    use core::mem::offset_of;
+
+    use super::*;
+    use crate::proto::slab::Slot;
+
+    const LINE: usize = 64;
+
+    /// Where a field ends.
+    macro_rules! end {
+        ($field:ident) => {
+            offset_of!(Connection, $field) + size_of_val(&fresh().$field)
+        };
+    }
+
+    fn fresh() -> Connection {
+        let at = core::net::SocketAddrV4::new(core::net::Ipv4Addr::LOCALHOST, 80);
+        let flow = Flow { local: at, remote: at };
+        Connection::new(flow, State::Established, &ConnectionOptions::default(), ConsumerId(0), Instant::ZERO)
+    }
+
+    #[test]
+    fn lines_hold_what_belongs_together() {
+        let ends = [end!(wheel_tick), end!(room_at_once), end!(lost_len)];
+        assert_eq!(ends, [LINE, 2 * LINE, 3 * LINE]);
+        let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, bytes_acked);
+        let congestion = offset_of!(Connection, congestion) + offset_of!(CongestionState, w_max);
+        assert_eq!((counts, congestion), (4 * LINE, Connection::HOT_LINES * LINE));
+    }
+
+    #[test]
+    fn place_in_the_slab_takes_no_more_than_the_connection() {
+        assert_eq!((size_of::<Slot<Connection>>(), align_of::<Slot<Connection>>()), (8 * LINE, LINE));
+    }
+}

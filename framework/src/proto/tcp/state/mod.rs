@@ -1,0 +1,9 @@
+//! What a connection remembers: its variables (RFC 9293 3.3.1), and the chunks of its queues in the
+//! store that all connections share.
+
+pub(super) mod connection;
+pub(super) mod fifo;
+pub(super) mod list;
+pub(super) mod queue;
+pub(super) mod room;
+pub(super) mod stored;

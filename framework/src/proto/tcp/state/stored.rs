@@ -1,0 +1,147 @@
+//! The options of a connection in the size that a million connections can afford: spans in the grain of what they time, booleans as
+//! bits. What segments ask for stands apart from what only a call, a probe or a handshake does.
+
+use super::super::options::{ConnectionOptions, Keepalive, Linger};
+use super::connection::{Connection, flag};
+use crate::time::Duration;
+
+/// What segments ask for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proto::tcp) struct StoredOptions {
+    pub(in crate::proto::tcp) send_buffer: u32,
+    pub(in crate::proto::tcp) receive_buffer: u32,
+    pub(in crate::proto::tcp) rto_min_us: u32,
+    pub(in crate::proto::tcp) ack_delay_us: u32,
+    /// 0 is none.
+    pub(in crate::proto::tcp) user_timeout_ms: u32,
+    pub(in crate::proto::tcp) switches: u8,
+    pub(in crate::proto::tcp) ttl: u8,
+    pub(in crate::proto::tcp) tos: u8,
+    /// 0 is no keepalive.
+    pub(in crate::proto::tcp) keepalive_count: u8,
+}
+
+/// What they do not ask for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proto::tcp) struct RareOptions {
+    /// 0 where `switch::PACING` is off.
+    pub(in crate::proto::tcp) pacing_rate: u64,
+    pub(in crate::proto::tcp) keepalive_idle_ms: u32,
+    pub(in crate::proto::tcp) keepalive_interval_ms: u32,
+    /// `u32::MAX` is in the background.
+    pub(in crate::proto::tcp) linger_ms: u32,
+    /// 0 is what the path allows.
+    pub(in crate::proto::tcp) mss_max: u16,
+}
+
+/// Switches of [`StoredOptions`].
+pub(in crate::proto::tcp) mod switch {
+    pub(crate) const NODELAY: u8 = 1 << 0;
+    pub(crate) const QUICKACK: u8 = 1 << 1;
+    pub(crate) const TIMESTAMPS: u8 = 1 << 2;
+    pub(crate) const SACK: u8 = 1 << 3;
+    pub(crate) const ECN: u8 = 1 << 4;
+    /// There is a pacing rate.
+    pub(crate) const PACING: u8 = 1 << 5;
+    /// No option, but here as segments ask for both at once: something came out of its order, or twice, in this stretch of the peer's bytes
+    /// ([`Connection::end_stretch`]); and in the one before it.
+    pub(crate) const DISORDER: u8 = 1 << 6;
+    pub(crate) const DISORDER_BEFORE: u8 = 1 << 7;
+    /// What has each segment acknowledged at once.
+    pub(crate) const QUICKLY: u8 = QUICKACK | DISORDER | DISORDER_BEFORE;
+    /// What a SYN offers.
+    pub(crate) const OFFERED: u8 = TIMESTAMPS | SACK | ECN;
+}
+
+impl Connection {
+    /// The app wants other options. What our SYN offers is not changed while the peer may still agree to it.
+    pub(in crate::proto::tcp) fn change_options(&mut self, options: &ConnectionOptions) {
+        let offered = self.options.switches & switch::OFFERED;
+        if self.is_on(switch::NODELAY) {
+            // What left at once was not noted meanwhile: Nagle's algorithm, where it begins, takes the last segment for a small one.
+            self.snd_small = self.snd_nxt;
+        }
+        (self.options, self.rare_options) = (StoredOptions::new(options), RareOptions::new(options));
+        if !self.state.is_synchronized() {
+            self.options.switches = self.options.switches & !switch::OFFERED | offered;
+        }
+        self.change_congestion(options.congestion);
+        // Another rate may hold nothing back: who sends looks anew.
+        self.clear(flag::PACED);
+    }
+
+    /// The options as the app gave them, spans in the grain that they are kept in.
+    pub(in crate::proto::tcp) fn options(&self) -> ConnectionOptions {
+        let (options, rare) = (&self.options, &self.rare_options);
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        ConnectionOptions {
+            nodelay: self.is_on(switch::NODELAY),
+            quickack: self.is_on(switch::QUICKACK),
+            ack_delay: Duration::from_micros(options.ack_delay_us.into()),
+            keepalive: (options.keepalive_count != 0).then(|| Keepalive {
+                idle: ms(rare.keepalive_idle_ms),
+                interval: ms(rare.keepalive_interval_ms),
+                count: options.keepalive_count,
+            }),
+            user_timeout: (options.user_timeout_ms != 0).then(|| ms(options.user_timeout_ms)),
+            linger: if rare.linger_ms == u32::MAX { Linger::Background } else { Linger::For(ms(rare.linger_ms)) },
+            congestion: self.congestion.kind,
+            rto_min: Duration::from_micros(options.rto_min_us.into()),
+            pacing_rate: self.is_on(switch::PACING).then_some(rare.pacing_rate),
+            send_buffer: options.send_buffer,
+            receive_buffer: options.receive_buffer,
+            mss_max: (rare.mss_max != 0).then_some(rare.mss_max),
+            timestamps: self.is_on(switch::TIMESTAMPS),
+            sack: self.is_on(switch::SACK),
+            ecn: self.is_on(switch::ECN),
+            ttl: options.ttl,
+            tos: options.tos,
+        }
+    }
+}
+
+/// A span in milliseconds, none shorter than one.
+fn ms(span: Duration) -> u32 {
+    (span.as_nanos() / 1_000_000).clamp(1, u64::from(u32::MAX) - 1) as u32
+}
+
+impl StoredOptions {
+    pub(in crate::proto::tcp) fn new(options: &ConnectionOptions) -> Self {
+        let switches = [
+            (options.nodelay, switch::NODELAY),
+            (options.quickack, switch::QUICKACK),
+            (options.timestamps, switch::TIMESTAMPS),
+            (options.sack, switch::SACK),
+            (options.ecn, switch::ECN),
+            (options.pacing_rate.is_some(), switch::PACING),
+        ];
+        Self {
+            send_buffer: options.send_buffer,
+            receive_buffer: options.receive_buffer,
+            rto_min_us: (options.rto_min.as_nanos() / 1_000) as u32,
+            ack_delay_us: (options.ack_delay.as_nanos() / 1_000) as u32,
+            user_timeout_ms: options.user_timeout.map_or(0, ms),
+            keepalive_count: options.keepalive.map_or(0, |keepalive| keepalive.count),
+            ttl: options.ttl,
+            tos: options.tos,
+            switches: switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch).sum(),
+        }
+    }
+}
+
+impl RareOptions {
+    pub(in crate::proto::tcp) fn new(options: &ConnectionOptions) -> Self {
+        let keepalive = options.keepalive.unwrap_or_default();
+        Self {
+            linger_ms: match options.linger {
+                Linger::Background => u32::MAX,
+                Linger::For(Duration::ZERO) => 0,
+                Linger::For(span) => ms(span),
+            },
+            keepalive_idle_ms: ms(keepalive.idle),
+            keepalive_interval_ms: ms(keepalive.interval),
+            mss_max: options.mss_max.unwrap_or(0),
+            pacing_rate: options.pacing_rate.unwrap_or(0),
+        }
+    }
+}
