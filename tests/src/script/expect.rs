@@ -44,12 +44,13 @@ pub(super) enum Comparison {
     AtLeast,
 }
 
-const EVENTS: [&str; 5] = ["Connected", "Unreachable", "Readable", "Writable", "PeerClosed"];
-const REASONS: [&str; 10] = [
+const EVENTS: [&str; 5] = ["Connected", "NoRoute", "Readable", "Writable", "PeerClosed"];
+const REASONS: [&str; 11] = [
     "Finished",
     "Aborted",
     "Reset",
     "Refused",
+    "NoRoute",
     "NoAnswer",
     "TimedOut",
     "KeepaliveTimedOut",
