@@ -44,7 +44,11 @@ fn upward_arrow_is_named_with_file_and_line() {
     check("wire/udp.rs", "\nuse crate::mem::Mbuf;", &["framework/src/wire/udp.rs:2: wire -> mem"]);
     check("mem/pool.rs", "use crate::{time::Instant, proto};", &["framework/src/mem/pool.rs:1: mem -> {"]);
     check("time.rs", "use super::counters::Block;", &["framework/src/time.rs:1: time -> counters"]);
-    check("proto/host/mod.rs", "fn f(_: super::super::mem::Mbuf) {}", &["framework/src/proto/host/mod.rs:1: proto -> mem"]);
+    check(
+        "proto/host/mod.rs",
+        "fn f(_: super::super::mem::Mbuf) {}",
+        &["framework/src/proto/host/mod.rs:1: proto -> mem"],
+    );
     check(
         "pipeline/udp.rs",
         "use crate::device::{Offload, pcap::Reader};",
