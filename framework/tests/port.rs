@@ -338,3 +338,28 @@ fn what_an_app_asks_for_at_its_start_stands_before_the_first_frame() {
     port.run(move |_| Asking { handle: handle.clone(), pending: None, counting: counting() }).unwrap();
     assert_eq!(count.load(Ordering::Relaxed), 50);
 }
+
+/// Says how many buffers its worker has.
+struct Buffers {
+    count: Arc<AtomicU64>,
+    stop: StopFlag,
+}
+
+impl App for Buffers {
+    fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+        self.count.store(cx.pool.capacity() as u64, Ordering::Relaxed);
+        self.stop.stop();
+        Ok(())
+    }
+}
+
+#[test]
+fn what_an_app_holds_has_its_room_in_the_pool() {
+    let [usual, more] = [0, 20_000].map(|held| {
+        let (count, stop) = (Arc::new(AtomicU64::new(0)), StopFlag::new());
+        let port = Port::open("memory:port-test-held").unwrap().named("port-test-held").stop_by(&stop).log(|_| ());
+        port.held(held).run_app(Buffers { count: Arc::clone(&count), stop }).unwrap();
+        count.load(Ordering::Relaxed)
+    });
+    assert!(usual < 20_000 && more > 20_000 + usual / 2, "{usual} {more}: pages are filled with buffers");
+}

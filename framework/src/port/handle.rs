@@ -111,6 +111,37 @@ impl PortHandle {
     /// Subscribes without waiting, for apps: no lock and no system call here; the answer comes some milliseconds later, and frames may
     /// come before it. What an app asks for in [`on_start`](crate::pipeline::App::on_start) stands before the first frame is received.
     ///
+    /// ```no_run
+    /// use wirepath::prelude::*;
+    ///
+    /// /// Hears the group that a directory names.
+    /// struct Follower {
+    ///     handle: PortHandle,
+    ///     asked: Option<Pending>,
+    /// }
+    ///
+    /// impl App for Follower {
+    ///     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
+    ///         if let (ConsumerId(0), Some(&group)) = (datagram.consumer, datagram.payload.first_chunk::<4>()) {
+    ///             self.asked = self.handle.try_subscribe(multicast(group, 9000).consumer(1)).ok();
+    ///         }
+    ///     }
+    ///
+    ///     fn tick(&mut self, _: &mut Cx<'_>) {
+    ///         if let Some(answer) = self.asked.as_mut().and_then(Pending::answer) {
+    ///             self.asked = None;
+    ///             answer.unwrap_or_else(|error| eprintln!("{error}"));
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// fn main() -> wirepath::Result<()> {
+    ///     let port = Port::open("eth1")?.subscribe(multicast([239, 1, 1, 1], 9000));
+    ///     let handle = port.handle();
+    ///     port.run(move |_worker| Follower { handle: handle.clone(), asked: None })
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// As many requests wait as there may be, 64; the port has ended.
     pub fn try_subscribe(&self, subscription: Subscription) -> Result<Pending> {

@@ -65,6 +65,7 @@ struct Settings {
     requests: Receiver<Request>,
     tcp: Option<TcpConfig>,
     own: OwnHost,
+    held: usize,
     cores: Option<Vec<usize>>,
     stop: Option<StopFlag>,
     log: Box<dyn FnMut(&str) + Send>,
@@ -117,6 +118,7 @@ impl Port {
             requests,
             tcp: None,
             own: OwnHost::default(),
+            held: 0,
             cores: None,
             stop: None,
             log: Box::new(|line| eprintln!("{line}")),
@@ -158,6 +160,13 @@ impl Port {
     /// By default only the networks of its addresses are reached.
     pub fn route(mut self, network: Ipv4Prefix, gateway: core::net::Ipv4Addr) -> Self {
         self.settings.own.routes.push(StaticRoute { network, via: gateway });
+        self
+    }
+
+    /// Room in each worker's pool for this many buffers that its app [holds](crate::pipeline::Datagram::hold). By default none: what an app
+    /// holds is then short for receiving.
+    pub fn held(mut self, buffers: usize) -> Self {
+        self.settings.held = buffers;
         self
     }
 
@@ -247,7 +256,7 @@ impl Settings {
             let (app, block) = (Arc::clone(&app), Arc::clone(&block));
             let (idx, name, end) = (queue.idx, format!("worker{}", queue.idx), control.worker_end(queue.idx));
             let spec = WorkerSpec::new(name.clone(), move |context: &WorkerContext| {
-                let worker = queue.worker(app(context), 0, context, &block.scope(&name)).map_err(Error::from);
+                let worker = queue.worker(app(context), self.held, context, &block.scope(&name)).map_err(Error::from);
                 ended(worker.and_then(|worker| serve(worker, &block, context, end)), context)
             });
             let spec = spec.polling(config.port.interface());
@@ -273,11 +282,11 @@ impl Settings {
         }
         let (stop, mut log) = (stop(self.stop)?, self.log);
         let block = block(&self.name, &mut log);
-        let (own, tcp) = (self.own, self.tcp);
+        let (own, tcp, held) = (self.own, self.tcp, self.held);
         let mut control = Control::new(self.requests, self.handle.run());
         let end = control.worker_end(0);
         let spec = WorkerSpec::new("worker0", move |context: &WorkerContext| {
-            let mut worker = adapt(Worker::builder(&mut device)?);
+            let mut worker = adapt(Worker::builder(&mut device)?).held(held);
             worker = own.addresses.into_iter().fold(worker, WorkerBuilder::address);
             worker = own.routes.into_iter().fold(worker, |worker, route| worker.route(route.network, route.via));
             worker = tcp.into_iter().fold(worker, WorkerBuilder::tcp);
