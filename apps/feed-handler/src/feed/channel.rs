@@ -3,7 +3,7 @@
 use market::book::Capacity;
 use market::framing::{Header, Messages, Packet, Session};
 use market::sequence::Policy;
-use market::{Arbiter, Books, Codec, Fate, Framing, Gap, Line, MessageCounts, Output, Window};
+use market::{Arbiter, BookBuilder, ChannelHandler, Fate, Framing, Gap, Line, Output, Window};
 use wirepath::mem::Held;
 
 use super::app::LINES_MAX;
@@ -16,17 +16,10 @@ pub(super) struct Channel<P: Protocol> {
     /// Session of the packet that opened it, until the arbiter knows better.
     session: Session,
     pub(super) arbiter: Arbiter<Held>,
-    pub(super) decoder: Decoder<P>,
+    pub(super) builder: BookBuilder<P::Codec, P::Books>,
     pub(super) gaps: GapLog,
     /// Messages in packets that should have waited and could not, as there was no buffer to spare.
     pub(super) not_kept: u64,
-}
-
-/// Turns messages into books.
-pub(super) struct Decoder<P: Protocol> {
-    codec: P::Codec,
-    pub(super) counts: MessageCounts,
-    pub(super) books: P::Books,
 }
 
 /// The first gaps of a channel. Those beyond the room are in the counters only.
@@ -52,7 +45,7 @@ impl<P: Protocol> Channel<P> {
             key: Key { set: 0, channel: 0 },
             session: Session::default(),
             arbiter: Arbiter::new(LINES_MAX, policy, window),
-            decoder: Decoder { codec: P::Codec::default(), counts: MessageCounts::new(), books: P::books(capacity) },
+            builder: BookBuilder::new(P::Codec::default(), P::books(capacity)),
             gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
             not_kept: 0,
         }
@@ -88,7 +81,7 @@ impl<P: Protocol> Channel<P> {
     ) {
         self.expire(now_ns, desk);
         match self.arbiter.offer(line, &packet.header, now_ns) {
-            Fate::Deliver { skip } => desk.messages.add(self.decoder.process(packet.messages(), skip)),
+            Fate::Deliver { skip } => desk.messages.add(build(packet.messages(), skip, &mut self.builder)),
             Fate::Keep => self.keep(packet, hold()),
             Fate::Discard => {}
         }
@@ -117,8 +110,8 @@ impl<P: Protocol> Channel<P> {
             Output::Deliver { handle, skip } => {
                 // It was whole when it was kept, and held bytes do not change.
                 if let Ok(packet) = P::Framing::parse(desk.bytes(&handle)) {
-                    let processed = self.decoder.process(packet.messages(), skip);
-                    desk.messages.add(processed);
+                    let built = build(packet.messages(), skip, &mut self.builder);
+                    desk.messages.add(built);
                 }
             }
             Output::Discard { handle } => drop(handle),
@@ -126,9 +119,9 @@ impl<P: Protocol> Channel<P> {
                 desk.gaps.inc();
                 desk.missing.add(gap.len());
                 self.gaps.push(gap);
-                self.decoder.books.mark_stale();
+                self.builder.on_gap(gap);
             }
-            Output::Restart => self.decoder.restart(),
+            Output::Restart => self.builder.on_restart(),
             Output::EndOfSession => {}
         }
     }
@@ -142,25 +135,14 @@ impl<P: Protocol> Channel<P> {
     }
 }
 
-impl<P: Protocol> Decoder<P> {
-    /// Decodes all messages but the first `skip`, and applies them. Returns how many that were.
-    #[inline]
-    fn process(&mut self, mut messages: Messages<'_, P::Framing>, skip: u32) -> u64 {
-        for _ in 0..skip {
-            messages.next();
-        }
-        let mut processed = 0;
-        for message in messages {
-            processed += 1;
-            if let Some(event) = self.codec.decode_counted(message, &mut self.counts) {
-                self.books.apply(&event);
-            }
-        }
-        processed
+/// Gives the builder all messages but the first `skip`. Returns how many that were.
+#[inline]
+fn build<F: Framing>(messages: Messages<'_, F>, skip: u32, builder: &mut impl ChannelHandler) -> u64 {
+    let mut built = 0;
+    for message in messages.skip(skip as usize) {
+        built += 1;
+        // Books are built from what messages say, whatever their numbers are.
+        builder.on_message(0, message);
     }
-
-    fn restart(&mut self) {
-        self.codec = P::Codec::default();
-        self.books.clear();
-    }
+    built
 }

@@ -137,10 +137,10 @@ impl<P: Protocol> Feed<P> {
             sequence: *channel.arbiter.counts(),
             holes: *channel.arbiter.holes(),
             not_kept: channel.not_kept,
-            messages: channel.decoder.counts.clone(),
+            messages: channel.builder.counts.clone(),
             gaps: channel.gaps.gaps.clone(),
             lines,
-            books: books_tally(&channel.decoder.books, tops),
+            books: books_tally(&channel.builder.books, tops),
         }
     }
 }
