@@ -6,7 +6,7 @@ use core::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use market::book::Capacity;
+use market::Capacity;
 use market::event::{Add, Delete, Event};
 use market::{Books, Locate, OrderBooks, OrderRef, Price, Side, Symbol};
 use wirepath_benches::feed::Channels;

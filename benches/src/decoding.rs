@@ -5,10 +5,14 @@ use std::time;
 
 use exchange_sim::Settings;
 use market::framing::iex_tp::IexHeader;
+use market::framing::iex_tp::IexTp;
 use market::framing::mold_udp64::MoldHeader;
-use market::framing::{IexTp, MoldUdp64};
+use market::framing::mold_udp64::MoldUdp64;
+use market::framing::{Framing, PacketWriter};
 use market::iex::messages::{AuctionInfo, Head, QuoteUpdate, Trade};
-use market::{Codec, Framing, Itch50, MessageCounts, PacketWriter, Symbol, Tops16};
+use market::iex::tops16::Tops16;
+use market::itch50::Itch50;
+use market::{Codec, MessageCounts, Symbol};
 use zerocopy::IntoBytes;
 
 use crate::frames::shuffled;

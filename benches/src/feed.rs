@@ -7,11 +7,12 @@ use std::time;
 
 use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig, Tops};
 use feed_handler::format::MoldItch50;
+use market::Capacity;
+use market::Policy;
 use market::Window;
-use market::book::Capacity;
+use market::framing::PacketWriter;
 use market::framing::mold_udp64::MoldHeader;
-use market::framing::{MoldUdp64, PacketWriter};
-use market::sequence::Policy;
+use market::framing::mold_udp64::MoldUdp64;
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
 use wirepath::pipeline::UdpStack;

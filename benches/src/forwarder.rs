@@ -18,10 +18,10 @@ use wirepath::proto::{
 };
 use wirepath::testing::proto::{Demux, DemuxCapacity};
 use wirepath::time::Instant;
-use wirepath::wire::{
-    EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Header, Ipv4Packet, MacAddr, UdpHeader, VlanTags,
-    ethernet,
-};
+use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
+use wirepath::wire::ipv4::{Ipv4Header, Ipv4Packet};
+use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::{EtherType, MacAddr, VlanTags, ethernet};
 use wirepath::worker::{Parts, Worker};
 use zerocopy::FromBytes;
 

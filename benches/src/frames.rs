@@ -3,9 +3,10 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::wire::ethernet::EthernetFields;
-use wirepath::wire::{
-    EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpFields, UdpHeader, ethernet, ipv4, udp,
-};
+use wirepath::wire::ethernet::EthernetHeader;
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
+use wirepath::wire::udp::{UdpFields, UdpHeader};
+use wirepath::wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
 
 /// Bytes before the payload.
 pub const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;

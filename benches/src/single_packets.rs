@@ -15,7 +15,10 @@ use arrayvec::ArrayVec;
 use wirepath::mem::{Layout, Mbuf, Pool, Region};
 use wirepath::proto::{ConsumerId, FilterId, HashSeed, Subscriber};
 use wirepath::testing::proto::{Demux, DemuxCapacity};
-use wirepath::wire::{EtherType, EthernetFrame, Ipv4Packet, Protocol, UdpHeader};
+use wirepath::wire::ethernet::EthernetFrame;
+use wirepath::wire::ipv4::Ipv4Packet;
+use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::{EtherType, Protocol};
 
 use crate::frames::{HEADERS_LEN, PAYLOAD_LEN, UdpChecksum, frame, shuffled};
 use crate::prefetch;

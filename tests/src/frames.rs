@@ -3,10 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::wire::checksum::{PseudoHeader, Sum};
-use wirepath::wire::{
-    EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, TcpFields,
-    TcpHeader, UdpFields, UdpHeader, VlanTags,
-};
+use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
+use wirepath::wire::tcp::{TcpFields, TcpHeader};
+use wirepath::wire::udp::{UdpFields, UdpHeader};
+use wirepath::wire::{EtherType, MacAddr, Protocol, VlanTags};
 use zerocopy::IntoBytes;
 
 use crate::rig::{OURS, PEER, PEER_STATION, STATION};

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use exchange_sim::{
     Interface, LineSettings, Outlet, Publication, Published, RerequestSettings, Settings, Truth, publish,
 };
-use market::framing::MoldUdp64;
+use market::framing::Framing;
+use market::framing::mold_udp64::MoldUdp64;
 use market::framing::mold_udp64::{Request, session_name};
-use market::sequence::{DOUBTS_MAX, Policy};
-use market::{Arbiter, Fate, Framing, Line, Output, Patience, Rerequester, Slots, Step, Window};
+use market::{Arbiter, Fate, Line, Output, Patience, Rerequester, Slots, Step, Window};
+use market::{DOUBTS_MAX, Policy};
 use wirepath::worker::StopFlag;
 use wirepath_tests::netns::Namespace;
 
@@ -59,7 +60,7 @@ fn join(group: Ipv4Addr, port: u16, interface: Ipv4Addr) -> io::Result<UdpSocket
 struct Receiver {
     lines: [UdpSocket; 2],
     server: UdpSocket,
-    arbiter: Arbiter<market::arbitration::Slot>,
+    arbiter: Arbiter<market::Slot>,
     rerequester: Rerequester,
     slots: Slots,
     started: Instant,

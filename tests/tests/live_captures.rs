@@ -17,7 +17,10 @@ use wirepath::mem::{Layout, Pool, Region};
 use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::checksum::Sum;
-use wirepath::wire::{EthernetFrame, Ipv4Packet, MacAddr, Protocol, UdpHeader, ipv4};
+use wirepath::wire::ethernet::EthernetFrame;
+use wirepath::wire::ipv4::Ipv4Packet;
+use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::{MacAddr, Protocol, ipv4};
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, PATIENCE, THEIRS, Wire, table};
 
 /// A frame and when it was recorded.

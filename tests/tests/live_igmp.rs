@@ -22,8 +22,10 @@ use wirepath::device::Offload;
 use wirepath::mem::Mbuf;
 use wirepath::pipeline::HostStackConfig;
 use wirepath::proto::{ConsumerId, Group};
+use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
 use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion};
-use wirepath::wire::{EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol};
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
+use wirepath::wire::{EtherType, MacAddr, Protocol};
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, network, wait_until};
 use wirepath_tests::netns::Namespace;
 

@@ -24,7 +24,8 @@ use wirepath::proto::{
     UdpSockets,
 };
 use wirepath::time::{Clock, MonotonicClock};
-use wirepath::wire::{ArpFields, ArpOperation, ArpPacket, EtherType, MacAddr, VlanTag, VlanTags};
+use wirepath::wire::arp::{ArpFields, ArpOperation, ArpPacket};
+use wirepath::wire::{EtherType, MacAddr, VlanTag, VlanTags};
 use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig};
 use wirepath::worker::{Parts, StopFlag, Worker, WorkerContext};
 use wirepath_tests::packet::{PacketSocket, Received, Tag};

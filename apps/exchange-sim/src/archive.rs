@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use market::Framing;
+use market::framing::Framing;
+use market::framing::PacketWriter;
 use market::framing::mold_udp64::MoldHeader;
-use market::framing::{MoldUdp64, PacketWriter};
+use market::framing::mold_udp64::MoldUdp64;
 
 use crate::packetiser::Packet;
 

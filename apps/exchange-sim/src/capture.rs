@@ -9,9 +9,12 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use wirepath::device::pcap::Writer;
+use wirepath::wire::ethernet::EthernetHeader;
 use wirepath::wire::ethernet::{self, EthernetFields};
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::udp::UdpFields;
-use wirepath::wire::{EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpHeader, ipv4, udp};
+use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::{EtherType, MacAddr, Protocol, ipv4, udp};
 
 use crate::error::{Error, check_directory};
 use crate::feed::Feed;

@@ -4,9 +4,9 @@
 //! Both lines carry the same packets, so this happens once. Time is that of the messages; a packet leaves when it is
 //! full or when its first message has waited for [`Settings::pack_wait_us`], and packets leave in the order of their numbers.
 
-use market::Framing;
-use market::framing::MoldUdp64;
+use market::framing::Framing;
 use market::framing::mold_udp64::MoldHeader;
+use market::framing::mold_udp64::MoldUdp64;
 
 use crate::session::TimedMessage;
 use crate::settings::Settings;

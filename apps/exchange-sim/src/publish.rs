@@ -10,8 +10,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use market::framing::PacketWriter;
 use market::framing::mold_udp64::MoldHeader;
-use market::framing::{MoldUdp64, PacketWriter};
+use market::framing::mold_udp64::MoldUdp64;
 use wirepath::worker::StopFlag;
 
 use crate::error::Error;

@@ -293,8 +293,8 @@ impl Desk {
 mod tests {
     use super::*;
     use crate::archive::tests::packet;
-    use market::Framing;
-    use market::framing::MoldUdp64;
+    use market::framing::Framing;
+    use market::framing::mold_udp64::MoldUdp64;
     use proptest::prelude::*;
 
     const ASKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1234);

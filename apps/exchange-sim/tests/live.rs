@@ -9,9 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use exchange_sim::Truth;
-use market::Framing;
+use market::framing::Framing;
+use market::framing::PacketKind;
+use market::framing::mold_udp64::MoldUdp64;
 use market::framing::mold_udp64::Request;
-use market::framing::{MoldUdp64, PacketKind};
 use tempfile::tempdir;
 
 const SESSION: [u8; 10] = *b"LIVE      ";

@@ -1,8 +1,9 @@
 //! Lines A and B of one channel: each message once and in order, whichever line brings it, and the books that they make. On a day of
 //! `exchange-sim generate --out day.pcap`: `cargo run --release -p feed-handler --example ab_lines -- pcap:day.pcap`; as root on `eth1`.
 
-use market::framing::MoldUdp64;
-use market::{AbChannel, AbConfig, BookBuilder, Books, Itch50, Line, OrderBooks};
+use market::framing::mold_udp64::MoldUdp64;
+use market::itch50::Itch50;
+use market::{AbChannel, AbConfig, BookBuilder, Books, Line, OrderBooks};
 use wirepath::prelude::*;
 
 pub(crate) struct Feed {
@@ -11,7 +12,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(capacity: market::book::Capacity) -> Self {
+    pub(crate) fn new(capacity: market::Capacity) -> Self {
         let books = BookBuilder::new(Itch50, OrderBooks::new(capacity));
         Self { channel: AbChannel::new(AbConfig::default()), books }
     }
@@ -48,5 +49,5 @@ pub(crate) fn both_lines(port: &str) -> wirepath::Result<Port> {
 
 fn main() -> wirepath::Result<()> {
     let port = std::env::args().nth(1).unwrap_or("eth1".into());
-    both_lines(&port)?.run(|_worker| Feed::new(market::book::Capacity::default()))
+    both_lines(&port)?.run(|_worker| Feed::new(market::Capacity::default()))
 }

@@ -4,12 +4,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-use market::book::Capacity;
+use market::Capacity;
+use market::framing::Framing;
+use market::framing::cboe_unit::CboeUnit;
 use market::framing::cboe_unit::UnitHeader;
 use market::framing::iex_tp::IexHeader;
+use market::framing::iex_tp::IexTp;
 use market::framing::mold_udp64::MoldHeader;
-use market::framing::{CboeUnit, IexTp, MoldUdp64};
-use market::{Books, Codec, Deep10, Framing, Itch50, LevelBooks, OrderBooks, Pitch, Quotes, Tops16};
+use market::framing::mold_udp64::MoldUdp64;
+use market::iex::deep10::Deep10;
+use market::iex::tops16::Tops16;
+use market::itch50::Itch50;
+use market::pitch::Pitch;
+use market::{Books, Codec, LevelBooks, OrderBooks, Quotes};
 
 use crate::plan::CapacityPlan;
 

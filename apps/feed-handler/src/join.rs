@@ -6,7 +6,8 @@ use core::net::SocketAddrV4;
 use wirepath::mem::Mbuf;
 use wirepath::pipeline::{Cx, Node, Outline};
 use wirepath::proto::{ConsumerId, Flow, Found, Group};
-use wirepath::wire::{Ipv4Header, UdpHeader};
+use wirepath::wire::ipv4::Ipv4Header;
+use wirepath::wire::udp::UdpHeader;
 use zerocopy::FromBytes;
 
 /// An app that takes groups as they come.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use market::Capacity;
+use market::Policy;
 use market::Window;
-use market::book::Capacity;
-use market::sequence::Policy;
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;

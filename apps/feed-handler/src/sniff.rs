@@ -8,10 +8,15 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-use market::framing::ItchFile;
-use market::{Codec, Framing, Itch50};
+use market::Codec;
+use market::framing::Framing;
+use market::framing::itch_file::ItchFile;
+use market::itch50::Itch50;
 use wirepath::device::pcap::{Problem, Reader};
-use wirepath::wire::{EtherType, EthernetFrame, Ipv4Packet, Protocol as IpProtocol, UdpHeader};
+use wirepath::wire::ethernet::EthernetFrame;
+use wirepath::wire::ipv4::Ipv4Packet;
+use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::{EtherType, Protocol as IpProtocol};
 
 use crate::error::Error;
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};

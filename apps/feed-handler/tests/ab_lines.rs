@@ -46,7 +46,7 @@ fn each_message_of_both_lines_is_delivered_once_or_in_a_gap() {
     let port = ab_lines::both_lines(&format!("pcap:{}", capture.display())).unwrap();
     let port = port.named("ab-lines-test").stop_by(&StopFlag::new()).log(|_| ());
     let watched = Arc::clone(&counts);
-    let capacity = market::book::Capacity { books: 64, orders: 1 << 16, levels: 1 << 14 };
+    let capacity = market::Capacity { books: 64, orders: 1 << 16, levels: 1 << 14 };
     port.run(move |_| Watched { feed: ab_lines::Feed::new(capacity), counts: Arc::clone(&watched) }).unwrap();
     let (delivered, missing) = *counts.lock().unwrap();
     // A machine that is busy elsewhere for a millisecond gives holes up that the other line would have filled.

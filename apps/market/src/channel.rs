@@ -74,10 +74,11 @@ pub struct AbCounts {
 /// The lines of one channel. All memory is taken by [`new`](Self::new).
 ///
 /// ```
-/// use market::framing::MoldUdp64;
+/// use market::framing::mold_udp64::MoldUdp64;
 /// use market::framing::mold_udp64::MoldHeader;
-/// use market::{AbChannel, AbConfig, ChannelHandler, Line, PacketWriter};
-/// use market::sequence::Gap;
+/// use market::{AbChannel, AbConfig, ChannelHandler, Line};
+/// use market::framing::PacketWriter;
+/// use market::Gap;
 ///
 /// #[derive(Default)]
 /// struct Log(Vec<String>);
@@ -222,8 +223,9 @@ fn deliver<F: Framing>(packet: &Packet<'_, F>, skip: u32, handler: &mut impl Cha
 /// Builds the books of a channel: what a handler is where only the books are wanted.
 ///
 /// ```
-/// use market::book::Capacity;
-/// use market::{BookBuilder, Books, ChannelHandler, Itch50, OrderBooks};
+/// use market::Capacity;
+/// use market::{BookBuilder, Books, ChannelHandler, OrderBooks};
+/// use market::itch50::Itch50;
 ///
 /// let capacity = Capacity { books: 16, orders: 1_024, levels: 256 };
 /// let mut builder = BookBuilder::new(Itch50::default(), OrderBooks::new(capacity));
@@ -269,9 +271,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::framing::PacketWriter;
+    use crate::framing::cboe_unit::CboeUnit;
     use crate::framing::cboe_unit::UnitHeader;
     use crate::framing::mold_udp64::MoldHeader;
-    use crate::framing::{CboeUnit, MoldUdp64, PacketWriter};
+    use crate::framing::mold_udp64::MoldUdp64;
 
     /// What a handler was told, as a story: numbers, `G1-2` gap, `R` restart, `.` end.
     #[derive(Default)]

@@ -12,7 +12,8 @@
 //! those who want books. What it is made of is there for more, such as a handler for one line, generic over the feed:
 //!
 //! ```
-//! use market::{Action, Books, Codec, Framing, FramingError, MessageCounts, Sequence};
+//! use market::{Action, Books, Codec, MessageCounts, Sequence};
+//! use market::framing::{Framing, FramingError};
 //!
 //! fn hear<F: Framing>(
 //!     datagram: &[u8],
@@ -40,31 +41,28 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod units;
+mod units;
 
-pub mod arbitration;
-pub mod channel;
+mod arbitration;
+mod channel;
 pub mod framing;
-pub mod rerequest;
-pub mod sequence;
+mod rerequest;
+mod sequence;
 
-pub mod codec;
+mod codec;
 pub mod event;
 pub mod iex;
 pub mod itch50;
 pub mod pitch;
 
-pub mod book;
+mod book;
 
-pub use arbitration::{Arbiter, Fate, Line, Missing, Output, Slots, Window};
-pub use book::{BookIdx, Books, LevelBooks, OrderBooks, Quotes, TopOfBook};
-pub use channel::{AbChannel, AbConfig, BookBuilder, ChannelHandler};
+pub use arbitration::{
+    AnswerCounts, Arbiter, Fate, HoleCounts, Line, LineCounts, Missing, Output, Slot, Slots, Window,
+};
+pub use book::{BookCounts, BookIdx, Books, Capacity, Change, LevelBooks, OrderBooks, Quotes, TopOfBook};
+pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, MessageCounts, MessageError};
-pub use event::Event;
-pub use framing::{Framing, FramingError, Header, PacketKind, PacketWriter};
-pub use iex::{Deep10, Tops16, deep10, tops16};
-pub use itch50::Itch50;
-pub use pitch::Pitch;
-pub use rerequest::{Ask, Patience, Rerequester, Step};
-pub use sequence::{Action, Channels, Gap, Sequence, Verdict};
+pub use rerequest::{Ask, AskCounts, Patience, Rerequester, Step};
+pub use sequence::{Action, ChannelKey, Channels, DOUBTS_MAX, First, Gap, Policy, Sequence, SequenceCounts, Verdict};
 pub use units::{Locate, OrderRef, Price, Side, Symbol};

@@ -9,15 +9,18 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use market::arbitration::Fate;
-use market::book::Capacity;
+use market::Capacity;
+use market::Fate;
+use market::Policy;
+use market::framing::Framing;
+use market::framing::PacketWriter;
 use market::framing::mold_udp64::MoldHeader;
-use market::framing::{MoldUdp64, PacketWriter};
+use market::framing::mold_udp64::MoldUdp64;
+use market::itch50::Itch50;
 use market::itch50::{AddOrder, Head, Message, OrderDelete};
-use market::sequence::Policy;
 use market::{
-    Arbiter, Books, Codec, Framing, Itch50, Line, Locate, MessageCounts, OrderBooks, Output, Patience, Rerequester,
-    Slots, Step, Symbol, Window,
+    Arbiter, Books, Codec, Line, Locate, MessageCounts, OrderBooks, Output, Patience, Rerequester, Slots, Step, Symbol,
+    Window,
 };
 
 /// Counts the allocations of each thread, so that the test harness's own threads do not disturb.
@@ -64,7 +67,7 @@ fn packet(seq: u64, out: &mut [u8]) -> &[u8] {
 }
 
 struct Handler {
-    arbiter: Arbiter<market::arbitration::Slot>,
+    arbiter: Arbiter<market::Slot>,
     rerequester: Rerequester,
     slots: Slots,
     counts: MessageCounts,

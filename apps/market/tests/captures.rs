@@ -3,12 +3,16 @@
 use std::fs;
 use std::io::Read;
 
+use market::event::Event;
+use market::framing::Framing;
+use market::framing::cboe_unit::CboeUnit;
+use market::framing::iex_tp::IexTp;
 use market::framing::itch_file::{FileEnd, FileMessages};
-use market::framing::{CboeUnit, IexTp};
-use market::sequence::{ChannelKey, Policy, SequenceCounts};
-use market::{
-    Action, Books, Channels, Codec, Event, Framing, Gap, Itch50, MessageCounts, OrderBooks, Pitch, Quotes, Tops16,
-};
+use market::iex::tops16::Tops16;
+use market::itch50::Itch50;
+use market::pitch::Pitch;
+use market::{Action, Books, Channels, Codec, Gap, MessageCounts, OrderBooks, Quotes};
+use market::{ChannelKey, Policy, SequenceCounts};
 
 /// The bytes of a capture, decompressed; `None`, said aloud, where it is not there.
 fn capture(test: &str, name: &str) -> Option<Vec<u8>> {
@@ -99,8 +103,8 @@ impl<C: Codec, B: Books> Handler<C, B> {
     }
 }
 
-fn small() -> market::book::Capacity {
-    market::book::Capacity { books: 16, orders: 8192, levels: 8192 }
+fn small() -> market::Capacity {
+    market::Capacity { books: 16, orders: 8192, levels: 8192 }
 }
 
 #[test]

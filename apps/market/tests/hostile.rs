@@ -1,21 +1,26 @@
 //! Whatever bytes arrive, from packet to book nothing panics and every message is accounted for.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: a panic is the report")]
 
-use market::book::Capacity;
-use market::framing::{CboeUnit, IexTp, MoldUdp64, PacketWriter, cboe_unit, iex_tp, mold_udp64};
-use market::sequence::Policy;
-use market::{
-    Action, Books, Codec, Deep10, Framing, Itch50, LevelBooks, MessageCounts, OrderBooks, Pitch, Quotes, Sequence,
-    Tops16,
-};
+use market::Capacity;
+use market::Policy;
+use market::framing::Framing;
+use market::framing::cboe_unit::CboeUnit;
+use market::framing::iex_tp::IexTp;
+use market::framing::mold_udp64::MoldUdp64;
+use market::framing::{PacketWriter, cboe_unit, iex_tp, mold_udp64};
+use market::iex::deep10::Deep10;
+use market::iex::tops16::Tops16;
+use market::itch50::Itch50;
+use market::pitch::Pitch;
+use market::{Action, Books, Codec, LevelBooks, MessageCounts, OrderBooks, Quotes, Sequence};
 use proptest::prelude::*;
 
 /// Types and lengths that the feeds know, so that random bodies reach the decoders.
 fn known(feed: &str) -> &'static [(u8, usize)] {
     match feed {
         "itch50" => market::itch50::Message::LENGTHS,
-        "tops16" => market::tops16::Message::LENGTHS,
-        "deep10" => market::deep10::Message::LENGTHS,
+        "tops16" => market::iex::tops16::Message::LENGTHS,
+        "deep10" => market::iex::deep10::Message::LENGTHS,
         _ => market::pitch::Message::LENGTHS,
     }
 }

@@ -21,7 +21,9 @@ use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::pipeline::{Cx, EgressConfig, Node, Outline};
 use wirepath::proto::{Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
-use wirepath::wire::{EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, VlanTags};
+use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
+use wirepath::wire::{EtherType, MacAddr, Protocol, VlanTags};
 use wirepath::worker::{Parts, Worker, random_seed};
 
 const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

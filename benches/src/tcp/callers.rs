@@ -8,9 +8,12 @@ use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Pool};
+use wirepath::wire::EtherType;
 use wirepath::wire::ethernet::EthernetFields;
+use wirepath::wire::ethernet::{EthernetFrame, EthernetHeader};
+use wirepath::wire::ipv4::Ipv4Packet;
 use wirepath::wire::tcp::{TcpFields, TcpFlags, TcpSegment, Timestamps};
-use wirepath::wire::{EtherType, EthernetFrame, EthernetHeader, Ipv4Packet, TcpOption, TcpOptionList};
+use wirepath::wire::tcp::{TcpOption, TcpOptionList};
 use wirepath_tests::frames::data_segment;
 use zerocopy::IntoBytes;
 

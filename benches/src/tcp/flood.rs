@@ -14,9 +14,11 @@ use std::time;
 
 use wirepath::device::{Offload, TxQueue};
 use wirepath::pipeline::tcp::ListenOptions;
+use wirepath::wire::EtherType;
 use wirepath::wire::ethernet::EthernetFields;
+use wirepath::wire::ethernet::EthernetHeader;
 use wirepath::wire::tcp::{TcpFields, TcpFlags};
-use wirepath::wire::{EtherType, EthernetHeader, TcpOption, TcpOptionList};
+use wirepath::wire::tcp::{TcpOption, TcpOptionList};
 use wirepath_tests::frames::segment;
 use zerocopy::IntoBytes;
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::sys;
 
-/// The value of an environment variable; none where it is empty, or where the program [has rights](is_privileged) that
+/// The value of an environment variable; none where it is empty, or where the program has rights that
 /// whoever set the variable need not have: it could send our files, and what we load, anywhere.
 pub fn environment(name: &str) -> Option<OsString> {
     if is_privileged() {
@@ -15,6 +15,6 @@ pub fn environment(name: &str) -> Option<OsString> {
 
 /// Whether the program got rights by being started, as one that is setuid, setgid or has capabilities on its file does.
 /// A service manager that gives capabilities to an ordinary program (`AmbientCapabilities=`) sets its environment, too.
-pub fn is_privileged() -> bool {
+pub(crate) fn is_privileged() -> bool {
     sys::is_privileged()
 }

@@ -40,10 +40,12 @@ mod tests;
 pub use block::{Block, Capacity, Scope, SetupError};
 pub use counter::{Counter, Gauge};
 pub use drops::{DropReason, Drops};
-pub use environment::{environment, is_privileged};
+pub use environment::environment;
+pub(crate) use environment::is_privileged;
 pub use histogram::{Distribution, Histogram};
 pub use printable::{Printable, printable, printable_lines};
-pub use publish::{default_directory, user_of_process};
+pub use publish::default_directory;
+pub(crate) use publish::user_of_process;
 pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
 pub use unit::Unit;
 

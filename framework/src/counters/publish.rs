@@ -265,7 +265,7 @@ pub(crate) fn is_trusted(user: u32) -> bool {
 
 /// The user whose rights a process has, as this process sees it; `None` where there is no such process, or none that we may see.
 /// Not the owner of its folder in /proc, who is root for a process that may not be traced.
-pub fn user_of_process(pid: u32) -> Option<u32> {
+pub(crate) fn user_of_process(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     // Real, effective, saved, of the file system (proc_pid_status(5)).

@@ -30,7 +30,7 @@ use crate::time::UnixTime;
 
 /// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one that only views
 /// touch.
-pub const METADATA_LEN: usize = 128;
+pub(crate) const METADATA_LEN: usize = 128;
 
 /// Whether a checksum is known to be right. The NIC's word, or that of the node that computed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::wire::Protocol;
 
 crate::drop_reasons! {
     /// Why a datagram was not sent. The sender has been told as well.
-    pub enum EgressDrop {
+    pub(crate) enum EgressDrop {
         /// No buffer is free for it.
         PoolEmpty => "pool_empty",
         /// The device's ring is full.

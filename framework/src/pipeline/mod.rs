@@ -39,7 +39,7 @@ pub use app::{App, AppError};
 pub use arp::{Arp, ArpConfig, ArpDrop};
 pub use datagram::Datagram;
 pub use echo::send_echo;
-pub use egress::{Egress, EgressConfig, EgressDrop};
+pub use egress::{Egress, EgressConfig};
 pub use either::Either;
 pub use ethernet::{Ethernet, EthernetDrop, Vlans};
 pub use icmp::{EchoReply, Icmp, IcmpConfig, IcmpDrop, IcmpError};
@@ -52,10 +52,10 @@ pub use resolver::WaitingDrop;
 pub use several_apps::{ForConsumers, for_consumers};
 pub use stack::{HostStack, HostStackConfig, StackConfig, UdpStack, host_stack, udp_stack};
 pub use timestamps::{NoTxTimestamps, TxTime};
-pub use trunk::{Leg, Trunk, TrunkDrop};
+pub use trunk::{Leg, Trunk};
 pub use udp::{ChecksumPolicy, Udp, UdpConfig, UdpDrop};
 pub use udp_flow::{Checksum, ConnectError, SendError, SendToError, Sent, UdpFlow, UdpOptions, send_to};
-pub use unhandled::{Unhandled, UnhandledDrop};
+pub use unhandled::Unhandled;
 
 #[cfg(test)]
 mod control_tests;

@@ -22,7 +22,7 @@ use crate::wire::{EthernetError, EthernetFrame, VlanTags};
 
 crate::drop_reasons! {
     /// Why the trunk drops a frame.
-    pub enum TrunkDrop {
+    pub(crate) enum TrunkDrop {
         /// Fewer bytes than an Ethernet header, a tag that is cut off, or more than two tags.
         Malformed => "malformed",
         /// An IEEE 802.3 length where the EtherType should be: spanning tree, CDP and their like.

@@ -7,7 +7,7 @@ use crate::mem::Mbuf;
 
 crate::drop_reasons! {
     /// Why a packet ends at [`Unhandled`].
-    pub enum UnhandledDrop {
+    pub(crate) enum UnhandledDrop {
         /// No node of this pipeline takes the protocol.
         NotHandled => "not_handled",
     }

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::field::{EmitError, EtherType, MacAddr};
 
 /// Bytes of a packet for these two address families.
-pub const PACKET_LEN: usize = 28;
+pub(crate) const PACKET_LEN: usize = 28;
 
 const HARDWARE_ETHERNET: u16 = 1;
 

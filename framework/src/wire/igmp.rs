@@ -15,13 +15,13 @@ use super::field::EmitError;
 /// All systems: where general queries go.
 pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// All routers: where version 2 leaves go (RFC 2236 6).
-pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
+pub(crate) const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// Where version 3 reports go (RFC 3376 4.2.14).
-pub const REPORT_V3_DESTINATION: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
+pub(crate) const REPORT_V3_DESTINATION: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 /// Bytes of version 1 and 2 messages, and of a version 3 report without records.
 pub const MESSAGE_LEN: usize = 8;
 /// Bytes of a version 3 query without sources.
-pub const QUERY_V3_LEN: usize = 12;
+pub(crate) const QUERY_V3_LEN: usize = 12;
 /// Bytes of a group record without sources.
 pub const RECORD_LEN: usize = 8;
 

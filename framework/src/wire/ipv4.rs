@@ -15,7 +15,7 @@ use super::field::{EmitError, Protocol};
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
 /// The most bytes that options can take: the header length counts to fifteen words.
-pub const OPTIONS_LEN_MAX: usize = 40;
+pub(crate) const OPTIONS_LEN_MAX: usize = 40;
 /// Router alert, which IGMP messages carry (RFC 2113 2.1): routers shall look at the packet.
 pub const ROUTER_ALERT: [u8; 4] = [OPTION_ROUTER_ALERT, 4, 0, 0];
 

@@ -15,23 +15,27 @@ mod reason;
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
-pub mod field;
+pub(crate) mod field;
 pub mod icmpv4;
 pub mod igmp;
 pub mod ipv4;
 pub mod tcp;
 pub mod udp;
-pub mod vlan;
+pub(crate) mod vlan;
 
 #[cfg(test)]
 mod tests;
 
-pub use arp::{ArpError, ArpFields, ArpOperation, ArpPacket};
-pub use ethernet::{EthernetError, EthernetFields, EthernetFrame, EthernetHeader};
+pub(crate) use arp::{ArpError, ArpFields, ArpOperation, ArpPacket};
+#[cfg(test)]
+pub(crate) use ethernet::EthernetFields;
+pub(crate) use ethernet::{EthernetError, EthernetFrame, EthernetHeader};
 pub use field::{EmitError, EtherType, MacAddr, MacAddrError, Protocol};
-pub use icmpv4::{Icmpv4Error, Icmpv4Message};
-pub use igmp::{IgmpError, IgmpMessage, IgmpQuery, IgmpVersion};
-pub use ipv4::{Ipv4Error, Ipv4Fields, Ipv4Header, Ipv4Packet};
-pub use tcp::{TcpError, TcpFields, TcpFlags, TcpHeader, TcpLikeness, TcpOption, TcpOptionList, TcpSegment};
-pub use udp::{UdpError, UdpFields, UdpHeader};
+pub(crate) use icmpv4::Icmpv4Message;
+pub(crate) use igmp::{IgmpError, IgmpMessage, IgmpQuery, IgmpVersion};
+pub(crate) use ipv4::{Ipv4Error, Ipv4Fields, Ipv4Header, Ipv4Packet};
+#[cfg(test)]
+pub(crate) use tcp::TcpFields;
+pub(crate) use tcp::{TcpError, TcpFlags, TcpHeader, TcpOption, TcpOptionList, TcpSegment};
+pub(crate) use udp::{UdpError, UdpFields, UdpHeader};
 pub use vlan::{VlanTag, VlanTags};

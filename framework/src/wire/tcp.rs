@@ -16,7 +16,7 @@ use super::field::{EmitError, Protocol};
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
 /// The most bytes that options can take: the data offset counts to fifteen words.
-pub const OPTIONS_LEN_MAX: usize = 40;
+pub(crate) const OPTIONS_LEN_MAX: usize = 40;
 
 const OPTION_END: u8 = 0;
 const OPTION_NO_OPERATION: u8 = 1;

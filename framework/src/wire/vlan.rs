@@ -10,9 +10,9 @@ use super::ethernet::EthernetError;
 use super::field::EtherType;
 
 /// Bytes of one tag.
-pub const TAG_LEN: usize = 4;
+pub(crate) const TAG_LEN: usize = 4;
 /// More tags than these are refused: a provider bridge adds one to the customer's one (802.1ad), and the walk is bounded.
-pub const TAGS_MAX: usize = 2;
+pub(crate) const TAGS_MAX: usize = 2;
 
 /// One tag as it lies in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

@@ -13,7 +13,7 @@ pub mod live;
 mod poll;
 mod seed;
 pub mod spsc;
-pub mod stop;
+mod stop;
 pub mod timeline;
 pub mod topology;
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use wirepath::pipeline::tcp::roster::{OpenConnection, Roster};
 use wirepath::proto::{Flow, InterfaceId};
+use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
+use wirepath::wire::ipv4::Ipv4Header;
+use wirepath::wire::tcp::TcpHeader;
 use wirepath::wire::tcp::{TcpFields, TcpFlags};
-use wirepath::wire::{
-    EtherType, EthernetFields, EthernetFrame, EthernetHeader, Ipv4Header, MacAddr, Protocol, TcpHeader, VlanTag,
-    VlanTags,
-};
+use wirepath::wire::{EtherType, MacAddr, Protocol, VlanTag, VlanTags};
 use wirepath::worker::guard;
 use wirepath_tests::frames::segment;
 use wirepath_tests::live::{NEAR, OURS, THEIRS};

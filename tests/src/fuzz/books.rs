@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use market::book::Capacity;
+use market::Capacity;
 use market::event::{self, Event};
 use market::{Books, LevelBooks, Locate, OrderBooks, OrderRef, Price, Quotes, Side, Symbol};
 

@@ -11,7 +11,9 @@ use wirepath::device::memory::MemoryQueue;
 use wirepath::pipeline::{ArpConfig, EgressConfig, HostStack, HostStackConfig, Sent, UdpFlow, UdpOptions, host_stack};
 use wirepath::proto::{Group, HostEvent, Ipv4Prefix, Route, Sharing};
 use wirepath::time::Duration;
-use wirepath::wire::{ArpFields, ArpOperation, ArpPacket, EtherType, EthernetFrame, MacAddr};
+use wirepath::wire::arp::{ArpFields, ArpOperation, ArpPacket};
+use wirepath::wire::ethernet::EthernetFrame;
+use wirepath::wire::{EtherType, MacAddr};
 
 use super::input::Input;
 use super::pipeline::{GROUPS, PORTS, join, leave};

@@ -1,13 +1,20 @@
 //! Exchange formats: packets are taken whole or refused whole, a written packet is the packet that was read, and each
 //! message is one event or one named error. What the events do to books is compared with a naive model in `books`.
 
+use market::event::Event;
+use market::framing::cboe_unit::CboeUnit;
+use market::framing::iex_tp::IexTp;
+use market::framing::itch_file::ItchFile;
 use market::framing::itch_file::{FileEnd, FileMessages, whole_blocks};
+use market::framing::mold_udp64::MoldUdp64;
 use market::framing::mold_udp64::Request;
-use market::framing::{CboeUnit, IexTp, ItchFile, MoldUdp64};
-use market::{
-    Codec, Deep10, Event, Framing, FramingError, Itch50, MessageCounts, MessageError, PacketKind, PacketWriter, Pitch,
-    Tops16, deep10, itch50, pitch, tops16,
-};
+use market::framing::{Framing, FramingError, PacketKind, PacketWriter};
+use market::iex::deep10::Deep10;
+use market::iex::tops16::Tops16;
+use market::iex::{deep10, tops16};
+use market::itch50::Itch50;
+use market::pitch::Pitch;
+use market::{Codec, MessageCounts, MessageError, itch50, pitch};
 
 use super::books::{CheckedLevels, CheckedOrders, CheckedQuotes};
 

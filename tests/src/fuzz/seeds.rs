@@ -6,21 +6,27 @@ use std::net::Ipv4Addr;
 use exchange_sim::{Feed, Settings, write_capture};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use market::framing::cboe_unit::CboeUnit;
 use market::framing::cboe_unit::UnitHeader;
 use market::framing::iex_tp::IexHeader;
+use market::framing::iex_tp::IexTp;
+use market::framing::itch_file::ItchFile;
 use market::framing::itch_file::RunHeader;
+use market::framing::mold_udp64::MoldUdp64;
 use market::framing::mold_udp64::{MoldHeader, Request};
-use market::framing::{CboeUnit, IexTp, ItchFile, MoldUdp64};
-use market::{Framing, PacketWriter, deep10, pitch, tops16};
+use market::framing::{Framing, PacketWriter};
+use market::iex::{deep10, tops16};
+use market::pitch;
 use wirepath::counters::{Block, Capacity, Unit};
+use wirepath::wire::arp::{ArpFields, ArpOperation, ArpPacket};
+use wirepath::wire::icmpv4::Icmpv4Message;
 use wirepath::wire::icmpv4::{Echo, TimeExceeded, Unreachable};
 use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpSources, RecordKind, ReportWriter};
+use wirepath::wire::igmp::{IgmpMessage, IgmpQuery, IgmpVersion};
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::tcp::Timestamps;
-use wirepath::wire::{
-    ArpFields, ArpOperation, ArpPacket, EtherType, Icmpv4Message, IgmpMessage, IgmpQuery, IgmpVersion, Ipv4Fields,
-    Ipv4Header, MacAddr, Protocol, TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, VlanTag, VlanTags,
-    ipv4 as ipv4_format,
-};
+use wirepath::wire::tcp::{TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList};
+use wirepath::wire::{EtherType, MacAddr, Protocol, VlanTag, VlanTags, ipv4 as ipv4_format};
 
 use super::pipeline::{CONFIG_LEN, GROUPS, PORTS, step};
 use super::{host, trunk};

@@ -1,10 +1,12 @@
 //! Sequence and arbitration machines under arbitrary packets: each message counted once, each number delivered at most
 //! once and in order, each kept packet given back once, and no hole that stays open for ever.
 
+use market::framing::Framing;
 use market::framing::mold_udp64::MoldHeader;
-use market::framing::{Header, MoldUdp64, PacketKind};
-use market::sequence::{DOUBTS_MAX, First, Policy, Sequence, SequenceCounts};
-use market::{Action, Arbiter, Fate, Framing, Gap, Line, Output, Patience, Rerequester, Step, Window};
+use market::framing::mold_udp64::MoldUdp64;
+use market::framing::{Header, PacketKind};
+use market::{Action, Arbiter, Fate, Gap, Line, Output, Patience, Rerequester, Step, Window};
+use market::{DOUBTS_MAX, First, Policy, Sequence, SequenceCounts};
 
 use super::input::Input;
 

@@ -12,7 +12,7 @@ use wirepath::testing::tcp::{
     Arrival, Outgoing, Output, Payload, Range, SACK_BLOCKS_MAX, Segment, SynOptions, Tcp, Unsent,
 };
 use wirepath::time::{Duration, Instant};
-use wirepath::wire::TcpFlags;
+use wirepath::wire::tcp::TcpFlags;
 use wirepath::wire::tcp::Timestamps;
 
 use super::Input;

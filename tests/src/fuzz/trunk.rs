@@ -7,7 +7,8 @@ use wirepath::device::memory::MemoryQueue;
 use wirepath::pipeline::{Egress, EgressConfig, HostStack, HostStackConfig, Leg, Trunk, Vlans, host_stack};
 use wirepath::proto::{Group, InterfaceId, Sharing};
 use wirepath::time::Duration;
-use wirepath::wire::{EtherType, EthernetFrame, VlanTag, VlanTags};
+use wirepath::wire::ethernet::EthernetFrame;
+use wirepath::wire::{EtherType, VlanTag, VlanTags};
 
 use super::host;
 use super::input::Input;

@@ -3,12 +3,16 @@
 use std::net::Ipv4Addr;
 
 use wirepath::testing::proto::copied_options;
+use wirepath::wire::arp::{ArpFields, ArpPacket};
 use wirepath::wire::checksum::Sum;
+use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
+use wirepath::wire::icmpv4::Icmpv4Message;
 use wirepath::wire::icmpv4::QuotedFlow;
-use wirepath::wire::{
-    ArpFields, ArpPacket, EthernetFields, EthernetFrame, EthernetHeader, Icmpv4Message, IgmpMessage, Ipv4Fields,
-    Ipv4Header, Ipv4Packet, MacAddr, TcpHeader, TcpOptionList, TcpSegment, UdpFields, UdpHeader, igmp,
-};
+use wirepath::wire::igmp::IgmpMessage;
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header, Ipv4Packet};
+use wirepath::wire::tcp::{TcpHeader, TcpOptionList, TcpSegment};
+use wirepath::wire::udp::{UdpFields, UdpHeader};
+use wirepath::wire::{MacAddr, igmp};
 
 /// More options than 40 bytes can hold.
 const OPTIONS_MAX: usize = 40;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use market::event::Event;
 use market::itch50::Itch50;
-use market::{Codec, Event, OrderRef};
+use market::{Codec, OrderRef};
 
 use super::*;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use exchange_sim::Group;
 use market::Window;
-use market::sequence::{First, Policy};
+use market::{First, Policy};
 use serde::Deserialize;
 use toml::Spanned;
 use wirepath::device::pcap::Pace;

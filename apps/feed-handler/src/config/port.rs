@@ -8,7 +8,8 @@ use toml::Spanned;
 use wirepath::device::af_xdp::{AfXdpConfig, Copying, Mode};
 use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::proto::{HostError, Ipv4Prefix};
-use wirepath::wire::{EtherType, IgmpVersion, MacAddr, VlanTag, VlanTags};
+use wirepath::wire::igmp::IgmpVersion;
+use wirepath::wire::{EtherType, MacAddr, VlanTag, VlanTags};
 use wirepath::worker::live::{IgmpBy, LiveConfig, OwnFault, OwnHost, OwnPart, Owner, PortConfig, StaticRoute, Takes};
 
 use super::{Fault, parse_sender, within};

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use flate2::read::MultiGzDecoder;
-use market::Framing;
-use market::framing::ItchFile;
+use market::framing::Framing;
+use market::framing::itch_file::ItchFile;
 
 /// Bytes of message blocks in a frame, a single longer message apart: what an MTU of 1500 leaves
 /// behind the headers of IPv4, UDP and MoldUDP64.

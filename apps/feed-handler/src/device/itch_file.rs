@@ -18,9 +18,12 @@ use wirepath::device::{
 };
 use wirepath::mem::{Burst, Mbuf, Pool, RxInfo};
 use wirepath::time::{Instant, UnixTime};
+use wirepath::wire::ethernet::EthernetHeader;
 use wirepath::wire::ethernet::{self, EthernetFields};
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::udp::UdpFields;
-use wirepath::wire::{EtherType, EthernetHeader, Ipv4Fields, Ipv4Header, MacAddr, Protocol, UdpHeader, ipv4, udp};
+use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::{EtherType, MacAddr, Protocol, ipv4, udp};
 
 use super::blocks::{Blocks, FileEnding, Run};
 

@@ -4,10 +4,11 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
-use market::book::Capacity;
+use market::Capacity;
+use market::Policy;
+use market::framing::{Framing, FramingError};
 use market::framing::{Header, Packet, Session};
-use market::sequence::Policy;
-use market::{Framing, FramingError, Line, Window};
+use market::{Line, Window};
 use wirepath::counters::{Drops, Scope};
 use wirepath::mem::Held;
 use wirepath::pipeline::{App, Cx, Datagram};
@@ -557,9 +558,9 @@ mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
 
-    use market::PacketWriter;
-    use market::framing::MoldUdp64;
+    use market::framing::PacketWriter;
     use market::framing::mold_udp64::MoldHeader;
+    use market::framing::mold_udp64::MoldUdp64;
     use wirepath::counters::Block;
     use wirepath::time::MonotonicClock;
 

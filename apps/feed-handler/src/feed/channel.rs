@@ -1,9 +1,10 @@
 //! One channel: a sequence of messages with its arbiter, decoder and books.
 
-use market::book::Capacity;
+use market::Capacity;
+use market::Policy;
+use market::framing::Framing;
 use market::framing::{Header, Messages, Packet, Session};
-use market::sequence::Policy;
-use market::{Arbiter, BookBuilder, ChannelHandler, Fate, Framing, Gap, Line, Output, Window};
+use market::{Arbiter, BookBuilder, ChannelHandler, Fate, Gap, Line, Output, Window};
 use wirepath::mem::Held;
 
 use super::app::LINES_MAX;

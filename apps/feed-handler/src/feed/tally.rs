@@ -2,10 +2,10 @@
 
 use core::net::SocketAddrV4;
 
-use market::arbitration::{HoleCounts, LineCounts};
-use market::book::BookCounts;
-use market::sequence::SequenceCounts;
+use market::BookCounts;
+use market::SequenceCounts;
 use market::{BookIdx, Books, Gap, MessageCounts, Symbol, TopOfBook};
+use market::{HoleCounts, LineCounts};
 
 use super::app::Feed;
 use super::channel::{Channel, GapLog};

@@ -1,7 +1,7 @@
 //! The parts of a summary that are told for each channel: its lines, its books, and how long its packets took.
 
+use market::BookCounts;
 use market::TopOfBook;
-use market::book::BookCounts;
 use serde::Serialize;
 
 use crate::feed::{BooksTally, ChannelTally, Latency, LineTally, Top};

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 
-use market::sequence::DOUBTS_MAX;
+use market::DOUBTS_MAX;
 use wirepath::counters::{Block, Scope};
 use wirepath::device::RxQueue;
 use wirepath::mem::{Layout, Pool, Sizing};

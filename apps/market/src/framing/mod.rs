@@ -17,11 +17,6 @@ pub mod iex_tp;
 pub mod itch_file;
 pub mod mold_udp64;
 
-pub use cboe_unit::CboeUnit;
-pub use iex_tp::IexTp;
-pub use itch_file::ItchFile;
-pub use mold_udp64::MoldUdp64;
-
 /// One way of putting messages into packets.
 pub trait Framing: Sized {
     /// The header in this framing's own words.

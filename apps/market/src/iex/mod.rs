@@ -6,6 +6,3 @@
 pub mod deep10;
 pub mod messages;
 pub mod tops16;
-
-pub use deep10::Deep10;
-pub use tops16::Tops16;

@@ -4,7 +4,11 @@
 use std::fmt::{self, Write};
 
 use wirepath::device::tap::Direction;
-use wirepath::wire::{ArpOperation, ArpPacket, EtherType, EthernetFrame, Ipv4Packet, Protocol, TcpFlags, TcpSegment};
+use wirepath::wire::arp::{ArpOperation, ArpPacket};
+use wirepath::wire::ethernet::EthernetFrame;
+use wirepath::wire::ipv4::Ipv4Packet;
+use wirepath::wire::tcp::{TcpFlags, TcpSegment};
+use wirepath::wire::{EtherType, Protocol};
 
 use super::queue::Taken;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use wirepath::time::Instant;
 use wirepath::wire::icmpv4::Echo;
-use wirepath::wire::{Icmpv4Message, Ipv4Packet};
+use wirepath::wire::icmpv4::Icmpv4Message;
+use wirepath::wire::ipv4::Ipv4Packet;
 
 use super::path::{DATA_LEN_MAX, Heard, Letter, Path, Refusal, Target};
 use super::sys::{self, IcmpKind};

@@ -39,9 +39,9 @@ mod tx;
 use setup::device::LINK_HEADER_LEN;
 
 pub use rings::socket::Copying;
-pub use rx::{AfXdpRx, AfXdpRxDrop};
+pub use rx::AfXdpRx;
 pub use setup::device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};
 pub use setup::error::CAPABILITIES;
 pub use setup::port::Mode;
 pub use setup::support::{AttachedProgram, DriverSupport, Support};
-pub use tx::{AfXdpTx, AfXdpTxDrop};
+pub use tx::AfXdpTx;

@@ -21,7 +21,7 @@ use crate::time::{Duration, Instant};
 
 crate::drop_reasons! {
     /// Why a frame that a rule names does not reach the pipeline.
-    pub enum AfXdpRxDrop {
+    pub(crate) enum AfXdpRxDrop {
         /// The kernel found no buffer in the fill ring (the pool was empty), or the frame fits no chunk.
         KernelDropped => "kernel_dropped",
         /// The rx ring was full: the worker did not poll for longer than `rx_ring_len` frames take.

@@ -18,7 +18,7 @@ use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a posted frame does not leave.
-    pub enum AfXdpTxDrop {
+    pub(crate) enum AfXdpTxDrop {
         /// Longer than the interface's frames.
         TooLong => "too_long",
         /// Shorter than an Ethernet header.

@@ -12,7 +12,7 @@ mod rx;
 mod tx;
 
 pub use device::{ActiveLeg, BondDevice, BondQueue};
-pub use rx::{BondDrop, BondRx};
+pub use rx::BondRx;
 pub use tx::BondTx;
 
 #[cfg(test)]

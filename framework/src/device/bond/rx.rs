@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a bond drops a frame.
-    pub enum BondDrop {
+    pub(crate) enum BondDrop {
         /// It arrived on a leg that is not the active one.
         StandbyLeg => "standby_leg",
     }

@@ -18,8 +18,8 @@ mod tx;
 mod verification;
 
 pub use device::{MemoryConfig, MemoryDevice, MemoryQueue, pair};
-pub use rx::{MemoryRx, MemoryRxDrop};
-pub use tx::{MemoryTx, MemoryTxDrop};
+pub use rx::MemoryRx;
+pub use tx::MemoryTx;
 
 #[cfg(test)]
 mod segmentation_tests;

@@ -13,7 +13,7 @@ use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a received frame does not reach the pipeline.
-    pub enum MemoryRxDrop {
+    pub(crate) enum MemoryRxDrop {
         /// There are steering rules and none of them names the frame.
         NotSteered => "not_steered",
         /// The pool's buffers are smaller than the frame.

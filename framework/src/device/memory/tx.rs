@@ -16,7 +16,7 @@ use crate::wire::vlan::TAG_LEN;
 
 crate::drop_reasons! {
     /// Why a posted frame does not go onto the wire.
-    pub enum MemoryTxDrop {
+    pub(crate) enum MemoryTxDrop {
         /// Longer than the port's frames, or to be cut into more than the ring has.
         TooLong => "too_long",
         /// Asks for a checksum or for segmentation, which this device does not do, or not in such a frame.

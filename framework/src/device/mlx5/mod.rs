@@ -74,11 +74,10 @@ mod wqe;
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
 pub use device::Mlx5Device;
 pub use queue::Mlx5Queue;
-pub use reader::Mlx5RxDrop;
 pub use rx::Mlx5Rx;
 pub use sq::WarmUp;
 pub use support::{Mlx5Capabilities, Mlx5Port, Mlx5Support};
-pub use tx::{Mlx5Tx, Mlx5TxDrop};
+pub use tx::Mlx5Tx;
 
 #[cfg(test)]
 mod rx_tests;

@@ -12,7 +12,7 @@ use crate::mem::{Burst, Mbuf, MetaTemplate};
 
 crate::drop_reasons! {
     /// Why a frame that a rule names does not reach the pipeline.
-    pub enum Mlx5RxDrop {
+    pub(crate) enum Mlx5RxDrop {
         /// The NIC found no buffer in the ring: the pool was empty, or the worker too slow. The NIC's own count.
         OutOfBuffer => "out_of_buffer",
         /// The NIC tells of more bytes than the buffers have.

@@ -33,7 +33,7 @@ use crate::time::{Instant, UnixTime};
 
 crate::drop_reasons! {
     /// Why a posted frame does not leave.
-    pub enum Mlx5TxDrop {
+    pub(crate) enum Mlx5TxDrop {
         /// Longer than the port's frames.
         TooLong => "too_long",
         /// Shorter than an Ethernet header.

@@ -25,8 +25,8 @@ pub use error::{Cut, End, Error, Problem, Truncation};
 pub use outcome::{Outcome, Recorded};
 pub use pace::{Pace, Pacer};
 pub use reader::{Reader, Record};
-pub use rx::{PcapRx, PcapRxDrop};
-pub use tx::{PcapTx, PcapTxDrop};
+pub use rx::PcapRx;
+pub use tx::PcapTx;
 pub use writer::Writer;
 
 /// The longest packet a record may hold, in bytes: the snaplen of tcpdump and Wireshark, and the limit that libpcap

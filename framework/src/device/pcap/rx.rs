@@ -12,7 +12,7 @@ use crate::time::{Instant, UnixTime};
 
 crate::drop_reasons! {
     /// Why a recorded frame does not reach the pipeline.
-    pub enum PcapRxDrop {
+    pub(crate) enum PcapRxDrop {
         /// Longer than the port's frames or the pool's buffers: recorded with segmentation offload, or a larger MTU.
         TooLong => "too_long",
     }

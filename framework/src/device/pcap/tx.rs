@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a posted frame is not recorded.
-    pub enum PcapTxDrop {
+    pub(crate) enum PcapTxDrop {
         /// Longer than the port's frames.
         TooLong => "too_long",
         /// Asks for a checksum or for segmentation, which this device does not do, or for a tag in a frame that ends

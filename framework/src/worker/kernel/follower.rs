@@ -13,11 +13,11 @@ use crate::worker::spsc::lossless::{Consumer, Producer};
 const UPDATES_PER_TURN: usize = 16;
 
 /// Legs of a bond that a [`LinkState`] names: two is what there is, four has room for an unusual one.
-pub const LEGS_MAX: usize = 4;
+pub(crate) const LEGS_MAX: usize = 4;
 
 /// What the mirror tells a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostUpdate {
+pub(crate) enum HostUpdate {
     /// Something that the host takes.
     Host(HostEvent),
     /// The interface itself changed.

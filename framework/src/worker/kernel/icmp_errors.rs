@@ -80,7 +80,7 @@ impl KernelIcmpErrors {
 
 /// The thread that listens. Dropping it stops the thread and waits for it, 100 ms at most.
 #[derive(Debug)]
-pub struct IcmpErrorListener {
+pub(crate) struct IcmpErrorListener {
     stop: StopFlag,
     thread: Option<JoinHandle<()>>,
 }
@@ -88,7 +88,7 @@ pub struct IcmpErrorListener {
 impl IcmpErrorListener {
     /// Listens on `socket`, a raw ICMP socket of the interface, for so many workers. A worker that is slow to hear
     /// misses repetitions.
-    pub fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<KernelIcmpErrors>)> {
+    pub(crate) fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<KernelIcmpErrors>)> {
         socket.set_read_timeout(Some(PATIENCE))?;
         let rings = (0..workers).map(|_| lossless::ring(RING_LEN).expect("a power of two"));
         let (mut producers, consumers): (Vec<_>, Vec<_>) = rings.unzip();

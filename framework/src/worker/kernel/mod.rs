@@ -2,7 +2,7 @@
 //!
 //! A [`Mirror`] dumps links, addresses, routes, rules and neighbors over rtnetlink and follows the kernel's events, on a
 //! thread beside the workers. What an interface should look like is compared with what its worker was last told, and the
-//! difference travels as [`HostUpdate`] over a lossless ring to the worker's [`Follower`]. No worker waits for the
+//! difference travels as `HostUpdate` over a lossless ring to the worker's [`Follower`]. No worker waits for the
 //! mirror and the mirror waits for no worker: where a ring is full, the difference stays, and is sent later.
 //!
 //! ```text
@@ -28,9 +28,10 @@ mod socket;
 mod tables;
 mod view;
 
-pub use follower::{Follower, HostUpdate, LEGS_MAX, LinkState};
+pub use follower::{Follower, LinkState};
 pub(crate) use icmp_errors::ICMP_ERROR_LEN_MAX;
-pub use icmp_errors::{IcmpErrorListener, KernelIcmpError, KernelIcmpErrors};
+pub(crate) use icmp_errors::IcmpErrorListener;
+pub use icmp_errors::{KernelIcmpError, KernelIcmpErrors};
 pub use mirror::{Mirror, MirrorError, MirrorThread};
 pub use tables::Link;
 

@@ -4,10 +4,10 @@ use core::fmt;
 
 /// The smallest ring. The lossy ring marks a slot that is being written with the number of the event before, which
 /// has to live in another slot; one slot would also make a lossless ring wait for the peer at every event.
-pub const CAPACITY_MIN: usize = 2;
+pub(crate) const CAPACITY_MIN: usize = 2;
 
 /// The largest ring: 1 GiB of 64-byte events. A reader that needs more room than this is not late, it is dead.
-pub const CAPACITY_MAX: usize = 1 << 24;
+pub(crate) const CAPACITY_MAX: usize = 1 << 24;
 
 /// A capacity that no ring can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

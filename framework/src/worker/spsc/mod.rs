@@ -16,7 +16,8 @@ pub mod lossless;
 pub mod lossy;
 mod sync;
 
-pub use capacity::{CAPACITY_MAX, CAPACITY_MIN, CapacityError};
+pub(crate) use capacity::CAPACITY_MIN;
+pub use capacity::CapacityError;
 
 #[cfg(test)]
 #[cfg(loom)]

@@ -7,14 +7,14 @@
 use core::fmt;
 
 /// One more than the highest CPU number: the kernel's largest CONFIG_NR_CPUS on x86-64 (MAXSMP).
-pub const CPU_COUNT_MAX: usize = 8192;
+pub(crate) const CPU_COUNT_MAX: usize = 8192;
 
 /// A list of every second of 8192 CPUs has 20 kB. Longer text is not a CPU list, and would only cost time.
 const TEXT_LEN_MAX: usize = 32 * 1024;
 
 const WORD_COUNT: usize = CPU_COUNT_MAX / 64;
 
-/// A set of CPU numbers below [`CPU_COUNT_MAX`].
+/// A set of CPU numbers below `CPU_COUNT_MAX`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CpuList {
     words: Box<[u64; WORD_COUNT]>,
@@ -37,7 +37,7 @@ impl CpuList {
         Self::parse_with(text, Some(last))
     }
 
-    /// Adds one CPU; a number of [`CPU_COUNT_MAX`] or more is left out, as no such CPU exists.
+    /// Adds one CPU; a number of `CPU_COUNT_MAX` or more is left out, as no such CPU exists.
     pub fn insert(&mut self, cpu: usize) {
         if cpu < CPU_COUNT_MAX {
             self.words[cpu / 64] |= 1 << (cpu % 64);

@@ -10,7 +10,7 @@ mod memory;
 mod report;
 
 pub use check::{Placement, check};
-pub use cpu_list::{CPU_COUNT_MAX, CpuList, CpuListError};
+pub use cpu_list::{CpuList, CpuListError};
 pub use machine::Machine;
 pub use memory::MemoryLeft;
 pub use report::{Finding, Report, Severity};
