@@ -107,6 +107,10 @@ impl Rig for Cable {
     fn inserts_vlan(&self) -> bool {
         true
     }
+
+    fn preposts(&self) -> bool {
+        true
+    }
 }
 
 /// A software ConnectX moves when we poll, so that nothing depends on who runs when.

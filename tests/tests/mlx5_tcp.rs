@@ -9,13 +9,14 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::Child;
 use std::time::Instant;
 
-use wirepath::counters::Block;
+use wirepath::counters::{Block, Reading};
 use wirepath::device::mlx5::{Mlx5Device, Mlx5Rx, Mlx5Tx};
 use wirepath::device::steering::Rule;
 use wirepath::device::tap::{TapRx, TapTx};
 use wirepath::device::{Device, Queue, RxQueue, TxQueue};
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpNodeConfig, TcpSockets, TcpSocketsConfig,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Sent, TcpConfig, TcpNodeConfig, TcpSockets,
+    TcpSocketsConfig,
 };
 use wirepath::pipeline::{EgressConfig, HostStack, HostStackConfig, host_stack};
 use wirepath::proto::{ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, SocketCapacity, UdpSockets};
@@ -301,6 +302,48 @@ fn kernel_sends_back_what_a_live_port_had_a_connectx_cut() {
     }
     let (segments, frames) = call_the_kernel(Ours::start_live(), Ours::copy_over);
     assert!(segments > frames + 1_000, "{segments} segments in {frames} frames: the device has cut nothing");
+}
+
+/// Through all that a live port puts before the device: a frame that stands is looked at by nobody,
+/// and so it may.
+#[test]
+fn kernel_sends_back_the_orders_that_stood_on_a_live_port() {
+    const ORDERS: u64 = 200;
+    const LEN: usize = 64;
+    let test = "kernel_sends_back_the_orders_that_stood_on_a_live_port";
+    if !is_inside(test) {
+        return beside_the_kernel(test, &[], |_, listener| {
+            assert_eq!(echo(peer::accept(listener).unwrap()), ORDERS * LEN as u64);
+        });
+    }
+    let mut ours = Ours::start_live();
+    let (local, remote) = (SocketAddrV4::new(OURS, OUR_PORT + 1), SocketAddrV4::new(THEIRS, THEIR_PORT));
+    let now = ours.clock.now();
+    let id = ours.worker.with_app(now, |app, cx| {
+        let id = cx.tcp().connect(local, remote, &ConnectionOptions::default(), ConsumerId(0)).unwrap();
+        app.traffic.begin(id, Plan::STAY);
+        id
+    });
+    ours.until("connected", |ours| ours.worker.app().traffic.ends[&id].is_connected);
+    let now = ours.clock.now();
+    let mut order = ours.worker.with_app(now, |_, cx| cx.tcp().template(id, &[0; LEN]).unwrap());
+    for number in 0..ORDERS {
+        let now = ours.clock.now();
+        ours.worker.with_app(now, |_, cx| {
+            assert_eq!(cx.tcp().prepost(&mut order), Ok(true));
+            order.patch(0, stream(number * LEN as u64, LEN)).unwrap();
+            assert_eq!(cx.tcp().fire(&mut order), Ok(Sent::Posted));
+        });
+        ours.until("it comes back", |ours| ours.worker.app().traffic.ends[&id].received == (number + 1) * LEN as u64);
+    }
+    let fired = ours.block.snapshot().samples.into_iter().find(|sample| sample.name.ends_with("tx/preposts_fired"));
+    assert_eq!(fired.unwrap().reading, Reading::Counter(ORDERS));
+    let now = ours.clock.now();
+    ours.worker.with_app(now, |_, cx| cx.tcp().shutdown(id).unwrap());
+    ours.until("it is over", |ours| ours.worker.app().traffic.ends[&id].closed.is_some());
+    let end = &ours.worker.app().traffic.ends[&id];
+    assert_eq!((end.wrong_at, end.closed), (None, Some(CloseReason::Finished)));
+    ours.end();
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 use std::process::ExitCode;
 
+use wirepath::pipeline::Cx;
+use wirepath::pipeline::tcp::Template;
 use wirepath_benches::feed::Channels;
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
@@ -15,13 +17,13 @@ use wirepath_benches::outside::between_marks;
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::tcp::crowd::{self, Crowd};
 use wirepath_benches::tcp::flood::{self, Flood};
-use wirepath_benches::tcp::orders::{BATCH, Orders};
+use wirepath_benches::tcp::orders::{self, BATCH, Mlx5Orders, Orders};
 use wirepath_benches::tcp::pair::{Cuts, PairConfig, Role, TcpPair};
 use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
 
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
-    mlx5-tx-multi-reap, tcp-fire, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
+    mlx5-tx-multi-reap, tcp-fire, mlx5-fire, mlx5-fire-preposted, mlx5-prepost, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
     tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, feed-1, feed-500, feed-idle-500";
 
 fn main() -> ExitCode {
@@ -52,6 +54,9 @@ fn main() -> ExitCode {
         "feed-500" => feed(500, rounds),
         "feed-idle-500" => feed_idle(500, rounds),
         "tcp-fire" => fire(rounds),
+        "mlx5-fire" => mlx5_fire(|_, _| (), measured_mlx5_fire, rounds),
+        "mlx5-fire-preposted" => mlx5_fire(orders::prepost, measured_mlx5_fire, rounds),
+        "mlx5-prepost" => mlx5_fire(measured_prepost, orders::fire, rounds),
         "tcp-bulk" => tcp_bulk(Checksums::On, Cuts::Tcp, rounds),
         "tcp-bulk-unchecked" => tcp_bulk(Checksums::Off, Cuts::Tcp, rounds),
         "tcp-bulk-cut" => tcp_bulk(Checksums::On, Cuts::Device, rounds),
@@ -175,6 +180,15 @@ fn fire(rounds: usize) {
     }
 }
 
+/// The same over mlx5, with what goes before each order.
+fn mlx5_fire(before: fn(&mut Template, &mut Cx<'_>), fire: fn(&mut Template, &mut Cx<'_>), rounds: usize) {
+    let mut orders = Mlx5Orders::new();
+    for _ in 0..rounds * ROUND / BATCH {
+        orders.batch(before, fire);
+        orders.settle();
+    }
+}
+
 /// Over AF_XDP, in namespaces of its own; as root.
 fn forward_live(rounds: usize) -> Result<(), String> {
     Lockstep::run(|lockstep| {
@@ -276,6 +290,16 @@ fn measured_forwarding(forwarder: &mut Forwarder) {
 #[inline(never)]
 fn measured_fire(orders: &mut Orders) {
     orders.fire();
+}
+
+#[inline(never)]
+fn measured_mlx5_fire(order: &mut Template, cx: &mut Cx<'_>) {
+    orders::fire(order, cx);
+}
+
+#[inline(never)]
+fn measured_prepost(order: &mut Template, cx: &mut Cx<'_>) {
+    orders::prepost(order, cx);
 }
 
 #[inline(never)]

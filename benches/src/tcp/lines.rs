@@ -73,6 +73,9 @@ fn orders(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl F
     let title = format!("TCP template of {MESSAGE_LEN} B patched and fired, posted in memory");
     add(Line::new(&title, "ns", spent.spread()).at_most(60.0).hoping(40.0).over_floor(30.0));
     add(Line::new("  instructions", "instr", instructions("tcp-fire")).at_most(340.0));
+    add(Line::new("  over mlx5, instructions", "instr", instructions("mlx5-fire")));
+    add(Line::new("  preposted over mlx5, instructions", "instr", instructions("mlx5-fire-preposted")));
+    add(Line::new("  to prepost it before, instructions", "instr", instructions("mlx5-prepost")));
 }
 
 fn crowds(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {

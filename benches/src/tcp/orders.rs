@@ -2,7 +2,12 @@
 
 use std::time;
 
+use wirepath::counters::Block;
+use wirepath::device::mlx5::Mlx5Tx;
+use wirepath::device::{Offload, TxQueue};
+use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::{Sent, Template};
+use wirepath::testing::mlx5::{PlainTxConfig, PlainTxNic, plain_tx};
 
 use super::pair::{PairConfig, Role, TcpPair};
 use super::{Checksums, MESSAGE_LEN};
@@ -62,6 +67,94 @@ impl Orders {
             self.settle();
         }
         spent.as_nanos() as f64 / (batches * BATCH) as f64
+    }
+}
+
+/// A connection, and an order for it that leaves by a ConnectX of plain memory. What stands in its
+/// ring is carried to the peer by the memory device, outside of what is measured.
+pub struct Mlx5Orders {
+    orders: Orders,
+    tx: Mlx5Tx,
+    nic: PlainTxNic,
+}
+
+impl Mlx5Orders {
+    /// As [`Orders::new`].
+    pub fn new() -> Self {
+        let mut orders = Orders::new();
+        let now = orders.pair.now();
+        let (scope, config) =
+            (Block::heap().scope("mlx5"), PlainTxConfig { blocks: 512, cqes: 512, ..PlainTxConfig::default() });
+        let (tx, nic) =
+            orders.pair.client.with_app(now, |_, cx| plain_tx(config, cx.pool, &scope)).expect("it is a ring");
+        Self { orders, tx, nic }
+    }
+
+    /// Fires [`BATCH`] orders, each with what goes before it.
+    pub fn batch(&mut self, before: fn(&mut Template, &mut Cx<'_>), fire: fn(&mut Template, &mut Cx<'_>)) {
+        let Self { orders: Orders { pair, template, number }, tx, .. } = self;
+        let now = pair.now();
+        pair.client.with_app(now, |_, cx| {
+            let Cx { now, pool, host, sockets, tcp, timers, egress, .. } = cx;
+            let cx = &mut Cx { now: *now, pool, host, sockets, tcp, timers, egress, tx };
+            for _ in 0..BATCH {
+                *number += 1;
+                template.patch(0, &number.to_be_bytes()).expect("it is inside");
+                before(template, cx);
+                fire(template, cx);
+            }
+        });
+    }
+
+    /// The server takes the [`BATCH`] that was fired. Not part of what is measured.
+    pub fn settle(&mut self) {
+        let Self { orders, tx, nic } = self;
+        let mut frames = Vec::new();
+        while nic.sq.done() != nic.sq.producer_index() {
+            let idx = nic.sq.done();
+            let units = usize::from(nic.sq.block(idx)[7] & 0x3f);
+            let blocks = units.div_ceil(4) as u16;
+            let wqe: Vec<u8> = (0..blocks).flat_map(|block| nic.sq.block(idx.wrapping_add(block))).collect();
+            nic.sq.set_done(idx.wrapping_add(blocks));
+            // The others do nothing (mlx5.md 2.2, 2.3).
+            if wqe[3] == 0x0a {
+                let len = usize::from(u16::from_be_bytes([wqe[28], wqe[29]]));
+                assert!(len > 0, "it is inline, as the ring has room");
+                frames.push(wqe[30..30 + len].to_vec());
+            }
+            if wqe[11] == 8 {
+                nic.cq.complete(0, 0, |cqe| cqe[60..62].copy_from_slice(&idx.to_be_bytes()));
+            }
+        }
+        tx.reap();
+        assert_eq!(frames.len(), BATCH, "each order is in the ring, inline");
+        let now = orders.pair.now();
+        orders.pair.client.with_app(now, |_, cx| {
+            for frame in &frames {
+                let mbuf = cx.pool.alloc_copy(frame).expect("the pool has more buffers than the window");
+                cx.tx.post(mbuf, Offload::NONE).map_err(wirepath::mem::Mbuf::free).expect("the wire has room");
+            }
+        });
+        orders.settle();
+    }
+}
+
+/// What is measured: a price of eight bytes changes, and the order leaves.
+#[inline(always)]
+pub fn fire(order: &mut Template, cx: &mut Cx<'_>) {
+    order.patch(16, &cx.now.as_nanos().to_be_bytes()).expect("it is inside");
+    assert_eq!(cx.tcp().fire(order), Ok(Sent::Posted), "the window is open");
+}
+
+/// What is measured on its own: an order stands in the ring, as an app has it in its tick.
+#[inline(always)]
+pub fn prepost(order: &mut Template, cx: &mut Cx<'_>) {
+    assert_eq!(cx.tcp().prepost(order), Ok(true), "there is room");
+}
+
+impl Default for Mlx5Orders {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

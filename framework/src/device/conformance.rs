@@ -38,6 +38,11 @@ pub trait Rig {
         false
     }
 
+    /// Whether a frame can stand in its ring before it is sent. One that cannot says so each time.
+    fn preposts(&self) -> bool {
+        false
+    }
+
     /// Buffers of the sender's pool that the receiving half beside it has lent to the kernel or the NIC, from the start.
     fn buffers_lent(&self) -> usize {
         0
@@ -77,6 +82,8 @@ const FACTS: &[(&str, Fact)] = &[
     ("a burst never exceeds its limit or its room", limits_are_kept),
     ("a full ring gives the mbuf back untouched, and takes it later", full_ring_gives_the_mbuf_back),
     ("an urgent frame leaves without a doorbell, behind those before it", urgent_frame_leaves_at_once),
+    ("a preposted frame leaves when it is fired, as it was overwritten", preposted_frame_leaves_as_it_was_overwritten),
+    ("a preposted frame gives way to what is posted", preposted_frame_gives_way_to_what_is_posted),
     ("every posted mbuf comes home", posted_mbufs_come_home),
     ("a held mbuf stays with its holder after it was sent", held_mbuf_stays),
     ("a rehearsed frame stays, and those posted around it arrive", dry_run_frames_stay),
@@ -317,6 +324,64 @@ fn urgent_frame_leaves_at_once(rig: &mut dyn Rig) -> Result<(), String> {
         link.nothing_leaks(rig.buffers_lent())?;
     }
     Ok(())
+}
+
+fn preposted_frame_leaves_as_it_was_overwritten(rig: &mut dyn Rig) -> Result<(), String> {
+    let (len, can) = (rig.frame_len_min().max(64), rig.preposts());
+    for before in [0, 3] {
+        let mut link = rig.link(2 * BURST_MAX);
+        let mut sent = frames(before, len);
+        for frame in &sent {
+            link.post(frame).map_err(Mbuf::free).map_err(|()| "the ring was full at once")?;
+        }
+        let Some(which) = link.tx.prepost(&frame(len, 98)) else {
+            return if can { Err("the frame does not stand".into()) } else { Ok(()) };
+        };
+        if !can {
+            return Err("a frame stands, and the rig says that none can".into());
+        }
+        link.tx.ring_doorbell(link.now());
+        same(&sent, &link.drain(32)?).map_err(|seen| format!("before it is fired: {seen}"))?;
+        let fired = frame(len, 99);
+        let standing = link.tx.preposted(which).ok_or("the frame stands no more, and nothing was posted")?;
+        same(&[frame(len, 98)], &[standing.to_vec()])?;
+        standing.copy_from_slice(&fired);
+        if !link.tx.fire_preposted(which) || link.tx.fire_preposted(which) {
+            return Err("it cannot be fired once, or twice".into());
+        }
+        sent = vec![fired];
+        same(&sent, &link.drain(32)?).map_err(|seen| format!("behind {before} frames: {seen}"))?;
+        link.bring_home()?;
+        link.nothing_leaks(rig.buffers_lent())?;
+    }
+    Ok(())
+}
+
+fn preposted_frame_gives_way_to_what_is_posted(rig: &mut dyn Rig) -> Result<(), String> {
+    let len = rig.frame_len_min().max(64);
+    let mut link = rig.link(2 * BURST_MAX);
+    let mut sent = Vec::new();
+    for seed in 0..8 {
+        let Some(which) = link.tx.prepost(&frame(len, 98)) else { return Ok(()) };
+        let next = frame(len, seed);
+        let mbuf = link.tx_pool.alloc_copy(&next).ok_or("the rig's pool is too small")?;
+        let offload = Offload::URGENT.when(seed % 2 == 0);
+        link.tx.post(mbuf, offload).map_err(Mbuf::free).map_err(|()| "the ring was full at once")?;
+        if link.tx.preposted(which).is_some() || link.tx.fire_preposted(which) {
+            return Err("the frame stands behind another that was posted".into());
+        }
+        sent.push(next);
+    }
+    link.tx.ring_doorbell(link.now());
+    same(&sent, &link.drain(32)?)?;
+    // What stands at the end never leaves.
+    if link.tx.prepost(&frame(len, 98)).is_none() {
+        return Err("the frame does not stand behind others".into());
+    }
+    link.tx.ring_doorbell(link.now());
+    same(&[], &link.drain(32)?)?;
+    link.bring_home()?;
+    link.nothing_leaks(rig.buffers_lent())
 }
 
 fn posted_mbufs_come_home(rig: &mut dyn Rig) -> Result<(), String> {

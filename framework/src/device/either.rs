@@ -2,7 +2,7 @@
 //! above it. Costs a branch that always goes the same way: one a burst to receive, one a frame to send.
 
 use super::steering::{Rule, RuleId, SteerError};
-use super::{Capabilities, Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
+use super::{Capabilities, Device, DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
 use crate::counters::Scope;
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::Instant;
@@ -94,6 +94,20 @@ impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
 
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         either!(self, tx => tx.dry_run(mbuf, offload));
+    }
+
+    fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
+        either!(self, tx => tx.prepost(frame))
+    }
+
+    #[inline]
+    fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
+        either!(self, tx => tx.preposted(which))
+    }
+
+    #[inline]
+    fn fire_preposted(&mut self, which: Preposted) -> bool {
+        either!(self, tx => tx.fire_preposted(which))
     }
 
     #[inline]

@@ -42,6 +42,7 @@ pub mod tap;
 mod tx_timestamps;
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 use crate::counters::Scope;
 use crate::mem::{Burst, Mbuf, Pool};
@@ -161,6 +162,32 @@ pub trait TxQueue {
         mbuf.free();
     }
 
+    /// Makes a complete frame stand where the next one goes, so that no more is to be done than to
+    /// write some of its bytes and to ring ([`preposted`](Self::preposted),
+    /// [`fire_preposted`](Self::fire_preposted)). Nothing of it leaves before. There is one such
+    /// place: whatever is posted next takes it, and the frame stands no more. `None` where the
+    /// device cannot, as by default, or not now, or not a frame of this length: then the frame goes
+    /// by [`post_urgent`](Self::post_urgent).
+    fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
+        let _ = frame;
+        None
+    }
+
+    /// The bytes of a frame that still stands, to be overwritten as one likes. `None` where it
+    /// stands no more. No system call, no search: a look.
+    fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
+        let _ = which;
+        None
+    }
+
+    /// Sends the frame that stands, behind all that was posted, and rings, as
+    /// [`post_urgent`](Self::post_urgent) does. False, and nothing has happened, where it stands no
+    /// more.
+    fn fire_preposted(&mut self, which: Preposted) -> bool {
+        let _ = which;
+        false
+    }
+
     /// Tells the NIC about all that was posted. The loop calls it at the end of every turn, posted or not, so a device
     /// may also do here what time alone makes due.
     fn ring_doorbell(&mut self, now: Instant);
@@ -188,6 +215,27 @@ pub trait TxQueue {
 
     /// As [`RxQueue::refresh_counters`].
     fn refresh_counters(&mut self);
+}
+
+/// A frame that was made to stand in a queue, until another took its place. What the number means
+/// is the device's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preposted(NonZeroU64);
+
+impl Preposted {
+    /// One that a device knows by this number; none is 0.
+    pub const fn new(number: u64) -> Option<Self> {
+        match NonZeroU64::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The number.
+    #[inline(always)]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
 }
 
 /// Posts frames from the front of `burst` until one comes back, which stays there with those behind it. Returns how many were

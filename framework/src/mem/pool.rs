@@ -248,6 +248,13 @@ impl Pool {
         self.inner().free.len()
     }
 
+    /// Whether a buffer is at home, and has room for so many bytes: whether the next
+    /// [`alloc_fresh_copy`](Self::alloc_fresh_copy) finds one.
+    #[inline(always)]
+    pub(crate) fn has_buffer_of(&self, len: usize) -> bool {
+        self.inner().top.get() > 0 && len <= self.inner().data_room
+    }
+
     /// Buffers at home.
     #[inline]
     pub fn available(&self) -> usize {

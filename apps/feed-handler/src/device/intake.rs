@@ -3,7 +3,7 @@
 //! the operator wants so many frames and no more.
 
 use wirepath::counters::Scope;
-use wirepath::device::{DeviceError, Offload, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
+use wirepath::device::{DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
 use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::time::{Clock, Instant, MonotonicClock};
 
@@ -91,6 +91,20 @@ impl TxQueue for AnyTx {
 
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         self.0.dry_run(mbuf, offload);
+    }
+
+    fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
+        self.0.prepost(frame)
+    }
+
+    #[inline]
+    fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
+        self.0.preposted(which)
+    }
+
+    #[inline]
+    fn fire_preposted(&mut self, which: Preposted) -> bool {
+        self.0.fire_preposted(which)
     }
 
     #[inline]

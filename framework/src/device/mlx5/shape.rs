@@ -10,7 +10,7 @@ use crate::device::Offload;
 use crate::mem::{Mbuf, Region};
 
 /// Bytes of an Ethernet header, and of a tag, which goes between its addresses and its EtherType.
-const ETHERNET_LEN: usize = 14;
+pub(super) const ETHERNET_LEN: usize = 14;
 pub(super) const TAG_LEN: usize = 4;
 const TAG_OFFSET: usize = 12;
 const ETHERTYPE_VLAN: u16 = 0x8100;

@@ -21,13 +21,13 @@ use super::cq::Cq;
 use super::cqe::{Format, Opcode as CqeOpcode, Syndrome};
 use super::parts::{CqParts, SqParts, TxFeatures};
 use super::recover::Recovery;
-use super::shape::{self, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
+use super::shape::{self, ETHERNET_LEN, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, LenRange, Load, Sq, WarmUp};
 use super::watch::Fault;
 use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
 use crate::device::tx_timestamps::TxTimestamps;
-use crate::device::{DeviceError, Offload, TxQueue, TxTimestamp, post_one_by_one};
+use crate::device::{DeviceError, Offload, Preposted, TxQueue, TxTimestamp, post_one_by_one};
 use crate::mem::{Burst, Mbuf, Pool, Region};
 use crate::time::{Instant, UnixTime};
 
@@ -69,6 +69,9 @@ const TCP_HEADERS_LEN_MAX: usize = 14 + TAG_LEN + 60 + 60;
 const REAP_MAX: usize = 64;
 /// Bytes of the longest WQE that is wholly inline: the usual half of a BlueFlame register. It carries a frame of 226 bytes.
 const INLINE_WQE_LEN_MAX: usize = 256;
+/// Blocks of the longest WQE that stands prepared. The NIC fetches what BlueFlame does not carry,
+/// in one read.
+const PREPOST_BLOCKS_MAX: u32 = 15;
 /// Looks at the CQ by which a dropped half waits for its last frames, first in a row, as a NIC needs microseconds, then with pauses:
 /// tens of milliseconds in all, for a NIC that has to come to it.
 const LAST_REAPS: usize = 1_000;
@@ -86,6 +89,8 @@ pub struct Mlx5Tx {
     checksum_flags: Offload,
     /// Blocks of the longest WQE that is wholly inline.
     inline_blocks_max: u32,
+    /// Bytes of the longest frame that stands in the ring.
+    prepost_len_max: usize,
     region: Arc<Region>,
     has_multi: bool,
     /// Frames that go out as they are.
@@ -116,6 +121,9 @@ struct Counters {
     doorbells: Counter,
     /// Rehearsals: see [`Mlx5Tx::warm`].
     dry_runs: Counter,
+    /// Frames that were made to stand in the ring, and those that left so.
+    preposts: Counter,
+    preposts_fired: Counter,
     /// Completions of nothing that was in flight.
     completions_invalid: Counter,
     /// Completions that never came: a later one has.
@@ -158,6 +166,8 @@ impl Mlx5Tx {
             )));
         }
         let inline_blocks_max = inline_blocks_max(blocks, parts.sq.wqe_units_max);
+        let prepost_units_max =
+            parts.sq.wqe_units_max.min(PREPOST_BLOCKS_MAX * BLOCK_UNITS).min(blocks / 8 * BLOCK_UNITS);
         let sq = Sq::new(&parts.sq, pool, MemoryKey::new(parts.lkey));
         let limits = WqeLimits {
             capabilities: parts.capabilities,
@@ -177,6 +187,8 @@ impl Mlx5Tx {
             refused_unheard: events("refused_unheard"),
             doorbells: events("doorbells"),
             dry_runs: events("dry_runs"),
+            preposts: events("preposts"),
+            preposts_fired: events("preposts_fired"),
             completions_invalid: events("completions_invalid"),
             completions_missed: events("completions_missed"),
             timestamps_lost: events("timestamps_lost"),
@@ -187,6 +199,7 @@ impl Mlx5Tx {
             limits,
             checksum_flags: (Offload::IP_CHECKSUM | Offload::L4_CHECKSUM).when(parts.capabilities.checksums),
             inline_blocks_max,
+            prepost_len_max: wqe::inline_len_max(prepost_units_max + 1).min(parts.capabilities.frame_len_max as usize),
             region: Arc::clone(pool.region()),
             // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
             has_multi: parts.capabilities.multi_packet && parts.sq.inline_len_min == 0,
@@ -439,9 +452,13 @@ impl Mlx5Tx {
 
     #[inline]
     fn ring(&mut self) {
-        if !self.sq.ring_doorbell() {
-            return;
+        if self.sq.ring_doorbell() {
+            self.note_rung();
         }
+    }
+
+    #[inline(always)]
+    fn note_rung(&mut self) {
         self.counters.doorbells.inc();
         let sent = self.sq.take_sent();
         self.counters.frames.add(sent.frames);
@@ -582,6 +599,38 @@ impl TxQueue for Mlx5Tx {
         if let Some(mbuf) = frame {
             mbuf.free();
         }
+    }
+
+    /// The whole frame inline. Up to 226 bytes leave by BlueFlame where nothing else waits for the
+    /// doorbell; longer ones, up to 930, are read by the NIC with their WQE. Costs what posting
+    /// such a frame does.
+    fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
+        let lens = self.limits.inline_len_min.max(ETHERNET_LEN)..=self.prepost_len_max;
+        if (self.refuses && self.still_refuses()) || self.sq.is_dry_run() || !lens.contains(&frame.len()) {
+            return None;
+        }
+        let preposted = self.sq.prepost(frame)?;
+        self.counters.preposts.inc();
+        Some(preposted)
+    }
+
+    #[inline]
+    fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
+        if self.refuses || !self.sq.is_standing(which) {
+            return None;
+        }
+        Some(self.sq.standing_frame())
+    }
+
+    #[inline]
+    fn fire_preposted(&mut self, which: Preposted) -> bool {
+        if self.refuses || !self.sq.is_standing(which) {
+            return false;
+        }
+        self.sq.fire_standing();
+        self.note_rung();
+        self.counters.preposts_fired.inc();
+        true
     }
 
     /// Nearly all frames of a burst are plain, and cost some 20 instructions each.

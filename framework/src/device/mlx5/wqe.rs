@@ -12,6 +12,8 @@
 
 use core::num::NonZeroU16;
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 use crate::device::Offload;
 
 /// Bytes of a unit. The ring's length is a multiple of it, so a unit never wraps; a WQE does.
@@ -55,7 +57,7 @@ pub(super) enum Opcode {
 const COMPLETE_ALWAYS: u64 = 0x08;
 
 /// Sixteen bytes as they lie in the ring: two words of eight, big endian.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(16))]
 pub(super) struct Unit(pub(super) [u64; 2]);
 
@@ -154,6 +156,10 @@ fn last_unit(bytes: &[u8], tail: &[u8]) -> u128 {
 pub(super) const fn ethernet_units(len: usize) -> u32 {
     1 + len.saturating_sub(INLINE_LEN_FIRST).div_ceil(UNIT_LEN) as u32
 }
+
+/// Where the inline bytes of a WQE begin, in bytes: behind the control segment and the fields of
+/// the Ethernet segment. They follow each other without a gap.
+pub(super) const INLINE_OFFSET: usize = HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST;
 
 /// Bytes that stand inline in the Ethernet segment of a WQE of `units` units that ends with one pointer, at most.
 pub(super) const fn inline_len_max(units: u32) -> usize {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::recorder::Recorder;
-use crate::device::{Offload, TxQueue, TxTimestamp};
+use crate::device::{Offload, Preposted, TxQueue, TxTimestamp};
 use crate::mem::Mbuf;
 use crate::time::Instant;
 
@@ -63,6 +63,23 @@ impl<T: TxQueue> TxQueue for TapTx<T> {
 
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         self.inner.dry_run(mbuf, offload);
+    }
+
+    /// While somebody listens no frame stands: each is recorded as it is posted.
+    fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
+        if self.tap.is_heard() { None } else { self.inner.prepost(frame) }
+    }
+
+    #[inline]
+    fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
+        if self.tap.is_heard() { None } else { self.inner.preposted(which) }
+    }
+
+    #[inline]
+    fn fire_preposted(&mut self, which: Preposted) -> bool {
+        let is_fired = !self.tap.is_heard() && self.inner.fire_preposted(which);
+        self.tap.pass_sent(usize::from(is_fired));
+        is_fired
     }
 
     #[inline]

@@ -35,14 +35,26 @@ impl PendingSend<'_> {
             frame.free();
             return false;
         }
-        let (slot, payload_len) = (permit.slot(), payload.len());
-        let committed = permit.commit(Bytes::Held(payload));
-        records.counters.segments.inc();
-        records.counters.bytes.add(payload_len as u64);
-        if let Some(roster) = records.roster {
-            roster.note(slot, committed.snd_nxt(), committed.rcv_nxt());
-        }
+        note_committed(payload, permit, records);
         true
+    }
+
+    /// The same bytes have left, and not from this frame.
+    #[inline(always)]
+    pub(super) fn has_left(self, records: &SendRecords<'_>) {
+        self.frame.free();
+        note_committed(self.payload, self.permit, records);
+    }
+}
+
+#[inline(always)]
+fn note_committed(payload: Held, permit: SendPermit<'_, Bytes>, records: &SendRecords<'_>) {
+    let (slot, payload_len) = (permit.slot(), payload.len());
+    let committed = permit.commit(Bytes::Held(payload));
+    records.counters.segments.inc();
+    records.counters.bytes.add(payload_len as u64);
+    if let Some(roster) = records.roster {
+        roster.note(slot, committed.snd_nxt(), committed.rcv_nxt());
     }
 }
 

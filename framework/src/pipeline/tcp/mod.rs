@@ -69,6 +69,7 @@ mod node;
 mod output;
 mod path;
 mod prefetch;
+mod prepost;
 pub mod roster;
 mod sockets;
 mod tally;

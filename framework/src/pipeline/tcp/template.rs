@@ -20,7 +20,7 @@ use super::output::TcpOutput;
 use super::path::{NextHop, Path, PathRequest, Unreachable};
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::{ConnectionId, SendError};
-use crate::device::{Offload, TxQueue};
+use crate::device::{Offload, Preposted, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::Asker;
 use crate::proto::tcp::{HeaderTemplate, Numbers, Outgoing, Tcp};
@@ -33,15 +33,17 @@ use crate::wire::{ipv4, tcp};
 /// prepares the headers anew.
 #[derive(Debug)]
 pub struct Template {
-    connection: ConnectionId,
+    pub(super) connection: ConnectionId,
     /// Headers, which end at `HEADERS_LEN_MAX`, and the payload from there.
-    bytes: Box<[u8]>,
+    pub(super) bytes: Box<[u8]>,
     /// The last of the headers are those of TCP: with the timestamps option, where the connection has it, and no other.
-    headers_len: usize,
+    pub(super) headers_len: usize,
     /// What the TCP checksum covers, as it would be were all numbers zero.
     sum: Sum,
     /// What [`changes`] were when the headers were prepared; [`NEVER`] before.
     seen: u64,
+    /// Where it stands in the device, if nothing has taken its place there.
+    pub(super) preposted: Option<Preposted>,
 }
 
 /// What became of bytes that the connection has taken.
@@ -119,6 +121,7 @@ impl Template {
     }
 
     /// The payload as it would be sent now.
+    #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.bytes[HEADERS_LEN_MAX..]
     }
@@ -139,12 +142,12 @@ impl Template {
     }
 
     #[inline(always)]
-    fn frame(&self) -> &[u8] {
+    pub(super) fn frame(&self) -> &[u8] {
         &self.bytes[HEADERS_LEN_MAX - self.headers_len..]
     }
 
     #[inline(always)]
-    fn payload_len(&self) -> usize {
+    pub(super) fn payload_len(&self) -> usize {
         self.bytes.len() - HEADERS_LEN_MAX
     }
 
@@ -156,6 +159,8 @@ impl Template {
         place.copy_from_slice(&headers);
         let at = link.len() + ipv4::HEADER_LEN;
         self.sum = Sum::EMPTY.add_u16(!u16::from_be_bytes([headers[at + 16], headers[at + 17]]));
+        // What stands has the old ones.
+        self.preposted = None;
     }
 
     /// A copy of the frame with the numbers of now, where it may leave now.
@@ -172,7 +177,7 @@ impl Template {
 
     /// Puts the numbers of the moment into a copy of the headers.
     #[inline(always)]
-    fn stamp(&self, mut headers: &mut [u8], numbers: &Numbers) {
+    pub(super) fn stamp(&self, mut headers: &mut [u8], numbers: &Numbers) {
         let (seq, ack, wnd) = (numbers.seq.0, numbers.ack.0, numbers.wnd);
         let mut sum = Sum::of_words([seq, ack, wnd.into()]);
         if let Some(Timestamps { value, echo_reply }) = numbers.timestamps {
@@ -220,7 +225,8 @@ impl TcpCalls<'_, '_> {
         }
         let mut bytes = vec![0; HEADERS_LEN_MAX + len].into_boxed_slice();
         bytes[HEADERS_LEN_MAX..].copy_from_slice(payload);
-        let mut template = Template { connection: id, bytes, headers_len: 0, sum: Sum::EMPTY, seen: NEVER };
+        let mut template =
+            Template { connection: id, bytes, headers_len: 0, sum: Sum::EMPTY, seen: NEVER, preposted: None };
         // Where no way is known yet, the first `fire` looks again.
         self.refresh(&mut template);
         Ok(template)
@@ -234,8 +240,7 @@ impl TcpCalls<'_, '_> {
     /// once leave with one doorbell where all but the last go by [`post`](Self::post).
     #[inline]
     pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
-        let is_posted = self.launch(template, |tx, frame| tx.post_urgent(frame));
-        if is_posted { Ok(Sent::Posted) } else { self.send_and_ring(template) }
+        if self.launch_urgent(template) { Ok(Sent::Posted) } else { self.send_and_ring(template) }
     }
 
     /// [`fire`](Self::fire) without the doorbell: the order leaves with the next one, that of another `fire`, of
@@ -251,7 +256,7 @@ impl TcpCalls<'_, '_> {
     /// than the usual: of data that is missing, of congestion.
     #[inline]
     pub fn fire_at_once(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        if self.launch(template, |tx, frame| tx.post_urgent(frame)) { Ok(true) } else { self.cannot(template) }
+        if self.launch_urgent(template) { Ok(true) } else { self.cannot(template) }
     }
 
     /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions through the same memory, and nothing leaves:
@@ -264,9 +269,22 @@ impl TcpCalls<'_, '_> {
         }
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return self.cannot(template) };
         let Some(pending) = template.load(&mut inner.machine, pool, *now) else { return self.cannot(template) };
-        tx.dry_run(pending.frame, OFFLOAD);
+        match template.preposted.and_then(|which| tx.preposted(which)) {
+            Some(frame) => {
+                template.complete(frame, &pending.permit.numbers());
+                pending.frame.free();
+            }
+            None => tx.dry_run(pending.frame, OFFLOAD),
+        }
         pending.permit.dry_run(Bytes::Held(pending.payload));
         Ok(true)
+    }
+
+    /// By the place where it stands, or by a copy that is posted.
+    #[inline(always)]
+    fn launch_urgent(&mut self, template: &mut Template) -> bool {
+        let is_fired = template.preposted.is_some() && self.launch_preposted(template);
+        is_fired || self.launch(template, |tx, frame| tx.post_urgent(frame))
     }
 
     /// Posts a copy of the frame by `post` where it may leave at once; false, and nothing has happened, where not.
@@ -287,7 +305,7 @@ impl TcpCalls<'_, '_> {
 
     /// Whether the headers are those of now: prepared anew where they can be.
     #[inline(always)]
-    fn is_current(&mut self, template: &mut Template) -> bool {
+    pub(super) fn is_current(&mut self, template: &mut Template) -> bool {
         let Some(inner) = &self.0.tcp.0 else { return false };
         template.seen == changes(self.0, inner) || self.refresh(template)
     }
@@ -324,7 +342,7 @@ impl TcpCalls<'_, '_> {
         known == Some(true)
     }
 
-    fn header_template(&mut self, id: ConnectionId) -> Result<HeaderTemplate, SendError> {
+    pub(super) fn header_template(&mut self, id: ConnectionId) -> Result<HeaderTemplate, SendError> {
         self.machine().ok_or(SendError::NotFound)?.header_template(id)
     }
 

@@ -31,6 +31,7 @@ impl Sq {
     /// From here on what is posted does not leave. What was posted before has been rung for, and counted.
     pub(in super::super) fn begin_dry_run(&mut self, depth: WarmUp) {
         self.end_dry_run();
+        self.overwrite();
         self.dry_run = Some(DryRun {
             depth,
             posted: self.posted,

@@ -13,6 +13,7 @@
 mod dry_run;
 mod ledger;
 mod multi;
+mod prepost;
 
 use core::num::NonZeroU16;
 
@@ -27,6 +28,7 @@ use crate::mem::{Fifo, Mbuf, Pool};
 use dry_run::DryRun;
 use ledger::Ledger;
 use multi::Multi;
+use prepost::Standing;
 
 /// Fewest blocks of a ring: room for a frame with a long header while others complete.
 pub(super) const BLOCKS_MIN: u32 = 8;
@@ -63,6 +65,7 @@ pub(super) struct Sq {
     signaled_mbufs: u32,
     signal_every: u32,
     dry_run: Option<DryRun>,
+    standing: Standing,
     sent: Sent,
     /// Last, so that the ring and what it names in the NIC are given up before the buffers go home.
     in_flight: Fifo,
@@ -118,6 +121,7 @@ impl Sq {
             signaled_mbufs: 0,
             signal_every: signal_every(blocks),
             dry_run: None,
+            standing: Standing::NONE,
             sent: Sent::default(),
             in_flight: Fifo::new(pool, (blocks * BLOCK_UNITS) as usize),
         }
@@ -233,8 +237,14 @@ impl Sq {
     /// Writes the control segment, and books the WQE.
     #[inline(always)]
     fn finish(&mut self, opcode: Opcode, units: u32, load: Load, bytes: u32, is_signaled: bool) {
+        self.write(0, wqe::control(opcode, self.posted as u16, self.number, units, is_signaled));
+        self.book(units, load, bytes);
+    }
+
+    /// Books the WQE that stands where the next one goes.
+    #[inline(always)]
+    fn book(&mut self, units: u32, load: Load, bytes: u32) {
         let first = self.posted;
-        self.write(0, wqe::control(opcode, first as u16, self.number, units, is_signaled));
         self.ledger.note(first, wqe::blocks(units), load);
         self.sent.frames += u64::from(load.frames);
         self.sent.bytes += u64::from(bytes);
@@ -354,6 +364,7 @@ impl Sq {
         self.send_home();
         (self.posted, self.rung, self.last, self.signaled) = (0, 0, 0, 0);
         self.signaled_mbufs = self.in_flight.head();
+        self.overwrite();
         self.doorbell.reset();
         flushed
     }

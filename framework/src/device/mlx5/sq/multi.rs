@@ -39,6 +39,8 @@ impl Sq {
             return false;
         }
         self.multi = Multi { used: HEAD_UNITS, limit: units, bytes: 0, offload };
+        // Where it stays without a frame, the ring does not move on.
+        self.overwrite();
         self.write(1, wqe::ethernet(offload.checksums()));
         true
     }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+mod prepost;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use super::sq::WarmUp;
 use super::tx::{Mlx5Tx, Mlx5TxDrop};
 use super::tx_decoder::{Accepts, Send, Wqe, decode};
 use crate::counters::{Block, DropReason};
-use crate::device::{Offload, TxQueue};
+use crate::device::{Offload, Preposted, TxQueue};
 use crate::mem::{Burst, Held, Layout, Mbuf, Pool, Region};
 use crate::time::{Duration, Instant, UnixTime};
 
@@ -1327,6 +1329,8 @@ enum Step {
     Complete(usize),
     Reap,
     Warm(bool),
+    Prepost(usize),
+    Fire,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -1342,6 +1346,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (parts, offload, prop::bool::weighted(0.1)).prop_map(|(parts, offload, held)| Step::Post { parts, offload, held }),
         1 => ((14usize..30, 5usize..16), 0usize..9000, 100u16..1400, prop::option::of(any::<u16>()))
             .prop_map(|(header, payload, mss, vlan)| Step::Segment { header, payload, mss, vlan }),
+        2 => len.clone().prop_map(Step::Prepost),
+        2 => Just(Step::Fire),
         3 => (1usize..64, len, any::<bool>()).prop_map(|(count, len, checksums)| Step::Burst { count, len, checksums }),
         4 => Just(Step::Ring),
         3 => (0usize..20).prop_map(Step::Complete),
@@ -1418,6 +1424,8 @@ struct Ledger {
     taken: VecDeque<Send>,
     sent: usize,
     held: Vec<Held>,
+    /// What stands, perhaps.
+    standing: Option<(Preposted, Vec<u8>)>,
     seed: usize,
 }
 
@@ -1427,7 +1435,7 @@ impl Ledger {
         let mut rig = rig(config);
         rig.work_until(start);
         let sent = rig.count("frames") as usize;
-        Self { rig, taken: VecDeque::new(), sent, held: vec![], seed: 0 }
+        Self { rig, taken: VecDeque::new(), sent, held: vec![], standing: None, seed: 0 }
     }
 
     fn expect(&mut self, bytes: Vec<u8>, checksums: (bool, bool), vlan: Option<u16>, cut: Option<(Vec<u8>, usize)>) {
@@ -1468,6 +1476,21 @@ impl Ledger {
                 self.sent += 1;
             }
         }
+    }
+
+    /// Fires what stands: whole, or not at all.
+    fn fire(&mut self) {
+        let Some((which, mut expected)) = self.standing.take() else { return };
+        let Some(bytes) = self.rig.tx().preposted(which) else {
+            assert!(!self.rig.tx().fire_preposted(which));
+            return;
+        };
+        assert_eq!(bytes, expected, "as it was made to stand");
+        bytes[13] ^= 0x55;
+        expected[13] ^= 0x55;
+        assert!(self.rig.tx().fire_preposted(which));
+        self.expect(expected, (false, false), None, None);
+        self.fetch();
     }
 
     fn step(&mut self, step: &Step) {
@@ -1537,6 +1560,11 @@ impl Ledger {
                 });
                 self.fetch();
             }
+            Step::Prepost(len) => {
+                let bytes = frame(*len, self.seed);
+                self.standing = self.rig.tx().prepost(&bytes).map(|which| (which, bytes));
+            }
+            Step::Fire => self.fire(),
         }
         while self.held.len() > 20 {
             self.held.remove(0);
@@ -1598,7 +1626,7 @@ proptest! {
         config in config(),
         steps in prop::collection::vec((step(), prop::option::of((any::<[u8; 32]>(), any::<[u8; 32]>(), 0u8..4, 0u16..40))), 1..80),
     ) {
-        let mut rig = rig(config);
+        let (mut rig, mut standing) = (rig(config), None);
         for (step, cqe) in &steps {
             match step {
                 Step::Post { parts, offload: (ip_checksum, l4_checksum, vlan, timestamp, urgent), .. } => {
@@ -1616,6 +1644,8 @@ proptest! {
                     burst.drain(..).for_each(Mbuf::free);
                 }
                 Step::Ring => rig.ring(),
+                Step::Prepost(len) => standing = rig.tx().prepost(&frame(*len, 1)),
+                Step::Fire => _ = standing.is_some_and(|which| rig.tx().fire_preposted(which)),
                 Step::Complete(_) => _ = rig.nic.complete_all(),
                 Step::Reap => _ = rig.tx().reap(),
                 Step::Warm(deep) => {
