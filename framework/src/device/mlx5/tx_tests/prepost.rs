@@ -218,6 +218,10 @@ fn nothing_stands_while_the_queue_is_in_error_nor_behind_its_reset() {
     rig.nic.sq.set_done(0);
     assert!(!rig.tx().is_failed());
     assert_eq!(stands(&mut rig, which), (false, false), "from before the reset");
+    // The ring is as far again as it was when that one stood.
+    rig.post_plain(1);
+    assert_eq!(stands(&mut rig, which), (false, false), "from before the reset, at the same index");
+    assert_eq!(bytes_of(&rig.flush()), [frame(64, 0)]);
     let which = stand(&mut rig, 130, 2);
     let bytes = fire(&mut rig, which);
     assert_eq!(bytes_of(&rig.flush()), [bytes]);
