@@ -50,11 +50,11 @@ fn upward_arrow_is_named_with_file_and_line() {
         &["framework/src/proto/host/mod.rs:1: proto -> mem"],
     );
     check(
-        "pipeline/udp.rs",
+        "pipeline/udp/node.rs",
         "use crate::device::{Offload, pcap::Reader};",
-        &["framework/src/pipeline/udp.rs:1: pipeline -> device"],
+        &["framework/src/pipeline/udp/node.rs:1: pipeline -> device"],
     );
-    check("pipeline/udp.rs", "use crate::device::{Offload, TxQueue};\n//! [`crate::worker::run`]", &[]);
+    check("pipeline/udp/node.rs", "use crate::device::{Offload, TxQueue};\n//! [`crate::worker::run`]", &[]);
     check("pipeline/udp/tests.rs", "use crate::device::memory::pair;", &[]);
     check("wire/tests.rs", "use crate::mem::Mbuf;", &["framework/src/wire/tests.rs:1: wire -> mem"]);
 }

@@ -1,9 +1,9 @@
 //! The application at the end of a pipeline.
 
-use super::datagram::Datagram;
-use super::icmp::{EchoReply, IcmpError};
+use super::icmp::node::{EchoReply, IcmpError};
 use super::node::Cx;
 use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
+use super::udp::datagram::Datagram;
 
 use crate::proto::Flow;
 

@@ -6,11 +6,11 @@
 use core::net::Ipv4Addr;
 
 use super::answer::Sender;
-use super::icmp_error::IcmpErrors;
+use super::arp::resolver::{self, Resolver};
+use super::icmp::error::IcmpErrors;
 use super::node::Cx;
-use super::resolver::{self, Resolver};
 use super::timestamps::Asked;
-use super::udp_flow::SendError;
+use super::udp::flow::SendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::proto::{
     ErrorLimit, Flow, HashSeed, IdentificationKey, Identifications, NeighborConfig, NeighborRequest, PathMtuClaim,

@@ -7,7 +7,7 @@ use core::net::Ipv4Addr;
 use arrayvec::ArrayVec;
 use zerocopy::FromBytes;
 
-use super::icmp_error::tell_sender;
+use super::icmp::error::tell_sender;
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};

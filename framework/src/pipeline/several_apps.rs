@@ -4,10 +4,10 @@
 use core::ops::Range;
 
 use super::app::{App, AppError};
-use super::datagram::Datagram;
-use super::icmp::{EchoReply, IcmpError};
+use super::icmp::node::{EchoReply, IcmpError};
 use super::node::Cx;
 use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
+use super::udp::datagram::Datagram;
 use crate::proto::{ConsumerId, Flow};
 
 /// An app that is shown only what is for its consumers: see [`for_consumers`].

@@ -1,14 +1,14 @@
 //! The usual trees, ready made: [`udp_stack`] takes datagrams and counts everything else; [`host_stack`] is a host of its
 //! own, with ARP, ICMP and IGMP. An application that wants other branches builds its own in the same few lines.
 
-use super::arp::{Arp, ArpConfig};
+use super::arp::node::{Arp, ArpConfig};
 use super::either::Either;
 use super::ethernet::{Ethernet, Vlans};
-use super::icmp::{Icmp, IcmpConfig};
+use super::icmp::node::{Icmp, IcmpConfig};
 use super::igmp::{Igmp, IgmpConfig};
 use super::ipv4::{Ipv4, Ipv4Config, Ipv4Successors};
 use super::tcp::{Tcp, TcpNodeConfig};
-use super::udp::{Udp, UdpConfig};
+use super::udp::node::{Udp, UdpConfig};
 use super::unhandled::Unhandled;
 use crate::counters::Scope;
 use crate::proto::{HashSeed, Host};

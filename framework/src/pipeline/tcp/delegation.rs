@@ -4,11 +4,13 @@
 use arrayvec::ArrayVec;
 
 use super::super::answer::LINK_LEN_MAX;
+use super::ConnectionId;
+use super::DelegateError;
+use super::SendError;
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
 use super::path::{NextHop, Path, PathRequest};
 use super::sockets::{Inner, TcpCalls};
-use super::{ConnectionId, DelegateError, SendError};
 use crate::mem::Mbuf;
 use crate::proto::Asker;
 use crate::proto::tcp::Outgoing;

@@ -2,8 +2,8 @@
 
 use core::net::Ipv4Addr;
 
+use super::super::arp::resolver;
 use super::super::node::Cx;
-use super::super::resolver;
 use super::bytes::{Bytes, Own, owned};
 use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
 use super::path::{self, NextHop, Path, PathRequest};

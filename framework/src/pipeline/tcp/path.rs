@@ -4,8 +4,8 @@ use core::fmt;
 use core::net::Ipv4Addr;
 
 use super::super::answer::{LINK_LEN_MAX, link_header};
+use super::super::arp::resolver;
 use super::super::node::Cx;
-use super::super::resolver;
 use crate::proto::tcp::TcpConfig;
 use crate::proto::{Asker, Flow, Host, NeighborRequest, Resolution};
 use crate::time::Instant;

@@ -2,18 +2,26 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use super::super::arp::resolver::Resolver;
 use super::super::node::Cx;
-use super::super::resolver::Resolver;
+use super::CallError;
+use super::ConnectError;
+use super::ConnectionId;
+use super::ConnectionOptions;
+use super::ListenError;
+use super::ListenOptions;
+use super::ListenerId;
+use super::NotOurs;
+use super::SendError;
+use super::TcpConfig;
+use super::TcpConfigError;
+use super::TcpInfo;
 use super::bytes::Bytes;
 use super::output::{OutCounters, OutOffloads, TcpOutput};
 use super::path::{Path, Unreachable};
 use super::prefetch::Prefetcher;
 use super::roster::Roster;
 use super::tally::TallyCounters;
-use super::{
-    CallError, ConnectError, ConnectionId, ConnectionOptions, ListenError, ListenOptions, ListenerId, NotOurs,
-    SendError, TcpConfig, TcpConfigError, TcpInfo,
-};
 use crate::counters::Scope;
 use crate::device::Capabilities;
 use crate::mem::{Mbuf, advise_large_pages};

@@ -13,13 +13,14 @@
 use core::fmt;
 
 use super::super::node::Cx;
+use super::ConnectionId;
+use super::SendError;
 use super::at_once::{PendingSend, SendRecords};
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
 use super::output::TcpOutput;
 use super::path::{NextHop, Path, PathRequest, Unreachable};
 use super::sockets::{Inner, TcpCalls, TcpSockets};
-use super::{ConnectionId, SendError};
 use crate::device::{Offload, Preposted, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::Asker;

@@ -1,17 +1,17 @@
 //! The ICMP node: answers echo requests in their own buffer, and tells the app what went wrong with its flows.
 //!
 //! What enters begins with the ICMP header and has the IPv4 header behind it (towards the headroom); nothing is handed
-//! on but to the app. Errors of our own are sent by the node that drops, see [`tell_sender`](super::tell_sender).
+//! on but to the app. Errors of our own are sent by the node that drops, see [`tell_sender`](super::super::tell_sender).
 
 use core::net::Ipv4Addr;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::answer::{Link, build};
-use super::app::App;
-use super::node::{Cx, Node, discard};
-use super::outline::Outline;
-use super::tcp::TcpSockets;
+use super::super::answer::{Link, build};
+use super::super::app::App;
+use super::super::node::{Cx, Node, discard};
+use super::super::outline::Outline;
+use super::super::tcp::TcpSockets;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::Offload;
 use crate::mem::Mbuf;

@@ -3,8 +3,8 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::answer::{Link, build};
-use super::node::Cx;
+use super::super::answer::{Link, build};
+use super::super::node::Cx;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::Offload;
 use crate::mem::Mbuf;
@@ -52,8 +52,8 @@ impl From<ErrorRefusal> for UnsentError {
     }
 }
 
-/// How many errors are sent, and how many were. Owned by [`Egress`](super::Egress): one rate for all that the host says.
-pub(super) struct IcmpErrors {
+/// How many errors are sent, and how many were. Owned by [`Egress`](super::super::Egress): one rate for all that the host says.
+pub(in crate::pipeline) struct IcmpErrors {
     limit: ErrorLimit,
     sent: Counter,
     drops: Drops<UnsentError>,
@@ -61,7 +61,7 @@ pub(super) struct IcmpErrors {
 
 impl IcmpErrors {
     /// Errors at the rate of `limit`, with counters in the scope `icmp_errors` below `scope`.
-    pub(super) fn new(limit: ErrorLimit, scope: &Scope) -> Self {
+    pub(in crate::pipeline) fn new(limit: ErrorLimit, scope: &Scope) -> Self {
         let scope = scope.scope("icmp_errors");
         Self { limit, sent: scope.counter("sent", Unit::Packets), drops: scope.drops() }
     }
@@ -75,7 +75,7 @@ pub fn tell_port_unreachable(mbuf: &Mbuf, cx: &mut Cx<'_>) {
 }
 
 /// Tells the sender of a packet what went wrong, where this host tells at all
-/// ([`EgressConfig::errors`](super::EgressConfig::errors)). `advanced` is how many bytes before the data the IPv4 header
+/// ([`EgressConfig::errors`](super::super::EgressConfig::errors)). `advanced` is how many bytes before the data the IPv4 header
 /// begins: 0 in the IPv4 node, `l3_len` behind it. Costs a buffer and three short copies.
 #[cold]
 pub fn tell_sender(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) {

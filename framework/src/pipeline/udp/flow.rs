@@ -7,8 +7,8 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::node::Cx;
-use super::resolver::{self, Resolver};
+use super::super::arp::resolver::{self, Resolver};
+use super::super::node::Cx;
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
@@ -210,7 +210,7 @@ impl UdpFlow {
 
     /// Prepares the headers anew where the host or the path has changed: two loads and compares where not. Every send
     /// does so; by itself it is for flows that are sent on in the hands of another interface of a
-    /// [trunk](super::Trunk).
+    /// [trunk](super::super::Trunk).
     #[inline]
     pub fn refresh(&mut self, cx: &mut Cx<'_>) {
         if self.seen != changes(cx) || cx.now >= self.until {

@@ -27,7 +27,7 @@ pub struct Datagram<'a> {
     pub vlan: Option<u16>,
     /// The bytes, in one piece also where they came in fragments.
     pub payload: &'a [u8],
-    pub(super) mbuf: Loan<'a>,
+    pub(in crate::pipeline) mbuf: Loan<'a>,
 }
 
 impl Datagram<'_> {

@@ -1,15 +1,15 @@
-//! Asking for echoes: ICMP echo requests of the app's own. Their answers come by the [`Icmp`](super::Icmp) node to
-//! [`App::on_echo_reply`](super::App::on_echo_reply); to know which was asked when, and what is missing, is the
+//! Asking for echoes: ICMP echo requests of the app's own. Their answers come by the [`Icmp`](super::super::Icmp) node to
+//! [`App::on_echo_reply`](super::super::App::on_echo_reply); to know which was asked when, and what is missing, is the
 //! app's.
 
 use core::net::Ipv4Addr;
 
 use zerocopy::IntoBytes;
 
-use super::answer::{LINK_LEN_MAX, build, link_header};
-use super::node::Cx;
-use super::resolver::{self, Resolver};
-use super::udp_flow::{ConnectError, SendError, SendToError, Sent};
+use super::super::answer::{LINK_LEN_MAX, build, link_header};
+use super::super::arp::resolver::{self, Resolver};
+use super::super::node::Cx;
+use super::super::udp::flow::{ConnectError, SendError, SendToError, Sent};
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{

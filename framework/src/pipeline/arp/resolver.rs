@@ -1,7 +1,7 @@
 //! The stations that frames go to: asks for those that are not known, and keeps what waits for the answer.
 //!
-//! A shell around [`Neighbors`], owned by [`Egress`](super::Egress), so that whoever sends reaches it. On an interface of
-//! our own the questions are ARP packets and the [`Arp`](super::Arp) node brings the answers. On one that is the
+//! A shell around [`Neighbors`], owned by [`Egress`](super::super::Egress), so that whoever sends reaches it. On an interface of
+//! our own the questions are ARP packets and the [`Arp`](super::super::Arp) node brings the answers. On one that is the
 //! kernel's the questions are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
 //! appear in the host.
 
@@ -9,9 +9,9 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
-use super::answer::LINK_LEN_MAX;
-use super::node::{Cx, discard};
-use super::tcp::TcpSockets;
+use super::super::answer::LINK_LEN_MAX;
+use super::super::node::{Cx, discard};
+use super::super::tcp::TcpSockets;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
@@ -26,7 +26,7 @@ use crate::wire::{ArpPacket, EtherType, EthernetHeader, Ipv4Packet, Protocol, Vl
 
 crate::drop_reasons! {
     /// Why a datagram that waited for its neighbor was not sent.
-    pub enum WaitingDrop {
+    pub(super) enum WaitingDrop {
         /// The neighbor did not answer.
         Unreachable => "unreachable",
         /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and newer ones need the room.
@@ -62,7 +62,7 @@ const REQUESTS_MAX: usize = 16;
 const UNREACHED_MAX: usize = 16;
 
 /// Neighbors, and frames that wait for them.
-pub(super) struct Resolver {
+pub(in crate::pipeline) struct Resolver {
     neighbors: Neighbors<Mbuf>,
     pending_per_neighbor: usize,
     /// What the host looked like when we last looked.
@@ -87,7 +87,7 @@ struct ResolverOutput {
 
 impl Resolver {
     /// Counters in the scope `neighbors` below `scope`. Takes all memory.
-    pub(super) fn new(config: NeighborConfig, seed: HashSeed, scope: &Scope) -> Self {
+    pub(in crate::pipeline) fn new(config: NeighborConfig, seed: HashSeed, scope: &Scope) -> Self {
         let scope = scope.scope("neighbors");
         Self {
             neighbors: Neighbors::new(config, seed),
@@ -108,34 +108,34 @@ impl Resolver {
     }
 
     /// Frames that wait.
-    pub(super) fn pending(&self) -> usize {
+    pub(in crate::pipeline) fn pending(&self) -> usize {
         self.neighbors.pending()
     }
 
     /// Frames that may wait for one neighbor.
-    pub(super) fn pending_per_neighbor(&self) -> usize {
+    pub(in crate::pipeline) fn pending_per_neighbor(&self) -> usize {
         self.pending_per_neighbor
     }
 
     /// Neighbors that are known or asked for.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::pipeline) fn len(&self) -> usize {
         self.neighbors.len()
     }
 
     /// The next segment that did not leave as its neighbor did not answer.
-    pub(super) fn next_unreached(&mut self) -> Option<(Flow, Seq)> {
+    pub(in crate::pipeline) fn next_unreached(&mut self) -> Option<(Flow, Seq)> {
         self.output.unreached.pop()
     }
 
     /// The next wish that is not passed on yet.
-    pub(super) fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
+    pub(in crate::pipeline) fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
         self.output.requests.pop()
     }
 }
 
 /// Keeps a frame, whose destination is still to be written, until its neighbor is known. Its front must be ours to
 /// write. What becomes of it then is counted. It comes back where nobody here asks for neighbors.
-pub(super) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
+pub(in crate::pipeline) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
     let tags = cx.host.vlan();
     let Some(resolver) = &mut cx.egress.resolver else { return Err(frame) };
     let Resolver { neighbors, output, waiting, .. } = resolver;
@@ -147,7 +147,7 @@ pub(super) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut Cx<'_>) -> R
 
 /// Wants a neighbor to be known from now on: asks where it is not. False where there is no room or no question left, or
 /// nobody asks.
-pub(super) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
+pub(in crate::pipeline) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
     let tags = cx.host.vlan();
     let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return false };
     let (pool, tx) = (cx.pool, &mut *cx.tx);
@@ -161,7 +161,7 @@ pub(super) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
 }
 
 /// A neighbor seems not to answer: it is checked now.
-pub(super) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
+pub(in crate::pipeline) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
     let tags = cx.host.vlan();
     let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return };
     let (pool, tx) = (cx.pool, &mut *cx.tx);
@@ -169,7 +169,7 @@ pub(super) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
 }
 
 /// Hears an ARP packet; what waited for its sender goes.
-pub(super) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> Heard {
+pub(in crate::pipeline) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> Heard {
     let tags = cx.host.vlan();
     let Some(resolver) = &mut cx.egress.resolver else { return Heard::Ignored(NotLearned::Unsolicited) };
     let Resolver { neighbors, output, waiting, .. } = resolver;
@@ -181,7 +181,7 @@ pub(super) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> Heard {
 
 /// Asks again, checks what gets old, gives up, and looks at what others told the host. A compare where nobody is asked.
 #[inline(always)]
-pub(super) fn tick(cx: &mut Cx<'_>) {
+pub(in crate::pipeline) fn tick(cx: &mut Cx<'_>) {
     if cx.egress.resolver.is_some() {
         tend(cx);
     }
@@ -260,7 +260,7 @@ fn segment_of(frame: &Mbuf, tags: &VlanTags) -> Option<(Flow, Seq)> {
 }
 
 /// Posts an ARP packet; false where there is no buffer or no slot.
-pub(super) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) -> bool {
+pub(in crate::pipeline) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) -> bool {
     let fields = EthernetFields { dst: send.to, src: send.packet.sender_mac, ethertype: EtherType::ARP };
     let mut bytes = [0; LINK_LEN_MAX + arp::PACKET_LEN];
     let len = EthernetHeader::new(fields).emit_tagged(tags, &mut bytes).expect("the array holds two tags");

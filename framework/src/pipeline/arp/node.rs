@@ -1,16 +1,16 @@
 //! The ARP node: answers for our addresses, defends them, and learns the others'.
 //!
 //! What enters begins with the ARP packet; nothing is handed on. The node is a shell around two machines: [`Claims`], its
-//! own, and the neighbors of [`Egress`](super::Egress), where the frames wait that an answer lets go. For interfaces that
+//! own, and the neighbors of [`Egress`](super::super::Egress), where the frames wait that an answer lets go. For interfaces that
 //! the kernel owns no ARP packet comes here, and the host learns from netlink.
 
 use core::net::Ipv4Addr;
 
 use zerocopy::IntoBytes;
 
-use super::answer::{Link, build};
-use super::node::{Cx, Node, discard};
-use super::outline::Outline;
+use super::super::answer::{Link, build};
+use super::super::node::{Cx, Node, discard};
+use super::super::outline::Outline;
 use super::resolver::{self, send_arp};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};

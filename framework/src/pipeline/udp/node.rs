@@ -5,11 +5,11 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use zerocopy::FromBytes;
 
-use super::app::App;
+use super::super::app::App;
+use super::super::icmp::error::tell_port_unreachable;
+use super::super::node::{Cx, Node, discard};
+use super::super::outline::Outline;
 use super::datagram::Datagram;
-use super::icmp_error::tell_port_unreachable;
-use super::node::{Cx, Node, discard};
-use super::outline::Outline;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{Loan, Mbuf, Verdict};
 use crate::proto::{ConsumerId, Flow, Found, InterfaceId, Subscriber};
