@@ -1,5 +1,6 @@
-//! A tick over UDP fires an order over TCP before `on_datagram` returns. The order stands prepared, headers, checksums and payload; only
-//! its price is written in. As root: `cargo run --release -p wirepath --example tick_to_order -- eth1 10.0.0.1:9100`.
+//! A tick over UDP fires an order over TCP before `on_datagram` returns. The order stands prepared,
+//! headers, checksums and payload; only its price is written in. As root: `cargo run --release -p
+//! wirepath --example tick_to_order -- eth1 10.0.0.1:9100`.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

@@ -178,7 +178,8 @@ impl App for Stream {
     }
 }
 
-/// A port on a wire whose other end sends to port 9000 of the group; what it has sent, and what came.
+/// A port on a wire whose other end sends to port 9000 of the group; what it has sent, and what
+/// came.
 struct Streamed {
     handle: PortHandle,
     stop: StopFlag,

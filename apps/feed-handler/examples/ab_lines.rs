@@ -1,5 +1,6 @@
-//! Lines A and B of one channel: each message once and in order, whichever line brings it, and the books that they make. On a day of
-//! `exchange-sim generate --out day.pcap`: `cargo run --release -p feed-handler --example ab_lines -- pcap:day.pcap`; as root on `eth1`.
+//! Lines A and B of one channel: each message once and in order, whichever line brings it, and the
+//! books that they make. On a day of `exchange-sim generate --out day.pcap`: `cargo run --release
+//! -p feed-handler --example ab_lines -- pcap:day.pcap`; as root on `eth1`.
 
 use market::framing::mold_udp64::MoldUdp64;
 use market::itch50::Itch50;

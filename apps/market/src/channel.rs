@@ -1,14 +1,16 @@
-//! One channel that two lines or more carry, ready to be put behind sockets: packets in as they come, messages out once and in order.
+//! One channel that two lines or more carry, ready to be put behind sockets: packets in as they
+//! come, messages out once and in order.
 //!
 //! ```text
 //!   line A ─ on_packet ─┐   framing ─ Arbiter ─┬─ in order ──────────▶ on_message
 //!   line B ─ on_packet ─┤             │        ├─ what nobody brought ▶ on_gap
-//!   time ─── tick ──────┘           Slots      └─ begun anew, over ───▶ on_restart, on_end_of_session
+//!   time ─── tick ──────┘           Slots      └─ begun anew, over ▶ on_restart, on_end_of_session
 //!                       (copies of packets that wait)
 //! ```
 //!
-//! It is [`Arbiter`], [`Slots`] and [`Framing`] put together as most need them. Who wants packets that wait to stay in the buffers they came
-//! in, or asks a server for what is missing ([`crate::rerequest`]), puts them together as this file does.
+//! It is [`Arbiter`], [`Slots`] and [`Framing`] put together as most need them. Who wants packets
+//! that wait to stay in the buffers they came in, or asks a server for what is missing
+//! ([`crate::rerequest`]), puts them together as this file does.
 
 use core::marker::PhantomData;
 
@@ -23,16 +25,17 @@ use crate::sequence::{DOUBTS_MAX, Gap, Policy};
 pub struct AbConfig {
     /// Lines that carry it. By default 2.
     pub lines: usize,
-    /// Its number in the packets (an IEX channel, a Cboe unit): packets of others on the same group are refused. By default `None`: the
-    /// group carries this channel only.
+    /// Its number in the packets (an IEX channel, a Cboe unit): packets of others on the same group
+    /// are refused. By default `None`: the group carries this channel only.
     pub number: Option<u32>,
     /// Where its numbers begin, and what is a restart. By default at 1, see [`Policy`].
     pub policy: Policy,
     /// How long a hole may stay open. By default 64 packets and one millisecond.
     pub window: Window,
-    /// The longest packet that can wait, in bytes: its room is taken at the start for each that the window lets wait. A longer one that
-    /// comes in order is taken as well; behind a hole it is lost unless it comes again. By default 1,472, the UDP payload of an Ethernet
-    /// frame without jumbo.
+    /// The longest packet that can wait, in bytes: its room is taken at the start for each that the
+    /// window lets wait. A longer one that comes in order is taken as well; behind a hole it is
+    /// lost unless it comes again. By default 1,472, the UDP payload of an Ethernet frame without
+    /// jumbo.
     pub packet_len_max: usize,
 }
 
@@ -48,7 +51,8 @@ pub trait ChannelHandler {
     /// The next message, by its number; 0 for one that has none. Each comes once, in order.
     fn on_message(&mut self, seq: u64, message: &[u8]);
 
-    /// These numbers were on no line in time: what is built from the messages may be wrong from here on.
+    /// These numbers were on no line in time: what is built from the messages may be wrong from
+    /// here on.
     fn on_gap(&mut self, gap: Gap) {
         let _ = gap;
     }
@@ -95,7 +99,8 @@ pub struct AbCounts {
 /// let (mut channel, mut log) = (AbChannel::<MoldUdp64>::new(AbConfig::default()), Log::default());
 /// let mut bring = |line, seq, message: &[u8]| {
 ///     let mut bytes = [0; 64];
-///     let mut packet = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"TODAY     ", seq), &mut bytes).unwrap();
+///     let header = MoldHeader::new(*b"TODAY     ", seq);
+///     let mut packet = PacketWriter::<MoldUdp64>::new(header, &mut bytes).unwrap();
 ///     packet.push(message).unwrap();
 ///     channel.on_packet(line, packet.finish(), 0, &mut log);
 /// };
@@ -119,7 +124,8 @@ impl<F: Framing> AbChannel<F> {
     /// A channel of which nothing was heard.
     pub fn new(config: AbConfig) -> Self {
         let AbConfig { lines, number, policy, window, packet_len_max } = config;
-        // Behind a hole, the packet that makes the window overflow, and those that wait for a witness with the one they push out.
+        // Behind a hole, the packet that makes the window overflow, and those that wait for a
+        // witness with the one they push out.
         let waiting = window.packets + 1 + DOUBTS_MAX + 1;
         Self {
             arbiter: Arbiter::new(lines, policy, window),
@@ -130,9 +136,10 @@ impl<F: Framing> AbChannel<F> {
         }
     }
 
-    /// Takes the packet that `line` brought at `now_ns`, and gives `handler` what is next. One that is malformed or of another channel is
-    /// counted and changes nothing. A packet in order costs its check, some compares and its messages; the slower line's copy only the
-    /// check and a compare; one that must wait a copy.
+    /// Takes the packet that `line` brought at `now_ns`, and gives `handler` what is next. One that
+    /// is malformed or of another channel is counted and changes nothing. A packet in order costs
+    /// its check, some compares and its messages; the slower line's copy only the check and a
+    /// compare; one that must wait a copy.
     ///
     /// Panics where the channel has no such line.
     #[inline]
@@ -154,7 +161,8 @@ impl<F: Framing> AbChannel<F> {
         self.drain(now_ns, handler);
     }
 
-    /// Gives up a hole whose time is over: once per turn, also when nothing comes. One compare where there is none.
+    /// Gives up a hole whose time is over: once per turn, also when nothing comes. One compare
+    /// where there is none.
     #[inline]
     pub fn tick(&mut self, now_ns: u64, handler: &mut impl ChannelHandler) {
         if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
@@ -162,7 +170,8 @@ impl<F: Framing> AbChannel<F> {
         }
     }
 
-    /// At the end, as nothing more will come: what is missing is a gap, and what waited for it is delivered.
+    /// At the end, as nothing more will come: what is missing is a gap, and what waited for it is
+    /// delivered.
     pub fn finish(&mut self, handler: &mut impl ChannelHandler) {
         self.arbiter.close();
         self.drain(u64::MAX, handler);
@@ -412,7 +421,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever each line loses: numbers come once, in order, and what did not come is in a gap.
+        /// Whatever each line loses: numbers come once, in order, and what did not come is in a
+        /// gap.
         #[test]
         fn each_number_comes_once_and_in_order_or_is_in_a_gap(
             lost in prop::collection::vec(any::<(bool, bool)>(), 1..200),

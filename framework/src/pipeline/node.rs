@@ -31,8 +31,9 @@ use crate::time::{Duration, Instant};
 ///     }
 ///
 ///     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
-///         // Leaves with the doorbell of this turn. What cannot leave is lost, as of a socket that does not block.
-///         let _ = send_to(datagram.destination, datagram.source, &UdpOptions::default(), datagram.payload, cx);
+///         // Leaves with the doorbell of this turn, or is lost, as of a socket that does not block.
+///         let (us, them) = (datagram.destination, datagram.source);
+///         let _ = send_to(us, them, &UdpOptions::default(), datagram.payload, cx);
 ///     }
 ///
 ///     fn on_timer(&mut self, token: u64, cx: &mut Cx<'_>) {
@@ -64,8 +65,8 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Has [`App::on_timer`](super::App::on_timer) called with `token` once, `delay` from now: not before, and late by 262 µs at most and by what
-    /// turns are apart. Some 40 ns.
+    /// Has [`App::on_timer`](super::App::on_timer) called with `token` once, `delay` from now: not
+    /// before, and late by 262 µs at most and by what turns are apart. Some 40 ns.
     ///
     /// # Errors
     /// As many timers run as the worker has, 1,024.
@@ -103,8 +104,9 @@ impl Cx<'_> {
         self.timers.cancel(timer)
     }
 
-    /// Tells the device now of all that was posted, and not at the end of the turn: for what must not wait for the rest of the burst,
-    /// such as some orders at once. Costs what ringing costs ([`TxQueue`]), of AF_XDP a system call.
+    /// Tells the device now of all that was posted, and not at the end of the turn: for what must
+    /// not wait for the rest of the burst, such as some orders at once. Costs what ringing costs
+    /// ([`TxQueue`]), of AF_XDP a system call.
     #[inline]
     pub fn ring_doorbell(&mut self) {
         self.tx.ring_doorbell(self.now);
@@ -113,12 +115,13 @@ impl Cx<'_> {
 
 /// Checks one header and hands the packet on. Owns its successors.
 pub trait Node<A> {
-    /// Takes a packet whose first byte is this node's header. The mbuf is handed on, kept, or discarded for a named
-    /// reason.
+    /// Takes a packet whose first byte is this node's header. The mbuf is handed on, kept, or
+    /// discarded for a named reason.
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>);
 
-    /// Timers of what the node keeps, then those of its successors: bounded work, once per poll. It has no default
-    /// here, because a node that forgets its successors stops their clocks without a word; the same goes for `kept`.
+    /// Timers of what the node keeps, then those of its successors: bounded work, once per poll. It
+    /// has no default here, because a node that forgets its successors stops their clocks without a
+    /// word; the same goes for `kept`.
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>);
 
     /// Packets that the node and its successors keep now: fragments that wait for the rest.
@@ -128,8 +131,9 @@ pub trait Node<A> {
     fn outline(&self, outline: &mut Outline);
 }
 
-/// Ends a packet for a reason. The one way to drop: the reason's counter goes up and the buffers go home. Out of line, so
-/// that the many places where a packet may end take no room between those where it goes on.
+/// Ends a packet for a reason. The one way to drop: the reason's counter goes up and the buffers go
+/// home. Out of line, so that the many places where a packet may end take no room between those
+/// where it goes on.
 #[cold]
 #[inline(never)]
 pub fn discard<R: DropReason>(mbuf: Mbuf, drops: &mut Drops<R>, reason: R) {

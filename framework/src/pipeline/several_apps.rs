@@ -1,5 +1,6 @@
-//! Several apps on one worker: a tuple of apps is an app, which calls each of them in order; [`for_consumers`] shows one of them only what
-//! is its own. Which app is called is decided by the compiler and by one compare, and who has one app pays nothing.
+//! Several apps on one worker: a tuple of apps is an app, which calls each of them in order;
+//! [`for_consumers`] shows one of them only what is its own. Which app is called is decided by the
+//! compiler and by one compare, and who has one app pays nothing.
 
 use core::ops::Range;
 
@@ -17,9 +18,10 @@ pub struct ForConsumers<A> {
     app: A,
 }
 
-/// Shows `app` only what is for these consumers, so that several apps share a worker without knowing of each other: datagrams, ICMP errors
-/// and TCP by the consumer that was named as it was subscribed to, bound, connected or listened; timers by who set them. Answers to echo
-/// requests, `on_tcp_accept`, `on_start`, `on_stop` and `tick` come to all apps. One compare for each call.
+/// Shows `app` only what is for these consumers, so that several apps share a worker without
+/// knowing of each other: datagrams, ICMP errors and TCP by the consumer that was named as it was
+/// subscribed to, bound, connected or listened; timers by who set them. Answers to echo requests,
+/// `on_tcp_accept`, `on_start`, `on_stop` and `tick` come to all apps. One compare for each call.
 ///
 /// Two apps must not have the first of their consumers in common.
 ///
@@ -43,10 +45,12 @@ pub struct ForConsumers<A> {
 /// }
 ///
 /// fn main() -> wirepath::Result<()> {
+///     let quotes = || for_consumers(0..1, Quotes::default());
+///     let alarm = || for_consumers(1..2, Alarm::default());
 ///     Port::open("eth1")?
 ///         .subscribe(multicast([239, 1, 1, 1], 9000).consumer(0))
 ///         .subscribe(multicast([239, 1, 1, 2], 9000).consumer(1))
-///         .run(|_worker| (for_consumers(0..1, Quotes::default()), for_consumers(1..2, Alarm::default())))
+///         .run(move |_worker| (quotes(), alarm()))
 /// }
 /// ```
 pub fn for_consumers<A: App>(consumers: Range<u32>, app: A) -> ForConsumers<A> {
@@ -142,8 +146,9 @@ impl<A: App> App for ForConsumers<A> {
 
 macro_rules! tuples {
     ($(($($app:ident $place:tt),+))+) => {$(
-        /// Calls each app for everything, in order. A peer is accepted by all of them or not; the first that knows an answer to an echo
-        /// request has it; the first that does not start ends the port.
+        /// Calls each app for everything, in order. A peer is accepted by all of them or not; the
+        /// first that knows an answer to an echo request has it; the first that does not start ends
+        /// the port.
         impl<$($app: App),+> App for ($($app,)+) {
             #[inline]
             fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {

@@ -1,5 +1,5 @@
-//! The thread that called [`Port::run`](super::Port::run), while the workers run: makes one change of the subscriptions after the
-//! other, in all workers and in the kernel or the NIC, or in none.
+//! The thread that called [`Port::run`](super::Port::run), while the workers run: makes one change
+//! of the subscriptions after the other, in all workers and in the kernel or the NIC, or in none.
 
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -11,11 +11,13 @@ use super::subscription::Subscription;
 use crate::worker::live::LivePort;
 use crate::worker::spsc::lossless::{Consumer, Producer, ring};
 
-/// Between two looks at the requests. Who asks waits for so long at most, and nobody has to wake this thread by a system call.
+/// Between two looks at the requests. Who asks waits for so long at most, and nobody has to wake
+/// this thread by a system call.
 const REQUEST_PERIOD: Duration = Duration::from_millis(5);
 /// Between two looks at what a worker answers: it looks at its ring each few µs.
 const ANSWER_PERIOD: Duration = Duration::from_micros(200);
-/// Commands and answers on their way: one change is made at a time, and the word to go is given once.
+/// Commands and answers on their way: one change is made at a time, and the word to go is given
+/// once.
 const RING_LEN: usize = 4;
 
 /// What a worker is told.

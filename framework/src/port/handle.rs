@@ -1,11 +1,11 @@
-//! Subscribing while a port runs, from any thread: a bounded queue of requests to the thread that called
-//! [`Port::run`](super::Port::run), and an answer to each.
+//! Subscribing while a port runs, from any thread: a bounded queue of requests to the thread that
+//! called [`Port::run`](super::Port::run), and an answer to each.
 //!
 //! ```text
-//!  any thread, or an app              the thread of Port::run                    each worker, between two turns
-//!  PortHandle::subscribe ──queue──▶ one request after the other ═══ring═══▶ its sockets join, bind, listen
-//!           ▲                          │ then the kernel's part:                     │
-//!           └───────── answer ─────────┤ rules, memberships   ◀═══════════ring═══════┘
+//!  any thread, or an app       thread of Port::run            each worker, between two turns
+//!  PortHandle::subscribe ─queue─▶ one after the other ══ring══▶ its sockets join, bind, listen
+//!           ▲                       │ then the kernel's part:        │
+//!           └─────── answer ────────┤ rules, memberships  ◀══ring════┘
 //! ```
 
 use core::cell::Cell;
@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::error::{Error, Result};
 use super::subscription::Subscription;
 
-/// Requests that may wait. An operator or an app asks for one or some at a time; who asks for more waits, or asks again.
+/// Requests that may wait. An operator or an app asks for one or some at a time; who asks for more
+/// waits, or asks again.
 const REQUESTS_MAX: usize = 64;
 
 thread_local! {
@@ -24,7 +25,8 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Subscribes and unsubscribes while a port runs: see [`Port::handle`](super::Port::handle). Clones are handles of the same port.
+/// Subscribes and unsubscribes while a port runs: see [`Port::handle`](super::Port::handle). Clones
+/// are handles of the same port.
 ///
 /// ```
 /// use std::thread;
@@ -88,8 +90,9 @@ impl PortHandle {
         core::mem::take(&mut before)
     }
 
-    /// Subscribes, and waits until every worker's sockets have it and the kernel or the NIC steers it to them: some milliseconds. For
-    /// threads that are not workers; an app takes [`try_subscribe`](Self::try_subscribe). Of a port that does not run yet it is as
+    /// Subscribes, and waits until every worker's sockets have it and the kernel or the NIC steers
+    /// it to them: some milliseconds. For threads that are not workers; an app takes
+    /// [`try_subscribe`](Self::try_subscribe). Of a port that does not run yet it is as
     /// [`Port::subscribe`](super::Port::subscribe): what is refused ends [`run`](super::Port::run).
     ///
     /// # Errors
@@ -98,18 +101,22 @@ impl PortHandle {
         self.wait_for(Change::Subscribe(subscription))
     }
 
-    /// Takes a subscription back, one of the start or a later one, by the same words. Frames of it that stand in a ring may still come until
-    /// this returns. What another subscription needs as well stays.
+    /// Takes a subscription back, one of the start or a later one, by the same words. Frames of it
+    /// that stand in a ring may still come until this returns. What another subscription needs as
+    /// well stays.
     ///
     /// # Errors
-    /// It is not subscribed to; the port has ended. Nothing has changed then. On a ConnectX a rule stands for one queue, and the NIC may
-    /// refuse it for another queue that needs it too: those frames then go to the kernel.
+    /// It is not subscribed to; the port has ended. Nothing has changed then. On a ConnectX a rule
+    /// stands for one queue, and the NIC may refuse it for another queue that needs it too: those
+    /// frames then go to the kernel.
     pub fn unsubscribe(&self, subscription: &Subscription) -> Result<()> {
         self.wait_for(Change::Unsubscribe(subscription.clone()))
     }
 
-    /// Subscribes without waiting, for apps: no lock and no system call here; the answer comes some milliseconds later, and frames may
-    /// come before it. What an app asks for in [`on_start`](crate::pipeline::App::on_start) stands before the first frame is received.
+    /// Subscribes without waiting, for apps: no lock and no system call here, some 200 bytes of
+    /// heap; the answer comes some milliseconds later, and frames may come before it. What an app
+    /// asks for in [`on_start`](crate::pipeline::App::on_start) stands before the first frame is
+    /// received.
     ///
     /// ```no_run
     /// use wirepath::prelude::*;
@@ -122,7 +129,8 @@ impl PortHandle {
     ///
     /// impl App for Follower {
     ///     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
-    ///         if let (ConsumerId(0), Some(&group)) = (datagram.consumer, datagram.payload.first_chunk::<4>()) {
+    ///         let Some(&group) = datagram.payload.first_chunk::<4>() else { return };
+    ///         if datagram.consumer == ConsumerId(0) {
     ///             self.asked = self.handle.try_subscribe(multicast(group, 9000).consumer(1)).ok();
     ///         }
     ///     }
@@ -148,7 +156,8 @@ impl PortHandle {
         self.request(Change::Subscribe(subscription))
     }
 
-    /// Takes a subscription back without waiting, as [`try_subscribe`](Self::try_subscribe) gives it.
+    /// Takes a subscription back without waiting, as [`try_subscribe`](Self::try_subscribe) gives
+    /// it.
     ///
     /// # Errors
     /// As many requests wait as there may be, 64; the port has ended.

@@ -20,12 +20,14 @@
 //!
 //! ```text
 //!  main thread                                    a pinned thread for each queue
-//!  Port::open ─▶ subscribe, tcp, .. ─▶ run ──────▶ pool, queue, host, Worker ─▶ on_start ─▶ poll until Ctrl-C ─▶ on_stop
-//!                                       └─ counters in shared memory, rules, memberships, the kernel's addresses and routes
+//!  Port::open ─▶ subscribe, tcp, .. ─▶ run ─────▶ pool, queue, host, Worker ─▶ on_start
+//!     counters in shared memory, rules, ─┘         ─▶ poll until Ctrl-C ─▶ on_stop
+//!     memberships, the kernel's addresses and routes
 //! ```
 //!
-//! It is put together from what an embedder can use by itself: [`live`](crate::worker::live) for ports of interfaces,
-//! [`Worker::builder`](crate::worker::Worker::builder) for a worker in a loop of one's own.
+//! It is put together from what an embedder can use by itself: [`live`](crate::worker::live) for
+//! ports of interfaces, [`Worker::builder`](crate::worker::Worker::builder) for a worker in a loop
+//! of one's own.
 
 mod built;
 mod control;

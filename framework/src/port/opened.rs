@@ -1,5 +1,6 @@
-//! What of the subscriptions stands in one worker's sockets: groups are joined, addresses bound, listeners open. Several
-//! subscriptions may need the same: it is opened with the first of them and closed with the last.
+//! What of the subscriptions stands in one worker's sockets: groups are joined, addresses bound,
+//! listeners open. Several subscriptions may need the same: it is opened with the first of them and
+//! closed with the last.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -52,7 +53,8 @@ impl Opened {
         bound.map(drop).map_err(|error| refused(subscription, &error))
     }
 
-    /// Joins for each source that it names, or for whichever. Where one is refused those before it are taken back.
+    /// Joins for each source that it names, or for whichever. Where one is refused those before it
+    /// are taken back.
     fn join(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
         let (consumer, group) = (subscription.consumer, group(subscription));
         let same_end = || self.at_the_same_end(subscription);
@@ -76,8 +78,9 @@ impl Opened {
         Ok(())
     }
 
-    /// Takes these sources back, and the group where no other subscription has it on this port. The sources are those of all ports on
-    /// which the consumer has the group, so one that another port names stays.
+    /// Takes these sources back, and the group where no other subscription has it on this port. The
+    /// sources are those of all ports on which the consumer has the group, so one that another port
+    /// names stays.
     fn leave_sources(&self, closed: &Subscription, sources: &[Ipv4Addr], cx: &mut Cx<'_>) {
         let (consumer, group) = (closed.consumer, group(closed));
         if self.at_the_same_end(closed).next().is_none() {

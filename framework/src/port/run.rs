@@ -41,7 +41,7 @@ use crate::worker::{StopFlag, Worker, WorkerBuilder, WorkerContext, WorkerGroup,
 /// }
 ///
 /// let stop = StopFlag::new();
-/// Port::open("memory:wire")?          // one end of a wire within the process; "eth1" is an interface
+/// Port::open("memory:wire")?          // one end of a wire in the process; "eth1" is an interface
 ///     .address("192.0.2.1/24".parse().expect("an address and the length of its network"))
 ///     .subscribe(udp([192, 0, 2, 1], 5000))
 ///     .tcp()
@@ -103,11 +103,13 @@ fn end_of(wire: &str) -> MemoryDevice {
 }
 
 impl Port {
-    /// A port by its name: `eth1` (AF_XDP), `mlx5:eth1` or `mlx5:0000:3b:00.0` (a ConnectX by its own queues),
-    /// `pcap:day.pcap.gz` (a capture, at full speed), `memory:wire` (one end of a wire within the process).
+    /// A port by its name: `eth1` (AF_XDP), `mlx5:eth1` or `mlx5:0000:3b:00.0` (a ConnectX by its
+    /// own queues), `pcap:day.pcap.gz` (a capture, at full speed), `memory:wire` (one end of a wire
+    /// within the process).
     ///
     /// # Errors
-    /// The name names no port, or the capture cannot be read. Interfaces are opened by [`run`](Self::run).
+    /// The name names no port, or the capture cannot be read. Interfaces are opened by
+    /// [`run`](Self::run).
     pub fn open(name: &str) -> Result<Self> {
         let program = env::current_exe().ok();
         let program = program.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
@@ -132,13 +134,14 @@ impl Port {
         self
     }
 
-    /// Subscribes and unsubscribes from now on, also while it runs: from other threads, and from apps.
+    /// Subscribes and unsubscribes from now on, also while it runs: from other threads, and from
+    /// apps.
     pub fn handle(&self) -> PortHandle {
         self.settings.handle.clone()
     }
 
-    /// Connections, 1,024 of them for each worker. [`tcp_with`](Self::tcp_with) for other limits. By default there are none, and segments
-    /// are dropped and counted.
+    /// Connections, 1,024 of them for each worker. [`tcp_with`](Self::tcp_with) for other limits.
+    /// By default there are none, and segments are dropped and counted.
     pub fn tcp(self) -> Self {
         self.tcp_with(TcpConfig::default())
     }
@@ -149,29 +152,33 @@ impl Port {
         self
     }
 
-    /// An address of our own with its network's length. An interface is then ours, beside the kernel: the kernel has no address there, and
-    /// ARP, ICMP and IGMP are ours. By default there is none: an interface is the kernel's, whose addresses, routes and neighbors are followed.
+    /// An address of our own with its network's length. An interface is then ours, beside the
+    /// kernel: the kernel has no address there, and ARP, ICMP and IGMP are ours. By default there
+    /// is none: an interface is the kernel's, whose addresses, routes and neighbors are followed.
     pub fn address(mut self, address: Ipv4Prefix) -> Self {
         self.settings.own.addresses.push(address);
         self
     }
 
-    /// A network behind a gateway, where the port has an [`address`](Self::address) of its own; [`Ipv4Prefix::ALL`] is the default route.
-    /// By default only the networks of its addresses are reached.
+    /// A network behind a gateway, where the port has an [`address`](Self::address) of its own;
+    /// [`Ipv4Prefix::ALL`] is the default route. By default only the networks of its addresses are
+    /// reached.
     pub fn route(mut self, network: Ipv4Prefix, gateway: core::net::Ipv4Addr) -> Self {
         self.settings.own.routes.push(StaticRoute { network, via: gateway });
         self
     }
 
-    /// Room in each worker's pool for this many buffers that its app [holds](crate::pipeline::Datagram::hold). By default none: what an app
-    /// holds is then short for receiving.
+    /// Room in each worker's pool for this many buffers that its app
+    /// [holds](crate::pipeline::Datagram::hold). By default none: what an app holds is then short
+    /// for receiving.
     pub fn held(mut self, buffers: usize) -> Self {
         self.settings.held = buffers;
         self
     }
 
-    /// A worker for each of these cores, pinned to it, on as many queues from 0 on. By default there is one worker: of an
-    /// interface on the last core that the process may run on, else on whichever the scheduler gives it.
+    /// A worker for each of these cores, pinned to it, on as many queues from 0 on. By default
+    /// there is one worker: of an interface on the last core that the process may run on, else on
+    /// whichever the scheduler gives it.
     pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
         self.settings.cores = Some(cores.into_iter().collect());
         self
@@ -182,7 +189,8 @@ impl Port {
         self.cores([])
     }
 
-    /// The name under which `wirepath stats` and `wirepath capture` find it. By default that of the program's file.
+    /// The name under which `wirepath stats` and `wirepath capture` find it. By default that of the
+    /// program's file.
     pub fn named(mut self, app: &str) -> Self {
         self.settings.name = app.to_owned();
         self
@@ -194,13 +202,15 @@ impl Port {
         self
     }
 
-    /// Where lines for the operator go: what was chosen, and what could be better. By default to standard error.
+    /// Where lines for the operator go: what was chosen, and what could be better. By default to
+    /// standard error.
     pub fn log(mut self, log: impl FnMut(&str) + Send + 'static) -> Self {
         self.settings.log = Box::new(log);
         self
     }
 
-    /// Runs an app on each worker until a signal comes or the capture has ended. `app` is called on the worker's own thread.
+    /// Runs an app on each worker until a signal comes or the capture has ended. `app` is called on
+    /// the worker's own thread.
     ///
     /// # Errors
     /// One sentence; nothing is left on the interface.
@@ -213,7 +223,8 @@ impl Port {
         }
     }
 
-    /// Runs an app that is there already, on one worker: one that has an end of a [ring](crate::worker::spsc) to another worker, say.
+    /// Runs an app that is there already, on one worker: one that has an end of a
+    /// [ring](crate::worker::spsc) to another worker, say.
     ///
     /// # Errors
     /// As [`run`](Self::run), and where the port has several cores.
@@ -321,7 +332,8 @@ fn start(
     group.join()?.into_iter().collect()
 }
 
-/// The counters, where others can read them if they can be there. That they cannot is no reason not to run.
+/// The counters, where others can read them if they can be there. That they cannot is no reason not
+/// to run.
 fn block(name: &str, log: &mut dyn FnMut(&str)) -> Arc<Block> {
     Arc::new(Block::create(name).unwrap_or_else(|error| {
         log(&format!("note: {error}; counting in private memory instead: `wirepath stats` will not see it"));

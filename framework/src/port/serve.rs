@@ -16,7 +16,8 @@ use crate::worker::{Worker, WorkerContext};
 /// Between two looks at the ring before the first turn.
 const START_PERIOD: Duration = Duration::from_micros(50);
 
-/// Opens what is subscribed to, starts the app, polls until somebody stops it or the device has ended.
+/// Opens what is subscribed to, starts the app, polls until somebody stops it or the device has
+/// ended.
 pub(super) fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
     mut worker: Worker<Rx, Tx, N, A>,
     block: &Block,

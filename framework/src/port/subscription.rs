@@ -7,8 +7,8 @@ use crate::pipeline::tcp::ListenOptions;
 use crate::proto::ConsumerId;
 use crate::worker::live::Want;
 
-/// Something that shall come to a port: frames of it are steered to the port's workers and not to the kernel, a group is joined, and
-/// each worker's sockets give it to the app.
+/// Something that shall come to a port: frames of it are steered to the port's workers and not to
+/// the kernel, a group is joined, and each worker's sockets give it to the app.
 #[derive(Clone, Debug)]
 #[must_use = "a subscription does nothing before Port::subscribe takes it"]
 pub struct Subscription {
@@ -17,13 +17,15 @@ pub struct Subscription {
     pub(super) listens: Option<ListenOptions>,
 }
 
-/// Datagrams to a group, from whoever sends them where no [`source`](Subscription::source) is named.
+/// Datagrams to a group, from whoever sends them where no [`source`](Subscription::source) is
+/// named.
 ///
 /// ```
 /// use wirepath::prelude::*;
 ///
 /// let any_source = multicast([239, 1, 1, 1], 9000);
-/// let two_sources = multicast([232, 1, 1, 1], 9000).source([198, 51, 100, 1]).source([198, 51, 100, 2]);
+/// let one_source = multicast([232, 1, 1, 1], 9000).source([198, 51, 100, 1]);
+/// let two_sources = one_source.source([198, 51, 100, 2]);
 /// assert_eq!(any_source.to_string(), "UDP to 239.1.1.1:9000");
 /// assert_eq!(two_sources.to_string(), "UDP to 232.1.1.1:9000 from 198.51.100.1 or 198.51.100.2");
 /// ```
@@ -31,7 +33,8 @@ pub fn multicast(group: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription::of(Want::udp(group.into(), port))
 }
 
-/// Datagrams to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`], which is all that the interface has.
+/// Datagrams to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`], which is all that the
+/// interface has.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -46,8 +49,8 @@ pub fn udp(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription::of(Want::udp(address.into(), port))
 }
 
-/// Connections to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`]: the port's workers listen there. The port needs
-/// [`tcp`](super::Port::tcp).
+/// Connections to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`]: the port's workers listen
+/// there. The port needs [`tcp`](super::Port::tcp).
 ///
 /// ```no_run
 /// use wirepath::prelude::*;
@@ -55,21 +58,24 @@ pub fn udp(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
 /// struct Echo;
 /// impl App for Echo {
 ///     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
-///         let _ = cx.tcp().send(data.connection, data.payload); // what there is no room for is lost here
+///         // What there is no room for is lost here.
+///         let _ = cx.tcp().send(data.connection, data.payload);
 ///     }
 /// }
 ///
 /// fn main() -> wirepath::Result<()> {
-///     let from_few = ListenOptions { connections_per_source: Some(4), ..ListenOptions::default() };
-///     Port::open("eth1")?.tcp().subscribe(listen([10, 0, 0, 2], 7).options(from_few)).run(|_worker| Echo)
+///     let few = ListenOptions { connections_per_source: Some(4), ..ListenOptions::default() };
+///     let echo = listen([10, 0, 0, 2], 7).options(few);
+///     Port::open("eth1")?.tcp().subscribe(echo).run(|_worker| Echo)
 /// }
 /// ```
 pub fn listen(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription { listens: Some(ListenOptions::default()), ..Subscription::of(Want::tcp(address.into(), port)) }
 }
 
-/// The answers of a peer that the app connects to. The port needs [`tcp`](super::Port::tcp). On an interface that is the kernel's, the kernel's
-/// own connections to this peer would come to us too, and be reset: give it a [`local_port`](Subscription::local_port).
+/// The answers of a peer that the app connects to. The port needs [`tcp`](super::Port::tcp). On an
+/// interface that is the kernel's, the kernel's own connections to this peer would come to us too,
+/// and be reset: give it a [`local_port`](Subscription::local_port).
 ///
 /// ```no_run
 /// use std::net::{Ipv4Addr, SocketAddrV4};
@@ -78,7 +84,8 @@ pub fn listen(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
 /// struct Session;
 /// impl App for Session {
 ///     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
-///         let (local, gateway) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000), "10.0.0.1:9100".parse()?);
+///         let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000);
+///         let gateway = "10.0.0.1:9100".parse()?;
 ///         cx.tcp().connect(local, gateway, &ConnectionOptions::default(), ConsumerId(0))?;
 ///         Ok(())
 ///     }
@@ -103,7 +110,8 @@ impl Subscription {
         Self { want, consumer: ConsumerId(0), listens: None }
     }
 
-    /// From this sender only (source-specific multicast, RFC 4607), and from those that are named so as well. By default from whoever.
+    /// From this sender only (source-specific multicast, RFC 4607), and from those that are named
+    /// so as well. By default from whoever.
     pub fn source(mut self, source: impl Into<Ipv4Addr>) -> Self {
         self.want.sources.push(source.into());
         self
@@ -121,7 +129,8 @@ impl Subscription {
         self
     }
 
-    /// Of [`tcp_from`]: to this port of ours only, that which the app connects from. By default to any.
+    /// Of [`tcp_from`]: to this port of ours only, that which the app connects from. By default to
+    /// any.
     pub fn local_port(mut self, port: u16) -> Self {
         self.want = self.want.to_port(port);
         self
@@ -133,7 +142,8 @@ impl Subscription {
         self
     }
 
-    /// Of [`listen`]: other options than [`ListenOptions::default`]. The consumer is that of [`consumer`](Self::consumer).
+    /// Of [`listen`]: other options than [`ListenOptions::default`]. The consumer is that of
+    /// [`consumer`](Self::consumer).
     pub fn options(mut self, options: ListenOptions) -> Self {
         self.listens = Some(options);
         self
@@ -144,7 +154,8 @@ impl Subscription {
         self.want.queue.is_none_or(|only| only == queue)
     }
 
-    /// Whether it asks for the same and gives it to the same consumer. Of [`listen`] the options may differ.
+    /// Whether it asks for the same and gives it to the same consumer. Of [`listen`] the options
+    /// may differ.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.want == other.want && self.consumer == other.consumer && self.listens.is_some() == other.listens.is_some()
     }

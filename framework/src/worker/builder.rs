@@ -1,6 +1,7 @@
-//! Puts a worker together over any device: pool, queue, host, pipeline, sockets, connections. What is not said follows from the device.
-//! A port of a live interface makes its worker by [`LiveQueue::worker`](super::live::LiveQueue::worker), which knows the kernel's
-//! addresses and routes; own trees of nodes are put together by [`Parts`].
+//! Puts a worker together over any device: pool, queue, host, pipeline, sockets, connections. What
+//! is not said follows from the device. A port of a live interface makes its worker by
+//! [`LiveQueue::worker`](super::live::LiveQueue::worker), which knows the kernel's addresses and
+//! routes; own trees of nodes are put together by [`Parts`].
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -23,7 +24,8 @@ use crate::proto::{
 };
 use crate::wire::{MacAddr, VlanTags, ethernet, vlan};
 
-/// Buffers for frames that the device holds, each way: as long as the rings of the devices here are by default.
+/// Buffers for frames that the device holds, each way: as long as the rings of the devices here are
+/// by default.
 const RING_LEN: usize = 1_024;
 /// Frames in one turn.
 const BURST_LEN: usize = 32;
@@ -52,8 +54,9 @@ pub struct WorkerBuilder<Q> {
 }
 
 impl Worker<(), (), (), ()> {
-    /// Begins a worker on queue 0 of a device: a host of its own with ARP, ICMP, IGMP, UDP and, where asked for, TCP. Call it on
-    /// the worker's thread. Nothing is done before [`build`](WorkerBuilder::build).
+    /// Begins a worker on queue 0 of a device: a host of its own with ARP, ICMP, IGMP, UDP and,
+    /// where asked for, TCP. Call it on the worker's thread. Nothing is done before
+    /// [`build`](WorkerBuilder::build).
     ///
     /// # Errors
     /// The queue is taken.
@@ -86,7 +89,8 @@ impl Worker<(), (), (), ()> {
 }
 
 impl<Q: Queue> WorkerBuilder<Q> {
-    /// The same for a queue that was taken from its device already, which can do what `capabilities` say.
+    /// The same for a queue that was taken from its device already, which can do what
+    /// `capabilities` say.
     pub fn new(queue: Q, capabilities: Capabilities) -> Self {
         let mtu = capabilities.frame_len_max.saturating_sub(LINK_HEADER_LEN).min(MTU_MAX);
         Self {
@@ -107,13 +111,15 @@ impl<Q: Queue> WorkerBuilder<Q> {
         }
     }
 
-    /// An address of ours with its network's length. The first one is the source of what is sent. By default there is none.
+    /// An address of ours with its network's length. The first one is the source of what is sent.
+    /// By default there is none.
     pub fn address(mut self, address: Ipv4Prefix) -> Self {
         self.addresses.push(address);
         self
     }
 
-    /// A network behind a gateway; [`Ipv4Prefix::ALL`] is the default route. By default only the networks of its addresses are reached.
+    /// A network behind a gateway; [`Ipv4Prefix::ALL`] is the default route. By default only the
+    /// networks of its addresses are reached.
     pub fn route(mut self, network: Ipv4Prefix, gateway: Ipv4Addr) -> Self {
         self.routes.push((network, gateway));
         self
@@ -125,7 +131,8 @@ impl<Q: Queue> WorkerBuilder<Q> {
         self
     }
 
-    /// Our MAC address. By default a locally administered one made of the first IPv4 address, so that several workers on one wire differ.
+    /// Our MAC address. By default a locally administered one made of the first IPv4 address, so
+    /// that several workers on one wire differ.
     pub fn mac(self, mac: MacAddr) -> Self {
         Self { mac: Some(mac), ..self }
     }
@@ -135,8 +142,8 @@ impl<Q: Queue> WorkerBuilder<Q> {
         Self { mtu, ..self }
     }
 
-    /// Takes frames for every station, and sends nothing by itself, neither ARP nor ICMP nor IGMP: for captures. By default
-    /// it is a host of its own.
+    /// Takes frames for every station, and sends nothing by itself, neither ARP nor ICMP nor IGMP:
+    /// for captures. By default it is a host of its own.
     pub fn promiscuous(self) -> Self {
         Self { is_promiscuous: true, ..self }
     }
@@ -146,7 +153,8 @@ impl<Q: Queue> WorkerBuilder<Q> {
         Self { checksum, ..self }
     }
 
-    /// How many groups, ports and consumers there may be. By default 2,048 groups and ports and 4,096 bindings ([`SocketCapacity`]).
+    /// How many groups, ports and consumers there may be. By default 2,048 groups and ports and
+    /// 4,096 bindings ([`SocketCapacity`]).
     pub fn sockets(self, sockets: SocketCapacity) -> Self {
         Self { sockets, ..self }
     }
@@ -156,17 +164,20 @@ impl<Q: Queue> WorkerBuilder<Q> {
         Self { tcp: Some(tcp), ..self }
     }
 
-    /// Room in the pool for this many buffers that the app holds. By default none: what it holds is then short elsewhere.
+    /// Room in the pool for this many buffers that the app holds. By default none: what it holds is
+    /// then short elsewhere.
     pub fn held(self, buffers: usize) -> Self {
         Self { held: buffers, ..self }
     }
 
-    /// A pool of one's own. By default there is one of the best pages that the machine has (hugepages, else small ones).
+    /// A pool of one's own. By default there is one of the best pages that the machine has
+    /// (hugepages, else small ones).
     pub fn pool(self, pool: Pool) -> Self {
         Self { pool: Some(pool), ..self }
     }
 
-    /// Where all secrets are derived from. By default it is random; a run that must repeat itself gives its own.
+    /// Where all secrets are derived from. By default it is random; a run that must repeat itself
+    /// gives its own.
     pub fn seed(self, seed: HashSeed) -> Self {
         Self { seed, ..self }
     }
@@ -174,7 +185,8 @@ impl<Q: Queue> WorkerBuilder<Q> {
     /// Opens the queue and puts the worker together; its counters are registered in `scope`.
     ///
     /// # Errors
-    /// One sentence: no memory, an address twice, a gateway that is not on a network of ours, limits of TCP that do not add up.
+    /// One sentence: no memory, an address twice, a gateway that is not on a network of ours,
+    /// limits of TCP that do not add up.
     pub fn build<A: App>(
         mut self,
         app: A,

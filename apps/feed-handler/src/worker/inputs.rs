@@ -1,4 +1,5 @@
-//! What a worker's thread needs, and can be sent there. A replay and a live port differ in where frames come from, and in nothing else.
+//! What a worker's thread needs, and can be sent there. A replay and a live port differ in where
+//! frames come from, and in nothing else.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;

@@ -1,4 +1,5 @@
-//! The worker's own thread: builds the pipeline and turns it until the device has ended, or somebody stops it.
+//! The worker's own thread: builds the pipeline and turns it until the device has ended, or
+//! somebody stops it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,11 +31,14 @@ type FeedWorker<P, N> = Worker<Intake, AnyTx, N, Feed<P>>;
 /// Turns after a stop: the longest ring at a frame a turn.
 const DRAIN_TURNS: usize = 65_536;
 
-/// What the network is told at the end has left within this, 200 ms at most: a few turns, where nothing is in its way.
+/// What the network is told at the end has left within this, 200 ms at most: a few turns, where
+/// nothing is in its way.
 const LEAVING_MAX: Duration = Duration::from_millis(200);
-/// For so long nothing more was said: all groups are left. Repetitions, up to a second later, are not waited for.
+/// For so long nothing more was said: all groups are left. Repetitions, up to a second later, are
+/// not waited for.
 const LEAVING_QUIET: Duration = Duration::from_millis(5);
-/// And turns that either takes at least: on a busy machine the time may be over before we had our turn.
+/// And turns that either takes at least: on a busy machine the time may be over before we had our
+/// turn.
 const LEAVING_TURNS: usize = 64;
 
 /// Does what the inputs say. Who fails stops the others.
@@ -179,8 +183,8 @@ impl Work<'_> {
     }
 }
 
-/// Leaves the groups and turns until the network has been told, so that the switch does not go on sending for minutes. What
-/// comes meanwhile is the device's: it counts it as it is closed.
+/// Leaves the groups and turns until the network has been told, so that the switch does not go on
+/// sending for minutes. What comes meanwhile is the device's: it counts it as it is closed.
 fn leave<P: Protocol, N: Node<Feed<P>>>(
     worker: &mut FeedWorker<P, N>,
     clock: &mut MonotonicClock,
@@ -212,7 +216,8 @@ fn said(block: &Block, worker: &str) -> u64 {
     count("reports_sent") + count("leaves_sent")
 }
 
-/// A file of which nothing is named is heard whole. A port is not: whoever reaches it can send to any group.
+/// A file of which nothing is named is heard whole. A port is not: whoever reaches it can send to
+/// any group.
 fn learning(plan: &FeedPlan) -> Learning {
     let is_named = !plan.sets.is_empty() || !plan.groups.is_empty();
     if is_named { Learning::Off } else { Learning::On }
