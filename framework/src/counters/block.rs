@@ -304,6 +304,7 @@ pub(crate) fn check_app(app: &str) -> Result<(), SetupError> {
 
 /// Why counters are not where they can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SetupError {
     /// The application's name cannot name a file.
     App {

@@ -5,6 +5,7 @@ use core::fmt;
 /// What one step of a value means. Stored as one byte in the shared file: the numbers never change meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Unit {
     /// A plain number: a state, an index, a CPU.
     Number = 0,

@@ -319,6 +319,7 @@ pub struct TxOffloads {
 
 /// Why a device or queue cannot be had. Says what, where, and what to do next.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DeviceError {
     /// There is no such queue.
     NoQueue {

@@ -260,6 +260,7 @@ pub struct RuleId(pub(in crate::device) u32);
 
 /// Why a rule is not in place. The others stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SteerError {
     /// Addresses or a protocol without the EtherType that leads to them.
     NeedsIpv4,

@@ -389,6 +389,7 @@ impl fmt::Debug for Pool {
 
 /// Why there is no pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PoolError {
     /// Another pool is already cut from this region.
     Claimed,

@@ -107,6 +107,7 @@ impl fmt::Debug for Region {
 
 /// Why there is no region.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum RegionError {
     /// The kernel refused the mapping.
     Map(hugepages::MapError),

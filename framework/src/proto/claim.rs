@@ -49,6 +49,7 @@ pub struct ClaimConfig {
 
 /// Why an address was not claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClaimError {
     /// All places are taken.
     Full,

@@ -76,6 +76,7 @@ pub struct Binding {
 
 /// Why a wish is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PortError {
     /// Another binding has this end, or one that overlaps it, and one of the two does not share.
     AddressInUse {

@@ -419,6 +419,7 @@ fn membership(consumer: ConsumerId, group: Group) -> Membership {
 
 /// Why a socket call was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SocketError {
     /// A group cannot be bound as an address.
     GroupIsJoined(Ipv4Addr),

@@ -79,6 +79,7 @@ pub struct Echo<'a> {
 
 /// Why a destination was not reached (RFC 792, RFC 1122 3.2.2.1, RFC 1812 5.2.7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Unreachable {
     /// 0: no route to the network.
     Net,

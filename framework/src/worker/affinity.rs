@@ -40,6 +40,7 @@ const MASK_CORES: usize = 1024;
 
 /// Why a thread is not where it should be.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PinError {
     /// The machine has no such core, or it is off line.
     NoSuchCore {

@@ -174,6 +174,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
 
 /// Why a worker has no pool.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PoolSetupError {
     /// No memory.
     Region(RegionError),
@@ -183,6 +184,7 @@ pub enum PoolSetupError {
 
 /// Why a group did not start, or did not end well.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum WorkerGroupError {
     /// The machine cannot run these workers.
     Machine(Finding),

@@ -46,7 +46,7 @@ impl Ours {
                     self.tcp.pause(id).expect("it has just connected");
                 }
                 TcpEvent::Closed(_) => (),
-                TcpEvent::NoRoute | TcpEvent::Readable | TcpEvent::Writable | TcpEvent::PeerClosed => (),
+                _ => (),
             }
         }
     }

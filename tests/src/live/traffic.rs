@@ -153,7 +153,7 @@ impl App for Traffic {
             TcpEvent::Closed(reason) => {
                 self.ends.entry(id).or_default().closed = Some(reason);
             }
-            TcpEvent::NoRoute | TcpEvent::Readable => (),
+            _ => (),
         }
     }
 

@@ -507,6 +507,7 @@ impl App for SimApp {
                 self.held_back.retain(|other| *other != id);
                 return self.ledger.borrow_mut().closed(key, outcome(reason));
             }
+            _ => return self.fail("an event that the simulator does not know".into()),
         }
         self.act(id, cx);
     }

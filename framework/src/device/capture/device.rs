@@ -27,6 +27,7 @@ pub struct CaptureConfig {
 
 /// Which frames are captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Directions {
     /// Those received.
     Rx,

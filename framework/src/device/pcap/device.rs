@@ -36,6 +36,7 @@ pub struct PcapConfig {
 
 /// When the capture is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Loading {
     /// While it is replayed: a poll that finds the buffer empty makes a read(2) of up to 512 KiB, and decompresses
     /// where the file is gzip. Any length of file.

@@ -21,6 +21,7 @@ pub struct Truncation {
 
 /// What a truncation went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cut {
     /// The header of a classic file or the first section header: no record was there yet.
     FileHeader,

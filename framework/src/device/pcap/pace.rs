@@ -4,6 +4,7 @@ use crate::time::Instant;
 
 /// How fast a capture is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Pace {
     /// As fast as the worker takes it.
     #[default]

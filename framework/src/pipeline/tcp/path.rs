@@ -63,6 +63,7 @@ pub(super) enum NextHop<'a> {
 
 /// Why a peer cannot be reached from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unreachable {
     /// The link is down.
     LinkDown,

@@ -63,6 +63,7 @@ pub enum Sent {
 
 /// Why there is no template, or no such place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TemplateError {
     /// The connection cannot send.
     Send(SendError),

@@ -540,6 +540,7 @@ fn without_headers(mut frame: Mbuf, headers_len: usize) -> Mbuf {
 
 /// Why there is no flow to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The destination is this host: what it sends to itself does not belong on the wire.
     Own(Ipv4Addr),
@@ -551,6 +552,7 @@ pub enum ConnectError {
 
 /// Why a datagram was not sent. Nothing of it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SendError {
     /// No buffer is free: the pool is too small, or somebody holds too much.
     PoolEmpty,
@@ -574,6 +576,7 @@ pub enum SendError {
 
 /// Why a datagram without a prepared flow was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SendToError {
     /// There is no way to the destination.
     Connect(ConnectError),

@@ -61,6 +61,7 @@ pub struct Route {
 
 /// What somebody learned about the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HostEvent {
     /// An address is ours, and its network is on the link: adds both. Repeating it changes nothing.
     AddressAdded(Ipv4Prefix),

@@ -178,6 +178,7 @@ pub struct FlowError {
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FlowErrorKind {
     /// The other end was not reached. The MTU of "fragmentation needed" is a claim: see
     /// [`PathMtus`](super::path_mtu::PathMtus).
@@ -213,6 +214,7 @@ impl FlowErrorKind {
 
 /// Why an ICMP message is not about a flow of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum UnmatchedError {
     /// Redirects, which a host with routes of its own does not want (they are how a neighbor takes over a path), source
     /// quench, which must be ignored (RFC 6633), and what is not an error at all.

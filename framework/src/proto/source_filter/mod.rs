@@ -54,6 +54,7 @@ pub enum FilterMode {
 
 /// Why an operation on a membership was refused. RFC 3678 5.1 names them as errors of the socket calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FilterError {
     /// The address is not a multicast group.
     NotAGroup,

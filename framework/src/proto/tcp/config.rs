@@ -152,6 +152,7 @@ const _: () = assert!(TcpConfig::connection_len() <= 640);
 
 /// Why a configuration is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TcpConfigError {
     /// A number that cannot be.
     OutOfRange {

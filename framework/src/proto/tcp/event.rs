@@ -38,6 +38,7 @@ impl ListenerId {
 
 /// What happened to a connection. Data comes beside these, in order with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TcpEvent {
     /// The handshake is done: of one that we asked for, or that a listener accepted.
     Connected {
@@ -58,6 +59,7 @@ pub enum TcpEvent {
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CloseReason {
     /// Both sides sent all they had, and it was acknowledged.
     Finished,
@@ -112,6 +114,7 @@ impl fmt::Display for CloseReason {
 
 /// Why a listener cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ListenError {
     /// Somebody listens at the address already.
     AddressInUse(SocketAddrV4),
@@ -130,6 +133,7 @@ pub enum ListenError {
 
 /// Why a connection cannot be begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The last connection of these ends is in TIME-WAIT: late segments of it would reach the next.
     InTimeWait {
@@ -191,6 +195,7 @@ pub struct OptionError {
 
 /// Why data is not taken. It comes back to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SendError {
     /// There is no such connection any more.
     NotFound,
@@ -216,6 +221,7 @@ pub enum SendError {
 
 /// Why a call about a connection does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CallError {
     /// There is no such connection any more.
     NotFound,

@@ -4,6 +4,7 @@ use crate::time::Duration;
 
 /// What decides how much may be on its way (the congestion control).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Congestion {
     /// RFC 9438: what Linux does by default.
     #[default]

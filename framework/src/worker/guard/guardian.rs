@@ -95,6 +95,7 @@ pub struct Report {
 
 /// Why a worker is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Occasion {
     /// It has begun, and no frames could be sent for it were it to end now.
     Unguarded,
@@ -475,6 +476,7 @@ impl fmt::Display for Report {
 
 /// Why a process cannot be guarded.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum GuardError {
     /// It is not there, or may not be looked at.
     Process {

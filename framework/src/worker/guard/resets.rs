@@ -61,6 +61,7 @@ pub struct Ended {
 
 /// How far the end of a connection is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum End {
     /// RSTs were sent, and nothing was heard.
     Sent,

@@ -287,6 +287,7 @@ impl Drop for MirrorThread {
 
 /// Why there is no mirror, or nobody can follow it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum MirrorError {
     /// No netlink socket.
     Socket(io::Error),

@@ -13,6 +13,7 @@ use crate::worker::timeline::NicClock;
 
 /// Which kind of device carries the frames, and how it is set up.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum PortConfig {
     /// AF_XDP, on any interface. With the feature `af-xdp`.
     #[cfg(feature = "af-xdp")]

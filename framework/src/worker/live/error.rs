@@ -15,6 +15,7 @@ use crate::worker::topology::MemoryLeft;
 
 /// Why it does not go live. Nothing is left on the interface.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum LiveError {
     /// The configuration contradicts itself; one sentence.
     Config(String),

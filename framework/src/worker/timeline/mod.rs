@@ -31,6 +31,7 @@ pub type NicClock = Box<dyn FnMut() -> Option<UnixTime> + Send>;
 
 /// Which time of day the wall shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wall {
     /// CLOCK_REALTIME.
     #[default]

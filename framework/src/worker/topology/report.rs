@@ -4,6 +4,7 @@ use core::fmt;
 
 /// How much a finding matters, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Severity {
     /// As it should be.
     Good,

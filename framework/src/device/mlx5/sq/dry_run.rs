@@ -7,6 +7,7 @@ use crate::device::mlx5::wqe::Opcode;
 
 /// How far a dry run of sending goes ([`Mlx5Tx::warm`](super::super::Mlx5Tx::warm)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WarmUp {
     /// WQEs are built where the next ones will be, and forgotten: the NIC hears nothing. Free of any cost but the
     /// instructions.

@@ -27,6 +27,7 @@ use crate::wire::tcp::TcpFlags;
 
 /// Why numbers cannot be delegated, reported or withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DelegateError {
     /// The connection cannot send.
     Send(SendError),
