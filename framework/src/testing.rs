@@ -17,7 +17,7 @@ pub mod fault {
 #[cfg(feature = "mlx5")]
 pub mod mlx5 {
     //! The rings of a ConnectX in plain memory.
-    pub use crate::device::mlx5::{plain::*, plain_tx::*};
+    pub use crate::device::mlx5::testing::{plain::*, plain_tx::*};
 }
 
 #[doc(hidden)]

@@ -10,7 +10,7 @@ const READERS: [&str; 3] = [
     // The one function for all others.
     "framework/src/counters/environment.rs",
     // Costs speed at worst, and libmlx5 does the same.
-    "framework/src/device/mlx5/device.rs",
+    "framework/src/device/mlx5/setup/device.rs",
 ];
 
 #[test]

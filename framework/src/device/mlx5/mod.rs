@@ -25,63 +25,22 @@
 //!
 //! What it does not do: steer by IPv6, or see inside tunnels.
 
-mod capabilities;
-mod clock;
-mod compressed;
+mod completion;
 mod config;
-mod cq;
-mod cqe;
-mod cqe_parser;
-mod cyclic;
-mod device;
-#[allow(unsafe_code)]
-mod doorbell;
 mod error;
-mod filter;
-mod find;
-#[allow(unsafe_code)]
-mod mprq_buffer;
-#[allow(unsafe_code)]
-mod objects;
-mod packet_types;
-mod parts;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod plain;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod plain_tx;
-mod port;
-mod port_counter;
-mod port_monitor;
-mod queue;
-mod reader;
-mod recover;
+mod health;
+mod receive;
 #[allow(unsafe_code)]
 mod ring;
-mod rq;
-mod rx;
-mod shape;
-mod sq;
-#[allow(unsafe_code)]
-mod sq_memory;
-mod steering;
-mod striding;
-mod support;
-mod table;
-mod tx;
-mod watch;
-mod wqe;
+mod send;
+mod setup;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 
 pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
-pub use device::Mlx5Device;
-pub use queue::Mlx5Queue;
-pub use rx::Mlx5Rx;
-pub use sq::WarmUp;
-pub use support::{Mlx5Capabilities, Mlx5Port, Mlx5Support};
-pub use tx::Mlx5Tx;
-
-#[cfg(test)]
-mod rx_tests;
-#[cfg(test)]
-mod tx_decoder;
-#[cfg(test)]
-mod tx_tests;
+pub use receive::rx::Mlx5Rx;
+pub use send::sq::WarmUp;
+pub use send::tx::Mlx5Tx;
+pub use setup::device::Mlx5Device;
+pub use setup::queue::Mlx5Queue;
+pub use setup::support::{Mlx5Capabilities, Mlx5Port, Mlx5Support};

@@ -18,7 +18,7 @@ use core::mem::transmute;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use super::parts::{CqParts, RqParts, SqParts};
+use super::setup::parts::{CqParts, RqParts, SqParts};
 
 /// Who owns the verbs objects whose memory the rings are. They live as long as somebody may touch a ring.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ impl Keeper {
 
     /// Keeps plain memory, whose other side plays the NIC. Each memory is given to one queue.
     #[cfg(any(test, feature = "testing"))]
-    pub(super) fn of_plain(memory: &[&super::plain::Memory]) -> Self {
+    pub(super) fn of_plain(memory: &[&super::testing::plain::Memory]) -> Self {
         let owners: Vec<_> = memory.iter().map(|memory| memory.owner()).collect();
         // SAFETY: the parts that `plain` makes are true, and what else touches the memory plays the NIC.
         unsafe { Self::new(Arc::new(owners)) }

@@ -1,0 +1,122 @@
+//! Compressed sessions of CQEs (mlx5.md 2.10): one title that is like any CQE, and for each frame eight bytes in arrays of eight.
+//!
+//! ```text
+//!  slot    k      k+1      k+2 .. k+7   k+8      k+9 .. k+15   k+16     ...  k+N
+//!          title  array 0  holes        array 1  holes         array 2       the next CQE
+//! ```
+//!
+//! When a session is opened all of it is copied out and its slots are the NIC's again: what remains is a list, and a burst may
+//! end anywhere in it. The slots hold garbage where the owner bits are, so they are made invalid.
+
+use super::cq::{Cq, MINIS};
+use crate::mem::{MetaTemplate, Templated};
+
+/// Frames of the longest session that devices of the fact sheet announce (`cqe_comp_caps.max_num`, mlx5.md 1.4).
+const FRAMES_MAX: usize = 64;
+
+/// What the upper half of an entry is, beside the byte count in the lower one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Mini {
+    /// The hash of the frame.
+    Hash,
+    /// Its checksum.
+    Checksum,
+    /// Its checksum and, in a WQE of several frames, its first stride.
+    ChecksumStride,
+}
+
+/// A session of which frames are left, or an empty one.
+pub(in crate::device::mlx5) struct Session {
+    /// As the NIC wrote them.
+    minis: [[u64; MINIS]; FRAMES_MAX / MINIS],
+    count: usize,
+    next: usize,
+    /// What the title CQE says of all frames.
+    title: MetaTemplate,
+    mini: Mini,
+}
+
+/// A title that announces no frame, or more than there can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) struct Impossible;
+
+impl Session {
+    /// An empty one; any title will do.
+    pub(in crate::device::mlx5) fn new(mini: Mini, title: MetaTemplate) -> Self {
+        Self { minis: [[0; MINIS]; FRAMES_MAX / MINIS], count: 0, next: 0, title, mini }
+    }
+
+    /// Whether each frame has a hash of its own; otherwise none has one.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn has_hashes(&self) -> bool {
+        self.mini == Mini::Hash
+    }
+
+    /// Frames that are left.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn left(&self) -> usize {
+        self.count - self.next
+    }
+
+    /// Reads the session of `count` frames, at most `possible`, whose title is the oldest entry of `cq`, and consumes its entries.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn open(&mut self, cq: &mut Cq, count: u32, possible: u32) -> Result<(), Impossible> {
+        let max = possible.min(cq.count()).min(FRAMES_MAX as u32);
+        if count == 0 || count > max {
+            return Err(Impossible);
+        }
+        cq.take_minis(count, &mut self.minis);
+        (self.count, self.next) = (count as usize, 0);
+        Ok(())
+    }
+
+    /// What the title CQE says of all frames.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn entitle(&mut self, title: MetaTemplate) {
+        self.title = title;
+    }
+
+    /// The metadata of the `count` next frames, by their place from the next one on. Panics where fewer are left.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn metas<const HASHES: bool>(&self, count: usize) -> impl Fn(usize) -> Templated {
+        let (minis, title) = (&self.minis.as_flattened()[self.next..self.count][..count], self.title);
+        move |idx| alike::<HASHES>(minis[idx], title)
+    }
+
+    /// The `count` next frames are taken.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn advance(&mut self, count: usize) {
+        self.next += count;
+    }
+
+    /// The metadata of the next frame, with the stride where it begins, if entries say that.
+    pub(in crate::device::mlx5) fn peek(&self) -> Option<(Templated, Option<u16>)> {
+        let mini = *self.minis.as_flattened()[..self.count].get(self.next)?;
+        let first = (self.mini == Mini::ChecksumStride).then_some((u64::from_be(mini) >> 32) as u16);
+        Some((self.alike(mini), first))
+    }
+
+    /// Takes the metadata of the next frame.
+    pub(in crate::device::mlx5) fn next(&mut self) -> Option<Templated> {
+        let (alike, _) = self.peek()?;
+        self.next += 1;
+        Some(alike)
+    }
+
+    fn alike(&self, mini: u64) -> Templated {
+        if self.has_hashes() { alike::<true>(mini, self.title) } else { alike::<false>(mini, self.title) }
+    }
+
+    /// Forgets what is left; how many frames that were.
+    pub(in crate::device::mlx5) fn close(&mut self) -> usize {
+        let left = self.left();
+        self.next = self.count;
+        left
+    }
+}
+
+#[inline(always)]
+fn alike<const HASHES: bool>(mini: u64, template: MetaTemplate) -> Templated {
+    let mini = u64::from_be(mini);
+    Templated { len: mini as u32, template, hash: HASHES.then_some((mini >> 32) as u32) }
+}

@@ -1,0 +1,403 @@
+//! The completion queue: which entries are the NIC's, which are ours, and how far we tell it that we have read (mlx5.md 2.9).
+//!
+//! An entry is ours where its opcode is not 15 and its owner bit is the parity of the turn around the ring that the consumer
+//! index is in. Nothing is written back but after a compressed session, whose slots hold garbage where owner bits are.
+
+use super::super::ring::{DoorbellRecord, Ring, Run, RunMut, consumed_barrier, from_device_barrier};
+use super::super::setup::parts::CqParts;
+use super::cqe::{AT_OP_OWN, CQE_LEN, Cqe, OP_OWN_INVALID, OP_OWN_RECEIVED, OP_OWN_SOLICITED, OP_OWN_TITLE};
+
+/// The consumer index is a number of 24 bits in its doorbell record.
+const CONSUMER_INDEX_MASK: u32 = 0x00ff_ffff;
+
+/// What the next entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Next {
+    /// The NIC's.
+    Nothing,
+    /// The title of a compressed session.
+    Title,
+    /// Anything else.
+    Other,
+}
+
+/// Entries in a row that a session leaves out: those between its arrays (mlx5.md 2.10).
+const HOLE_MAX: u32 = 7;
+
+/// Mini entries of eight bytes in an array, which takes the place of an entry.
+pub(in crate::device::mlx5) const MINIS: usize = 8;
+
+/// Log2 of the bytes of an entry, where it is no more than a CQE.
+pub(in crate::device::mlx5) const USUAL_SHIFT: u32 = CQE_LEN.trailing_zeros();
+
+/// A completion queue that one worker reads.
+pub(in crate::device::mlx5) struct Cq {
+    ring: Ring<CQE_LEN>,
+    consumer_record: DoorbellRecord,
+    /// Entries that were consumed so far; it runs freely.
+    consumer_idx: u32,
+    /// The same as the NIC was told.
+    published: u32,
+}
+
+impl Cq {
+    /// Takes the ring over. Its entries are of 64 bytes, or of 128 with the CQE in the upper half.
+    pub(in crate::device::mlx5) fn new(parts: CqParts) -> Self {
+        assert!(matches!(parts.entry_len, 64 | 128), "a CQE of {} bytes", parts.entry_len);
+        let upper_half = parts.entry_len as usize - CQE_LEN;
+        Self {
+            ring: Ring::behind(parts.ring, upper_half, parts.entry_count, parts.entry_len, parts.keeper.clone()),
+            consumer_record: DoorbellRecord::new(parts.doorbell.cast(), parts.keeper),
+            consumer_idx: 0,
+            published: 0,
+        }
+    }
+
+    /// Entries of the ring.
+    pub(in crate::device::mlx5) fn count(&self) -> u32 {
+        self.ring.count()
+    }
+
+    /// The bytes from one entry to the next, as log2.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn shift(&self) -> u32 {
+        self.ring.shift()
+    }
+
+    /// The oldest entry that is not consumed, if the NIC has written it: safe to read from here on.
+    #[inline]
+    pub(in crate::device::mlx5) fn next(&self) -> Option<Cqe<'_>> {
+        if self.look() == Next::Nothing { None } else { Some(self.oldest()) }
+    }
+
+    /// The owner bit of entries that are ours, on this turn around the ring.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn owner(&self) -> u8 {
+        u8::from(self.consumer_idx & self.ring.count() != 0)
+    }
+
+    /// What the oldest entry is, without reading more than whose it is.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn look(&self) -> Next {
+        let op_own = Cqe(self.ring.entry(self.consumer_idx)).op_own();
+        if op_own >= OP_OWN_INVALID || op_own & 1 != self.owner() {
+            return Next::Nothing;
+        }
+        if op_own & !(OP_OWN_SOLICITED | 1) == OP_OWN_TITLE { Next::Title } else { Next::Other }
+    }
+
+    /// The oldest entry, of which was seen that it is ours.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn oldest(&self) -> Cqe<'_> {
+        from_device_barrier();
+        Cqe(self.ring.entry(self.consumer_idx))
+    }
+
+    /// The oldest entries, `limit` at most, that the NIC has written and that each tell of one frame, for the WQEs from
+    /// `wqe_idx` on, one after the other: of their counters the bits of `wqe_mask` count. All of them are safe to read from
+    /// here on. It ends at the end of the ring's memory, and at the first entry that is anything else.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn frames<const SHIFT: u32>(
+        &self,
+        limit: u32,
+        wqe_idx: u32,
+        wqe_mask: u16,
+    ) -> Run<'_, CQE_LEN> {
+        let run = self.ring.run(self.consumer_idx, 0, limit.min(self.ring.until_end(self.consumer_idx)));
+        // Counter, signature, opcode and owner are one word, so one comparison is all that a frame needs.
+        let mask = u32::from(wqe_mask) << 16 | u32::from(!OP_OWN_SOLICITED);
+        let expected = wqe_idx << 16 | u32::from(OP_OWN_RECEIVED | self.owner());
+        let is_next = |count: usize| {
+            let expected = expected.wrapping_add((count as u32) << 16);
+            (Cqe(run.entry_of::<SHIFT>(count)).tail() ^ expected) & mask == 0
+        };
+        let mut count = 0;
+        // The first one alone: a queue that is idle looks at one cache line. Then four at a time.
+        if run.count() == 0 || !is_next(0) {
+            return run.first(0);
+        }
+        while count + 4 <= run.count() && is_next(count) & is_next(count + 1) & is_next(count + 2) & is_next(count + 3)
+        {
+            count += 4;
+        }
+        while count < run.count() && is_next(count) {
+            count += 1;
+        }
+        from_device_barrier();
+        run.first(count)
+    }
+
+    /// The oldest entry is done with.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn consume(&mut self) {
+        self.consume_many(1);
+    }
+
+    /// The `count` oldest entries are done with.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn consume_many(&mut self, count: u32) {
+        self.consumer_idx = self.consumer_idx.wrapping_add(count);
+    }
+
+    /// Tells the NIC how far we are: it may write the entries before again.
+    #[inline]
+    pub(in crate::device::mlx5) fn publish(&mut self) {
+        if self.published != self.consumer_idx {
+            self.publish_again();
+        }
+    }
+
+    /// The same whether or not it is news: after somebody else may have written the record. libmlx5 has the record when it resets a
+    /// queue. That of rdma-core leaves a CQ alone of whose ring it told (`mlx5dv_init_obj`, `__mlx5_cq_clean` in cq.c); older ones,
+    /// of MLNX_OFED, do not: they take the queue's CQEs out from an index of their own, and write that into the record.
+    #[inline]
+    pub(in crate::device::mlx5) fn publish_again(&mut self) {
+        self.published = self.consumer_idx;
+        consumed_barrier();
+        self.consumer_record.write(self.consumer_idx & CONSUMER_INDEX_MASK);
+    }
+
+    /// The index of the oldest entry.
+    pub(in crate::device::mlx5) fn idx(&self) -> u32 {
+        self.consumer_idx
+    }
+
+    /// It is not known any more where the NIC writes next: at `idx` it has been. Consumes what it has written since, as far as can be
+    /// seen, and makes all entries nobody's, so that the next one it writes can be [found](Self::find). It writes none meanwhile.
+    #[cold]
+    pub(in crate::device::mlx5) fn lose(&mut self, idx: u32) {
+        let count = self.ring.count();
+        // Never more than the NIC wrote: what is left of the turn before has another owner bit, or is nobody's. Perhaps less, where a
+        // session ends in holes.
+        self.consumer_idx = idx;
+        let is_written = |ahead: &u32| {
+            let idx = idx.wrapping_add(*ahead);
+            let op_own = Cqe(self.ring.entry(idx)).op_own();
+            op_own < OP_OWN_INVALID && op_own & 1 == u8::from(idx & count != 0)
+        };
+        let written = (0..count).rev().find(is_written).map_or(0, |last| last + 1);
+        self.consume_many(written);
+        for slot in 0..count {
+            self.ring.entry_mut(slot).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+        }
+        self.publish_again();
+    }
+
+    /// The index of the first entry that the NIC has written since the place was [lost](Self::lose): the slot is where it is, and its owner
+    /// bit tells the turn. That will do, as a CQ is full by its index modulo twice its length (mlx5.md 2.9). `None` where there is none
+    /// yet, or so many that nobody can say which is the first: there are holes between those of a session.
+    #[cold]
+    pub(in crate::device::mlx5) fn find(&self) -> Option<u32> {
+        let count = self.ring.count();
+        let op_own = |slot| Cqe(self.ring.entry(slot)).op_own();
+        let hole_min = (HOLE_MAX + 1).min(count - 1);
+        let mut hole = (0..count).rev().take_while(|&slot| op_own(slot) >= OP_OWN_INVALID).count() as u32;
+        for slot in 0..count {
+            let op_own = op_own(slot);
+            if op_own >= OP_OWN_INVALID {
+                hole += 1;
+            } else if hole >= hole_min {
+                let turn = if op_own & 1 != 0 { count } else { 0 };
+                let ahead = (turn + slot).wrapping_sub(self.consumer_idx) & (2 * count - 1);
+                return Some(self.consumer_idx.wrapping_add(ahead));
+            } else {
+                hole = 0;
+            }
+        }
+        None
+    }
+
+    /// Goes on at an index that was [found](Self::find).
+    #[cold]
+    pub(in crate::device::mlx5) fn go_to(&mut self, idx: u32) {
+        self.consumer_idx = idx;
+    }
+
+    /// Copies the mini entries of the session of `count` frames out whose title is the oldest entry, and consumes its entries: they
+    /// are nobody's until the NIC writes them anew. Panics where there is no room for so many.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn take_minis(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
+        assert!(count as usize <= minis.len() * MINIS && count <= self.ring.count(), "more frames than entries");
+        // The first array is in the entry behind the title, also where that is the session's last.
+        let is_whole = self.ring.until_end(self.consumer_idx) > count;
+        if is_whole && self.ring.shift() == USUAL_SHIFT {
+            let session = self.ring.run_mut(self.consumer_idx, 0, count + 1);
+            take_minis_of(count as usize, session, minis);
+        } else {
+            self.take_minis_one_by_one(count, minis);
+        }
+        self.consume_many(count);
+    }
+
+    /// The same of a session that goes over the end of the ring's memory, or of entries of 128 bytes.
+    #[cold]
+    fn take_minis_one_by_one(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
+        for (array, minis) in (0..count.div_ceil(MINIS as u32)).zip(minis) {
+            let slot = if array == 0 { 1 } else { array * MINIS as u32 };
+            *minis = self.ring.entry(self.consumer_idx.wrapping_add(slot)).words();
+        }
+        for slot in 0..count {
+            self.ring.entry_mut(self.consumer_idx.wrapping_add(slot)).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+        }
+    }
+}
+
+/// Eight entries at a time: the array among them is read, and all of them are made nobody's.
+#[inline(always)]
+fn take_minis_of(count: usize, mut session: RunMut<'_, CQE_LEN>, minis: &mut [[u64; MINIS]]) {
+    assert!(count < session.count());
+    minis[0] = session.entry_of::<USUAL_SHIFT>(1).as_entry().words();
+    let mut slot = 0;
+    while slot + MINIS <= count {
+        if slot > 0 {
+            minis[slot / MINIS] = session.entry_of::<USUAL_SHIFT>(slot).as_entry().words();
+        }
+        for idx in 0..MINIS {
+            session.entry_of::<USUAL_SHIFT>(slot + idx).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+        }
+        slot += MINIS;
+    }
+    if slot > 0 && slot < count {
+        minis[slot / MINIS] = session.entry_of::<USUAL_SHIFT>(slot).as_entry().words();
+    }
+    for slot in slot..count {
+        session.entry_of::<USUAL_SHIFT>(slot).set_byte::<AT_OP_OWN>(OP_OWN_INVALID);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::mlx5::completion::cqe::Opcode;
+    use crate::device::mlx5::testing::plain::PlainCq;
+
+    /// Entries are ours exactly when they are written, over several turns of the ring and for both lengths of an entry.
+    fn check(count: u32, entry_len: u32) {
+        let (parts, mut nic) = PlainCq::new(count, entry_len);
+        let mut cq = Cq::new(parts);
+        for counter in 0..5 * count {
+            assert!(cq.next().is_none(), "entry {counter} of a ring of {count} is not written yet");
+            nic.complete(2, 0, |cqe| cqe[60..62].copy_from_slice(&(counter as u16).to_be_bytes()));
+            let cqe = cq.next().expect("it is written");
+            assert_eq!((cqe.opcode(), cqe.wqe_counter()), (Opcode::Received, counter as u16));
+            cq.consume();
+        }
+    }
+
+    #[test]
+    fn entry_is_ours_when_its_owner_bit_is_that_of_the_turn() {
+        for count in [1, 2, 8, 64] {
+            check(count, 64);
+            check(count, 128);
+        }
+    }
+
+    #[test]
+    fn fresh_ring_has_no_entry_on_any_turn() {
+        let (parts, _nic) = PlainCq::new(8, 64);
+        let mut cq = Cq::new(parts);
+        for _ in 0..32 {
+            assert!(cq.next().is_none());
+            cq.consume();
+        }
+    }
+
+    #[test]
+    fn invalid_opcode_is_no_entry_whatever_its_owner_bit() {
+        let (parts, mut nic) = PlainCq::new(4, 64);
+        let cq = Cq::new(parts);
+        for op_own in 0xf0..=0xff {
+            nic.write(0, |cqe| cqe[63] = op_own);
+            assert!(cq.next().is_none(), "{op_own:#x}");
+        }
+    }
+
+    #[test]
+    fn whole_ring_may_be_read_before_the_index_is_published() {
+        let (parts, mut nic) = PlainCq::new(8, 64);
+        let mut cq = Cq::new(parts);
+        for turn in 1..4 {
+            (0..8).for_each(|_| nic.complete(2, 0, |_| ()));
+            while cq.next().is_some() {
+                cq.consume();
+            }
+            assert_eq!(nic.consumer_index(), 8 * (turn - 1), "nothing is told unasked");
+            cq.publish();
+            assert_eq!(nic.consumer_index(), 8 * turn);
+        }
+    }
+
+    #[test]
+    fn consumer_index_has_24_bits() {
+        let (parts, nic) = PlainCq::new(8, 64);
+        let mut cq = Cq::new(parts);
+        cq.consume_many(0x0100_0005);
+        cq.publish();
+        assert_eq!(nic.consumer_index(), 5);
+    }
+
+    #[test]
+    fn record_that_another_has_written_is_written_again_on_request() {
+        let (parts, mut nic) = PlainCq::new(8, 64);
+        let mut cq = Cq::new(parts);
+        cq.consume_many(3);
+        cq.publish();
+        nic.set_consumer_index(0);
+        cq.publish();
+        assert_eq!(nic.consumer_index(), 0, "it is no news");
+        cq.publish_again();
+        assert_eq!(nic.consumer_index(), 3);
+    }
+
+    #[test]
+    fn place_that_was_lost_is_found_by_what_is_written_next() {
+        for (count, entry_len) in [(2, 64), (4, 64), (16, 128), (64, 64)] {
+            for written in 0..5 * count {
+                let (parts, mut nic) = PlainCq::new(count, entry_len);
+                let mut cq = Cq::new(parts);
+                for _ in 0..written {
+                    nic.complete(2, 0, |_| ());
+                    cq.consume();
+                    cq.publish();
+                }
+                // One is not read: as long as the place is known to be no other, it is the oldest.
+                nic.complete(2, 0, |_| ());
+                let idx = cq.idx();
+                cq.lose(idx);
+                assert_eq!((cq.find(), nic.consumer_index()), (None, written + 1));
+                nic.complete(2, 0, |cqe| cqe[60] = 7);
+                assert_eq!(cq.find(), Some(written + 1), "{count} entries");
+                cq.go_to(written + 1);
+                assert_eq!(cq.next().map(|cqe| cqe.wqe_counter()), Some(0x0700));
+            }
+        }
+    }
+
+    #[test]
+    fn first_entry_of_a_session_is_found_and_not_what_follows_its_holes() {
+        let (parts, mut nic) = PlainCq::new(64, 64);
+        let mut cq = Cq::new(parts);
+        for turn in 0..20 {
+            let written = turn * 43;
+            cq.go_to(written);
+            // Sixteen entries in holes: the last one that can be seen is the second array.
+            nic.compress(&[[0; 8]; 16], |_| ());
+            cq.lose(written);
+            assert!(cq.idx().wrapping_sub(written) <= 16, "no more than was written");
+            nic.compress(&[[0; 8]; 27], |_| ());
+            assert_eq!(cq.find(), Some(written + 16));
+            cq.go_to(written + 16);
+            cq.take_minis(27, &mut [[0; MINIS]; 4]);
+        }
+    }
+
+    #[test]
+    fn slots_of_a_session_are_nobodys_on_the_next_turn() {
+        let (parts, mut nic) = PlainCq::new(4, 64);
+        let mut cq = Cq::new(parts);
+        // What is left in a hole may look like an entry of the next turn.
+        (0..4).for_each(|slot| nic.write(slot, |cqe| cqe[63] = 0x21));
+        cq.take_minis(4, &mut [[0; MINIS]]);
+        assert!(cq.next().is_none());
+    }
+}

@@ -1,0 +1,169 @@
+//! The completion queue entry of 64 bytes, and of the 128-byte form its upper half (mlx5.md 2.9): where its fields are and
+//! what they may say. Nothing here trusts it; who uses a field checks it against what it may be.
+
+use super::super::ring::Entry;
+
+/// Bytes of a CQE.
+pub(in crate::device::mlx5) const CQE_LEN: usize = 64;
+
+/// The value of `op_own` that is never an entry: opcode 15 (mlx5.md 2.9, 2.10).
+pub(in crate::device::mlx5) const OP_OWN_INVALID: u8 = 0xf0;
+/// That of a frame in the plain format (`RESP_SEND`), without owner.
+pub(in crate::device::mlx5) const OP_OWN_RECEIVED: u8 = 0x20;
+/// The same as the title of a compressed session.
+pub(in crate::device::mlx5) const OP_OWN_TITLE: u8 = 0x2c;
+/// The solicited event, which says nothing here.
+pub(in crate::device::mlx5) const OP_OWN_SOLICITED: u8 = 0x02;
+/// Where the byte `op_own` is: opcode in bits 7:4, format in 3:2, solicited event in 1, owner in 0.
+pub(in crate::device::mlx5) const AT_OP_OWN: usize = 63;
+
+/// What the device is told for a rule's tag; `None` where that is too large.
+pub(in crate::device::mlx5) fn flow_tag_on_wire(tag: u32) -> Option<u32> {
+    (tag < 0x00ff_ffff).then(|| tag + 1)
+}
+
+/// A CQE in the ring. Each field is read anew, so who checks one keeps it.
+#[derive(Clone, Copy)]
+pub(in crate::device::mlx5) struct Cqe<'a>(pub(in crate::device::mlx5) Entry<'a, CQE_LEN>);
+
+/// What a CQE tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Opcode {
+    /// What was posted to the sending ring up to the WQE counter is done (`REQ`).
+    Sent,
+    /// A frame has come (`RESP_SEND`, also with immediate data, which Ethernet has not).
+    Received,
+    /// A WQE of the sending ring failed (`REQ_ERR`).
+    SendFailed,
+    /// A WQE of the receiving ring failed (`RESP_ERR`).
+    ReceiveFailed,
+    /// Nothing that an Ethernet queue gets.
+    Other(u8),
+}
+
+/// How the rest of the CQE is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Format {
+    /// As it stands.
+    Plain,
+    /// Data in the CQE: 32 or 64 bytes of it.
+    Inline,
+    /// The title of a compressed session (mlx5.md 2.10).
+    Compressed,
+}
+
+/// Why a WQE failed (mlx5.md 2.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Syndrome {
+    /// 01: the buffers are shorter than the frame, or the lengths of a WQE are at odds.
+    LocalLength,
+    /// 02: a WQE that makes no sense to the NIC.
+    LocalQpOperation,
+    /// 04: an lkey or an address that is not registered.
+    LocalProtection,
+    /// 05: posted to a queue that was in error already.
+    Flushed,
+    /// 11: no right to write there.
+    LocalAccess,
+    /// Any other; they belong to RDMA.
+    Other(u8),
+}
+
+impl Cqe<'_> {
+    /// Opcode, format and owner in one byte.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn op_own(self) -> u8 {
+        self.0.byte::<AT_OP_OWN>()
+    }
+
+    /// What it tells.
+    #[inline]
+    pub(in crate::device::mlx5) fn opcode(self) -> Opcode {
+        match self.op_own() >> 4 {
+            0 => Opcode::Sent,
+            2 | 3 => Opcode::Received,
+            13 => Opcode::SendFailed,
+            14 => Opcode::ReceiveFailed,
+            other => Opcode::Other(other),
+        }
+    }
+
+    /// How to read it.
+    #[inline]
+    pub(in crate::device::mlx5) fn format(self) -> Format {
+        match (self.op_own() >> 2) & 3 {
+            0 => Format::Plain,
+            3 => Format::Compressed,
+            _ => Format::Inline,
+        }
+    }
+
+    /// Sending: the index of the WQE's first basic block. Receiving: the index of the WQE, with several frames a WQE that of
+    /// the frame's first stride.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn wqe_counter(self) -> u16 {
+        self.0.be16::<60>()
+    }
+
+    /// The last word: the WQE counter, the signature, and `op_own`.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn tail(self) -> u32 {
+        self.0.be32::<60>()
+    }
+
+    /// The index of the WQE, with several frames a WQE.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn wqe_id(self) -> u16 {
+        self.0.be16::<2>()
+    }
+
+    /// Whether the checksum bits speak of headers inside a tunnel.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn is_tunneled(self) -> bool {
+        self.0.byte::<0>() & 1 != 0
+    }
+
+    /// The Toeplitz hash; zero for a frame without one, as of what is not IP.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn rx_hash(self) -> u32 {
+        self.0.be32::<12>()
+    }
+
+    /// `hds_ip_ext`, header types and the stripped VLAN tag: bytes 28 to 31.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn headers(self) -> u32 {
+        self.0.be32::<28>()
+    }
+
+    /// Bytes of the frame; with several frames a WQE strides and a filler bit as well; in a title the frames of the session.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn byte_count(self) -> u32 {
+        self.0.be32::<44>()
+    }
+
+    /// When it happened, in the format that the queue was made with.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn timestamp(self) -> u64 {
+        self.0.be64::<48>()
+    }
+
+    /// The tag of the flow rule, or all ones, which is none. Without a rule the 24 bits are zero, so the device is told a rule's tag
+    /// plus one: [`flow_tag_on_wire`].
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn flow_tag(self) -> u32 {
+        (self.0.be32::<56>() & 0x00ff_ffff).wrapping_sub(1)
+    }
+
+    /// Of a CQE in error: why.
+    #[inline]
+    pub(in crate::device::mlx5) fn syndrome(self) -> Syndrome {
+        match self.0.byte::<55>() {
+            0x01 => Syndrome::LocalLength,
+            0x02 => Syndrome::LocalQpOperation,
+            0x04 => Syndrome::LocalProtection,
+            0x05 => Syndrome::Flushed,
+            0x11 => Syndrome::LocalAccess,
+            other => Syndrome::Other(other),
+        }
+    }
+}

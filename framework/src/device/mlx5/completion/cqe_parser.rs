@@ -1,0 +1,95 @@
+//! Parses a CQE: what it says of a frame becomes the frame's receive metadata.
+
+use super::super::receive::packet_types::{PacketTypes, RxFeatures};
+use super::clock::{Line, Relation, Stamps, real_time};
+use super::cqe::Cqe;
+use crate::mem::RxMeta;
+
+/// How the CQEs of a queue are read.
+pub(in crate::device::mlx5) struct CqeParser {
+    packet_types: PacketTypes,
+    /// What timestamps mean, where they are ticks.
+    line: Line,
+    is_related: bool,
+    fields: u8,
+}
+
+/// How much a CQE is asked for, beside what each is: the loop over a burst is made for each.
+pub(in crate::device::mlx5) mod fields {
+    pub(in crate::device::mlx5) const NONE: u8 = 0;
+    /// Hashes.
+    pub(in crate::device::mlx5) const HASHES: u8 = 1;
+    /// Ticks, and hashes if there are any.
+    pub(in crate::device::mlx5) const TICKS: u8 = 2;
+    /// Time of day, and hashes if there are any.
+    pub(in crate::device::mlx5) const REAL_TIME: u8 = 3;
+}
+
+impl CqeParser {
+    /// For a queue whose CQEs have these fields.
+    pub(in crate::device::mlx5) fn new(features: RxFeatures) -> Self {
+        let RxFeatures { stamps, has_hashes, .. } = features;
+        Self {
+            packet_types: PacketTypes::new(features),
+            line: match stamps {
+                Stamps::Wall(relation) => Line::through(&relation),
+                _ => Line::TICKS,
+            },
+            is_related: matches!(stamps, Stamps::Wall(_)),
+            fields: match stamps {
+                Stamps::Off if !has_hashes => fields::NONE,
+                Stamps::Off => fields::HASHES,
+                Stamps::Ticks | Stamps::Wall(_) => fields::TICKS,
+                Stamps::RealTime => fields::REAL_TIME,
+            },
+        }
+    }
+
+    /// One of [`fields`].
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn fields(&self) -> u8 {
+        self.fields
+    }
+
+    /// Whether ticks become time of day by a relation that has to be kept current.
+    pub(in crate::device::mlx5) fn is_related(&self) -> bool {
+        self.is_related
+    }
+
+    /// Takes a newer relation over.
+    pub(in crate::device::mlx5) fn relate(&mut self, relation: &Relation) {
+        self.line = Line::through(relation);
+    }
+
+    /// Parses CQEs in a loop that is made for `FIELDS`; the length is their byte count as it stands. Of a tunnel it says
+    /// nonsense.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn parse_with<const FIELDS: u8>(&self) -> impl Fn(Cqe<'_>) -> RxMeta + '_ {
+        let (kinds, line) = (self.packet_types.view(), self.line);
+        move |cqe| {
+            let headers = cqe.headers();
+            RxMeta {
+                len: cqe.byte_count(),
+                known: kinds.of(headers),
+                timestamp: match FIELDS {
+                    fields::TICKS => line.at(cqe.timestamp()),
+                    fields::REAL_TIME => real_time(cqe.timestamp()),
+                    _ => 0,
+                },
+                flow_tag: cqe.flow_tag(),
+                hash: if FIELDS == fields::NONE { 0 } else { cqe.rx_hash() },
+                vlan: headers as u16,
+            }
+        }
+    }
+
+    /// Parses one CQE, whatever its fields.
+    #[inline]
+    pub(in crate::device::mlx5) fn parse(&self, cqe: Cqe<'_>) -> RxMeta {
+        let meta = match self.fields {
+            fields::REAL_TIME => self.parse_with::<{ fields::REAL_TIME }>()(cqe),
+            _ => self.parse_with::<{ fields::TICKS }>()(cqe),
+        };
+        if cqe.is_tunneled() { RxMeta { known: self.packet_types.of_tunnel(cqe.headers()), ..meta } } else { meta }
+    }
+}

@@ -1,0 +1,98 @@
+//! The thread that looks at a port, so that no worker has to: from the port's opening to its end. Ten times a second it reads what events
+//! wait and what found no buffer (`watch.rs`). Where it runs is where the thread that opened the device may run: open before pinning, or
+//! it shares a worker's core.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use super::watch::{Source, Watch};
+
+/// From one look to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Looks after which the port is asked without an event of it, as one may have been lost: 10 s.
+const ASK_EVERY: u32 = 100;
+
+/// A thread that looks. Dropped, it has ended.
+pub(in crate::device::mlx5) struct PortMonitor {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl PortMonitor {
+    /// Looks at the port of the device that is named, from now on.
+    pub(in crate::device::mlx5) fn start<S>(device: &str, watch: Arc<Watch<S>>) -> io::Result<Self>
+    where
+        S: Source + Send + Sync + 'static,
+    {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        // Names of threads have 15 bytes.
+        let name: String = format!("wirepath-{device}").chars().take(15).collect();
+        let thread = thread::Builder::new().name(name).spawn(move || run(&watch, &stopping))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for PortMonitor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It does not panic, and if it did the port ends all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run<S: Source>(watch: &Watch<S>, stop: &AtomicBool) {
+    for look in 1u32.. {
+        thread::park_timeout(LOOK_EVERY);
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        if look.is_multiple_of(ASK_EVERY) { watch.ask() } else { watch.look() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use std::sync::mpsc;
+
+    use rdma_core_sys::verbs::{AsyncEvent, PortState, VerbsError};
+
+    use super::*;
+
+    /// Tells who asks for events.
+    struct Port(mpsc::SyncSender<Option<String>>);
+
+    impl Source for Port {
+        fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
+            let _ = self.0.try_send(thread::current().name().map(str::to_owned));
+            Ok(None)
+        }
+
+        fn port_state(&self, _port: u8) -> Result<PortState, VerbsError> {
+            Ok(PortState::Active)
+        }
+
+        fn is_listed(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn thread_of_the_port_looks_and_has_ended_with_it() {
+        let (sender, asked) = mpsc::sync_channel(1);
+        let watch = Arc::new(Watch::new(Port(sender), 1, None));
+        asked.recv().unwrap();
+        let port_monitor = PortMonitor::start("mlx5_bond_0", Arc::clone(&watch)).unwrap();
+        assert_eq!(asked.recv().unwrap().as_deref(), Some("wirepath-mlx5_b"));
+        drop(port_monitor);
+        assert_eq!(Arc::strong_count(&watch), 1, "the thread has it no more");
+    }
+}

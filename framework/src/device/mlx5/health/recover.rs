@@ -1,0 +1,286 @@
+//! Coming back after an error. A WQE that the NIC cannot carry out puts its ring into the error state: an error CQE says why, and
+//! whatever else was posted is flushed (mlx5.md 2.9). The half that owns the ring counts the frame by its reason, and goes on:
+//!
+//! ```text
+//!  error CQE ──▶ reset: the NIC lets go ──▶ CQ read dry, mbufs home, indices 0 ──▶ ready: the NIC takes it up empty
+//! ```
+//!
+//! Sending and receiving have objects of their own, so the one goes on while the other comes back. What fails again and again is
+//! tried less and less often: each try is some system calls, in the worker's loop.
+
+use std::io;
+
+use crate::counters::{Counter, Scope, Unit};
+use crate::time::{Duration, Instant};
+
+/// The verbs objects behind a ring, for the half that drives it. Calls into the kernel: after an error and at the end, never for a
+/// frame.
+pub(in crate::device::mlx5) trait Objects {
+    /// Takes the ring out of the NIC's hands. When this has returned `Ok`, the NIC touches neither the ring nor the buffers in it,
+    /// the CQEs that it wrote are in the CQ and no more will come, and indices and doorbell records are 0.
+    fn reset(&mut self) -> io::Result<()>;
+
+    /// Gives the ring back to the NIC, which takes it up empty, at index 0.
+    fn ready(&mut self) -> io::Result<()>;
+
+    /// The end: as [`reset`](Self::reset), and nothing comes after it. With an error the NIC may still touch the buffers.
+    fn close(&mut self) -> io::Result<()> {
+        self.reset()
+    }
+
+    /// Whether the device was removed, by another's word than that of the call that failed.
+    fn are_gone(&mut self) -> bool {
+        false
+    }
+}
+
+/// The objects behind a ring, and when they may be reset again.
+pub(in crate::device::mlx5) struct Recovery {
+    objects: Box<dyn Objects>,
+    /// No sooner.
+    due: Instant,
+    pause: Duration,
+    /// The completion queue is lost: no reset helps.
+    has_ended: bool,
+    resets: Counter,
+    failed_resets: Counter,
+    cq_errors: Counter,
+    /// Buffers that never go home, as the NIC could not be made to let go of them.
+    stranded: Counter,
+}
+
+/// Who made an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Blame {
+    /// Nobody knows, or we: it may come back at once.
+    Ours,
+    /// Whoever sent a frame longer than the ring's buffers. A longer pause would keep nobody from sending the next one, and only
+    /// costs the good frames between.
+    Wire,
+}
+
+/// From one reset to the next, doubled with each until it is the longest, and anew after a quiet time. A frame that the NIC cannot
+/// send is a mistake of ours, which may come back with each order: the port then still sends what is good in between. A reset is
+/// four commands to the firmware, each of which may take 100 µs: with the longest pause that is half a percent of the worker's time.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_secs(1);
+
+impl Recovery {
+    /// For objects that are ready. Counts `resets`, `failed_resets`, `cq_errors` and `stranded` buffers in `scope`.
+    pub(in crate::device::mlx5) fn new(objects: Box<dyn Objects>, scope: &Scope) -> Self {
+        Self {
+            objects,
+            due: Instant::ZERO,
+            pause: PAUSE_MIN,
+            has_ended: false,
+            resets: scope.counter("resets", Unit::Events),
+            failed_resets: scope.counter("failed_resets", Unit::Events),
+            cq_errors: scope.counter("cq_errors", Unit::Events),
+            stranded: scope.counter("stranded", Unit::Mbufs),
+        }
+    }
+
+    /// Where it is time, takes the ring out of the NIC's hands. With `true` the owner reads the CQ dry, sends its mbufs home, starts at
+    /// index 0 and calls [`ready`](Self::ready); with `false` it tries again on a later turn.
+    #[cold]
+    pub(in crate::device::mlx5) fn reset(&mut self, now: Instant) -> bool {
+        self.reset_for(Blame::Ours, now)
+    }
+
+    /// The same, and says who made the error.
+    #[cold]
+    pub(in crate::device::mlx5) fn reset_for(&mut self, error: Blame, now: Instant) -> bool {
+        if now < self.due || self.has_ended {
+            return false;
+        }
+        let quiet = now.since(self.due) > QUIET;
+        self.pause = match error {
+            _ if quiet => PAUSE_MIN,
+            Blame::Ours => (self.pause + self.pause).min(PAUSE_MAX),
+            Blame::Wire => self.pause,
+        };
+        self.due = now + self.pause;
+        self.resets.inc();
+        self.counted(|objects| objects.reset())
+    }
+
+    /// Gives the ring back to the NIC. With `false` the owner goes back to [`reset`](Self::reset), on a later turn.
+    #[cold]
+    pub(in crate::device::mlx5) fn ready(&mut self) -> bool {
+        self.counted(|objects| objects.ready())
+    }
+
+    /// The completion queue is lost, and the ring comes back no more: only a new queue would. Buffers stay until this one is closed.
+    #[cold]
+    pub(in crate::device::mlx5) fn end(&mut self) {
+        self.has_ended = true;
+        self.cq_errors.inc();
+    }
+
+    /// At the end: whether the NIC touches neither ring nor buffers any more, and mbufs may go home. A device that was removed
+    /// touches nothing either. Where it is `false` the NIC may write into buffers, or send them, at any time: their owner leaves
+    /// them where they are for ever, and counts them as [`strand`](Self::strand)ed. So the pool's memory stays too, until the process
+    /// ends.
+    #[cold]
+    #[must_use]
+    pub(in crate::device::mlx5) fn close(&mut self) -> bool {
+        let Err(error) = self.objects.close() else { return true };
+        self.failed_resets.inc();
+        match error.raw_os_error() {
+            Some(libc::ENODEV) => true,
+            // So answers the kernel of a device that it has taken away (linux drivers/infiniband/core/uverbs_main.c), but also of one
+            // that is there and whose firmware did not like the command (`cmd_status_to_err` of mlx5/core/cmd.c).
+            Some(libc::EIO) => self.objects.are_gone(),
+            _ => false,
+        }
+    }
+
+    /// Counts buffers that never go home.
+    #[cold]
+    pub(in crate::device::mlx5) fn strand(&mut self, count: u64) {
+        self.stranded.add(count);
+    }
+
+    fn counted(&mut self, call: impl FnOnce(&mut dyn Objects) -> io::Result<()>) -> bool {
+        let done = call(&mut *self.objects).is_ok();
+        if !done {
+            self.failed_resets.inc();
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+pub(in crate::device::mlx5) mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use core::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::counters::Block;
+
+    /// Objects that are only counted; as many calls fail as is said.
+    #[derive(Default)]
+    pub(in crate::device::mlx5) struct Counted {
+        pub(in crate::device::mlx5) resets: Cell<u32>,
+        pub(in crate::device::mlx5) readies: Cell<u32>,
+        pub(in crate::device::mlx5) failing: Cell<u32>,
+        pub(in crate::device::mlx5) errno: Cell<i32>,
+        are_gone: Cell<bool>,
+    }
+
+    impl Counted {
+        fn call(&self, count: &Cell<u32>) -> io::Result<()> {
+            count.set(count.get() + 1);
+            match self.failing.get() {
+                0 => Ok(()),
+                failing => {
+                    self.failing.set(failing - 1);
+                    Err(io::Error::from_raw_os_error(self.errno.get()))
+                }
+            }
+        }
+    }
+
+    impl Objects for Rc<Counted> {
+        fn reset(&mut self) -> io::Result<()> {
+            self.call(&self.resets)
+        }
+
+        fn ready(&mut self) -> io::Result<()> {
+            self.call(&self.readies)
+        }
+
+        fn are_gone(&mut self) -> bool {
+            self.are_gone.get()
+        }
+    }
+
+    fn recovery() -> (Recovery, Rc<Counted>, Block) {
+        let (block, counted) = (Block::heap(), Rc::new(Counted::default()));
+        (Recovery::new(Box::new(Rc::clone(&counted)), &block.scope("q")), counted, block)
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(100) + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn errors_in_a_row_are_recovered_from_less_and_less_often() {
+        let (mut recovery, counted, block) = recovery();
+        let resets: Vec<u64> = (0..10_000).filter(|&ms| recovery.reset(at(ms)) && recovery.ready()).collect();
+        assert_eq!(resets[..5], [0, 1, 3, 7, 15]);
+        assert!(resets.len() < 110, "{resets:?}");
+        assert_eq!(counted.resets.get() as usize, resets.len());
+        assert_eq!(block.snapshot().count("q/resets"), Some(resets.len() as u64));
+        assert_eq!(block.snapshot().count("q/failed_resets"), Some(0));
+    }
+
+    #[test]
+    fn frames_that_are_too_long_make_no_pause_longer() {
+        let (mut recovery, counted, _block) = recovery();
+        let resets = (0..1_000).filter(|&ms| recovery.reset_for(Blame::Wire, at(ms)) && recovery.ready()).count();
+        assert_eq!((resets, counted.resets.get()), (1_000, 1_000), "one each ms");
+        // What is our own mistake between does.
+        assert!(recovery.reset(at(1_000)) && !recovery.reset(at(1_001)) && recovery.reset(at(1_002)));
+    }
+
+    #[test]
+    fn error_after_a_quiet_time_is_recovered_from_at_once() {
+        let (mut recovery, ..) = recovery();
+        (0..10_000).for_each(|ms| _ = recovery.reset(at(ms)));
+        assert!(recovery.reset(at(12_000)));
+        assert!(!recovery.reset(at(12_000)) && recovery.reset(at(12_001)));
+    }
+
+    #[test]
+    fn reset_that_fails_is_tried_again_later() {
+        let (mut recovery, counted, block) = recovery();
+        counted.failing.set(1);
+        assert!(!recovery.reset(at(0)));
+        assert!(!recovery.reset(at(0)), "not at once");
+        assert!(recovery.reset(at(5)));
+        counted.failing.set(1);
+        assert!(!recovery.ready());
+        assert_eq!(block.snapshot().count("q/failed_resets"), Some(2));
+    }
+
+    #[test]
+    fn ring_whose_completions_are_lost_is_not_reset_but_closed() {
+        let (mut recovery, counted, block) = recovery();
+        recovery.end();
+        assert!(!recovery.reset(at(0)) && !recovery.reset(at(10_000)));
+        assert_eq!((counted.resets.get(), block.snapshot().count("q/cq_errors")), (0, Some(1)));
+        assert!(recovery.close());
+    }
+
+    #[test]
+    fn close_resets_whenever_it_is() {
+        let (mut recovery, counted, _block) = recovery();
+        recovery.reset(at(0));
+        assert!(recovery.close());
+        assert_eq!(counted.resets.get(), 2);
+    }
+
+    #[test]
+    fn close_that_fails_is_as_good_only_where_the_device_was_removed() {
+        use libc::{EINVAL, EIO, ENODEV, ENOMEM};
+        // EIO is also the word of a device that is there and refused a command: it may still write into the buffers.
+        for (errno, are_gone, is_safe) in [
+            (EIO, false, false),
+            (EIO, true, true),
+            (ENODEV, false, true),
+            (EINVAL, true, false),
+            (ENOMEM, false, false),
+        ] {
+            let (mut recovery, counted, block) = recovery();
+            counted.failing.set(1);
+            counted.errno.set(errno);
+            counted.are_gone.set(are_gone);
+            assert_eq!(recovery.close(), is_safe, "errno {errno}, gone {are_gone}");
+            assert_eq!(block.snapshot().count("q/failed_resets"), Some(1));
+        }
+    }
+}

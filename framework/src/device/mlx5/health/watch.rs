@@ -1,0 +1,462 @@
+//! Whether the port has a link, whether the device is there, and what found no buffer: what only the kernel can tell.
+//!
+//! ```text
+//!  async events, the port, a count in /sys ──▶ look: a thread of the port (port_monitor.rs) ──▶ atomics ──▶ workers
+//! ```
+//!
+//! To ask about the port, and to read the count, are commands to the firmware: tens to hundreds of µs. So no worker does: what it calls
+//! ([`Watch::state`], [`Watch::take_fault`], [`Watch::take_out_of_buffer`]) reads atomics, makes no system call and waits for nobody. The
+//! port is asked at the start and after an event of it, and now and then in case one was lost; the answer counts, and not the event.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use rdma_core_sys::verbs::{AsyncEvent, Context, Element, EventKind, PortState, VerbsError};
+
+use super::port_counter::PortCounter;
+use crate::device::RxState;
+
+/// What no CQE can tell a half of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Fault {
+    /// Its ring is in error, and comes back when it is reset.
+    Ring,
+    /// Its completion queue is lost: it overran, or the NIC could not write to it. The NIC writes no more CQEs, and nothing but a
+    /// new queue brings them back.
+    Completions,
+}
+
+/// What is asked about the port.
+pub(in crate::device::mlx5) trait Source {
+    /// The next event, if one waits: a system call, and nothing that the firmware would have to do.
+    fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError>;
+    /// Whether the port has a link: on Ethernet commands to the firmware (linux drivers/infiniband/hw/mlx5/main.c,
+    /// mlx5_query_port_roce: register PTYS, the vport's state).
+    fn port_state(&self, port: u8) -> Result<PortState, VerbsError>;
+    /// Whether the system still lists the device, as far as is known.
+    fn is_listed(&self) -> bool;
+}
+
+/// The kernel.
+pub(in crate::device::mlx5) struct Kernel {
+    context: Context,
+    /// The device in sysfs, where it was there at first: in another's namespace it may not be.
+    entry: Option<PathBuf>,
+}
+
+impl Kernel {
+    /// An open device, which sysfs lists at `entry`.
+    pub(in crate::device::mlx5) fn new(context: Context, entry: PathBuf) -> Self {
+        Self { context, entry: Some(entry).filter(|entry| entry.exists()) }
+    }
+}
+
+impl Source for Kernel {
+    fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
+        self.context.next_event()
+    }
+
+    fn port_state(&self, port: u8) -> Result<PortState, VerbsError> {
+        Ok(self.context.port(port)?.state)
+    }
+
+    fn is_listed(&self) -> bool {
+        self.entry.as_ref().is_none_or(|entry| entry.exists())
+    }
+}
+
+/// The state of a port, shared by its queues.
+pub(in crate::device::mlx5) struct Watch<S = Kernel> {
+    source: S,
+    port: u8,
+    out_of_buffer: Option<PortCounter>,
+    /// Whoever looks, until the answer is stored: an older one never replaces it.
+    looking: Mutex<()>,
+    state: AtomicU8,
+    /// The port is to be asked: at the start, and after an event of it.
+    is_due: AtomicBool,
+    /// Frames that found no buffer and that no worker has counted yet.
+    lost: AtomicU64,
+    /// Objects that fell into error and could not say so by a CQE, until their queue asks.
+    faulted: Mutex<Vec<Element>>,
+    /// Whether there are any.
+    has_faulted: AtomicBool,
+}
+
+const UP: u8 = 0;
+const DOWN: u8 = 1;
+const REMOVED: u8 = 2;
+
+/// Events that are read in one look: more come with the next.
+const EVENTS_MAX: usize = 16;
+/// Objects in error that are remembered: a port has fewer.
+const FAULTED_MAX: usize = 256;
+
+impl<S: Source> Watch<S> {
+    /// Of a port as it is now.
+    pub(in crate::device::mlx5) fn new(source: S, port: u8, out_of_buffer: Option<PortCounter>) -> Self {
+        let watch = Self {
+            source,
+            port,
+            out_of_buffer,
+            looking: Mutex::default(),
+            state: AtomicU8::new(DOWN),
+            is_due: AtomicBool::new(true),
+            lost: AtomicU64::new(0),
+            faulted: Mutex::default(),
+            has_faulted: AtomicBool::new(false),
+        };
+        watch.look();
+        watch
+    }
+
+    /// Finds out what is new. Reads events and the count, and asks the port after an event of it: not for a worker.
+    pub(in crate::device::mlx5) fn look(&self) {
+        let _alone = lock(&self.looking);
+        self.hear();
+        if self.state.load(Ordering::Relaxed) != REMOVED && self.is_due.swap(false, Ordering::Relaxed) {
+            self.ask_port();
+        }
+        let news = self.out_of_buffer.as_ref().map_or(0, PortCounter::take);
+        self.lost.fetch_add(news, Ordering::Relaxed);
+    }
+
+    /// The same, and asks the port whatever events say.
+    pub(in crate::device::mlx5) fn ask(&self) {
+        self.is_due.store(true, Ordering::Relaxed);
+        self.look();
+    }
+
+    /// The last look of a queue that has closed, which waits until the kernel would read the count anew.
+    pub(in crate::device::mlx5) fn look_last(&self) {
+        if self.out_of_buffer.is_some() {
+            std::thread::sleep(PortCounter::LIFESPAN);
+        }
+        self.look();
+    }
+
+    /// As it was at the last look.
+    #[inline]
+    pub(in crate::device::mlx5) fn state(&self) -> RxState {
+        match self.state.load(Ordering::Relaxed) {
+            UP => RxState::Open,
+            DOWN => RxState::LinkDown,
+            _ => RxState::Ended,
+        }
+    }
+
+    /// Frames that the port dropped for want of buffers, by whichever queue, since this was last asked: the kernel has one count for all
+    /// of them.
+    pub(in crate::device::mlx5) fn take_out_of_buffer(&self) -> u64 {
+        self.lost.swap(0, Ordering::Relaxed)
+    }
+
+    /// Whether anybody counts them.
+    pub(in crate::device::mlx5) fn counts_out_of_buffer(&self) -> bool {
+        self.out_of_buffer.is_some()
+    }
+
+    /// What became of a half with this ring and this completion queue since it was last asked for. Says `None` where somebody else
+    /// is just reading events, and the truth the next time.
+    pub(in crate::device::mlx5) fn take_fault(&self, ring: Element, cq: Element) -> Option<Fault> {
+        if !self.has_faulted.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut faulted = match self.faulted.try_lock() {
+            Ok(faulted) => faulted,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let mut take = |element| {
+            let place = faulted.iter().position(|one| *one == element);
+            place.map(|place| faulted.swap_remove(place)).is_some()
+        };
+        let (ring_failed, cq_failed) = (take(ring), take(cq));
+        self.has_faulted.store(!faulted.is_empty(), Ordering::Relaxed);
+        if cq_failed { Some(Fault::Completions) } else { ring_failed.then_some(Fault::Ring) }
+    }
+
+    /// Reads the events that wait, and then forgets what became of an object: it was reset, or it is a new one with the number of another.
+    /// Commands to the firmware went before, and these are no more.
+    pub(in crate::device::mlx5) fn forget(&self, element: Element) {
+        self.hear();
+        lock(&self.faulted).retain(|one| *one != element);
+    }
+
+    /// Reads events.
+    fn hear(&self) {
+        // Held from reading to remembering: what its object has forgotten meanwhile, as a new one may have its number, stays so.
+        let mut faulted = lock(&self.faulted);
+        if self.read_events(&mut faulted) {
+            self.state.store(REMOVED, Ordering::Relaxed);
+        }
+        self.has_faulted.store(!faulted.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Reads what waits; whether the news is that the device was removed.
+    fn read_events(&self, faulted: &mut Vec<Element>) -> bool {
+        for _ in 0..EVENTS_MAX {
+            match self.source.next_event() {
+                Ok(Some(AsyncEvent { kind: EventKind::DeviceFatal, .. })) => return true,
+                Ok(Some(AsyncEvent { kind: EventKind::PortActive | EventKind::PortDown, .. })) => {
+                    self.is_due.store(true, Ordering::Relaxed);
+                }
+                Ok(Some(AsyncEvent {
+                    kind:
+                        EventKind::QpFatal
+                        | EventKind::QpRequestError
+                        | EventKind::QpAccessError
+                        | EventKind::WqFatal
+                        | EventKind::CqError,
+                    element,
+                })) => {
+                    if faulted.len() < FAULTED_MAX && !faulted.contains(&element) {
+                        faulted.push(element);
+                    }
+                }
+                Ok(Some(_)) => {}
+                // No firmware has a part in this call: EIO is the kernel's word for a device that it has taken away.
+                Err(error) if matches!(error.errno(), libc::EIO | libc::ENODEV) => return true,
+                Ok(None) | Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    fn ask_port(&self) {
+        let state = match self.source.port_state(self.port) {
+            Ok(PortState::Active) => UP,
+            Ok(_) => DOWN,
+            Err(error) if self.is_removed(error) => REMOVED,
+            // It did not say; it is as it was, and asked again.
+            Err(_) => return self.is_due.store(true, Ordering::Relaxed),
+        };
+        // Who is removed stays so, whoever has heard of it meanwhile.
+        let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != REMOVED).then_some(state));
+    }
+
+    /// Whether a command failed because the kernel has taken the device away (linux drivers/infiniband/core/uverbs_main.c). EIO is also
+    /// what it makes of many a firmware's word about a device that is there (`cmd_status_to_err` of mlx5/core/cmd.c).
+    fn is_removed(&self, error: VerbsError) -> bool {
+        match error.errno() {
+            libc::ENODEV => true,
+            libc::EIO => !self.source.is_listed(),
+            _ => false,
+        }
+    }
+}
+
+/// Whoever panicked with it left it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use core::cell::{Cell, RefCell};
+
+    use super::*;
+
+    struct Port {
+        events: RefCell<Vec<Result<AsyncEvent, VerbsError>>>,
+        state: Cell<Result<PortState, VerbsError>>,
+        /// Calls for an event, and for the state.
+        asked: Cell<(u32, u32)>,
+        is_listed: Cell<bool>,
+    }
+
+    impl Source for &Port {
+        fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
+            self.asked.set((self.asked.get().0 + 1, self.asked.get().1));
+            let mut events = self.events.borrow_mut();
+            if events.is_empty() { Ok(None) } else { events.remove(0).map(Some) }
+        }
+
+        fn port_state(&self, _port: u8) -> Result<PortState, VerbsError> {
+            self.asked.set((self.asked.get().0, self.asked.get().1 + 1));
+            self.state.get()
+        }
+
+        fn is_listed(&self) -> bool {
+            self.is_listed.get()
+        }
+    }
+
+    fn port() -> Port {
+        Port {
+            events: RefCell::default(),
+            state: Cell::new(Ok(PortState::Active)),
+            asked: Cell::default(),
+            is_listed: Cell::new(true),
+        }
+    }
+
+    fn watch(port: &Port) -> Watch<&Port> {
+        Watch::new(port, 1, None)
+    }
+
+    fn event(kind: EventKind, element: Element) -> Result<AsyncEvent, VerbsError> {
+        Ok(AsyncEvent { kind, element })
+    }
+
+    fn errno(errno: i32) -> VerbsError {
+        VerbsError::new("ibv_query_port", errno)
+    }
+
+    #[test]
+    fn what_a_worker_calls_asks_nobody_and_waits_for_nobody() {
+        let port = port();
+        let watch = watch(&port);
+        port.events.borrow_mut().push(event(EventKind::WqFatal, Element::WorkQueue(7)));
+        watch.look();
+        let asked = port.asked.get();
+        let (ring, cq) = (Element::WorkQueue(7), Element::CompletionQueue(1));
+        let busy = (watch.looking.lock().unwrap(), watch.faulted.lock().unwrap());
+        assert_eq!((watch.state(), watch.take_out_of_buffer()), (RxState::Open, 0));
+        assert_eq!(watch.take_fault(ring, cq), None, "somebody has it");
+        drop(busy);
+        assert_eq!(watch.take_fault(ring, cq), Some(Fault::Ring), "it is not lost");
+        assert_eq!(port.asked.get(), asked);
+    }
+
+    #[test]
+    fn port_is_asked_at_the_start_and_after_an_event_of_it_only() {
+        let port = port();
+        let watch = watch(&port);
+        let asked = || port.asked.get().1;
+        assert_eq!(asked(), 1);
+        port.events
+            .borrow_mut()
+            .extend([event(EventKind::WqFatal, Element::WorkQueue(7)), event(EventKind::GidChange, Element::Port(1))]);
+        (0..10).for_each(|_| watch.look());
+        assert_eq!(asked(), 1, "nothing happened to the port");
+        port.events.borrow_mut().push(event(EventKind::PortDown, Element::Port(1)));
+        (0..10).for_each(|_| watch.look());
+        assert_eq!(asked(), 2);
+        // A queue that resets reads the event, and leaves the question to others.
+        port.events.borrow_mut().push(event(EventKind::PortActive, Element::Port(1)));
+        watch.forget(Element::WorkQueue(7));
+        assert_eq!(asked(), 2);
+        watch.look();
+        assert_eq!(asked(), 3);
+    }
+
+    #[test]
+    fn port_that_is_down_is_a_state_and_comes_back() {
+        let port = port();
+        port.state.set(Ok(PortState::Down));
+        let watch = watch(&port);
+        assert_eq!(watch.state(), RxState::LinkDown);
+        port.state.set(Ok(PortState::Active));
+        watch.look();
+        assert_eq!(watch.state(), RxState::LinkDown, "nobody has said anything");
+        port.events.borrow_mut().push(event(EventKind::PortActive, Element::Port(1)));
+        watch.look();
+        assert_eq!(watch.state(), RxState::Open);
+        port.state.set(Ok(PortState::Down));
+        watch.ask();
+        assert_eq!(watch.state(), RxState::LinkDown, "an event was lost");
+    }
+
+    #[test]
+    fn what_the_port_says_counts_and_not_the_events() {
+        let port = port();
+        let watch = watch(&port);
+        port.events.borrow_mut().push(event(EventKind::PortDown, Element::Port(1)));
+        watch.look();
+        assert_eq!(watch.state(), RxState::Open, "it is up again");
+    }
+
+    #[test]
+    fn removed_device_is_removed_for_good() {
+        for how in [event(EventKind::DeviceFatal, Element::Device), Err(errno(libc::EIO))] {
+            let port = port();
+            let watch = watch(&port);
+            port.events.borrow_mut().push(how);
+            watch.look();
+            assert_eq!(watch.state(), RxState::Ended);
+            watch.look();
+            assert_eq!(watch.state(), RxState::Ended);
+        }
+        let port = port();
+        port.state.set(Err(errno(libc::ENODEV)));
+        assert_eq!(watch(&port).state(), RxState::Ended);
+    }
+
+    #[test]
+    fn device_whose_firmware_refused_a_command_is_there() {
+        let port = port();
+        let watch = watch(&port);
+        port.state.set(Err(errno(libc::EIO)));
+        watch.ask();
+        assert_eq!(watch.state(), RxState::Open);
+        port.state.set(Ok(PortState::Down));
+        watch.ask();
+        assert_eq!(watch.state(), RxState::LinkDown);
+        port.state.set(Err(errno(libc::EIO)));
+        port.is_listed.set(false);
+        watch.ask();
+        assert_eq!(watch.state(), RxState::Ended, "nor does the system list it");
+    }
+
+    #[test]
+    fn port_that_does_not_answer_is_as_it_was() {
+        let port = port();
+        let watch = watch(&port);
+        port.state.set(Err(errno(libc::EINTR)));
+        port.events.borrow_mut().push(event(EventKind::PortDown, Element::Port(1)));
+        port.events.borrow_mut().push(Err(errno(libc::EINTR)));
+        watch.look();
+        assert_eq!(watch.state(), RxState::Open);
+        port.state.set(Ok(PortState::Down));
+        watch.look();
+        assert_eq!(watch.state(), RxState::LinkDown, "it is asked again");
+    }
+
+    #[test]
+    fn fault_is_told_once_to_the_queue_that_has_it() {
+        let port = port();
+        let watch = watch(&port);
+        port.events.borrow_mut().extend([
+            event(EventKind::WqFatal, Element::WorkQueue(7)),
+            event(EventKind::WqFatal, Element::WorkQueue(7)),
+            event(EventKind::QpFatal, Element::QueuePair(8)),
+        ]);
+        watch.look();
+        let cq = Element::CompletionQueue(1);
+        assert_eq!(watch.take_fault(Element::WorkQueue(8), cq), None);
+        assert_eq!(watch.take_fault(Element::WorkQueue(7), cq), Some(Fault::Ring));
+        assert_eq!(watch.take_fault(Element::WorkQueue(7), cq), None);
+        assert_eq!(watch.take_fault(Element::QueuePair(8), cq), Some(Fault::Ring));
+    }
+
+    #[test]
+    fn lost_completion_queue_is_the_news_whatever_its_ring_says() {
+        let port = port();
+        let watch = watch(&port);
+        let (ring, cq) = (Element::QueuePair(7), Element::CompletionQueue(7));
+        port.events.borrow_mut().extend([event(EventKind::CqError, cq), event(EventKind::QpFatal, ring)]);
+        watch.look();
+        assert_eq!(watch.take_fault(ring, Element::CompletionQueue(8)), Some(Fault::Ring));
+        port.events.borrow_mut().push(event(EventKind::QpFatal, ring));
+        watch.look();
+        assert_eq!(watch.take_fault(ring, cq), Some(Fault::Completions));
+        assert_eq!(watch.take_fault(ring, cq), None, "both were taken");
+        port.events.borrow_mut().push(event(EventKind::CqError, cq));
+        watch.look();
+        watch.forget(cq);
+        assert_eq!(watch.take_fault(ring, cq), None, "it was of another one with its number");
+    }
+
+    #[test]
+    fn storm_of_events_is_read_in_portions() {
+        let port = port();
+        let watch = watch(&port);
+        port.events.borrow_mut().extend((0..40).map(|_| event(EventKind::GidChange, Element::Port(1))));
+        watch.look();
+        assert_eq!(port.events.borrow().len(), 40 - EVENTS_MAX);
+    }
+}

@@ -1,0 +1,12 @@
+//! The receive half: a cyclic ring with a buffer of the pool for each frame, or a striding ring that
+//! the NIC packs frames into (MPRQ); and what a CQE says of a frame.
+
+pub(super) mod cyclic;
+#[allow(unsafe_code)]
+pub(super) mod mprq_buffer;
+pub(super) mod packet_types;
+pub(super) mod rq;
+pub(super) mod rx;
+#[cfg(test)]
+mod rx_tests;
+pub(super) mod striding;

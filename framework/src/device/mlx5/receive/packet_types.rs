@@ -1,0 +1,186 @@
+//! What a CQE says of a frame's headers (bytes 28 and 29, mlx5.md 2.9), as it stands in an mbuf: a table that is made once for
+//! each queue, and looked up by the bits themselves.
+//!
+//! A checksum that the NIC found right is [`Verdict::Good`]. One that it did not is `Unknown`, not `Bad`: the bit is clear too
+//! where it did not look, and the nodes that look then name what they drop. Of a device that does not say that it checks sums, the
+//! bits say nothing at all.
+
+use core::ops::Deref;
+
+use super::super::completion::clock::Stamps;
+use crate::mem::{Headers, Known, KnownWord, L3, L4, RxInfo, Verdict};
+use crate::time::UnixTime;
+
+/// Of bytes 28 and 29 the bits that tell: L3 and L4 checksum in order (28, bits 1 and 2), and all of 29.
+const TELLING: u32 = 0x06ff;
+
+/// In the lower of the two bytes.
+const VLAN_STRIPPED: u32 = 1;
+const IP_OPTIONS: u32 = 1 << 1;
+const FRAGMENT: u32 = 1 << 7;
+/// In the upper one.
+const L3_OK: u32 = 1 << 9;
+const L4_OK: u32 = 1 << 10;
+
+/// What a queue was made to tell of its frames.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::device::mlx5) struct RxFeatures {
+    pub(in crate::device::mlx5) stamps: Stamps,
+    /// The queue is one of several that share a port by hash.
+    pub(in crate::device::mlx5) has_hashes: bool,
+    /// The device checks sums.
+    pub(in crate::device::mlx5) has_checksums: bool,
+}
+
+/// What is known of a frame of each kind.
+#[derive(Clone, Copy)]
+pub(in crate::device::mlx5) struct PacketTypes<T = Box<Table>>(T);
+
+type Table = [KnownWord; TELLING as usize + 1];
+
+impl PacketTypes {
+    /// For a queue that tells so much.
+    pub(in crate::device::mlx5) fn new(features: RxFeatures) -> Self {
+        let mut kinds = Box::new([KnownWord::default(); TELLING as usize + 1]);
+        for (bits, known) in (0..).zip(kinds.iter_mut()) {
+            *known = Known::of(&info(bits, features)).word();
+        }
+        Self(kinds)
+    }
+
+    /// The table itself, for a loop.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn view(&self) -> PacketTypes<&Table> {
+        PacketTypes(&self.0)
+    }
+}
+
+impl<T: Deref<Target = Table>> PacketTypes<T> {
+    /// What is known of a frame whose CQE has this word at byte 28.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn of(&self, headers: u32) -> KnownWord {
+        self.0[(headers >> 16 & TELLING) as usize]
+    }
+
+    /// The same where the bits speak of headers inside a tunnel, which nobody here looks into.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::device::mlx5) fn of_tunnel(&self, headers: u32) -> KnownWord {
+        self.of(headers & VLAN_STRIPPED << 16)
+    }
+}
+
+fn info(bits: u32, RxFeatures { stamps, has_hashes, has_checksums }: RxFeatures) -> RxInfo {
+    let has = |bit| bits & bit != 0;
+    let (l3, l4) = (l3(bits), l4(bits));
+    let mut headers = Headers::UNKNOWN;
+    headers = l3.map_or(headers, |l3| headers.with_l3(l3));
+    headers = l4.map_or(headers, |l4| headers.with_l4(l4));
+    headers = if has(FRAGMENT) { headers.with_fragment() } else { headers };
+    headers = if has(IP_OPTIONS) { headers.with_ip_options() } else { headers };
+    let good = |good| if good && has_checksums { Verdict::Good } else { Verdict::Unknown };
+    RxInfo {
+        // Which of them there may be is what counts here. That a frame has no flow tag or no hash is said by the values.
+        timestamp: matches!(stamps, Stamps::Wall(_) | Stamps::RealTime).then_some(UnixTime::default()),
+        ticks: matches!(stamps, Stamps::Ticks).then_some(0),
+        vlan: has(VLAN_STRIPPED).then_some(0),
+        flow_tag: Some(0),
+        hash: has_hashes.then_some(0),
+        ip_checksum: good(has(L3_OK) && l3.is_some()),
+        // The sum of a fragment is one of a part.
+        l4_checksum: good(has(L4_OK) && l4.is_some() && !has(FRAGMENT)),
+        headers,
+    }
+}
+
+fn l3(bits: u32) -> Option<L3> {
+    match bits >> 2 & 3 {
+        1 => Some(L3::Ipv6),
+        2 => Some(L3::Ipv4),
+        _ => None,
+    }
+}
+
+fn l4(bits: u32) -> Option<L4> {
+    match bits >> 4 & 7 {
+        // Also an empty ACK, and one with data.
+        1 | 3 | 4 => Some(L4::Tcp),
+        2 => Some(L4::Udp),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: RxFeatures = RxFeatures { stamps: Stamps::Off, has_hashes: false, has_checksums: true };
+
+    /// What is known of a frame with these bytes 28 and 29: verdicts of L3 and L4, headers.
+    fn check(bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
+        check_with(FACTS, bytes, verdicts, headers);
+    }
+
+    fn check_with(features: RxFeatures, bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
+        let known = PacketTypes::new(features).of(u32::from_be_bytes([bytes[0], bytes[1], 0xff, 0xff]));
+        let [ip_checksum, l4_checksum] = verdicts;
+        assert_eq!(
+            known,
+            Known::of(&RxInfo { ip_checksum, l4_checksum, headers, flow_tag: Some(0), ..RxInfo::default() }).word(),
+            "{bytes:x?}"
+        );
+    }
+
+    use Verdict::{Good, Unknown};
+
+    #[test]
+    fn checksum_that_is_not_called_right_is_unknown() {
+        let udp = Headers::UNKNOWN.with_l3(L3::Ipv4).with_l4(L4::Udp);
+        check([0b001, 0x28], [Unknown, Unknown], udp);
+        check([0b011, 0x28], [Good, Unknown], udp);
+        check([0b101, 0x28], [Unknown, Good], udp);
+        check([0b111, 0x28], [Good, Good], udp);
+    }
+
+    #[test]
+    fn bits_of_a_device_that_checks_no_sums_are_no_verdict() {
+        let udp = Headers::UNKNOWN.with_l3(L3::Ipv4).with_l4(L4::Udp);
+        check_with(RxFeatures { has_checksums: false, ..FACTS }, [0b111, 0x28], [Unknown, Unknown], udp);
+    }
+
+    #[test]
+    fn checksum_of_a_header_that_is_not_there_is_unknown() {
+        check([0xff, 0x00], [Unknown, Unknown], Headers::UNKNOWN);
+        check([0xff, 0x08], [Good, Unknown], Headers::UNKNOWN.with_l3(L3::Ipv4));
+        check([0xff, 0x70], [Unknown, Unknown], Headers::UNKNOWN);
+    }
+
+    #[test]
+    fn fragment_has_no_transport_checksum() {
+        let headers = Headers::UNKNOWN.with_l3(L3::Ipv4).with_l4(L4::Udp).with_fragment();
+        check([0xff, 0xa8], [Good, Unknown], headers);
+    }
+
+    #[test]
+    fn every_kind_of_header_has_its_bits() {
+        let (v4, v6) = (Headers::UNKNOWN.with_l3(L3::Ipv4), Headers::UNKNOWN.with_l3(L3::Ipv6));
+        check([7, 0x18], [Good, Good], v4.with_l4(L4::Tcp));
+        check([7, 0x34], [Good, Good], v6.with_l4(L4::Tcp));
+        check([7, 0x44], [Good, Good], v6.with_l4(L4::Tcp));
+        check([7, 0x2a], [Good, Good], v4.with_l4(L4::Udp).with_ip_options());
+    }
+
+    #[test]
+    fn tunnel_tells_of_its_tag_only() {
+        let kinds = PacketTypes::new(RxFeatures { stamps: Stamps::RealTime, has_hashes: true, ..FACTS });
+        let word = u32::from_be_bytes([0xff, 0xff, 0, 7]);
+        let expected = RxInfo {
+            timestamp: Some(UnixTime::default()),
+            vlan: Some(7),
+            flow_tag: Some(0),
+            hash: Some(0),
+            ..RxInfo::default()
+        };
+        assert_eq!(kinds.of_tunnel(word), Known::of(&expected).word());
+    }
+}

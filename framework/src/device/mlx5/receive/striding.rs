@@ -1,0 +1,317 @@
+//! The receiving ring of the striding kind (mlx5.md 2.8): a WQE is a large buffer of equal strides, and a frame takes as many of
+//! them as it needs. What saves the NIC a WQE and its PCIe reads for each frame costs the worker a copy.
+//!
+//! ```text
+//!  WQE   | frame 1 ... | frame 2 | frame 3 ........... | filler |        the next WQE
+//!        0             3         4                     8       10 strides
+//! ```
+//!
+//! Each frame is copied into an mbuf of its own, whatever its length, and the WQE is posted again as it stands when all its
+//! strides were told of. A view would spare the copy and keep 128 KiB for the one frame that somebody holds; and it is not
+//! faster: `docs/decisions` has the figures.
+
+use super::super::completion::cqe::{Cqe, Format};
+use super::super::completion::reader::{Coming, Mlx5RxDrop, OTHERS_MAX, Reader, Step};
+use super::super::ring::{DoorbellRecord, Ring};
+use super::super::setup::parts::RqParts;
+use super::mprq_buffer::MprqBuffer;
+use crate::mem::{Arrival, Burst, Mbuf, MetaTemplate, Pool, RxMeta};
+
+/// Bytes of a segment, and where the pointer segment of a WQE is: behind the one that links WQEs, which a ring does without.
+const SEGMENT_LEN: usize = 16;
+const AT_LEN: usize = 0;
+const AT_KEY: usize = 4;
+const AT_ADDRESS: usize = 8;
+
+/// Of the byte count of a CQE: no frame, the strides, the frame's bytes (mlx5.md 2.9).
+pub(in crate::device::mlx5) const FILLER: u32 = 1 << 31;
+const STRIDES_SHIFT: u32 = 16;
+const STRIDES_MASK: u32 = 0x7fff;
+const LEN_MASK: u32 = 0xffff;
+
+/// A striding receiving ring.
+pub(in crate::device::mlx5) struct StridingRq {
+    record: DoorbellRecord,
+    landing: MprqBuffer,
+    wqe_count: u32,
+    /// Log2 of a stride's bytes and of a WQE's strides.
+    stride_log: u32,
+    strides_log: u32,
+    /// The oldest WQE that the NIC has; it runs freely.
+    consumed: u32,
+    /// Its first stride that the NIC has not told of.
+    stride: u32,
+    /// WQEs that are posted, of which the NIC does not know yet.
+    unpublished: u32,
+}
+
+/// What a CQE says of where a frame is, and it may be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Landed {
+    /// Its first stride, and how many.
+    first: u32,
+    strides: u32,
+    /// Its bytes; `None` where there is no frame.
+    len: Option<u32>,
+}
+
+impl StridingRq {
+    /// Bytes of memory that a ring needs, with log2 of a stride's bytes and of a WQE's strides.
+    pub(in crate::device::mlx5) fn landing_len(wqe_count: u32, (stride_log, strides_log): (u32, u32)) -> usize {
+        (wqe_count as usize) << (stride_log + strides_log)
+    }
+
+    /// Takes the ring over and writes its WQEs once and for all. Panics where `landing` is not as long as
+    /// [`landing_len`](Self::landing_len), or the ring is not striding.
+    pub(in crate::device::mlx5) fn new(parts: RqParts, landing: MprqBuffer) -> Self {
+        let shape = parts.striding.expect("a ring whose frames land elsewhere is striding");
+        let (stride_log, strides_log) = shape;
+        let wqe_len = 1_u32 << (stride_log + strides_log);
+        assert!(stride_log < 16 && strides_log <= 16 && parts.wqe_count <= 1 << 15, "no such ring: {shape:?}");
+        assert!(landing.len() >= Self::landing_len(parts.wqe_count, shape), "{} bytes do not do", landing.len());
+        let keeper = parts.keeper.clone();
+        let mut ring = Ring::<SEGMENT_LEN>::behind(parts.ring, SEGMENT_LEN, parts.wqe_count, parts.stride, keeper);
+        for idx in 0..parts.wqe_count {
+            let mut segment = ring.entry_mut(idx);
+            segment.set_be32::<AT_LEN>(wqe_len);
+            segment.set_be32::<AT_KEY>(landing.lkey());
+            segment.set_be64::<AT_ADDRESS>(landing.address(idx as usize * wqe_len as usize));
+        }
+        Self {
+            record: DoorbellRecord::new(parts.doorbell, parts.keeper),
+            landing,
+            wqe_count: parts.wqe_count,
+            stride_log,
+            strides_log,
+            consumed: 0,
+            stride: 0,
+            unpublished: 0,
+        }
+    }
+
+    /// Frames that may come before anything is posted again.
+    pub(in crate::device::mlx5) fn frames_max(&self) -> u32 {
+        self.wqe_count.saturating_mul(1 << self.strides_log)
+    }
+
+    /// Posts all WQEs of a ring that has just been made, or reset.
+    pub(in crate::device::mlx5) fn refill(&mut self) {
+        self.unpublished = self.wqe_count;
+    }
+
+    /// Tells the NIC of what was posted.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn publish(&mut self) {
+        if self.unpublished > 0 {
+            self.unpublished = 0;
+            self.record.write(self.consumed.wrapping_add(self.wqe_count) & 0xffff);
+        }
+    }
+
+    /// WQEs that the NIC was told of and that are not consumed.
+    pub(in crate::device::mlx5) fn outstanding(&self) -> u32 {
+        self.wqe_count - self.unpublished
+    }
+
+    /// Tells the NIC of the first of what was posted.
+    #[cold]
+    pub(in crate::device::mlx5) fn publish_first(&mut self) {
+        if self.unpublished > 0 {
+            self.unpublished -= 1;
+            self.record.write(self.consumed.wrapping_add(self.wqe_count - self.unpublished) & 0xffff);
+        }
+    }
+
+    /// Leaves the memory in which frames land for ever. Buffers it has none.
+    pub(in crate::device::mlx5) fn strand(&self) {
+        self.landing.strand();
+    }
+
+    /// Starts anew at index 0. The caller knows that the NIC has let go of the ring.
+    pub(in crate::device::mlx5) fn reset(&mut self) {
+        (self.consumed, self.stride, self.unpublished) = (0, 0, 0);
+        self.record.write(0);
+    }
+
+    /// Whether a CQE tells of the oldest WQE that the NIC has.
+    #[inline]
+    fn is_of_oldest(&self, cqe: Cqe<'_>) -> bool {
+        let is_outstanding = self.unpublished < self.wqe_count;
+        is_outstanding && (cqe.wqe_id() ^ self.consumed as u16) & (self.wqe_count - 1) as u16 == 0
+    }
+
+    /// What a byte count says, of a frame whose first stride is `first`, or the next one.
+    #[inline]
+    fn landed(&self, first: Option<u16>, byte_count: u32) -> Result<Landed, Mlx5RxDrop> {
+        let first = first.map_or(self.stride, u32::from);
+        let strides = byte_count >> STRIDES_SHIFT & STRIDES_MASK;
+        // What lies between was told of as nothing: it is lost, and no stride is told of twice.
+        let is_ahead = first >= self.stride;
+        if strides == 0 || !is_ahead || first + strides > 1 << self.strides_log {
+            return Err(Mlx5RxDrop::StridesInvalid);
+        }
+        let len = (byte_count & FILLER == 0).then_some(byte_count & LEN_MASK);
+        Ok(Landed { first, strides, len })
+    }
+
+    /// Copies a frame that has landed into an mbuf, or a chain where it is longer than one. `None` while the pool has too few.
+    #[inline]
+    fn copy(&self, landed: &Landed, len: u32, arrival: impl Arrival, pool: &Pool) -> Option<Result<Mbuf, Mlx5RxDrop>> {
+        if len > landed.strides << self.stride_log {
+            return Some(Err(Mlx5RxDrop::LengthInvalid));
+        }
+        let wqe = (self.consumed & (self.wqe_count - 1)) << self.strides_log;
+        let bytes = self.landing.bytes(((wqe + landed.first) as usize) << self.stride_log, len as usize);
+        let room = pool.layout().data_room();
+        if bytes.len() <= room {
+            return pool.alloc_arrival(bytes, &arrival).map(Ok);
+        }
+        copy_long(bytes, arrival, pool).map(Ok)
+    }
+
+    /// The strides of a frame were read. Those of a whole WQE are the NIC's again.
+    #[inline]
+    fn advance(&mut self, landed: &Landed) {
+        self.stride = landed.first + landed.strides;
+        if self.stride == 1 << self.strides_log {
+            self.stride = 0;
+            self.consumed = self.consumed.wrapping_add(1);
+            self.unpublished += 1;
+        }
+    }
+}
+
+/// A frame of several buffers.
+#[cold]
+fn copy_long(bytes: &[u8], arrival: impl Arrival, pool: &Pool) -> Option<Mbuf> {
+    let room = pool.layout().data_room();
+    if pool.available() < bytes.len().div_ceil(room) {
+        return None;
+    }
+    let (first, rest) = bytes.split_at(room);
+    let mut mbuf = pool.alloc_arrival(first, &arrival)?;
+    let mut chain: Option<Mbuf> = None;
+    for part in rest.chunks(room).rev() {
+        let mut segment = pool.alloc_copy(part)?;
+        if let Some(behind) = chain.take() {
+            segment.attach(behind);
+        }
+        chain = Some(segment);
+    }
+    if let Some(chain) = chain {
+        mbuf.attach(chain);
+    }
+    Some(mbuf)
+}
+
+/// Frames into `burst`, `limit` at most.
+#[inline]
+pub(in crate::device::mlx5) fn take(
+    reader: &mut Reader,
+    rq: &mut StridingRq,
+    burst: &mut Burst,
+    limit: u32,
+    pool: &Pool,
+) {
+    let (mut left, mut others) = (limit, OTHERS_MAX);
+    while left > 0 && !reader.is_broken() {
+        let step = match reader.look() {
+            None => return,
+            Some(Coming::Entry) => take_entry(reader, rq, burst, pool),
+            Some(Coming::Session) => take_of_session(reader, rq, burst, pool),
+        };
+        match step {
+            Step::Frame => left -= 1,
+            Step::Other if others > 0 => others -= 1,
+            Step::Other => return,
+            Step::Dry => return reader.count_starved(),
+        }
+    }
+}
+
+/// The oldest entry, whatever it is.
+#[inline]
+fn take_entry(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool: &Pool) -> Step {
+    if let Some(step) = reader.take_other() {
+        return step;
+    }
+    let cqe = reader.cq.oldest();
+    if !rq.is_of_oldest(cqe) {
+        return reader.stop(Mlx5RxDrop::IndexUnexpected);
+    }
+    let (meta, is_plain) = (reader.parser.parse(cqe), cqe.format() == Format::Plain);
+    match rq.landed(Some(cqe.wqe_counter()), meta.len) {
+        Err(reason) => reader.stop(reason),
+        Ok(landed) if is_plain => {
+            let step = land(reader, rq, &landed, meta, burst, pool);
+            if step != Step::Dry {
+                reader.cq.consume();
+            }
+            step
+        }
+        Ok(landed) => {
+            rq.advance(&landed);
+            reader.cq.consume();
+            reader.deliver(Err(Mlx5RxDrop::FormatUnexpected), burst)
+        }
+    }
+}
+
+/// The next frame of a compressed session; opens it where none is.
+#[inline]
+fn take_of_session(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool: &Pool) -> Step {
+    if reader.session.left() == 0 && !open_session(reader, rq, pool) {
+        return Step::Other;
+    }
+    let Some((alike, first)) = reader.session.peek() else { return Step::Dry };
+    match rq.landed(first, alike.len) {
+        Err(reason) => reader.stop(reason),
+        Ok(landed) => {
+            let step = land(reader, rq, &landed, alike, burst, pool);
+            if step != Step::Dry {
+                reader.session.advance(1);
+            }
+            step
+        }
+    }
+}
+
+/// Reads the session whose title is the oldest entry. Where that cannot be the queue is broken.
+fn open_session(reader: &mut Reader, rq: &mut StridingRq, pool: &Pool) -> bool {
+    let cqe = reader.cq.oldest();
+    let first = u32::from(cqe.wqe_counter());
+    if !rq.is_of_oldest(cqe) || first < rq.stride {
+        reader.stop(Mlx5RxDrop::IndexUnexpected);
+        return false;
+    }
+    let title = RxMeta { hash: 0, ..reader.parser.parse(cqe) };
+    let (possible, template) = (reader.cq.count(), MetaTemplate::of(&title, pool));
+    if reader.session.open(&mut reader.cq, title.len, possible).is_err() {
+        reader.stop(Mlx5RxDrop::SessionInvalid);
+        return false;
+    }
+    reader.session.entitle(template);
+    rq.stride = first;
+    true
+}
+
+/// A frame that has landed goes into the burst, and its strides are done with; nothing happens while the pool is empty.
+#[inline]
+fn land<A: Arrival>(
+    reader: &mut Reader,
+    rq: &mut StridingRq,
+    landed: &Landed,
+    arrival: A,
+    burst: &mut Burst,
+    pool: &Pool,
+) -> Step {
+    let step = match landed.len {
+        None => Step::Other,
+        Some(len) => match rq.copy(landed, len, arrival.with_len(len), pool) {
+            None => return Step::Dry,
+            Some(frame) => reader.deliver(frame, burst),
+        },
+    };
+    rq.advance(landed);
+    step
+}

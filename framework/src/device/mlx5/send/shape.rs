@@ -1,0 +1,198 @@
+//! Which form a frame's WQE takes: how much of it is inline, who inserts a tag, how many pointers follow, or why it can never be
+//! sent. Only looks; [`tx`](super::tx) writes.
+
+use core::num::NonZeroU16;
+
+use super::super::setup::parts::TxFeatures;
+use super::tx::Mlx5TxDrop;
+use super::wqe::{CHECKSUM_L3, CHECKSUM_L4, ethernet_units};
+use crate::device::Offload;
+use crate::mem::{Mbuf, Region};
+
+/// Bytes of an Ethernet header, and of a tag, which goes between its addresses and its EtherType.
+pub(in crate::device::mlx5) const ETHERNET_LEN: usize = 14;
+pub(in crate::device::mlx5) const TAG_LEN: usize = 4;
+const TAG_OFFSET: usize = 12;
+const ETHERTYPE_VLAN: u16 = 0x8100;
+/// The longest inline part there is: a header with options and tags, for segmentation.
+pub(in crate::device::mlx5) const HEADER_LEN_MAX: usize = 256;
+
+const IPV4_LEN_MIN: usize = 20;
+const TCP_LEN_MIN: usize = 20;
+/// Where TCP says how long its header is, in the upper four bits in words (RFC 9293 3.1).
+const TCP_DATA_OFFSET: usize = 12;
+
+/// What a queue can do, and how it does it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::device::mlx5) struct WqeLimits {
+    pub(in crate::device::mlx5) capabilities: TxFeatures,
+    /// Bytes that each WQE carries inline: 0 or 18.
+    pub(in crate::device::mlx5) inline_len_min: usize,
+    /// Bytes that it may carry where they are the whole frame.
+    pub(in crate::device::mlx5) inline_len_max: usize,
+    pub(in crate::device::mlx5) wqe_units_max: u32,
+    /// Bytes of the longest header that is repeated before each segment, a tag included.
+    pub(in crate::device::mlx5) segmentation_header_len_max: usize,
+}
+
+/// Who inserts a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Tag {
+    /// Nobody.
+    None,
+    /// The device. Then nothing is inline, as the field is the same.
+    ByDevice(u16),
+    /// We, into the inline bytes.
+    Inline(u16),
+}
+
+impl Tag {
+    /// Bytes by which it makes the frame longer.
+    pub(in crate::device::mlx5) fn len(self) -> usize {
+        if self == Self::None { 0 } else { TAG_LEN }
+    }
+}
+
+/// The form of a WQE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) struct WqeShape {
+    pub(in crate::device::mlx5) checksums: u8,
+    pub(in crate::device::mlx5) tag: Tag,
+    /// The payload is cut into segments of this many bytes.
+    pub(in crate::device::mlx5) segment_len: Option<NonZeroU16>,
+    /// Bytes of the frame that are inline, a tag aside.
+    pub(in crate::device::mlx5) inline_len: usize,
+    /// Bytes inline as the WQE says: with the tag, and padded where the device wants more than there is.
+    pub(in crate::device::mlx5) header_len: usize,
+    /// SqMemory in all.
+    pub(in crate::device::mlx5) units: u32,
+    /// Whether bytes are left for pointers: the buffer must stay until the NIC has read it.
+    pub(in crate::device::mlx5) has_pointers: bool,
+}
+
+impl WqeShape {
+    /// Writes the inline bytes into a cleared buffer, from as many segments as they lie in, and the tag among them. What the
+    /// device wants beyond them stays zero, as the padding that the frame gets on the wire.
+    pub(in crate::device::mlx5) fn gather(&self, mbuf: &Mbuf, header: &mut [u8; HEADER_LEN_MAX]) {
+        let mut len = 0;
+        for bytes in mbuf.segments() {
+            let part = &bytes[..bytes.len().min(self.inline_len - len)];
+            header[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        if let Tag::Inline(tci) = self.tag {
+            header.copy_within(TAG_OFFSET..len, TAG_OFFSET + TAG_LEN);
+            header[TAG_OFFSET..TAG_OFFSET + 2].copy_from_slice(&ETHERTYPE_VLAN.to_be_bytes());
+            header[TAG_OFFSET + 2..TAG_OFFSET + TAG_LEN].copy_from_slice(&tci.to_be_bytes());
+        }
+    }
+}
+
+/// The form of any frame. `inline`: it goes wholly inline if it is short enough.
+pub(in crate::device::mlx5) fn of(
+    mbuf: &Mbuf,
+    offload: Offload,
+    limits: &WqeLimits,
+    region: &Region,
+    inline: bool,
+) -> Result<WqeShape, Mlx5TxDrop> {
+    let len = mbuf.len();
+    if len < ETHERNET_LEN {
+        return Err(Mlx5TxDrop::TooShort);
+    }
+    let wanted = offload.checksums();
+    if wanted != 0 && !limits.capabilities.checksums {
+        return Err(Mlx5TxDrop::OffloadUnsupported);
+    }
+    let cut = match offload.segment_len() {
+        Some(segment_len) => segmentation(mbuf, segment_len, limits, offload.vlan().is_some())?,
+        None => None,
+    };
+    let tag_len = if offload.vlan().is_some() { TAG_LEN } else { 0 };
+    let frame_len = cut.map_or(len, |cut| cut.header_len + usize::from(cut.segment_len.get())) + tag_len;
+    if frame_len > limits.capabilities.frame_len_max as usize {
+        return Err(Mlx5TxDrop::TooLong);
+    }
+    let by_device = limits.capabilities.vlan_insert && limits.inline_len_min == 0 && cut.is_none();
+    let fits_inline = inline && len + tag_len <= limits.inline_len_max;
+    let (inline_len, tag) = match (cut, offload.vlan()) {
+        (Some(cut), tag) => (cut.header_len, tag.map_or(Tag::None, Tag::Inline)),
+        (None, tag) if fits_inline => (len, tag.map_or(Tag::None, Tag::Inline)),
+        (None, None) => (limits.inline_len_min.min(len), Tag::None),
+        (None, Some(tci)) if by_device => (0, Tag::ByDevice(tci)),
+        (None, Some(tci)) => (ETHERNET_LEN, Tag::Inline(tci)),
+    };
+    let inlined_tag_len = if matches!(tag, Tag::Inline(_)) { TAG_LEN } else { 0 };
+    let header_len = (inline_len + inlined_tag_len).max(limits.inline_len_min);
+    let mut pointers = 0;
+    for bytes in behind(mbuf, inline_len) {
+        if !is_inside(bytes, region) {
+            return Err(Mlx5TxDrop::ForeignBuffer);
+        }
+        pointers += 1;
+    }
+    let units = 1 + ethernet_units(header_len) + pointers;
+    if units > limits.wqe_units_max {
+        return Err(Mlx5TxDrop::TooManySegments);
+    }
+    let both = CHECKSUM_L3 | CHECKSUM_L4;
+    let checksums = if offload.segment_len().is_some() { both } else { wanted };
+    let segment_len = cut.map(|cut| cut.segment_len);
+    Ok(WqeShape { checksums, tag, segment_len, inline_len, header_len, units, has_pointers: pointers > 0 })
+}
+
+/// A payload to be cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    header_len: usize,
+    segment_len: NonZeroU16,
+}
+
+/// How a TCP segment is cut; `None` where it is one frame as it stands.
+fn segmentation(
+    mbuf: &Mbuf,
+    segment_len: NonZeroU16,
+    limits: &WqeLimits,
+    is_tagged: bool,
+) -> Result<Option<Cut>, Mlx5TxDrop> {
+    if limits.capabilities.segmentation_len_max == 0 || !limits.capabilities.checksums {
+        return Err(Mlx5TxDrop::OffloadUnsupported);
+    }
+    let l4_offset = mbuf.l2_len() + mbuf.l3_len();
+    let data_offset = byte_at(mbuf, l4_offset + TCP_DATA_OFFSET).ok_or(Mlx5TxDrop::HeadersUnknown)?;
+    let tcp_len = usize::from(data_offset >> 4) * 4;
+    let header_len = l4_offset + tcp_len;
+    let is_known = mbuf.l2_len() >= ETHERNET_LEN && mbuf.l3_len() >= IPV4_LEN_MIN && tcp_len >= TCP_LEN_MIN;
+    if !is_known || header_len > mbuf.len() {
+        return Err(Mlx5TxDrop::HeadersUnknown);
+    }
+    let inline_len = header_len + if is_tagged { TAG_LEN } else { 0 };
+    if inline_len > limits.segmentation_header_len_max {
+        return Err(Mlx5TxDrop::HeaderTooLong);
+    }
+    let payload_len = mbuf.len() - header_len;
+    if payload_len > limits.capabilities.segmentation_len_max as usize {
+        return Err(Mlx5TxDrop::TooLong);
+    }
+    Ok((payload_len > segment_len.get().into()).then_some(Cut { header_len, segment_len }))
+}
+
+/// The bytes of a frame from `offset` on, buffer by buffer, none of them empty.
+pub(in crate::device::mlx5) fn behind(mbuf: &Mbuf, offset: usize) -> impl Iterator<Item = &[u8]> {
+    let mut skip = offset;
+    mbuf.segments().filter_map(move |bytes| {
+        let skipped = skip.min(bytes.len());
+        skip -= skipped;
+        (skipped < bytes.len()).then(|| &bytes[skipped..])
+    })
+}
+
+fn byte_at(mbuf: &Mbuf, offset: usize) -> Option<u8> {
+    behind(mbuf, offset).next().map(|bytes| bytes[0])
+}
+
+/// Whether the device may be pointed to these bytes with the region's key.
+pub(in crate::device::mlx5) fn is_inside(bytes: &[u8], region: &Region) -> bool {
+    let offset = bytes.as_ptr().addr().wrapping_sub(region.base().addr().get());
+    offset < region.len() && bytes.len() <= region.len() - offset
+}

@@ -1,0 +1,88 @@
+//! DryRunGuard: what is posted is built and carried as far as the doorbell, then forgotten.
+
+use super::Sq;
+use super::ledger::Load;
+use super::multi::Multi;
+use crate::device::mlx5::send::wqe::Opcode;
+
+/// How far a dry run of sending goes ([`Mlx5Tx::warm`](super::super::super::Mlx5Tx::warm)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WarmUp {
+    /// WQEs are built where the next ones will be, and forgotten: the NIC hears nothing. Free of any cost but the
+    /// instructions.
+    Ring,
+    /// A doorbell is rung too, for a WQE that does nothing: it warms the register and what the NIC keeps of the queue. It
+    /// takes a block of the ring, a posted write of up to 64 bytes over PCIe, and a moment of the NIC's.
+    Doorbell,
+}
+
+/// What a doorbell does in a dry run, and how far everything was when it began.
+#[derive(Clone, Copy)]
+pub(super) struct DryRun {
+    depth: WarmUp,
+    posted: u32,
+    last: u32,
+    signaled: u32,
+    signaled_mbufs: u32,
+    asked: u32,
+}
+
+impl Sq {
+    /// From here on what is posted does not leave. What was posted before has been rung for, and counted.
+    pub(in crate::device::mlx5) fn begin_dry_run(&mut self, depth: WarmUp) {
+        self.end_dry_run();
+        self.overwrite();
+        self.dry_run = Some(DryRun {
+            depth,
+            posted: self.posted,
+            last: self.last,
+            signaled: self.signaled,
+            signaled_mbufs: self.signaled_mbufs,
+            asked: self.ledger.asked(),
+        });
+    }
+
+    /// Whether what is posted does not leave.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn is_dry_run(&self) -> bool {
+        self.dry_run.is_some()
+    }
+
+    /// Forgets what was posted since the dry run began, or since it last rang, and ends it.
+    pub(in crate::device::mlx5) fn end_dry_run(&mut self) {
+        self.rewind();
+        self.dry_run = None;
+    }
+
+    /// In place of all that was posted stands one WQE that does nothing. Whether to ring for it.
+    #[cold]
+    pub(super) fn dry_run_doorbell(&mut self) -> bool {
+        let Some(dry_run) = self.dry_run else { return true };
+        self.rewind();
+        if dry_run.depth == WarmUp::Ring || self.free_blocks() == 0 {
+            return false;
+        }
+        self.post(Opcode::Nop, 1, Load::default(), 0, None);
+        // Further posts of this dry run begin behind it.
+        let (posted, last, signaled) = (self.posted, self.last, self.signaled);
+        self.dry_run = Some(DryRun { posted, last, signaled, asked: self.ledger.asked(), ..dry_run });
+        true
+    }
+
+    /// Everything is as it was when the dry run began; the mbufs are home. What came back meanwhile stays so: it was posted
+    /// before.
+    fn rewind(&mut self) {
+        let Some(mark) = self.dry_run else { return };
+        self.multi = Multi::CLOSED;
+        self.ledger.unask(mark.posted, self.posted, mark.asked);
+        while self.in_flight.head() != mark.signaled_mbufs
+            && let Some(mbuf) = self.in_flight.pop_back()
+        {
+            mbuf.free();
+        }
+        (self.posted, self.last) = (mark.posted, mark.last);
+        (self.signaled, self.signaled_mbufs) = (mark.signaled, mark.signaled_mbufs);
+        self.take_sent();
+    }
+}

@@ -1,0 +1,389 @@
+//! The sending ring: where WQEs go, which of them the NIC has heard of, and the mbufs that come home with them.
+//!
+//! ```text
+//!   done            rung                        posted
+//!   ──▶ [the NIC's] ──▶ [written, not yet told] ──▶ [free] ──▶ done + blocks        positions count blocks of 64 bytes
+//!                                                 └ the open multi-packet WQE
+//! ```
+//!
+//! What a WQE says is the caller's: he writes its units behind the control segment, then posts it. A WQE begins with a block and
+//! goes over the end of the ring wherever it has to. A completion is asked for once in some blocks, and for the last WQE
+//! before a doorbell where mbufs wait for it, so that none stays out in a ring that falls silent.
+
+mod dry_run;
+mod ledger;
+mod multi;
+mod prepost;
+
+use core::num::NonZeroU16;
+
+pub use dry_run::WarmUp;
+pub(in crate::device::mlx5) use ledger::{Completed, Failed, Flushed, Load};
+
+use super::super::setup::parts::SqParts;
+use super::doorbell::Doorbell;
+use super::sq_memory::SqMemory;
+use super::wqe::{self, BLOCK_UNITS, HEAD_UNITS, MULTI_FRAMES_MAX, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
+use crate::mem::{Fifo, Mbuf, Pool};
+use dry_run::DryRun;
+use ledger::Ledger;
+use multi::Multi;
+use prepost::Standing;
+
+/// Fewest blocks of a ring: room for a frame with a long header while others complete.
+pub(in crate::device::mlx5) const BLOCKS_MIN: u32 = 8;
+/// Most blocks of a ring: the index of a WQE has 16 bits, and `posted - done` must be smaller than that.
+pub(in crate::device::mlx5) const BLOCKS_MAX: u32 = 32_768;
+/// A completion is asked for after a quarter of the ring, and after so many blocks: a CQE costs the NIC a write over PCIe, and
+/// mbufs that come home late are cold.
+const SIGNAL_BLOCKS_MAX: u32 = 64;
+
+/// Blocks after which a completion is asked for, in a ring of `blocks`.
+fn signal_every(blocks: u32) -> u32 {
+    (blocks / 4).min(SIGNAL_BLOCKS_MAX)
+}
+
+/// A ring of WQEs.
+pub(in crate::device::mlx5) struct Sq {
+    units: SqMemory,
+    doorbell: Doorbell,
+    number: Number,
+    key: MemoryKey,
+    /// Blocks of the ring.
+    blocks: u32,
+    posted: u32,
+    rung: u32,
+    /// First block of the WQE that was posted last.
+    last: u32,
+    /// SqMemory of the longest WQE that the device takes, and of the longest with several frames.
+    device_units_max: u32,
+    multi_units_max: u32,
+    multi: Multi,
+    ledger: Ledger,
+    /// Blocks and mbufs that were posted when a completion was last asked for.
+    signaled: u32,
+    signaled_mbufs: u32,
+    signal_every: u32,
+    dry_run: Option<DryRun>,
+    standing: Standing,
+    sent: Sent,
+    /// Last, so that the ring and what it names in the NIC are given up before the buffers go home.
+    in_flight: Fifo,
+}
+
+/// What was posted, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::device::mlx5) struct Sent {
+    pub(in crate::device::mlx5) frames: u64,
+    pub(in crate::device::mlx5) bytes: u64,
+}
+
+/// Lengths that frames may have: from an Ethernet header on.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::device::mlx5) struct LenRange {
+    span: u32,
+}
+
+impl LenRange {
+    const MIN: u32 = 14;
+
+    /// Up to `max`.
+    pub(in crate::device::mlx5) fn up_to(max: u32) -> Self {
+        Self { span: max.saturating_sub(Self::MIN) }
+    }
+
+    /// Whether it is one of them.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn contains(self, len: u32) -> bool {
+        len.wrapping_sub(Self::MIN) <= self.span
+    }
+}
+
+impl Sq {
+    /// Takes the ring over. Panics where it has a size that no ring has. `key` is that of the region of `pool`.
+    pub(in crate::device::mlx5) fn new(parts: &SqParts, pool: &Pool, key: MemoryKey) -> Self {
+        let blocks = parts.wqebb_count;
+        assert!((BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks), "a sending ring of {blocks} blocks");
+        Self {
+            units: SqMemory::new(parts),
+            doorbell: Doorbell::new(parts),
+            number: Number::new(parts.number),
+            key,
+            blocks,
+            posted: 0,
+            rung: 0,
+            last: 0,
+            device_units_max: parts.wqe_units_max,
+            multi_units_max: parts.wqe_units_max.min(HEAD_UNITS + MULTI_FRAMES_MAX),
+            multi: Multi::CLOSED,
+            ledger: Ledger::new(blocks),
+            signaled: 0,
+            signaled_mbufs: 0,
+            signal_every: signal_every(blocks),
+            dry_run: None,
+            standing: Standing::NONE,
+            sent: Sent::default(),
+            in_flight: Fifo::new(pool, (blocks * BLOCK_UNITS) as usize),
+        }
+    }
+
+    /// SqMemory that a WQE may have, and still finds room once everything that was asked for has completed: blocks that nobody
+    /// asked a completion for stay taken.
+    pub(in crate::device::mlx5) fn wqe_units_max(&self) -> u32 {
+        Self::wqe_units_max_of(self.blocks, self.device_units_max)
+    }
+
+    /// The same of a ring of `blocks` on a device that takes WQEs of `device_units_max`, before there is one.
+    pub(in crate::device::mlx5) fn wqe_units_max_of(blocks: u32, device_units_max: u32) -> u32 {
+        ((blocks - signal_every(blocks)) * BLOCK_UNITS).min(WQE_UNITS_MAX).min(device_units_max)
+    }
+
+    /// Blocks that can be posted, those of the open multi-packet WQE among them.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn free_blocks(&self) -> u32 {
+        self.blocks - self.posted.wrapping_sub(self.ledger.done())
+    }
+
+    /// Blocks that the open multi-packet WQE has by now.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn open_blocks(&self) -> u32 {
+        wqe::blocks(self.multi.used)
+    }
+
+    /// Whether nothing was posted since the doorbell was rung.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn is_rung(&self) -> bool {
+        self.posted == self.rung && self.multi.used == 0
+    }
+
+    /// Whether nothing is in the ring that the NIC has not done.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn is_empty(&self) -> bool {
+        self.posted == self.ledger.done()
+    }
+
+    /// Mbufs that are out.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn in_flight(&self) -> u32 {
+        self.in_flight.len()
+    }
+
+    /// What was posted since this was last asked, frames in the open multi-packet WQE aside.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn take_sent(&mut self) -> Sent {
+        core::mem::take(&mut self.sent)
+    }
+}
+
+/// Posting.
+impl Sq {
+    /// Writes the unit at `idx` of the WQE that is posted next. No multi-packet WQE is open.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn write(&mut self, idx: u32, unit: Unit) {
+        self.units.write(at(self.posted).wrapping_add(idx), unit);
+    }
+
+    /// Writes a pointer segment as the unit at `idx` of the WQE that is posted next.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn write_pointer(&mut self, idx: u32, bytes: &[u8]) {
+        // The NIC reads there: the address is known outside of this program.
+        let addr = bytes.as_ptr().expose_provenance() as u64;
+        self.write(idx, wqe::pointer(bytes.len() as u32, self.key, addr));
+    }
+
+    /// Writes the Ethernet segment of the WQE that is posted next, with `bytes`, at least two, inline. Returns the unit behind.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn write_inline(
+        &mut self,
+        checksums: u8,
+        segment_len: Option<NonZeroU16>,
+        bytes: &[u8],
+    ) -> u32 {
+        let first = at(self.posted).wrapping_add(1);
+        let count = wqe::ethernet_units(bytes.len());
+        if count <= self.units.until_end(first) {
+            wqe::write_inline(self.units.run(first, count), checksums, segment_len, bytes);
+        } else {
+            self.write_inline_around(first, checksums, segment_len, bytes);
+        }
+        1 + count
+    }
+
+    /// The same over the end of the ring.
+    #[cold]
+    #[inline(never)]
+    fn write_inline_around(&mut self, first: u32, checksums: u8, segment_len: Option<NonZeroU16>, bytes: &[u8]) {
+        let mut segment = [Unit::default(); WQE_UNITS_MAX as usize];
+        let segment = &mut segment[..wqe::ethernet_units(bytes.len()) as usize];
+        wqe::write_inline(segment, checksums, segment_len, bytes);
+        for (unit, idx) in segment.iter().zip(0..) {
+            self.units.write(first.wrapping_add(idx), *unit);
+        }
+    }
+
+    /// Puts an mbuf behind those that come home with the WQEs before. It comes home with the one that is posted next.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn keep(&mut self, mbuf: Mbuf) {
+        self.in_flight.push(mbuf);
+    }
+
+    /// Posts a WQE of `units` units, of which all but the control segment are written and for which there is room; `bytes` are
+    /// those of its frames. `stamp`: its frame wants to know when it left.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn post(
+        &mut self,
+        opcode: Opcode,
+        units: u32,
+        load: Load,
+        bytes: u32,
+        stamp: Option<u64>,
+    ) {
+        let end = self.posted.wrapping_add(wqe::blocks(units));
+        let is_signaled = stamp.is_some() || end.wrapping_sub(self.signaled) >= self.signal_every;
+        self.finish(opcode, units, load, bytes, is_signaled);
+        if is_signaled {
+            self.ask(stamp);
+        }
+    }
+
+    /// Writes the control segment, and books the WQE.
+    #[inline(always)]
+    fn finish(&mut self, opcode: Opcode, units: u32, load: Load, bytes: u32, is_signaled: bool) {
+        self.write(0, wqe::control(opcode, self.posted as u16, self.number, units, is_signaled));
+        self.book(units, load, bytes);
+    }
+
+    /// Books the WQE that stands where the next one goes.
+    #[inline(always)]
+    fn book(&mut self, units: u32, load: Load, bytes: u32) {
+        let first = self.posted;
+        self.ledger.note(first, wqe::blocks(units), load);
+        self.sent.frames += u64::from(load.frames);
+        self.sent.bytes += u64::from(bytes);
+        (self.last, self.posted) = (first, first.wrapping_add(wqe::blocks(units)));
+    }
+
+    /// Books that the WQE that was posted last completes with a CQE.
+    #[inline(always)]
+    fn ask(&mut self, stamp: Option<u64>) {
+        (self.signaled, self.signaled_mbufs) = (self.posted, self.in_flight.head());
+        self.ledger.ask(self.last, self.posted, self.signaled_mbufs, stamp);
+    }
+
+    /// Has the WQE that was posted last complete with a CQE after all.
+    #[inline]
+    fn signal_last(&mut self) {
+        let control = self.units.read(at(self.last));
+        self.units.write(at(self.last), wqe::signaled(control));
+        self.ask(None);
+    }
+
+    /// Posts a WQE of one block with a pointer to the mbuf, which is linear and in the pool's region. There is room.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn post_pointer(&mut self, mbuf: Mbuf, checksums: u8, stamp: Option<u64>) {
+        let bytes = mbuf.bytes();
+        let len = bytes.len() as u32;
+        let block = self.units.run(at(self.posted), BLOCK_UNITS);
+        block[1] = wqe::ethernet(checksums);
+        // The NIC reads there: the address is known outside of this program.
+        block[2] = wqe::pointer(len, self.key, bytes.as_ptr().expose_provenance() as u64);
+        self.in_flight.push(mbuf);
+        self.post(Opcode::Send, HEAD_UNITS + 1, Load { frames: 1, mbufs: 1 }, len, stamp);
+    }
+
+    /// Sees to it that everything in the ring is reported done, also what nobody waits for: the last WQE is asked to complete, or,
+    /// where the NIC has been told of it, one behind it that does nothing. Nothing happens where the ring is full.
+    #[cold]
+    pub(in crate::device::mlx5) fn ask_for_rest(&mut self) {
+        self.close_multi();
+        if self.signaled == self.posted {
+            return;
+        }
+        if self.posted != self.rung {
+            self.signal_last();
+        } else if self.free_blocks() > 0 {
+            self.finish(Opcode::Nop, 1, Load::default(), 0, true);
+            self.ask(None);
+        }
+    }
+
+    /// Tells the NIC of all that was posted: by BlueFlame where it is one WQE that fits, by the plain doorbell otherwise. Whether
+    /// there was anything to tell.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn ring_doorbell(&mut self) -> bool {
+        if let Some((units, load, bytes)) = self.take_multi() {
+            self.finish(Opcode::MultiPacket, units, load, bytes, true);
+            self.ask(None);
+        } else if self.posted == self.rung {
+            return false;
+        } else if self.in_flight.head() != self.signaled_mbufs {
+            self.signal_last();
+        }
+        if self.dry_run.is_some() && !self.dry_run_doorbell() {
+            return false;
+        }
+        let units = (self.posted.wrapping_sub(self.last)) * BLOCK_UNITS;
+        let (ring, first, index) = (&self.units, at(self.last), self.posted as u16);
+        if self.last == self.rung && units <= self.doorbell.blueflame_units() {
+            let (head, tail) = ring.runs(first, units);
+            self.doorbell.ring_blueflame(index, head, tail);
+        } else {
+            self.doorbell.ring(index, ring.read(first));
+        }
+        self.rung = self.posted;
+        true
+    }
+}
+
+/// What comes back.
+impl Sq {
+    /// The NIC says that the WQE whose index is `counter`, and all before it, are done. Their mbufs go home with
+    /// [`send_home`](Self::send_home).
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn complete(&mut self, counter: u16) -> Completed {
+        self.ledger.complete(counter, self.rung)
+    }
+
+    /// The NIC says that the WQE whose index is `counter` failed; those before it are done.
+    pub(in crate::device::mlx5) fn fail(&mut self, counter: u16) -> Option<Failed> {
+        self.ledger.fail(counter, self.rung)
+    }
+
+    /// Sends the mbufs of all that is done home; returns how many.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn send_home(&mut self) -> u32 {
+        let count = self.ledger.home().wrapping_sub(self.in_flight.tail());
+        self.in_flight.free_front(count);
+        count
+    }
+
+    /// Ends where the NIC does not let go of the ring: its mbufs stay where they are for ever. Returns what did not complete, and how
+    /// many mbufs those are.
+    #[cold]
+    pub(in crate::device::mlx5) fn strand(&mut self) -> (Flushed, u32) {
+        self.end_dry_run();
+        self.close_multi();
+        (self.ledger.reset(self.posted), self.in_flight.strand())
+    }
+
+    /// Begins anew, as the NIC does with a queue that was reset: nothing is in flight any more, and all mbufs are home. Returns
+    /// what did not complete.
+    #[cold]
+    pub(in crate::device::mlx5) fn reset(&mut self) -> Flushed {
+        self.end_dry_run();
+        self.close_multi();
+        let flushed = self.ledger.reset(self.posted);
+        self.send_home();
+        (self.posted, self.rung, self.last, self.signaled) = (0, 0, 0, 0);
+        self.signaled_mbufs = self.in_flight.head();
+        self.overwrite();
+        self.doorbell.reset();
+        flushed
+    }
+}
+
+/// Where in units the block at `position` begins.
+#[inline(always)]
+fn at(position: u32) -> u32 {
+    position.wrapping_mul(BLOCK_UNITS)
+}

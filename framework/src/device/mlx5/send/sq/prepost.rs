@@ -1,0 +1,106 @@
+//! A WQE that stands where the next one goes, whole and not told of: what the application has
+//! decided on but for some bytes. Firing it is to write these bytes, and to ring.
+//!
+//! ```text
+//!   rung          posted
+//!   ──▶ [not told] ──▶ [the WQE that stands] free ..       nothing is booked of it
+//! ```
+//!
+//! Its index, its signal and its place are those of the next WQE, so any other that is posted takes
+//! its place and it stands no more. That is seen by the ring having moved on; who writes there
+//! without moving on says so by [`Sq::overwrite`].
+
+use super::Sq;
+use super::at;
+use super::ledger::Load;
+use crate::device::Preposted;
+use crate::device::mlx5::send::wqe::{self, BLOCK_UNITS, INLINE_OFFSET, Opcode};
+use zerocopy::IntoBytes;
+
+/// The WQE that stands.
+#[derive(Clone, Copy)]
+pub(super) struct Standing {
+    /// The block at which it stands, below the number of times that a WQE was made to stand. Zero:
+    /// none stands.
+    name: u64,
+    number: u32,
+    units: u32,
+    /// Bytes of its frame.
+    len: u32,
+    is_signaled: bool,
+}
+
+impl Standing {
+    /// None stands.
+    pub(super) const NONE: Self = Self { name: 0, number: 0, units: 0, len: 0, is_signaled: false };
+}
+
+impl Sq {
+    /// Makes a WQE of the whole frame, which has two bytes at least, stand where the next one goes.
+    /// `None` where the ring has no room for it. It lies in one piece: what is left before the end
+    /// of the ring is filled by WQEs that do nothing, which leave with the next doorbell.
+    pub(in crate::device::mlx5) fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
+        self.close_multi();
+        let units = 1 + wqe::ethernet_units(frame.len());
+        let blocks = wqe::blocks(units);
+        let until_end = self.units.until_end(at(self.posted)) / BLOCK_UNITS;
+        let filler = if blocks > until_end { until_end } else { 0 };
+        if filler + blocks > self.free_blocks() {
+            return None;
+        }
+        (0..filler).for_each(|_| self.post(Opcode::Nop, 1, Load::default(), 0, None));
+        let is_signaled = self.posted.wrapping_add(blocks).wrapping_sub(self.signaled) >= self.signal_every;
+        self.write_inline(0, None, frame);
+        self.write(0, wqe::control(Opcode::Send, self.posted as u16, self.number, units, is_signaled));
+        let number = self.standing.number.wrapping_add(1).max(1);
+        let name = u64::from(number) << 32 | u64::from(self.posted);
+        self.standing = Standing { name, number, units, len: frame.len() as u32, is_signaled };
+        Preposted::new(name)
+    }
+
+    /// Whether it stands.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn is_standing(&self, which: Preposted) -> bool {
+        which.get() == self.standing.name && which.get() as u32 == self.posted
+    }
+
+    /// The frame of the WQE that stands.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn standing_frame(&mut self) -> &mut [u8] {
+        let Standing { units, len, .. } = self.standing;
+        let bytes = self.units.run(at(self.posted), units).as_mut_bytes();
+        &mut bytes[INLINE_OFFSET..INLINE_OFFSET + len as usize]
+    }
+
+    /// Posts the WQE that stands, and rings. The books are kept behind the doorbell where nothing
+    /// but it is to be told of.
+    #[inline(always)]
+    pub(in crate::device::mlx5) fn fire_standing(&mut self) {
+        let Standing { units, .. } = self.standing;
+        let (first, end) = (self.posted, self.posted.wrapping_add(wqe::blocks(units)));
+        let whole = at(wqe::blocks(units));
+        if first != self.rung || whole > self.doorbell.blueflame_units() {
+            self.book_standing();
+            self.ring_doorbell();
+            return;
+        }
+        self.doorbell.ring_blueflame(end as u16, self.units.run(at(first), whole), &[]);
+        self.book_standing();
+        self.rung = end;
+    }
+
+    #[inline(always)]
+    fn book_standing(&mut self) {
+        let Standing { units, len, is_signaled, .. } = self.standing;
+        self.book(units, Load { frames: 1, mbufs: 0 }, len);
+        if is_signaled {
+            self.ask(None);
+        }
+    }
+
+    /// Another WQE is written where one stands.
+    #[inline(always)]
+    pub(super) fn overwrite(&mut self) {
+        self.standing.name = 0;
+    }
+}

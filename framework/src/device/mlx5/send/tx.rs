@@ -1,0 +1,771 @@
+//! The sending half: mbufs become WQEs, and come home with completions.
+//!
+//! Which form a frame takes is decided for latency where it is alone, and for throughput where it is not:
+//!
+//! | frame | WQE | the mbuf comes home |
+//! |---|---|---|
+//! | the first since the doorbell, or urgent, up to 226 bytes | all bytes inline; BlueFlame, if it stays alone: the NIC reads nothing | at once |
+//! | any longer one | a pointer | with its completion |
+//! | those that follow, plain | pointers, many frames in one WQE where the device has it | with their completion |
+//! | chains, tags, segmentation | header inline as far as need be, a pointer for each buffer | with their completion |
+//!
+//! Everything that the NIC writes is checked; what is wrong counts as `completions_invalid` and sends no mbuf home. After an error
+//! the queue gives mbufs back as a full ring does, until [`Recovery`] has brought it up again, a turn or some milliseconds later. So
+//! does a queue that shares rules with others until the last of them is open: before that the kernel would get the answers.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use super::super::completion::clock::{Line, Relation, Stamps, real_time};
+use super::super::completion::cq::Cq;
+use super::super::completion::cqe::{Format, Opcode as CqeOpcode, Syndrome};
+use super::super::health::recover::Recovery;
+use super::super::health::watch::Fault;
+use super::super::setup::parts::{CqParts, SqParts, TxFeatures};
+use super::shape::{self, ETHERNET_LEN, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
+use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, LenRange, Load, Sq, WarmUp};
+use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
+use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
+use crate::device::tx_timestamps::TxTimestamps;
+use crate::device::{DeviceError, Offload, Preposted, TxQueue, TxTimestamp, post_one_by_one};
+use crate::mem::{Burst, Mbuf, Pool, Region};
+use crate::time::{Instant, UnixTime};
+
+crate::drop_reasons! {
+    /// Why a posted frame does not leave.
+    pub(crate) enum Mlx5TxDrop {
+        /// Longer than the port's frames.
+        TooLong => "too_long",
+        /// Shorter than an Ethernet header.
+        TooShort => "too_short",
+        /// A chain of more buffers than a WQE points to.
+        TooManySegments => "too_many_segments",
+        /// Asks for checksums or segmentation, which the device does not do.
+        OffloadUnsupported => "offload_unsupported",
+        /// To be cut into segments, but link, IP and TCP header are not where the mbuf says.
+        HeadersUnknown => "headers_unknown",
+        /// To be cut into segments, with a header longer than the device repeats.
+        HeaderTooLong => "header_too_long",
+        /// Bytes that are not in the pool that the queue was opened with.
+        ForeignBuffer => "foreign_buffer",
+        /// The NIC found the lengths of the WQE at odds (syndrome 01).
+        LocalLength => "error_local_length",
+        /// The NIC could make nothing of the WQE (syndrome 02).
+        LocalQpOperation => "error_local_qp_operation",
+        /// The NIC may not read the buffer (syndrome 04).
+        LocalProtection => "error_local_protection",
+        /// The NIC has no right to the buffer (syndrome 11).
+        LocalAccess => "error_local_access",
+        /// An error of another kind.
+        OtherError => "error_other",
+        /// Posted behind a frame that failed, or in flight when the queue was reset.
+        Flushed => "flushed",
+    }
+}
+
+/// Bytes of the longest headers of TCP: Ethernet's with a tag, IPv4's and TCP's with all options.
+const TCP_HEADERS_LEN_MAX: usize = 14 + TAG_LEN + 60 + 60;
+/// Completions that one `reap` reads: bounded work, and each stands for many frames.
+const REAP_MAX: usize = 64;
+/// Bytes of the longest WQE that is wholly inline: the usual half of a BlueFlame register. It carries a frame of 226 bytes.
+const INLINE_WQE_LEN_MAX: usize = 256;
+/// Blocks of the longest WQE that stands prepared. The NIC fetches what BlueFlame does not carry,
+/// in one read.
+const PREPOST_BLOCKS_MAX: u32 = 15;
+/// Looks at the CQ by which a dropped half waits for its last frames, first in a row, as a NIC needs microseconds, then with pauses:
+/// tens of milliseconds in all, for a NIC that has to come to it.
+const LAST_REAPS: usize = 1_000;
+const LAST_PAUSES: usize = 200;
+const LAST_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
+
+/// The sending half of a queue. No system call, no allocation, no lock: `post` writes into the ring, `ring_doorbell` into the NIC's
+/// register, `reap` reads the CQ. After an error, and then only, `ring_doorbell` makes the system calls that bring the queue up
+/// again.
+pub struct Mlx5Tx {
+    cq: Cq,
+    sq: Sq,
+    limits: WqeLimits,
+    /// Checksums that may be wished for.
+    checksum_flags: Offload,
+    /// Blocks of the longest WQE that is wholly inline.
+    inline_blocks_max: u32,
+    /// Bytes of the longest frame that stands in the ring.
+    prepost_len_max: usize,
+    region: Arc<Region>,
+    has_multi: bool,
+    /// Frames that go out as they are.
+    plain_lens: LenRange,
+    /// Nothing is posted: after an error, until the queue is up again, and before the rules of queues that share stand.
+    refuses: bool,
+    /// After an error, until the queue is up again.
+    failed: bool,
+    /// Whether what is sent could be answered, of queues that share; `None` from then on.
+    hearing: Option<Arc<AtomicBool>>,
+    recovery: Recovery,
+    stamps: Stamps,
+    relation: Box<dyn FnMut() -> Option<Relation>>,
+    fault: Box<dyn FnMut() -> Option<Fault>>,
+    timestamps: TxTimestamps,
+    counters: Counters,
+    drops: Drops<Mlx5TxDrop>,
+}
+
+struct Counters {
+    frames: Counter,
+    bytes: Counter,
+    ring_full: Counter,
+    /// Frames given back because the queue was in error.
+    refused_in_error: Counter,
+    /// Frames given back because their answers would have come to the kernel: not all queues that share were open.
+    refused_unheard: Counter,
+    doorbells: Counter,
+    /// Rehearsals: see [`Mlx5Tx::warm`].
+    dry_runs: Counter,
+    /// Frames that were made to stand in the ring, and those that left so.
+    preposts: Counter,
+    preposts_fired: Counter,
+    /// Completions of nothing that was in flight.
+    completions_invalid: Counter,
+    /// Completions that never came: a later one has.
+    completions_missed: Counter,
+    /// Frames whose time of departure was not to be had: the list was full, or the frame failed.
+    timestamps_lost: Counter,
+}
+
+/// What a sending half is made of.
+pub(in crate::device::mlx5) struct TxParts {
+    pub(in crate::device::mlx5) sq: SqParts,
+    pub(in crate::device::mlx5) cq: CqParts,
+    pub(in crate::device::mlx5) capabilities: TxFeatures,
+    /// The key of the pool's region.
+    pub(in crate::device::mlx5) lkey: u32,
+    /// What the timestamps of completions are, where frames may ask when they left; otherwise `Off`.
+    pub(in crate::device::mlx5) stamps: Stamps,
+    /// How the clock relates to the wall now, where `stamps` are by the wall. Asked now and then, never for a frame.
+    pub(in crate::device::mlx5) relation: Box<dyn FnMut() -> Option<Relation>>,
+    /// What no CQE can tell, since this was last asked. Asked now and then.
+    pub(in crate::device::mlx5) fault: Box<dyn FnMut() -> Option<Fault>>,
+    pub(in crate::device::mlx5) recovery: Recovery,
+    /// True once the rules of the queue stand, where that may be later than now.
+    pub(in crate::device::mlx5) hearing: Option<Arc<AtomicBool>>,
+}
+
+impl Mlx5Tx {
+    /// Takes over rings that are ready to send. The CQ must have as many entries as the ring has blocks: so many WQEs may be
+    /// flushed.
+    pub(in crate::device::mlx5) fn new(parts: TxParts, pool: &Pool, scope: &Scope) -> Result<Self, DeviceError> {
+        let (blocks, entries) = (parts.sq.wqebb_count, parts.cq.entry_count);
+        if !blocks.is_power_of_two() || !(BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks) {
+            return Err(DeviceError::Other(format!(
+                "a sending ring of {blocks} blocks does not work: use a power of two between {BLOCKS_MIN} and {BLOCKS_MAX}"
+            )));
+        }
+        if entries < blocks {
+            return Err(DeviceError::Other(format!(
+                "a sending ring of {blocks} blocks needs as many completion entries, and has {entries}: use a shorter ring"
+            )));
+        }
+        let inline_blocks_max = inline_blocks_max(blocks, parts.sq.wqe_units_max);
+        let prepost_units_max =
+            parts.sq.wqe_units_max.min(PREPOST_BLOCKS_MAX * BLOCK_UNITS).min(blocks / 8 * BLOCK_UNITS);
+        let sq = Sq::new(&parts.sq, pool, MemoryKey::new(parts.lkey));
+        let limits = WqeLimits {
+            capabilities: parts.capabilities,
+            inline_len_min: parts.sq.inline_len_min.into(),
+            inline_len_max: inline_blocks_max as usize * BLOCK_LEN
+                - (HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST),
+            wqe_units_max: sq.wqe_units_max(),
+            segmentation_header_len_max: segmentation_header_len_max(sq.wqe_units_max()),
+        };
+        let scope = scope.scope("tx");
+        let events = |name| scope.counter(name, CounterUnit::Events);
+        let counters = Counters {
+            frames: scope.counter("frames", CounterUnit::Frames),
+            bytes: scope.counter("bytes", CounterUnit::Bytes),
+            ring_full: events("ring_full"),
+            refused_in_error: events("refused_in_error"),
+            refused_unheard: events("refused_unheard"),
+            doorbells: events("doorbells"),
+            dry_runs: events("dry_runs"),
+            preposts: events("preposts"),
+            preposts_fired: events("preposts_fired"),
+            completions_invalid: events("completions_invalid"),
+            completions_missed: events("completions_missed"),
+            timestamps_lost: events("timestamps_lost"),
+        };
+        Ok(Self {
+            cq: Cq::new(parts.cq),
+            sq,
+            limits,
+            checksum_flags: (Offload::IP_CHECKSUM | Offload::L4_CHECKSUM).when(parts.capabilities.checksums),
+            inline_blocks_max,
+            prepost_len_max: wqe::inline_len_max(prepost_units_max + 1).min(parts.capabilities.frame_len_max as usize),
+            region: Arc::clone(pool.region()),
+            // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
+            has_multi: parts.capabilities.multi_packet && parts.sq.inline_len_min == 0,
+            plain_lens: LenRange::up_to(parts.capabilities.frame_len_max),
+            refuses: parts.hearing.is_some(),
+            failed: false,
+            hearing: parts.hearing,
+            recovery: parts.recovery,
+            stamps: parts.stamps,
+            relation: parts.relation,
+            fault: parts.fault,
+            timestamps: TxTimestamps::new(),
+            counters,
+            drops: scope.drops(),
+        })
+    }
+
+    /// Buffers that a frame may have, whatever its header.
+    pub fn segments_max(&self) -> usize {
+        segments_max(self.limits.wqe_units_max)
+    }
+
+    /// The same of a queue with a ring of `blocks` on a device that takes WQEs of `device_units_max`, before there is one.
+    pub(in crate::device::mlx5) fn segments_max_of(blocks: u32, device_units_max: u32) -> usize {
+        segments_max(Sq::wqe_units_max_of(blocks, device_units_max))
+    }
+
+    /// Whether an error stopped the queue and it is not up again.
+    pub fn is_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Rings for all that was posted, so that each frame is reported done: also those that went inline, for whose buffers nobody
+    /// waits.
+    pub(in crate::device::mlx5) fn ask_for_rest(&mut self) {
+        self.sq.ask_for_rest();
+        self.ring();
+    }
+
+    /// Keeps the path warm that an order takes: what `send` posts and rings for is built and carried as far as `depth` says, by the
+    /// same instructions into the same places, and nothing of it leaves. Its mbufs come home. What was posted before is rung for.
+    /// Costs what sending costs; call it where nothing else is due, some thousand times a second if need be. Does nothing, `send`
+    /// included, while the queue is in error; an error that `send` meets is recovered from behind the dry run. One within another is
+    /// a part of it.
+    pub fn warm<R>(&mut self, depth: WarmUp, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        if self.refuses && self.still_refuses() {
+            return None;
+        }
+        if self.sq.is_dry_run() {
+            return Some(send(self));
+        }
+        self.ring();
+        let guard = DryRunGuard::begin(self, depth);
+        let result = send(guard.tx);
+        drop(guard);
+        self.counters.dry_runs.inc();
+        Some(result)
+    }
+}
+
+/// A dry run ends with it, also where what is rehearsed panics: what is posted behind it would never leave.
+struct DryRunGuard<'tx> {
+    tx: &'tx mut Mlx5Tx,
+    /// The number of the next frame that wants to know when it left.
+    sequence: u64,
+}
+
+impl<'tx> DryRunGuard<'tx> {
+    fn begin(tx: &'tx mut Mlx5Tx, depth: WarmUp) -> Self {
+        tx.sq.begin_dry_run(depth);
+        let sequence = tx.timestamps.sequence();
+        Self { tx, sequence }
+    }
+}
+
+impl Drop for DryRunGuard<'_> {
+    fn drop(&mut self) {
+        self.tx.sq.end_dry_run();
+        self.tx.timestamps.set_sequence(self.sequence);
+    }
+}
+
+/// Blocks of the longest WQE that is wholly inline: what fits BlueFlame, and an eighth of the ring, as room is promised by the
+/// frame; and no more than the device takes.
+fn inline_blocks_max(blocks: u32, device_units_max: u32) -> u32 {
+    (blocks / 8).min((INLINE_WQE_LEN_MAX / BLOCK_LEN) as u32).min(device_units_max / BLOCK_UNITS)
+}
+
+/// Buffers that a WQE of `units` points to behind a usual header.
+fn segments_max(units: u32) -> usize {
+    units.saturating_sub(1 + wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)).max(1) as usize
+}
+
+/// Bytes of the longest header that a WQE of `units` repeats before each segment. No device says more of it: libmlx5 takes any
+/// `max_tso_header` for which there is room in its longest WQE (`mlx5_calc_send_wqe`).
+fn segmentation_header_len_max(units: u32) -> usize {
+    wqe::inline_len_max(units).min(HEADER_LEN_MAX)
+}
+
+/// Whether a device that takes WQEs of `units` can be given TCP to cut: with the longest header that TCP over IPv4 has.
+pub(in crate::device::mlx5) fn has_room_for_segmentation(units: u32) -> bool {
+    segmentation_header_len_max(units) >= TCP_HEADERS_LEN_MAX
+}
+
+/// Posting.
+impl Mlx5Tx {
+    /// Every frame that does not go into the open multi-packet WQE.
+    #[inline(never)]
+    fn post_other(&mut self, mut mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if self.refuses && self.still_refuses() {
+            return self.refuse(mbuf);
+        }
+        let alone = self.sq.is_rung() || offload.has(Offload::URGENT);
+        if !alone && self.has_multi && self.is_plain(offload) && self.sq.open_multi(offload) {
+            match self.sq.push_multi(mbuf, offload, self.plain_lens) {
+                Ok(()) => return Ok(()),
+                Err(back) => mbuf = back,
+            }
+        }
+        self.sq.close_multi();
+        let inline = alone && self.sq.free_blocks() >= 2 * self.inline_blocks_max;
+        if mbuf.is_linear() && self.is_ordinary(offload) && self.plain_lens.contains(mbuf.bytes().len() as u32) {
+            self.post_linear(mbuf, offload, inline)?;
+        } else {
+            self.post_any(mbuf, offload, inline)?;
+        }
+        if offload.has(Offload::URGENT) {
+            self.ring();
+        }
+        Ok(())
+    }
+
+    /// A frame in one buffer that leaves as it is, checksums aside.
+    #[inline(always)]
+    fn post_linear(&mut self, mbuf: Mbuf, offload: Offload, inline: bool) -> Result<(), Mbuf> {
+        let len = mbuf.bytes().len();
+        if inline && (self.limits.inline_len_min..=self.limits.inline_len_max).contains(&len) {
+            let units = self.sq.write_inline(offload.checksums(), None, mbuf.bytes());
+            mbuf.free();
+            let stamp = self.stamp(offload);
+            self.sq.post(Opcode::Send, units, Load { frames: 1, mbufs: 0 }, len as u32, stamp);
+            return Ok(());
+        }
+        if self.limits.inline_len_min > 0 || !shape::is_inside(mbuf.bytes(), &self.region) {
+            return self.post_any(mbuf, offload, inline);
+        }
+        if self.sq.free_blocks() == 0 {
+            return self.full(mbuf);
+        }
+        let stamp = self.stamp(offload);
+        self.sq.post_pointer(mbuf, offload.checksums(), stamp);
+        Ok(())
+    }
+
+    /// Chains, tags, payloads to be cut, headers that must be inline; and what can never be sent.
+    #[inline(never)]
+    fn post_any(&mut self, mbuf: Mbuf, offload: Offload, inline: bool) -> Result<(), Mbuf> {
+        let shape = match shape::of(&mbuf, offload, &self.limits, &self.region, inline) {
+            Ok(shape) => shape,
+            Err(reason) => {
+                self.stamp(offload);
+                if !self.sq.is_dry_run() {
+                    self.drops.count(reason);
+                }
+                mbuf.free();
+                return Ok(());
+            }
+        };
+        if wqe::blocks(shape.units) > self.sq.free_blocks() {
+            return self.full(mbuf);
+        }
+        let mut idx = self.write_header(&mbuf, &shape);
+        let len = mbuf.len() + shape.tag.len();
+        if shape.has_pointers {
+            for bytes in shape::behind(&mbuf, shape.inline_len) {
+                self.sq.write_pointer(idx, bytes);
+                idx += 1;
+            }
+            self.sq.keep(mbuf);
+        } else {
+            mbuf.free();
+        }
+        let opcode = if shape.segment_len.is_some() { Opcode::Segment } else { Opcode::Send };
+        let stamp = self.stamp(offload);
+        let load = Load { frames: 1, mbufs: shape.has_pointers.into() };
+        self.sq.post(opcode, shape.units, load, len as u32, stamp);
+        Ok(())
+    }
+
+    /// Writes the Ethernet segment; returns the unit behind it.
+    fn write_header(&mut self, mbuf: &Mbuf, shape: &WqeShape) -> u32 {
+        match shape.tag {
+            Tag::ByDevice(tci) => self.sq.write(1, wqe::ethernet_tagging(shape.checksums, tci)),
+            Tag::None if shape.header_len == 0 => self.sq.write(1, wqe::ethernet(shape.checksums)),
+            Tag::None | Tag::Inline(_) => {
+                let mut header = [0; HEADER_LEN_MAX];
+                shape.gather(mbuf, &mut header);
+                return self.sq.write_inline(shape.checksums, shape.segment_len, &header[..shape.header_len]);
+            }
+        }
+        HEAD_UNITS
+    }
+
+    /// The number of a frame that wants to know when it left.
+    #[inline(always)]
+    fn stamp(&mut self, offload: Offload) -> Option<u64> {
+        offload.has(Offload::TIMESTAMP).then(|| self.timestamps.next_sequence())
+    }
+
+    #[cold]
+    fn refuse(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        if self.failed { &self.counters.refused_in_error } else { &self.counters.refused_unheard }.inc();
+        Err(mbuf)
+    }
+
+    #[cold]
+    fn full(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        self.counters.ring_full.inc();
+        Err(mbuf)
+    }
+
+    /// Whether it wants nothing that a multi-packet WQE does not have.
+    #[inline(always)]
+    fn is_plain(&self, offload: Offload) -> bool {
+        offload.is_within(self.checksum_flags)
+    }
+
+    /// Whether it is sent as it is, with one WQE of its own.
+    #[inline(always)]
+    fn is_ordinary(&self, offload: Offload) -> bool {
+        offload.is_within(self.checksum_flags | Offload::TIMESTAMP | Offload::URGENT)
+    }
+
+    /// Posts frames in multi-packet WQEs as long as they are plain and there is room.
+    #[inline(never)]
+    fn post_multi_burst(&mut self, burst: &mut Burst, offload: Offload) {
+        while self.sq.open_multi(offload) {
+            let taken = self.sq.push_multi_front_of(burst, self.plain_lens);
+            if burst.is_empty() || taken == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Posts frames in WQEs of their own as long as they are plain and there is room.
+    #[inline(never)]
+    fn post_plain_burst(&mut self, burst: &mut Burst, checksums: u8) {
+        while self.sq.post_front_of(burst, checksums, self.plain_lens) > 0 && !burst.is_empty() {}
+    }
+
+    #[inline]
+    fn ring(&mut self) {
+        if self.sq.ring_doorbell() {
+            self.note_rung();
+        }
+    }
+
+    #[inline(always)]
+    fn note_rung(&mut self) {
+        self.counters.doorbells.inc();
+        let sent = self.sq.take_sent();
+        self.counters.frames.add(sent.frames);
+        self.counters.bytes.add(sent.bytes);
+    }
+}
+
+impl Mlx5Tx {
+    /// As [`take_timestamp`](TxQueue::take_timestamp) with [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): the number of
+    /// the frame, and what the NIC's clock counted when it left.
+    pub fn take_ticks(&mut self) -> Option<(u64, u64)> {
+        match self.stamps {
+            Stamps::Ticks => self.timestamps.pop(),
+            Stamps::Off | Stamps::Wall(_) | Stamps::RealTime => None,
+        }
+    }
+}
+
+/// Completions.
+impl Mlx5Tx {
+    /// Reads one completion; `false` where there is none.
+    #[inline]
+    fn take_completion(&mut self) -> bool {
+        let Some(cqe) = self.cq.next() else { return false };
+        let (counter, opcode, format) = (cqe.wqe_counter(), cqe.opcode(), cqe.format());
+        match (opcode, format) {
+            (CqeOpcode::Sent, Format::Plain) => {
+                let timestamp = cqe.timestamp();
+                match self.sq.complete(counter) {
+                    Completed::Done(None) => {}
+                    other => self.take_unusual(other, timestamp),
+                }
+            }
+            (CqeOpcode::SendFailed, _) => {
+                let syndrome = cqe.syndrome();
+                self.fail(counter, syndrome);
+            }
+            _ => self.counters.completions_invalid.inc(),
+        }
+        self.cq.consume();
+        true
+    }
+
+    /// Frames that want to know when they left, completions that were lost, and those of nothing.
+    #[inline(never)]
+    fn take_unusual(&mut self, completed: Completed, timestamp: u64) {
+        let stamp = match completed {
+            Completed::Done(stamp) => stamp,
+            Completed::DoneLate { stamp, missed, stamps_lost } => {
+                self.counters.completions_missed.add(missed.into());
+                self.counters.timestamps_lost.add(stamps_lost.into());
+                stamp
+            }
+            Completed::Unknown => return self.counters.completions_invalid.inc(),
+        };
+        if let Some(sequence) = stamp
+            && self.stamps != Stamps::Off
+            && !self.timestamps.push((sequence, timestamp))
+        {
+            self.counters.timestamps_lost.inc();
+        }
+    }
+
+    /// A WQE failed: its frames are counted by reason, and the queue waits to be reset.
+    #[cold]
+    #[inline(never)]
+    fn fail(&mut self, counter: u16, syndrome: Syndrome) {
+        let Some(Failed { before, itself }) = self.sq.fail(counter) else {
+            // Whichever WQE that was, the NIC's queue stands in error now, and carries out nothing until it was reset.
+            self.counters.completions_invalid.inc();
+            return self.stop();
+        };
+        if self.failed {
+            // The queue stood already: nothing before this WQE was sent either.
+            self.drops.count_many(Mlx5TxDrop::Flushed, before.frames);
+        }
+        self.drops.count_many(reason(syndrome), itself.frames);
+        self.counters.timestamps_lost.add((before.stamps_lost + itself.stamps_lost).into());
+        self.stop();
+    }
+
+    /// The NIC's queue stands in error: nothing is posted until it was reset.
+    #[cold]
+    fn stop(&mut self) {
+        self.sq.close_multi();
+        (self.refuses, self.failed) = (true, true);
+    }
+
+    /// Brings the queue up again, if it is time.
+    #[cold]
+    #[inline(never)]
+    fn recover(&mut self, now: Instant) {
+        if self.failed && self.recovery.reset(now) {
+            self.begin_anew();
+            self.failed = !self.recovery.ready();
+        }
+        self.still_refuses();
+    }
+
+    /// Looks again whether frames may leave: whether the queue is up, and what they ask would be answered to us.
+    #[cold]
+    fn still_refuses(&mut self) -> bool {
+        self.hearing.take_if(|hearing| hearing.load(Ordering::Acquire));
+        self.refuses = self.failed || self.hearing.is_some();
+        self.refuses
+    }
+
+    /// The NIC has let go of the queue: what it told before counts, everything else was flushed, and all mbufs come home.
+    #[cold]
+    fn begin_anew(&mut self) {
+        for _ in 0..self.cq.count() {
+            if !self.take_completion() {
+                break;
+            }
+        }
+        self.cq.publish_again();
+        let flushed = self.sq.reset();
+        self.drops.count_many(Mlx5TxDrop::Flushed, flushed.frames);
+        self.counters.timestamps_lost.add(flushed.stamps_lost.into());
+    }
+}
+
+impl TxQueue for Mlx5Tx {
+    /// Frames that follow others before the same doorbell go into a multi-packet WQE, and cost some 30 instructions; those that are
+    /// urgent leave at once.
+    #[inline]
+    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        match self.sq.push_multi(mbuf, offload, self.plain_lens) {
+            Ok(()) => Ok(()),
+            Err(mbuf) => self.post_other(mbuf, offload),
+        }
+    }
+
+    /// A dry run of the ring ([`Mlx5Tx::warm`]): the WQE is built where the next one goes.
+    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
+        let mut frame = Some(mbuf);
+        self.warm(WarmUp::Ring, |tx| frame = frame.take().and_then(|mbuf| tx.post(mbuf, offload).err()));
+        if let Some(mbuf) = frame {
+            mbuf.free();
+        }
+    }
+
+    /// The whole frame inline. Up to 226 bytes leave by BlueFlame where nothing else waits for the
+    /// doorbell; longer ones, up to 930, are read by the NIC with their WQE. Costs what posting
+    /// such a frame does.
+    fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
+        let lens = self.limits.inline_len_min.max(ETHERNET_LEN)..=self.prepost_len_max;
+        if (self.refuses && self.still_refuses()) || self.sq.is_dry_run() || !lens.contains(&frame.len()) {
+            return None;
+        }
+        let preposted = self.sq.prepost(frame)?;
+        self.counters.preposts.inc();
+        Some(preposted)
+    }
+
+    #[inline]
+    fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
+        if self.refuses || !self.sq.is_standing(which) {
+            return None;
+        }
+        Some(self.sq.standing_frame())
+    }
+
+    #[inline]
+    fn fire_preposted(&mut self, which: Preposted) -> bool {
+        if self.refuses || !self.sq.is_standing(which) {
+            return false;
+        }
+        self.sq.fire_standing();
+        self.note_rung();
+        self.counters.preposts_fired.inc();
+        true
+    }
+
+    /// Nearly all frames of a burst are plain, and cost some 20 instructions each.
+    #[inline]
+    fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
+        let before = burst.len();
+        if before > 1 && self.is_plain(offload) && !self.refuses {
+            if self.has_multi {
+                self.post_multi_burst(burst, offload);
+            } else if self.limits.inline_len_min == 0 {
+                self.post_plain_burst(burst, offload.checksums());
+            }
+        }
+        if !burst.is_empty() {
+            post_one_by_one(self, burst, offload);
+        }
+        before - burst.len()
+    }
+
+    #[inline]
+    fn ring_doorbell(&mut self, now: Instant) {
+        if self.refuses {
+            // In a dry run the ring stands ahead of itself: it goes back first.
+            if !self.sq.is_dry_run() {
+                self.recover(now);
+            }
+            return;
+        }
+        self.ring();
+    }
+
+    #[inline]
+    fn reap(&mut self) -> usize {
+        if self.sq.is_empty() {
+            return 0;
+        }
+        let mut read = 0;
+        while read < REAP_MAX && self.take_completion() {
+            read += 1;
+        }
+        if read == 0 {
+            return 0;
+        }
+        self.cq.publish();
+        self.sq.send_home() as usize
+    }
+
+    /// Frames of one buffer without offloads; in a multi-packet WQE four times as many may find room.
+    fn room(&mut self) -> usize {
+        self.reap();
+        if self.refuses && self.still_refuses() {
+            return 0;
+        }
+        let free = self.sq.free_blocks() - self.sq.open_blocks();
+        let goes_inline = self.sq.is_rung() && free >= 2 * self.inline_blocks_max;
+        let room = if goes_inline { free - (self.inline_blocks_max - 1) } else { free };
+        room as usize
+    }
+
+    /// Frames whose mbufs are out: those that went inline are not among them.
+    fn in_flight(&self) -> usize {
+        self.sq.in_flight() as usize
+    }
+
+    fn has_timestamps(&self) -> bool {
+        matches!(self.stamps, Stamps::Wall(_) | Stamps::RealTime)
+    }
+
+    /// With [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps) nobody knows the time: see [`take_ticks`](Self::take_ticks).
+    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
+        let time: &dyn Fn(u64) -> u64 = match &self.stamps {
+            Stamps::Off | Stamps::Ticks => return None,
+            Stamps::Wall(relation) => &|timestamp| Line::through(relation).at(timestamp),
+            Stamps::RealTime => &real_time,
+        };
+        let (sequence, timestamp) = self.timestamps.pop()?;
+        let ns = time(timestamp);
+        Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
+    }
+
+    /// The NIC keeps no counters of a sending queue that verbs could read; but its clock is compared with the wall again, and errors
+    /// are heard of that no CQE tells of. Both were found out by others: no system call.
+    fn refresh_counters(&mut self) {
+        let fault = (self.fault)();
+        if fault == Some(Fault::Completions) {
+            self.recovery.end();
+        }
+        if fault.is_some() {
+            self.stop();
+        }
+        if let Stamps::Wall(relation) = &mut self.stamps
+            && let Some(now) = (self.relation)()
+        {
+            *relation = now;
+        }
+    }
+}
+
+impl Drop for Mlx5Tx {
+    /// What was posted leaves, if the NIC is not too slow about it. Then it lets go of the queue, and all mbufs come home; where it
+    /// does not, those that it has stay with it for ever.
+    fn drop(&mut self) {
+        if !self.failed {
+            self.ask_for_rest();
+        }
+        for look in 0..LAST_REAPS + LAST_PAUSES {
+            if self.sq.is_empty() || self.failed {
+                break;
+            }
+            self.reap();
+            if look < LAST_REAPS {
+                core::hint::spin_loop();
+            } else {
+                std::thread::sleep(LAST_PAUSE);
+            }
+        }
+        if self.recovery.close() {
+            return self.begin_anew();
+        }
+        // It may still read, and send, what did not complete.
+        while self.reap() > 0 {}
+        let (flushed, mbufs) = self.sq.strand();
+        self.drops.count_many(Mlx5TxDrop::Flushed, flushed.frames);
+        self.recovery.strand(mbufs.into());
+    }
+}
+
+/// Under which name the frames of a WQE with this syndrome are counted.
+fn reason(syndrome: Syndrome) -> Mlx5TxDrop {
+    match syndrome {
+        Syndrome::LocalLength => Mlx5TxDrop::LocalLength,
+        Syndrome::LocalQpOperation => Mlx5TxDrop::LocalQpOperation,
+        Syndrome::LocalProtection => Mlx5TxDrop::LocalProtection,
+        Syndrome::LocalAccess => Mlx5TxDrop::LocalAccess,
+        Syndrome::Flushed => Mlx5TxDrop::Flushed,
+        Syndrome::Other(_) => Mlx5TxDrop::OtherError,
+    }
+}

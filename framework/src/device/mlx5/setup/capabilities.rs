@@ -1,0 +1,702 @@
+//! What device and firmware say that they can do, against what is asked of them: used, left out with a reason, or refused with one.
+//! Nothing is assumed: what a device does not tell it has not (mlx5.md 1.4).
+
+use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attributes, StridingRequest, VerbsError};
+
+use super::super::config::{Feature, HashBy, Mlx5Config, Pace};
+use super::super::error::SetupError;
+use super::objects::RqShape;
+
+/// What a device says of itself.
+#[derive(Clone, Debug)]
+pub(in crate::device::mlx5) struct DeviceCapabilities {
+    pub(in crate::device::mlx5) device: DeviceAttributes,
+    pub(in crate::device::mlx5) mlx5: Mlx5Attributes,
+    /// Whether the kernel relates the device's clock to the wall.
+    pub(in crate::device::mlx5) clock_is_related: bool,
+    /// Whether the processor's PCIe is the slower for relaxed ordering.
+    pub(in crate::device::mlx5) is_slow_relaxed: bool,
+}
+
+/// Something that the device can do, or why it cannot.
+type Capability<T> = Result<T, String>;
+
+/// What a queue is made with.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::device::mlx5) struct EnabledFeatures {
+    /// Checksums are verified and filled in.
+    pub(in crate::device::mlx5) checksum: bool,
+    /// Bytes of a TCP payload that are cut; 0 where none is.
+    pub(in crate::device::mlx5) tso_len_max: usize,
+    /// Bytes of header that a send descriptor must carry.
+    pub(in crate::device::mlx5) inline_len_min: u8,
+    pub(in crate::device::mlx5) multi_packet: bool,
+    pub(in crate::device::mlx5) stamps: Option<Stamping>,
+    pub(in crate::device::mlx5) vlan_stripping: bool,
+    pub(in crate::device::mlx5) compression: Option<Compression>,
+    pub(in crate::device::mlx5) striding: Option<StridingRequest>,
+    pub(in crate::device::mlx5) pace: Option<Pace>,
+    /// Memory is registered with relaxed ordering.
+    pub(in crate::device::mlx5) relaxed_ordering: bool,
+    /// What is asked for and not there, each with the reason.
+    pub(in crate::device::mlx5) left_out: Vec<(&'static str, String)>,
+}
+
+/// What the time stamps of CQEs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device::mlx5) enum Stamping {
+    /// Counts of the device's clock, and wanted so.
+    Ticks,
+    /// Counts of the device's clock, to be related to the wall.
+    Wall,
+    /// Seconds and nanoseconds.
+    RealTime,
+}
+
+/// Bytes of header in each send descriptor where a device wants some (mlx5.md 1.4: libmlx5 writes 18 or none).
+const INLINE_LEN: u8 = 18;
+/// What a WQE of a striding queue is made of, where the device lets us choose, as log2: 512 strides of 256 bytes. Smaller strides waste
+/// less behind short frames, and make more completions of long ones' buffers.
+const STRIDE_LEN_LOG: u8 = 8;
+const STRIDE_COUNT_LOG: u8 = 9;
+/// Neither a stride's bytes nor a WQE's strides are more than a CQE tells apart, as log2: it has 15 bits for each (mlx5.md 2.9).
+const STRIDES_LOG_MAX: u8 = 15;
+/// Buffers of a ring: positions have 16 bits, and a full ring is not an empty one.
+const WQES_MAX: u32 = 1 << 15;
+/// Bytes of memory for a striding ring. One of 8192 frames of 16 KiB has 256 MiB; who is told of more has a device with strides that are
+/// too large for it.
+const LANDING_LEN_MAX: u64 = 1 << 30;
+/// Bytes of the longest frame where nobody says more: Ethernet's, with a VLAN tag.
+const FRAME_LEN_USUAL: usize = 1518;
+/// Frames of the longest compressed session that we read (mlx5.md 1.4).
+const SESSION_FRAMES_MAX: u32 = 64;
+/// Bits of `IBV_RX_HASH_*`: source and destination address of IPv4, both ports of TCP, both of UDP (mlx5.md 3.6).
+pub(in crate::device::mlx5) const HASH_ADDRESSES: u64 = 0x03;
+pub(in crate::device::mlx5) const HASH_TCP_PORTS: u64 = 0x30;
+pub(in crate::device::mlx5) const HASH_UDP_PORTS: u64 = 0xc0;
+
+/// What a striding ring may need at most.
+struct StridingLimits {
+    wqes_max: u32,
+    cqes_max: u32,
+    /// Bytes.
+    len_max: u64,
+}
+
+impl DeviceCapabilities {
+    /// Asks the device.
+    pub(in crate::device::mlx5) fn read(context: &Context) -> Result<Self, VerbsError> {
+        let clock_is_related = context.clock_info().is_ok_and(|clock| clock.raw().mult != 0);
+        let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let is_slow_relaxed = is_slow_relaxed(&processor);
+        Ok(Self { device: context.attributes()?, mlx5: context.mlx5_attributes()?, clock_is_related, is_slow_relaxed })
+    }
+
+    /// What of `config` can be had on the device called `name`; `config` says how long frames are.
+    ///
+    /// # Errors
+    /// It demands what is not there.
+    pub(in crate::device::mlx5) fn choose(
+        &self,
+        name: &str,
+        config: &Mlx5Config,
+    ) -> Result<EnabledFeatures, SetupError> {
+        self.check_sizes(name, config)?;
+        if config.hash().is_some() {
+            self.spreading(config)
+                .map_err(|why| self.lacking(name, "spreading by a hash", why, "use Spread::Rules"))?;
+        }
+        let mut left_out = Vec::new();
+        let mut pick = Pick { capabilities: self, name, left_out: &mut left_out };
+        let stamps = pick.feature(config.timestamps, "time stamps", || self.stamping(config.raw_timestamps))?;
+        let striding = pick.feature(config.striding, "striding receive queues", || self.striding_for(config))?;
+        let vlan_stripping = pick.feature(config.vlan_stripping, "VLAN stripping", || self.vlan_stripping())?;
+        let multi_packet = pick.feature(config.multi_packet_send, "multi-packet sends", || self.multi_packet())?;
+        let compression = match (config.compression, stamps) {
+            (Feature::WherePossible, Some(_)) => {
+                pick.left_out.push(("compressed completions", "their frames would share time stamps".into()));
+                None
+            }
+            (wanted, _) => {
+                let is_striding = striding.is_some();
+                pick.feature(wanted, "compressed completions", || {
+                    self.compression(is_striding, config.hash().is_some())
+                })?
+            }
+        };
+        if let Some(pace) = config.pace {
+            self.pacing(pace.kbps)
+                .map_err(|why| self.lacking(name, "packet pacing", why, "leave Mlx5Config::pace out"))?;
+        }
+        let relaxed_ordering = config.relaxed_ordering && !self.is_slow_relaxed;
+        if config.relaxed_ordering && !relaxed_ordering {
+            left_out.push(("relaxed ordering", "Haswell and Broadwell are slower with it".into()));
+        }
+        Ok(EnabledFeatures {
+            checksum: self.checksum().is_ok(),
+            tso_len_max: self.segmentation().unwrap_or(0) as usize,
+            inline_len_min: self.inline_len_min(),
+            multi_packet: multi_packet.is_some(),
+            stamps,
+            vlan_stripping: vlan_stripping.is_some(),
+            compression,
+            striding,
+            pace: config.pace,
+            relaxed_ordering,
+            left_out,
+        })
+    }
+
+    fn check_sizes(&self, name: &str, config: &Mlx5Config) -> Result<(), SetupError> {
+        let most = self.device.qp_wr_max.min(self.device.cqe_max);
+        for (field, len) in [("rx_ring_len", config.rx_ring_len), ("tx_ring_len", config.tx_ring_len)] {
+            if len > most {
+                let sentence =
+                    format!("{name} has rings of {most} at most: use no more for Mlx5Config::{field} than that");
+                return Err(SetupError::Config { sentence });
+            }
+        }
+        // Two queue pairs and two completion queues for each.
+        let queues = (self.device.qp_count_max / 2).min(self.device.cq_count_max / 2);
+        if u32::from(config.queues) > queues {
+            let sentence = format!("{name} has room for {queues} queues: use no more for Mlx5Config::queues than that");
+            return Err(SetupError::Config { sentence });
+        }
+        Ok(())
+    }
+
+    fn lacking(&self, name: &str, feature: &'static str, reason: String, instead: &'static str) -> SetupError {
+        SetupError::Lacking { device: name.into(), firmware: self.device.firmware.clone(), feature, reason, instead }
+    }
+
+    /// Verdicts on received checksums, and checksums to be filled in.
+    pub(in crate::device::mlx5) fn checksum(&self) -> Capability<()> {
+        yes(
+            self.device.raw_checksum && self.device.raw_packet.ip_checksum,
+            "the firmware does not offer them to raw packets",
+        )
+    }
+
+    pub(in crate::device::mlx5) fn segmentation(&self) -> Capability<u32> {
+        yes(self.device.tso_len_max > 0, "the firmware does not offer it to raw packets")?;
+        yes(self.checksum().is_ok(), "each segment needs checksums, which the firmware does not offer to raw packets")?;
+        Ok(self.device.tso_len_max)
+    }
+
+    pub(in crate::device::mlx5) fn vlan_stripping(&self) -> Capability<()> {
+        yes(self.device.raw_packet.cvlan_stripping, "the firmware does not offer it to raw packets")
+    }
+
+    pub(in crate::device::mlx5) fn steering(&self) -> Capability<()> {
+        yes(self.device.flow_steering, "the device does not say that it can")
+    }
+
+    pub(in crate::device::mlx5) fn multi_packet(&self) -> Capability<()> {
+        yes(self.mlx5.enhanced_multi_packet_wqe, "it came with ConnectX-5")
+    }
+
+    /// Devices that take several packets in a descriptor take them without inline headers (mlx5.md 2.6); of others we are not told, so
+    /// they get what is always right.
+    fn inline_len_min(&self) -> u8 {
+        if self.mlx5.enhanced_multi_packet_wqe { 0 } else { INLINE_LEN }
+    }
+
+    pub(in crate::device::mlx5) fn stamping(&self, raw: bool) -> Capability<Stamping> {
+        yes(self.device.timestamp_mask != 0, "its completions carry none")?;
+        if raw {
+            return Ok(Stamping::Ticks);
+        }
+        if self.mlx5.real_time_timestamps {
+            return Ok(Stamping::RealTime);
+        }
+        yes(self.clock_is_related, "the kernel does not relate its clock to the time of day; raw ones can be had")?;
+        Ok(Stamping::Wall)
+    }
+
+    pub(in crate::device::mlx5) fn striding(&self) -> Capability<StridingRequest> {
+        self.work_queues()?;
+        let bounds = self.mlx5.striding.ok_or("the firmware does not offer them to raw packets")?;
+        let within = |wanted: u8, min: u8, max: u8| {
+            // A device says anything.
+            if min <= max && min <= STRIDES_LOG_MAX {
+                Ok(wanted.clamp(min, max))
+            } else {
+                Err(format!("its bounds are 2^{min} to 2^{max}"))
+            }
+        };
+        Ok(StridingRequest {
+            stride_len_log: within(STRIDE_LEN_LOG, bounds.stride_len_log_min, bounds.stride_len_log_max)?,
+            stride_count_log: within(STRIDE_COUNT_LOG, bounds.stride_count_log_min, bounds.stride_count_log_max)?,
+            two_byte_shift: false,
+        })
+    }
+
+    /// The same, where the rings that `config` wants can be made of it.
+    fn striding_for(&self, config: &Mlx5Config) -> Capability<StridingRequest> {
+        let striding = self.striding()?;
+        let frame_len_max = config.frame_len_max.unwrap_or(FRAME_LEN_USUAL);
+        let shape = RqShape::for_frames(config.rx_ring_len, frame_len_max, striding)
+            .ok_or_else(|| format!("a frame of {frame_len_max} bytes is longer than its buffers"))?;
+        let (wqes, cqes, len) = (shape.wqe_count, shape.cqe_count(), shape.landing_len());
+        let StridingLimits { wqes_max, cqes_max, len_max } = self.striding_limits();
+        if wqes > wqes_max || cqes > cqes_max || len as u64 > len_max {
+            return Err(format!(
+                "{} frames of {frame_len_max} bytes need {wqes} buffers, {cqes} completions and {len} bytes, and there are {wqes_max}, \
+                 {cqes_max} and {len_max} at most",
+                config.rx_ring_len
+            ));
+        }
+        Ok(striding)
+    }
+
+    fn striding_limits(&self) -> StridingLimits {
+        let device = &self.device;
+        StridingLimits {
+            wqes_max: device.qp_wr_max.min(WQES_MAX),
+            cqes_max: device.cqe_max,
+            len_max: device.mr_len_max.min(LANDING_LEN_MAX),
+        }
+    }
+
+    /// Which format there is that keeps what is needed: where a frame lies in a striding queue's buffer, else the hash where
+    /// frames are spread by it, else either.
+    pub(in crate::device::mlx5) fn compression(&self, striding: bool, hashed: bool) -> Capability<Compression> {
+        yes(self.mlx5.compression_entries_max > 0, "the firmware compresses none")?;
+        yes(
+            self.mlx5.compression_entries_max <= SESSION_FRAMES_MAX,
+            "its sessions are longer than those of 64 frames",
+        )?;
+        let formats: &[_] = match (striding, hashed) {
+            (true, _) => &[Compression::ChecksumStride],
+            (false, true) => &[Compression::Hash],
+            (false, false) => &[Compression::Hash, Compression::Checksum],
+        };
+        let has = |format: &&Compression| self.mlx5.compression_formats & u32::from(format.bit()) != 0;
+        formats.iter().find(has).copied().ok_or_else(|| "not in a format that says what is needed".into())
+    }
+
+    pub(in crate::device::mlx5) fn pacing(&self, kbps: u32) -> Capability<()> {
+        let bounds = self.device.pacing.ok_or("the firmware does not offer it to raw packets")?;
+        let (min, max) = (bounds.min_kbps, bounds.max_kbps);
+        if kbps == 0 || (min..=max).contains(&kbps) {
+            Ok(())
+        } else {
+            Err(format!("its rates are {min} to {max} kbit/s"))
+        }
+    }
+
+    pub(in crate::device::mlx5) fn work_queues(&self) -> Capability<()> {
+        yes(self.device.wq_count_max > 0 && self.device.rss.is_some(), "it has no work queues for raw packets")
+    }
+
+    /// Whether rules can spread over the queues that are asked for.
+    fn spreading(&self, config: &Mlx5Config) -> Capability<()> {
+        self.work_queues()?;
+        let rss = self.device.rss.ok_or("it has none for raw packets")?;
+        yes(rss.toeplitz, "its hash is not Toeplitz")?;
+        let fields = match config.hash().map(|hash| hash.by) {
+            Some(HashBy::Ports) => HASH_ADDRESSES | HASH_TCP_PORTS | HASH_UDP_PORTS,
+            _ => HASH_ADDRESSES,
+        };
+        yes(rss.fields & fields == fields, "its hash does not take these fields")?;
+        let queues = u32::from(config.queues);
+        let most = self.device.wq_count_max.min(rss.table_len_max);
+        if queues <= most { Ok(()) } else { Err(format!("over {most} queues at most")) }
+    }
+
+    /// Entries of a table over `queues`: each queue once where they are a power of two, else so many that the shares differ by
+    /// little.
+    pub(in crate::device::mlx5) fn table_len(&self, queues: u16) -> usize {
+        let queues = usize::from(queues);
+        if queues.is_power_of_two() {
+            return queues;
+        }
+        let max = self.device.rss.map_or(1, |rss| rss.table_len_max as usize);
+        // The largest power of two that the device can.
+        let max = (max + 1).next_power_of_two() / 2;
+        (queues * 32).next_power_of_two().min(max)
+    }
+
+    /// What `wirepath devices` says: each thing with how, or why not.
+    pub(in crate::device::mlx5) fn describe(&self) -> Vec<(&'static str, Result<String, String>)> {
+        let plain = |can: Capability<()>| can.map(|()| String::new());
+        vec![
+            ("steering rules", plain(self.steering())),
+            ("checksums", plain(self.checksum())),
+            ("TCP segmentation", self.segmentation().map(|len| format!("of {len} bytes"))),
+            ("multi-packet sends", plain(self.multi_packet())),
+            ("VLAN stripping", plain(self.vlan_stripping())),
+            ("time stamps", self.stamping(false).map(|kind| self.describe_stamps(kind))),
+            ("compressed completions", self.compression(false, false).map(|_| self.describe_compression())),
+            ("striding receive queues", self.striding().map(|_| self.describe_striding())),
+            ("spreading by a hash", self.work_queues().map(|()| self.describe_spreading())),
+            ("packet pacing", self.pacing(0).map(|()| self.describe_pacing())),
+        ]
+    }
+
+    fn describe_stamps(&self, stamping: Stamping) -> String {
+        match stamping {
+            Stamping::RealTime => "the time of day itself".into(),
+            Stamping::Ticks | Stamping::Wall => format!("a clock of {} kHz", self.device.core_clock_khz),
+        }
+    }
+
+    fn describe_compression(&self) -> String {
+        format!("sessions of up to {} frames", self.mlx5.compression_entries_max)
+    }
+
+    fn describe_striding(&self) -> String {
+        self.mlx5.striding.map_or_else(String::new, |bounds| {
+            let len = 1u64 << bounds.stride_len_log_min.min(63);
+            let count = 1u64 << bounds.stride_count_log_min.min(63);
+            format!("strides from {len} bytes, {count} or more a buffer")
+        })
+    }
+
+    fn describe_spreading(&self) -> String {
+        self.device.rss.map_or_else(String::new, |rss| {
+            format!("over up to {} queues", rss.table_len_max.min(self.device.wq_count_max))
+        })
+    }
+
+    fn describe_pacing(&self) -> String {
+        self.device
+            .pacing
+            .map_or_else(String::new, |pacing| format!("{} to {} kbit/s", pacing.min_kbps, pacing.max_kbps))
+    }
+}
+
+/// Models of Intel's family 6 whose root ports are slow with requests of relaxed ordering: Haswell and Broadwell. Linux turns it off in
+/// the device there (`quirk_relaxedordering_disable` of drivers/pci/quirks.c), where it sees the root port, which a guest does not.
+const SLOW_RELAXED_MODELS: [u32; 8] = [0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56];
+
+/// Whether `/proc/cpuinfo` tells of such a processor.
+fn is_slow_relaxed(processor: &str) -> bool {
+    let field = |name: &str| {
+        let is_named = |line: &&str| line.split(':').next().is_some_and(|field| field.trim() == name);
+        processor.lines().find(is_named)?.split(':').nth(1).map(str::trim)
+    };
+    let model = field("model").and_then(|model| model.parse().ok());
+    field("vendor_id") == Some("GenuineIntel")
+        && field("cpu family") == Some("6")
+        && model.is_some_and(|model| SLOW_RELAXED_MODELS.contains(&model))
+}
+
+/// Chooses features one after the other.
+struct Pick<'a> {
+    capabilities: &'a DeviceCapabilities,
+    name: &'a str,
+    left_out: &'a mut Vec<(&'static str, String)>,
+}
+
+impl Pick<'_> {
+    fn feature<T>(
+        &mut self,
+        wanted: Feature,
+        feature: &'static str,
+        can: impl FnOnce() -> Capability<T>,
+    ) -> Result<Option<T>, SetupError> {
+        if !wanted.is_wanted() {
+            return Ok(None);
+        }
+        match (can(), wanted) {
+            (Ok(there), _) => Ok(Some(there)),
+            (Err(why), Feature::Demanded) => {
+                Err(self.capabilities.lacking(self.name, feature, why, "use Feature::WherePossible to go without"))
+            }
+            (Err(why), _) => {
+                self.left_out.push((feature, why));
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn yes(can: bool, else_why: &str) -> Capability<()> {
+    if can { Ok(()) } else { Err(else_why.into()) }
+}
+
+#[cfg(test)]
+pub(in crate::device::mlx5) mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use rdma_core_sys::verbs::{Pacing, RawPacketCaps, Rss, Striding};
+
+    use super::*;
+    use crate::device::mlx5::config::{Hash, Spread};
+
+    /// The numbers of a ConnectX-5 (mlx5.md 1.4).
+    pub(in crate::device::mlx5) fn connectx5() -> DeviceCapabilities {
+        DeviceCapabilities {
+            device: DeviceAttributes {
+                firmware: "16.35.2000".into(),
+                node_guid: 1,
+                vendor_id: 0x02c9,
+                part_id: 4119,
+                hardware_version: 0,
+                port_count: 1,
+                qp_count_max: 131_072,
+                qp_wr_max: 32_768,
+                sge_max: 30,
+                cq_count_max: 65_536,
+                cqe_max: 4_194_303,
+                mr_count_max: 16_777_216,
+                mr_len_max: u64::MAX,
+                wq_count_max: 65_536,
+                flow_steering: true,
+                raw_checksum: true,
+                raw_packet: RawPacketCaps { cvlan_stripping: true, ip_checksum: true, ..RawPacketCaps::default() },
+                tso_len_max: 262_144,
+                rss: Some(Rss { table_count_max: 65_536, table_len_max: 512, fields: 0x8000_00ff, toeplitz: true }),
+                pacing: Some(Pacing { min_kbps: 1000, max_kbps: 100_000_000 }),
+                timestamp_mask: u64::MAX,
+                core_clock_khz: 156_250,
+                cq_moderation_max: (65_535, 4095),
+            },
+            mlx5: Mlx5Attributes {
+                cqe_version_1: true,
+                multi_packet_wqe: true,
+                enhanced_multi_packet_wqe: true,
+                compressed_cqe_128: false,
+                padded_cqe_128: false,
+                real_time_timestamps: false,
+                compression_entries_max: 64,
+                compression_formats: 7,
+                striding: Some(Striding {
+                    stride_len_log_min: 6,
+                    stride_len_log_max: 13,
+                    stride_count_log_min: 9,
+                    stride_count_log_max: 16,
+                }),
+                software_parsing: 0,
+                tunnel_offloads: 0,
+                dynamic_uar_count_max: 0,
+                clock_info_age_ns_max: 0,
+                lag_port_count: 0,
+            },
+            clock_is_related: true,
+            is_slow_relaxed: false,
+        }
+    }
+
+    /// Nothing that is not always there.
+    fn bare() -> DeviceCapabilities {
+        let full = connectx5();
+        DeviceCapabilities {
+            device: DeviceAttributes {
+                raw_checksum: false,
+                raw_packet: RawPacketCaps::default(),
+                tso_len_max: 0,
+                rss: None,
+                pacing: None,
+                timestamp_mask: 0,
+                wq_count_max: 0,
+                flow_steering: false,
+                ..full.device
+            },
+            mlx5: Mlx5Attributes {
+                enhanced_multi_packet_wqe: false,
+                compression_entries_max: 0,
+                striding: None,
+                ..full.mlx5
+            },
+            clock_is_related: false,
+            is_slow_relaxed: true,
+        }
+    }
+
+    fn config() -> Mlx5Config {
+        Mlx5Config::new("mlx5_0")
+    }
+
+    fn all(feature: Feature) -> Mlx5Config {
+        Mlx5Config {
+            timestamps: feature,
+            vlan_stripping: feature,
+            striding: feature,
+            compression: feature,
+            multi_packet_send: feature,
+            ..config()
+        }
+    }
+
+    fn refused(capabilities: &DeviceCapabilities, config: &Mlx5Config, says: &str) {
+        let said = capabilities.choose("mlx5_0", config).unwrap_err().to_string();
+        assert!(said.contains(says) && said.contains("mlx5_0"), "{said}");
+    }
+
+    #[test]
+    fn what_is_demanded_and_not_there_is_refused_with_firmware_and_reason() {
+        let on = Feature::Demanded;
+        let bare = bare();
+        refused(&bare, &Mlx5Config { timestamps: on, ..config() }, "has no time stamps (its completions carry none)");
+        refused(&bare, &Mlx5Config { vlan_stripping: on, ..config() }, "firmware 16.35.2000 has no VLAN stripping");
+        refused(&bare, &Mlx5Config { striding: on, ..config() }, "no striding receive queues (it has no work queues");
+        refused(
+            &bare,
+            &Mlx5Config { compression: on, ..config() },
+            "no compressed completions (the firmware compresses none)",
+        );
+        refused(&bare, &Mlx5Config { multi_packet_send: on, ..config() }, "no multi-packet sends");
+        refused(&bare, &Mlx5Config { spread: Spread::Hash(Hash::default()), ..config() }, "no spreading by a hash");
+        let pace = |kbps| Mlx5Config { pace: Some(Pace { kbps, ..Pace::default() }), ..config() };
+        refused(&bare, &pace(5000), "no packet pacing");
+        refused(&connectx5(), &pace(999), "its rates are 1000 to 100000000 kbit/s");
+    }
+
+    #[test]
+    fn what_is_asked_for_and_not_there_is_left_out_with_the_reason() {
+        let enabled = bare().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
+        assert_eq!((enabled.stamps, enabled.vlan_stripping, enabled.multi_packet), (None, false, false));
+        assert_eq!((enabled.striding, enabled.compression), (None, None));
+        assert_eq!((enabled.left_out.len(), enabled.relaxed_ordering), (6, false));
+        assert!((!enabled.checksum && enabled.tso_len_max == 0) && enabled.inline_len_min == 18);
+    }
+
+    #[test]
+    fn relaxed_ordering_is_on_but_where_the_processor_is_the_slower_for_it() {
+        let enabled = |capabilities: DeviceCapabilities, relaxed_ordering| {
+            capabilities.choose("mlx5_0", &Mlx5Config { relaxed_ordering, ..config() }).unwrap().relaxed_ordering
+        };
+        assert!(enabled(connectx5(), true) && !enabled(connectx5(), false) && !enabled(bare(), true));
+        let intel = |model: u32| {
+            format!(
+                "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: {model}\nmodel name\t: Xeon\n"
+            )
+        };
+        assert!(is_slow_relaxed(&intel(0x3f)) && is_slow_relaxed(&intel(0x4f)));
+        assert!(
+            !is_slow_relaxed(&intel(0x55)) && !is_slow_relaxed(&intel(0x3f).replace("GenuineIntel", "AuthenticAMD"))
+        );
+        assert!(!is_slow_relaxed("processor\t: 0\nBogoMIPS\t: 50.00\n") && !is_slow_relaxed(""));
+    }
+
+    #[test]
+    fn segmentation_without_checksums_is_none() {
+        let mut capabilities = connectx5();
+        capabilities.device.raw_checksum = false;
+        let enabled = capabilities.choose("mlx5_0", &config()).unwrap();
+        assert!(!enabled.checksum && capabilities.device.tso_len_max > 0);
+        assert_eq!(enabled.tso_len_max, 0);
+    }
+
+    #[test]
+    fn what_is_there_and_not_asked_for_is_not_used() {
+        let enabled = connectx5().choose("mlx5_0", &all(Feature::Off)).unwrap();
+        assert_eq!((enabled.stamps, enabled.vlan_stripping, enabled.multi_packet), (None, false, false));
+        assert_eq!((enabled.striding, enabled.compression, enabled.left_out.len()), (None, None, 0));
+        assert!(enabled.checksum && enabled.inline_len_min == 0);
+    }
+
+    #[test]
+    fn compression_makes_way_for_time_stamps_unless_it_is_demanded() {
+        let enabled = connectx5().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
+        assert_eq!((enabled.stamps, enabled.compression), (Some(Stamping::Wall), None));
+        assert!(enabled.left_out.iter().any(|(feature, _)| *feature == "compressed completions"));
+        let demanded = Mlx5Config { compression: Feature::Demanded, ..all(Feature::WherePossible) };
+        let enabled = connectx5().choose("mlx5_0", &demanded).unwrap();
+        assert_eq!(enabled.compression, Some(Compression::ChecksumStride));
+    }
+
+    #[test]
+    fn stamps_are_what_the_clock_can() {
+        let mut capabilities = connectx5();
+        capabilities.clock_is_related = false;
+        assert!(capabilities.stamping(false).unwrap_err().contains("raw ones can be had"));
+        assert_eq!(capabilities.stamping(true), Ok(Stamping::Ticks));
+        capabilities.mlx5.real_time_timestamps = true;
+        assert_eq!(capabilities.stamping(false), Ok(Stamping::RealTime));
+    }
+
+    #[test]
+    fn format_of_compression_keeps_what_is_needed() {
+        let mut capabilities = connectx5();
+        assert_eq!(capabilities.compression(true, false), Ok(Compression::ChecksumStride));
+        assert_eq!(capabilities.compression(false, true), Ok(Compression::Hash));
+        capabilities.mlx5.compression_formats = 2;
+        assert_eq!(capabilities.compression(false, false), Ok(Compression::Checksum));
+        assert!(capabilities.compression(false, true).is_err() && capabilities.compression(true, true).is_err());
+    }
+
+    #[test]
+    fn strides_stay_within_the_bounds_that_the_device_tells() {
+        let mut capabilities = connectx5();
+        let shape = |capabilities: &DeviceCapabilities| {
+            capabilities.striding().map(|shape| (shape.stride_len_log, shape.stride_count_log))
+        };
+        assert_eq!(shape(&capabilities), Ok((8, 9)));
+        let bounds = |len_min, len_max, count_min, count_max| {
+            Some(Striding {
+                stride_len_log_min: len_min,
+                stride_len_log_max: len_max,
+                stride_count_log_min: count_min,
+                stride_count_log_max: count_max,
+            })
+        };
+        capabilities.mlx5.striding = bounds(6, 7, 11, 16);
+        assert_eq!(shape(&capabilities), Ok((7, 11)));
+        capabilities.mlx5.striding = bounds(6, 13, 0, 255);
+        assert_eq!(shape(&capabilities), Ok((8, 9)));
+        for nonsense in [bounds(9, 6, 9, 16), bounds(6, 13, 16, 255), bounds(16, 31, 9, 16)] {
+            capabilities.mlx5.striding = nonsense;
+            assert!(shape(&capabilities).is_err());
+        }
+    }
+
+    #[test]
+    fn striding_ring_that_the_device_has_no_room_for_is_not_asked_for() {
+        let on = Mlx5Config { striding: Feature::Demanded, frame_len_max: Some(1518), ..config() };
+        let check = |change: fn(&mut DeviceCapabilities), says: &str| {
+            let mut capabilities = connectx5();
+            capabilities.choose("mlx5_0", &on).unwrap();
+            change(&mut capabilities);
+            refused(&capabilities, &on, says);
+            let wish = Mlx5Config { striding: Feature::WherePossible, ..on.clone() };
+            let enabled = capabilities.choose("mlx5_0", &wish).unwrap();
+            assert_eq!(enabled.striding, None);
+            assert!(enabled.left_out[0].1.contains(says), "{:?}", enabled.left_out);
+        };
+        // 32 WQEs of 512 strides of 256 bytes for 2048 frames of 6 strides.
+        check(
+            |capabilities| capabilities.device.cqe_max = 16_383,
+            "2048 frames of 1518 bytes need 32 buffers, 16384 completions",
+        );
+        check(|capabilities| capabilities.device.mr_len_max = (4 << 20) - 1, "4194304 bytes, and there are");
+        check(
+            |capabilities| {
+                capabilities.mlx5.striding = capabilities.mlx5.striding.map(|bounds| Striding {
+                    stride_len_log_max: 6,
+                    stride_count_log_min: 3,
+                    stride_count_log_max: 4,
+                    ..bounds
+                });
+            },
+            "a frame of 1518 bytes is longer than its buffers",
+        );
+    }
+
+    #[test]
+    fn rings_and_queues_are_no_more_than_the_device_has() {
+        let mut capabilities = connectx5();
+        capabilities.device.qp_wr_max = 512;
+        refused(&capabilities, &Mlx5Config { tx_ring_len: 512, ..config() }, "rx_ring_len");
+        capabilities = connectx5();
+        capabilities.device.qp_count_max = 9;
+        refused(&capabilities, &Mlx5Config { queues: 5, ..config() }, "room for 4 queues");
+    }
+
+    #[test]
+    fn table_gives_each_queue_nearly_the_same_share() {
+        let mut capabilities = connectx5();
+        let lens: Vec<_> = [1, 2, 3, 8, 12, 20].into_iter().map(|queues| capabilities.table_len(queues)).collect();
+        assert_eq!(lens, [1, 2, 128, 8, 512, 512]);
+        capabilities.device.rss = capabilities.device.rss.map(|rss| Rss { table_len_max: 100, ..rss });
+        assert_eq!(capabilities.table_len(3), 64);
+    }
+
+    #[test]
+    fn description_says_of_each_thing_how_or_why_not() {
+        assert!(connectx5().describe().iter().all(|(_, can)| can.is_ok()));
+        assert!(bare().describe().iter().all(|(_, can)| can.is_err()));
+    }
+}

@@ -1,0 +1,310 @@
+//! The port: a ConnectX that is open, and the queues that workers take.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use rdma_core_sys::RdmaCore;
+use rdma_core_sys::verbs::{Context, CqOptions, LinkLayer, VerbsError};
+
+use super::super::completion::cqe::flow_tag_on_wire;
+use super::super::config::Mlx5Config;
+use super::super::error::SetupError;
+use super::super::send::tx::Mlx5Tx;
+use super::capabilities::{DeviceCapabilities, Stamping};
+use super::find::{self, Listed};
+use super::objects;
+use super::port::{Interface, Port, PortInfo};
+use super::queue::Mlx5Queue;
+use crate::device::steering::{Fields, Rule, RuleId, SteerError};
+use crate::device::{Capabilities, Device, DeviceError, RxOffloads, RxState, TxOffloads};
+use crate::time::UnixTime;
+use crate::wire::MacAddr;
+
+/// Ethernet's header and one VLAN tag.
+const LINK_HEADER_LEN: usize = 14 + 4;
+/// The variable of libmlx5 that has it ring plain doorbells only: for slots and hypervisors that do not combine writes (mlx5.md 4).
+/// Asked in a program with rights of its own too, as libmlx5 does: the two must agree, and it costs speed at worst.
+const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
+/// Of a kernel without the count.
+const UNCOUNTED: &str =
+    "; frames that find no buffer are counted by nobody: the kernel has no hw_counters/out_of_buffer of this device";
+/// Of a bond in hardware (docs/hardware.md).
+const BOND: &str =
+    "frames of either come to the queues, and the kernel decides by which one a queue sends, anew after each reset";
+/// Bytes of a packet where no interface says more: Ethernet's.
+const MTU_DEFAULT: usize = 1500;
+
+/// A port of a ConnectX. The kernel keeps it too, and gets what no rule names. When the device and its queues are dropped, or the
+/// process ends, nothing of ours stays in the NIC.
+pub struct Mlx5Device {
+    port: Arc<Port>,
+    /// Of each queue what it has while it, or a half of it, is there.
+    taken: Vec<Weak<()>>,
+}
+
+impl Mlx5Device {
+    /// Opens the device that `config` names, and asks it whether it can do what is wanted. A port without a link is opened all the
+    /// same: its queues say [`RxState::LinkDown`] until it comes up.
+    ///
+    /// # Errors
+    /// One sentence with the next step in it: no rdma-core, no such device (and those that are there), not a ConnectX, an InfiniBand
+    /// port, no permission, a limit on pinned memory, a demand that the firmware does not meet. Nothing is left behind.
+    pub fn open(config: &Mlx5Config) -> Result<Self, DeviceError> {
+        let sysfs = find::sysfs_root();
+        Ok(Self::open_in(config, &sysfs)?)
+    }
+
+    fn open_in(config: &Mlx5Config, sysfs: &Path) -> Result<Self, SetupError> {
+        config.check()?;
+        let (context, listed) = open_context(&config.device, sysfs)?;
+        let name = listed.name.as_str();
+        let capabilities =
+            DeviceCapabilities::read(&context).map_err(|error| verbs(name, "asking what it can do", error))?;
+        check_port(&context, &listed, config.port, &capabilities)?;
+        let interface = listed.interface(&config.device).map(|name| Interface {
+            name: name.into(),
+            index: find::index(sysfs, name).unwrap_or(0),
+            mac: find::mac(sysfs, name).unwrap_or(MacAddr::ZERO),
+        });
+        let mtu = interface.as_ref().and_then(|interface| find::mtu(sysfs, &interface.name)).unwrap_or(MTU_DEFAULT);
+        let frame_len_max = config.frame_len_max.unwrap_or(mtu + LINK_HEADER_LEN);
+        let enabled =
+            capabilities.choose(name, &Mlx5Config { frame_len_max: Some(frame_len_max), ..config.clone() })?;
+        let blueflame = config.blueflame && !is_blueflame_forbidden(std::env::var_os(SHUT_UP_BLUEFLAME).as_deref());
+        let info = PortInfo {
+            name: name.into(),
+            interface,
+            config: Mlx5Config { blueflame, ..config.clone() },
+            capabilities,
+            enabled,
+            frame_len_max,
+        };
+        let mut port = Port::new(&context, info, sysfs)?;
+        try_a_queue_pair(&mut port)?;
+        Ok(Self { port: Arc::new(port), taken: (0..config.queues).map(|_| Weak::new()).collect() })
+    }
+
+    /// The network interface of the same port, where there is one.
+    pub fn interface(&self) -> Option<&str> {
+        self.port.info().interface.as_ref().map(|interface| interface.name.as_str())
+    }
+
+    /// Reads the clock that stamps frames, now, in the time that stamps are told in: a read over PCIe, about a microsecond, without
+    /// a system call; for [`TimelineConfig`](../../worker/timeline/struct.TimelineConfig.html). It says nothing once the device is
+    /// gone, and nothing where stamps are the time of day already: the interface's PTP hardware clock has the same.
+    pub fn nic_clock(&self) -> impl FnMut() -> Option<UnixTime> + Send + use<> {
+        let port = Arc::downgrade(&self.port);
+        move || port.upgrade()?.nic_time()
+    }
+
+    /// Whether the port has a link, asked now: commands to the firmware, so not for a worker. A thread of the port looks ten times a second
+    /// and tells the queues, of frames that found no buffer, too; what this finds out they know as well.
+    pub fn state(&self) -> RxState {
+        self.port.watch.ask();
+        self.port.watch.state()
+    }
+
+    /// What was chosen and what the device can do, in words, for the operator; also which rules the interface's own filter may keep
+    /// frames from, as far as they were given by now.
+    pub fn describe(&self) -> String {
+        let (info, enabled) = (self.port.info(), self.port.enabled());
+        let mut words = format!("{}, firmware {}", info.name, info.capabilities.device.firmware);
+        if let Some(interface) = &info.interface {
+            // Writing to a String does not fail.
+            let _ = write!(words, ", interface {}", interface.name);
+        }
+        let _ = write!(words, ", frames of up to {} bytes, queues {}", info.frame_len_max, info.config.queues);
+        words.push_str(match self.port.watch.state() {
+            RxState::Open => "",
+            RxState::LinkDown => "; no link",
+            RxState::Ended => "; the device does not answer",
+        });
+        let used = [
+            (enabled.checksum, "checksums"),
+            (self.port.tso_len_max() > 0, "TCP segmentation"),
+            (enabled.multi_packet, "multi-packet sends"),
+            (info.config.blueflame, "BlueFlame"),
+            (enabled.relaxed_ordering, "relaxed ordering"),
+            (enabled.vlan_stripping, "VLAN stripping"),
+            (enabled.stamps.is_some(), "time stamps"),
+            (enabled.compression.is_some(), "compressed completions"),
+            (enabled.striding.is_some(), "striding receive queues"),
+            (info.config.hash().is_some(), "spreading by a hash"),
+            (enabled.pace.is_some(), "packet pacing"),
+        ];
+        let used: Vec<_> = used.iter().filter(|(is_used, _)| *is_used).map(|(_, what)| *what).collect();
+        let _ = write!(words, "; used: {}", if used.is_empty() { "nothing special".into() } else { used.join(", ") });
+        for (feature, why) in &enabled.left_out {
+            let _ = write!(words, "; no {feature}: {why}");
+        }
+        if !self.port.watch.counts_out_of_buffer() {
+            words.push_str(UNCOUNTED);
+        }
+        if info.capabilities.mlx5.lag_port_count > 1 {
+            let _ = write!(words, "; a bond of {} ports: {BOND}", info.capabilities.mlx5.lag_port_count);
+        }
+        if let Some(why) = self.port.strides.get() {
+            let _ = write!(words, "; strides {why}");
+        }
+        if let Some(filter) = &self.port.filter {
+            let _ = write!(words, "{filter}");
+        }
+        words
+    }
+
+    fn device(&self) -> String {
+        self.port.name().into()
+    }
+}
+
+impl Device for Mlx5Device {
+    type Queue = Mlx5Queue;
+
+    fn name(&self) -> &str {
+        self.port.name()
+    }
+
+    /// As found at [`Mlx5Device::open`]. TSO and checksums only where the firmware offers them to raw packets.
+    fn capabilities(&self) -> Capabilities {
+        let (info, enabled) = (self.port.info(), self.port.enabled());
+        let dated = enabled.stamps.is_some_and(|stamping| stamping != Stamping::Ticks);
+        Capabilities {
+            queues: info.config.queues,
+            frame_len_max: info.frame_len_max,
+            tx_segments_max: Mlx5Tx::segments_max_of(info.config.tx_ring_len, self.port.wqe_units_max),
+            rx: RxOffloads {
+                ip_checksum: enabled.checksum,
+                l4_checksum: enabled.checksum,
+                timestamp: dated,
+                hash: info.config.hash().is_some(),
+                vlan: enabled.vlan_stripping,
+                flow_tag: true,
+            },
+            tx: TxOffloads {
+                ip_checksum: enabled.checksum,
+                l4_checksum: enabled.checksum,
+                segmentation_len_max: self.port.tso_len_max(),
+                vlan: true,
+                timestamp: dated,
+            },
+            steering: if info.capabilities.steering().is_ok() { Fields::ALL } else { Fields::NONE },
+            rules_max: info.config.rules_max,
+        }
+    }
+
+    /// A queue of which both halves are gone may be taken again, as one whose completions are lost has to be. Rules that named it are
+    /// in the device again once it is open.
+    fn take_queue(&mut self, idx: u16) -> Result<Mlx5Queue, DeviceError> {
+        let queues = self.port.config().queues;
+        let Some(taken) = self.taken.get_mut(usize::from(idx)) else {
+            return Err(DeviceError::NoQueue { device: self.device(), idx, queues });
+        };
+        if taken.strong_count() > 0 {
+            return Err(DeviceError::QueueTaken { device: self.device(), idx });
+        }
+        let place = Arc::new(());
+        *taken = Arc::downgrade(&place);
+        Ok(Mlx5Queue { port: Arc::clone(&self.port), idx, place })
+    }
+
+    /// Frames that the rule names come to queue `idx`; with [`Spread::Hash`](super::super::Spread::Hash) to all queues, whichever is named.
+    /// A rule that is given before its queue is open waits for it, and the kernel gets its frames meanwhile. Where several rules
+    /// name a frame, one with ports goes before one without, and one with more fields before one with fewer. The same rule for a
+    /// group, with the same tag, may be given for several queues, and each gets the frames.
+    ///
+    /// Four things are the NIC's: a rule for a group takes only frames to the group's MAC address, a VLAN is one of 802.1Q, there is
+    /// one flow tag less, as it says 0 of frames without one, and rules of groups have no order. So two rules that name the same
+    /// frames and go to different queues, or have different tags, are refused ([`SteerError::Overlaps`]) where they are the same
+    /// rule for a station, two for a group, or one for a group and one that would take its frames first.
+    ///
+    /// The device is told at once, by a system call that may take milliseconds; the queues run on meanwhile, and no frame of another
+    /// rule is lost.
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        rule.check()?;
+        if usize::from(idx) >= self.taken.len() {
+            return Err(SteerError::NoQueue { idx });
+        }
+        if self.port.info().capabilities.steering().is_err() {
+            return Err(SteerError::Unsupported { fields: rule.fields() });
+        }
+        if let Some(tag) = rule.flow_tag.filter(|tag| flow_tag_on_wire(*tag).is_none()) {
+            return Err(SteerError::FlowTag(tag));
+        }
+        self.port.steer(rule, idx)
+    }
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        self.port.unsteer(id)
+    }
+}
+
+/// Whether libmlx5 would ring plain doorbells only: its variable is set, and not to 0.
+fn is_blueflame_forbidden(variable: Option<&OsStr>) -> bool {
+    variable.is_some_and(|value| value != "0")
+}
+
+/// Opens the device that `wanted` names.
+fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, Listed), SetupError> {
+    let core = RdmaCore::load().map_err(|error| SetupError::NoRdmaCore { reason: error.to_string() })?;
+    let devices = core.devices().map_err(|error| verbs(wanted, "listing verbs devices", error))?;
+    let listed = find::list(sysfs, devices.iter().map(|device| device.name().to_owned()));
+    let listed = find::find(sysfs, wanted, &listed)?.clone();
+    let device = devices.by_name(&listed.name).ok_or_else(|| SetupError::NoDevices { wanted: wanted.into() })?;
+    if !device.is_mlx5() {
+        return Err(SetupError::OtherVendor { device: listed.name, driver: listed.driver });
+    }
+    let context = device.open().map_err(|error| {
+        let error = io::Error::from_raw_os_error(error.errno());
+        SetupError::Opening { device: listed.name.clone(), error }
+    })?;
+    Ok((context, listed))
+}
+
+/// Whether there is such a port and frames run on it. One that is down is a port.
+fn check_port(
+    context: &Context,
+    listed: &Listed,
+    port: u8,
+    capabilities: &DeviceCapabilities,
+) -> Result<(), SetupError> {
+    let (device, ports) = (listed.name.clone(), capabilities.device.port_count);
+    if port == 0 || port > ports {
+        return Err(SetupError::NoPort { device, port, ports });
+    }
+    let attributes = context.port(port).map_err(|error| verbs(&device, "asking for its port", error))?;
+    match attributes.link_layer {
+        LinkLayer::Ethernet => Ok(()),
+        // Before RoCE every port was an InfiniBand port, and said nothing.
+        LinkLayer::InfiniBand | LinkLayer::Unspecified => {
+            Err(SetupError::InfiniBand { device, pci: listed.pci.clone(), port })
+        }
+    }
+}
+
+/// Makes the smallest queue pair that there is and brings it up: who may not, or on what port that does not go, is told here and
+/// not on a worker's thread. And asks how long a WQE may be.
+fn try_a_queue_pair(port: &mut Port) -> Result<(), SetupError> {
+    let (cq, _) = objects::completion_queue(port, 8, CqOptions::default())?;
+    objects::sender(port, 0, &cq, 8)?;
+    port.wqe_units_max = objects::wqe_units_max(port, &cq)?;
+    Ok(())
+}
+
+fn verbs(device: &str, doing: &'static str, error: VerbsError) -> SetupError {
+    SetupError::verbs(device, doing, 0, io::Error::from_raw_os_error(error.errno()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blueflame_is_forbidden_by_the_variable_of_libmlx5() {
+        for (value, expected) in [(None, false), (Some("0"), false), (Some("1"), true), (Some(""), true)] {
+            assert_eq!(is_blueflame_forbidden(value.map(OsStr::new)), expected, "{value:?}");
+        }
+    }
+}

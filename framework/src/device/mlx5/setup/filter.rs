@@ -1,0 +1,159 @@
+//! What rules need of the NIC's own filter of destination addresses, which a virtual function has before its rules: told by a
+//! packet socket, as the kernel's own wishes are. Where it does not take a wish the rule stands all the same, as the kernel may have
+//! joined the group itself; the operator is told, since otherwise the feed is silent and nobody knows why.
+
+use core::fmt;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use crate::device::nic_filter::{NicFilter, Wanted};
+use crate::device::steering::Rule;
+use crate::wire::MacAddr;
+
+/// A filter of destination addresses.
+pub(in crate::device::mlx5) trait AddressFilter {
+    /// One more rule wants this.
+    fn add(&self, wanted: Wanted) -> io::Result<()>;
+    /// One rule less wants this.
+    fn remove(&self, wanted: Wanted);
+}
+
+impl AddressFilter for NicFilter {
+    fn add(&self, wanted: Wanted) -> io::Result<()> {
+        self.add(wanted)
+    }
+
+    fn remove(&self, wanted: Wanted) {
+        self.remove(wanted);
+    }
+}
+
+/// The filter of a port's interface.
+pub(in crate::device::mlx5) struct Filter<S = NicFilter> {
+    nic_filter: io::Result<S>,
+    /// The interface's own address, which passes.
+    mac: MacAddr,
+    /// Rules whose wishes were not taken, and why the first of them was not.
+    unmet: Mutex<Option<Unmet>>,
+}
+
+struct Unmet {
+    rules: usize,
+    first: Rule,
+    reason: String,
+}
+
+impl<S: AddressFilter> Filter<S> {
+    /// Of an interface with address `mac`, where it could be opened.
+    pub(in crate::device::mlx5) fn new(nic_filter: io::Result<S>, mac: MacAddr) -> Self {
+        Self { nic_filter, mac, unmet: Mutex::default() }
+    }
+
+    /// Has the frames of a rule let through.
+    pub(in crate::device::mlx5) fn add(&self, rule: &Rule) {
+        let Some(wanted) = Wanted::by(rule, self.mac) else { return };
+        let reason = match &self.nic_filter {
+            Ok(nic_filter) => match nic_filter.add(wanted) {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        };
+        let mut unmet = self.unmet.lock().unwrap_or_else(PoisonError::into_inner);
+        unmet.get_or_insert(Unmet { rules: 0, first: *rule, reason }).rules += 1;
+    }
+
+    /// A rule is gone.
+    pub(in crate::device::mlx5) fn remove(&self, rule: &Rule) {
+        if let (Ok(nic_filter), Some(wanted)) = (&self.nic_filter, Wanted::by(rule, self.mac)) {
+            nic_filter.remove(wanted);
+        }
+    }
+}
+
+/// What the operator should know, behind what else is told of the port; nothing where every wish was taken.
+impl<S> fmt::Display for Filter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unmet = self.unmet.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Unmet { rules, first, reason }) = &*unmet else { return Ok(()) };
+        let others = if *rules > 1 { format!(" and {} more", rules - 1) } else { String::new() };
+        write!(
+            f,
+            "; the interface does not let through what `{first}`{others} names unless the kernel asks for it ({reason}): open the port in \
+             the interface's network namespace, or join the group there, or `ip link set INTERFACE allmulticast on`"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use core::cell::{Cell, RefCell};
+    use core::net::Ipv4Addr;
+
+    use super::*;
+
+    const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+
+    #[derive(Default)]
+    struct Fake {
+        wanted: RefCell<Vec<Wanted>>,
+        is_deaf: Cell<bool>,
+    }
+
+    impl AddressFilter for &Fake {
+        fn add(&self, wanted: Wanted) -> io::Result<()> {
+            if self.is_deaf.get() {
+                return Err(io::Error::from_raw_os_error(libc::ENODEV));
+            }
+            self.wanted.borrow_mut().push(wanted);
+            Ok(())
+        }
+
+        fn remove(&self, wanted: Wanted) {
+            let place = self.wanted.borrow().iter().position(|one| *one == wanted).unwrap();
+            self.wanted.borrow_mut().remove(place);
+        }
+    }
+
+    fn group(last: u8) -> Rule {
+        Rule::udp(Ipv4Addr::new(239, 1, 2, last), 9000)
+    }
+
+    #[test]
+    fn groups_pass_while_their_rules_stand() {
+        let nic_filter = Fake::default();
+        let filter = Filter::new(Ok(&nic_filter), OWN);
+        filter.add(&group(3));
+        filter.add(&Rule::udp(Ipv4Addr::new(10, 0, 0, 1), 9000));
+        let mac = MacAddr::multicast_ipv4(Ipv4Addr::new(239, 1, 2, 3));
+        assert_eq!(*nic_filter.wanted.borrow(), [Wanted::Group(mac)]);
+        filter.remove(&group(3));
+        assert_eq!((nic_filter.wanted.borrow().len(), filter.to_string()), (0, String::new()));
+    }
+
+    #[test]
+    fn wish_that_is_not_taken_is_told_with_its_rule_and_a_way_out() {
+        let nic_filter = Fake::default();
+        nic_filter.is_deaf.set(true);
+        let filter = Filter::new(Ok(&nic_filter), OWN);
+        filter.add(&group(3));
+        filter.add(&group(4));
+        let said = filter.to_string();
+        for part in ["UDP to 239.1.2.3:9000` and 1 more", "No such device", "network namespace", "allmulticast"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn filter_that_could_not_be_opened_is_told_once_a_rule_needs_it() {
+        let filter = Filter::<&Fake>::new(Err(io::Error::from_raw_os_error(libc::EPERM)), OWN);
+        assert_eq!(filter.to_string(), "");
+        filter.add(&Rule::arp());
+        assert_eq!(filter.to_string(), "");
+        filter.add(&group(3));
+        assert!(filter.to_string().contains("not permitted"), "{filter}");
+        filter.remove(&group(3));
+    }
+}

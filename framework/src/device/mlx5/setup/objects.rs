@@ -1,0 +1,403 @@
+//! The verbs objects of a queue, and where their rings lie.
+//!
+//! ```text
+//!  sending     completion queue ◀── queue pair with a sending ring
+//!  receiving   completion queue ◀── queue pair with a receiving ring ◀── rules
+//!          or  completion queue ◀── work queue ◀── table ◀── queue pair that hashes ◀── rules
+//! ```
+//!
+//! Sending and receiving have a queue pair each, so that an error of one does not touch the other, and each half can go when it
+//! likes. A work queue is for what a queue pair's own ring cannot: strides, and a share of what a hash spreads. Whatever fails on the
+//! way, what was made before goes with its handle: nothing stays in the device.
+//!
+//! Invariants:
+//! 1. Addresses, counts and lengths are what `mlx5dv_init_obj` told of objects that are kept by the [`Keeper`]; that counts and lengths
+//!    are possible is checked here.
+//! 2. Each ring is given out once: the function that makes an object takes its parts and hands the object on to one half.
+//! 3. libmlx5 touches rings only in calls that post, poll or arm, which nobody makes, and when an object is reset or destroyed, which
+//!    its half does: it then clears doorbell records. A CQ of whose ring it told it leaves alone.
+
+use core::ptr::NonNull;
+use std::io;
+use std::sync::Arc;
+
+use rdma_core_sys::verbs::{
+    CompletionQueue, CqOptions, CqRequest, Element, IndirectionTable, ProtectionDomain, QpCaps, QpOptions, QpRequest,
+    QpState, QueuePair, RateLimit, RssRequest, StridingRequest, ThreadDomain, VerbsError, WorkQueue, WqOptions,
+    WqRequest, WqState,
+};
+
+use super::super::completion::cqe::CQE_LEN;
+use super::super::config::Pace;
+use super::super::error::SetupError;
+use super::super::health::recover::Objects;
+use super::super::send::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
+use super::parts::{CqParts, Keeper, RqParts, SqParts};
+use super::port::Port;
+
+/// Bytes of a basic block of the sending ring.
+const BLOCK_LEN: u32 = 64;
+/// SqMemory before the pieces of a raw-packet request as libmlx5 counts them: control segment, and Ethernet segment with 18 bytes
+/// (`sq_overhead`).
+const RAW_HEAD_UNITS: u32 = 3;
+
+/// A completion queue of at least `entry_count` entries, with what `options` say.
+pub(in crate::device::mlx5) fn completion_queue(
+    port: &Port,
+    entry_count: u32,
+    options: CqOptions,
+) -> Result<(CompletionQueue, CqParts), SetupError> {
+    const DOING: &str = "making a completion queue";
+    // Otherwise libmlx5 takes the CPU's cache line: on some, entries of 128 bytes, half of them empty, for the NIC to write.
+    let options = CqOptions { entry_len: Some(CQE_LEN as u16), ..options };
+    // libmlx5 gives one entry more and rounds up (mlx5.md 1.1).
+    let request = CqRequest { options, ..CqRequest::new(entry_count - 1) };
+    let cq = CompletionQueue::create(port.context(), &request)
+        .map_err(|error| port.error(DOING, entry_count as usize * 64, error))?;
+    let rings = cq.rings().map_err(|error| port.error(DOING, 0, error))?;
+    let possible = is_ring(rings.start, rings.entry_count, rings.entry_len) && rings.entry_len == CQE_LEN as u32;
+    if !possible || rings.entry_count < entry_count {
+        return Err(port.strange(DOING));
+    }
+    // SAFETY: 1, 2, 3.
+    let keeper = unsafe { Keeper::new(Arc::new(cq.clone())) };
+    let parts = CqParts {
+        ring: rings.start,
+        entry_count: rings.entry_count,
+        entry_len: rings.entry_len,
+        doorbell: rings.doorbell,
+        keeper,
+    };
+    Ok((cq, parts))
+}
+
+/// A queue pair that sends, ready, with a ring of `block_count` basic blocks.
+pub(in crate::device::mlx5) fn sender(
+    port: &Port,
+    queue: u16,
+    cq: &CompletionQueue,
+    block_count: u32,
+) -> Result<(Sender, SqParts), SetupError> {
+    const DOING: &str = "making a queue pair to send";
+    // One piece and no inline bytes of libmlx5's: a request is then a block (mlx5.md 2.1).
+    let caps = QpCaps { send_wr_max: block_count, send_sge_max: 1, ..QpCaps::default() };
+    let own = own_register(port);
+    let request = QpRequest { caps, ..QpRequest::new(own.as_ref().unwrap_or(port.pd()), cq, cq) };
+    let qp =
+        QueuePair::create(&request).map_err(|error| port.error(DOING, (block_count * BLOCK_LEN) as usize, error))?;
+    let sender = Sender { qp: qp.clone(), port: port.number(), pace: port.enabled().pace };
+    bring_up(port, queue, &qp)?;
+    sender.keep_pace().map_err(|error| port.error("pacing a queue", 0, error))?;
+    let rings = qp.rings().map_err(|error| port.error(DOING, 0, error))?;
+    let (Some(ring), Some(uar)) = (rings.send, rings.uar) else { return Err(port.strange(DOING)) };
+    if !is_ring(ring.start, ring.count, ring.stride) || ring.stride != BLOCK_LEN || ring.count < block_count {
+        return Err(port.strange(DOING));
+    }
+    let is_possible = rings.blueflame_len.is_power_of_two() && rings.blueflame_len >= BLOCK_LEN;
+    let blueflame = port.config().blueflame && own.is_some() && is_possible;
+    // SAFETY: 1, 2, 3.
+    let keeper = unsafe { Keeper::new(Arc::new((qp.clone(), cq.clone()))) };
+    let [_, doorbell] = words(rings.doorbell);
+    let parts = SqParts {
+        ring: ring.start,
+        wqebb_count: ring.count,
+        doorbell,
+        uar,
+        blueflame_len: if blueflame { rings.blueflame_len } else { 0 },
+        number: qp.number(),
+        inline_len_min: port.enabled().inline_len_min,
+        wqe_units_max: port.wqe_units_max,
+        keeper,
+    };
+    Ok((sender, parts))
+}
+
+/// SqMemory of the longest WQE that the device takes, up to what we write. The kernel tells libmlx5 the firmware's `max_wqe_sz_sq`, and
+/// libmlx5 tells nobody, but refuses a queue pair whose requests would be longer (`mlx5_calc_send_wqe` of providers/mlx5/verbs.c). So
+/// the longest one is asked for, and where that is refused a shorter one. What `ibv_query_device` says of pieces does not do: the kernel
+/// makes it of 512 bytes at most (`mlx5_ib_query_device`).
+pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, SetupError> {
+    let mut blocks = WQE_UNITS_MAX.div_ceil(BLOCK_UNITS);
+    loop {
+        let send_sge_max = blocks * BLOCK_UNITS - RAW_HEAD_UNITS;
+        let caps = QpCaps { send_wr_max: 1, send_sge_max, ..QpCaps::default() };
+        match QueuePair::create(&QpRequest { caps, ..QpRequest::new(port.pd(), cq, cq) }) {
+            Ok(_) => return Ok((blocks * BLOCK_UNITS).min(WQE_UNITS_MAX)),
+            Err(error) if error.errno() == libc::EINVAL && blocks > 1 => blocks -= 1,
+            Err(error) => return Err(port.error("asking how long a send descriptor may be", 0, error)),
+        }
+    }
+}
+
+/// The port's domain with a doorbell register that nobody else rings on. libmlx5 has some registers for the queue pairs of a context:
+/// from about the 17th on two share one, and only libmlx5 knows the lock. Bytes of two WQEs would mix there, and the halves that are
+/// used in turn would be used at the same time. `None` where the device has no register left or libmlx5 is too old.
+fn own_register(port: &Port) -> Option<ProtectionDomain> {
+    let thread = ThreadDomain::allocate(port.context()).ok()?;
+    ProtectionDomain::for_thread(port.pd(), &thread).ok()
+}
+
+/// How a receiving ring is made.
+#[derive(Clone, Copy)]
+pub(in crate::device::mlx5) struct RqShape {
+    pub(in crate::device::mlx5) wqe_count: u32,
+    /// Buffers that a WQE names.
+    pub(in crate::device::mlx5) segments: u32,
+    pub(in crate::device::mlx5) striding: Option<StridingRequest>,
+}
+
+/// A queue pair that receives into a ring of its own, ready.
+pub(in crate::device::mlx5) fn receiver(
+    port: &Port,
+    queue: u16,
+    cq: &CompletionQueue,
+    shape: RqShape,
+    lkey: u32,
+) -> Result<(Receiver, RqParts), SetupError> {
+    const DOING: &str = "making a queue pair to receive";
+    let caps = QpCaps { receive_wr_max: shape.wqe_count, receive_sge_max: shape.segments, ..QpCaps::default() };
+    let options = QpOptions { cvlan_stripping: port.enabled().vlan_stripping, ..QpOptions::default() };
+    let request = QpRequest { caps, options, ..QpRequest::new(port.pd(), cq, cq) };
+    let qp = QueuePair::create(&request).map_err(|error| port.error(DOING, shape.len(), error))?;
+    bring_up(port, queue, &qp)?;
+    let rings = qp.rings().map_err(|error| port.error(DOING, 0, error))?;
+    let ring = rings.receive.ok_or_else(|| port.strange(DOING))?;
+    // SAFETY: 1, 2, 3.
+    let keeper = unsafe { Keeper::new(Arc::new((qp.clone(), cq.clone()))) };
+    let [doorbell, _] = words(rings.doorbell);
+    let parts = RqParts {
+        ring: ring.start,
+        wqe_count: ring.count,
+        stride: ring.stride,
+        lkey,
+        doorbell,
+        striding: None,
+        keeper,
+    };
+    shape.check(port, DOING, &parts)?;
+    Ok((Receiver::Pair { qp, port: port.number() }, parts))
+}
+
+/// A work queue, ready. It gets frames once a queue pair hashes to it.
+pub(in crate::device::mlx5) fn work_queue(
+    port: &Port,
+    cq: &CompletionQueue,
+    shape: RqShape,
+    lkey: u32,
+) -> Result<(Receiver, RqParts), SetupError> {
+    const DOING: &str = "making a work queue";
+    let options =
+        WqOptions { cvlan_stripping: port.enabled().vlan_stripping, striding: shape.striding, ..WqOptions::default() };
+    let request = WqRequest { pd: port.pd(), cq, wr_max: shape.wqe_count, sge_max: shape.segments, options };
+    let wq = WorkQueue::create(&request).map_err(|error| port.error(DOING, shape.len(), error))?;
+    wq.to_state(WqState::Ready).map_err(|error| port.error("readying a work queue", 0, error))?;
+    let ring = wq.rings().map_err(|error| port.error(DOING, 0, error))?;
+    // SAFETY: 1, 2, 3.
+    let keeper = unsafe { Keeper::new(Arc::new((wq.clone(), cq.clone()))) };
+    let parts = RqParts {
+        ring: ring.start,
+        wqe_count: ring.wqe_count,
+        stride: ring.stride,
+        lkey,
+        doorbell: ring.doorbell,
+        striding: shape.striding.map(|shape| (shape.stride_len_log.into(), shape.stride_count_log.into())),
+        keeper,
+    };
+    shape.check(port, DOING, &parts)?;
+    Ok((Receiver::Work(wq), parts))
+}
+
+/// A queue pair that spreads what rules name over the queues of `table`. What it does to frames, such as VLAN stripping, its work queues
+/// do: kernels before 5.8 answer EINVAL to a flag here (`create_rss_raw_qp_tir` of drivers/infiniband/hw/mlx5/qp.c).
+pub(in crate::device::mlx5) fn spreader(
+    port: &Port,
+    table: &IndirectionTable,
+    key: &[u8],
+    fields: u64,
+) -> Result<QueuePair, SetupError> {
+    let request = RssRequest { pd: port.pd(), table, key, fields, options: QpOptions::default() };
+    QueuePair::create_rss(&request).map_err(|error| port.error("making a queue pair that spreads", 0, error))
+}
+
+impl RqShape {
+    /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which lies in two WQEs; and of two WQEs at least: of one the
+    /// NIC has filled the last stride only when the next frame comes. `None` where a WQE has less room than a frame.
+    pub(in crate::device::mlx5) fn for_frames(
+        frames: u32,
+        frame_len_max: usize,
+        striding: StridingRequest,
+    ) -> Option<Self> {
+        let strides = frame_len_max.div_ceil(1 << striding.stride_len_log).max(1);
+        let frames_of_wqe = (1 << striding.stride_count_log) / strides;
+        if frames_of_wqe == 0 {
+            return None;
+        }
+        let wqes = (frames as usize).div_ceil(frames_of_wqe).next_power_of_two().max(2);
+        Some(Self { wqe_count: wqes as u32, segments: 1, striding: Some(striding) })
+    }
+
+    /// Bytes in which the frames of a striding ring land.
+    pub(in crate::device::mlx5) fn landing_len(self) -> usize {
+        let log = self.striding.map_or(0, |striding| striding.stride_len_log + striding.stride_count_log);
+        (self.wqe_count as usize) << log
+    }
+
+    /// Completions that may wait at the same time: each frame's own, of which there is one a stride at most.
+    pub(in crate::device::mlx5) fn cqe_count(self) -> u32 {
+        self.wqe_count << self.striding.map_or(0, |striding| striding.stride_count_log)
+    }
+
+    /// Bytes of the ring.
+    fn len(self) -> usize {
+        (self.wqe_count * self.segments * 16) as usize
+    }
+
+    /// Whether libmlx5 gave what was asked for: no more WQEs either, as CQ, pool and memory were measured by them. A
+    /// WQE of a striding queue has a segment of 16 bytes before the pointer (mlx5.md 2.8).
+    fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), SetupError> {
+        let stride_min = if self.striding.is_some() { 32 } else { 16 * self.segments };
+        let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);
+        if possible && parts.wqe_count == self.wqe_count && parts.wqe_count <= 1 << 15 && parts.stride >= stride_min {
+            return Ok(());
+        }
+        Err(port.strange(doing))
+    }
+}
+
+/// Whether there can be such a ring.
+fn is_ring(start: NonNull<u8>, count: u32, stride: u32) -> bool {
+    count.is_power_of_two() && stride.is_power_of_two() && start.addr().get().is_multiple_of(16)
+}
+
+/// The two words of a doorbell record.
+fn words(record: NonNull<[u32; 2]>) -> [NonNull<u32>; 2] {
+    let first = record.cast::<u32>();
+    // SAFETY: the second word of a record of two (1).
+    [first, unsafe { first.add(1) }]
+}
+
+/// From `RESET`, where a queue pair is made, to where it sends and receives.
+fn bring_up(port: &Port, queue: u16, qp: &QueuePair) -> Result<(), SetupError> {
+    for (idx, (state, to)) in UP.into_iter().enumerate() {
+        let from = if idx == 0 { "RESET" } else { UP[idx - 1].1 };
+        qp.to_state(state, port.number()).map_err(|error| match error.errno() {
+            libc::EPERM | libc::EACCES | libc::ENOMEM | libc::EIO | libc::ENODEV => {
+                port.error("readying a queue pair", 0, error)
+            }
+            errno => {
+                let error = io::Error::from_raw_os_error(errno);
+                SetupError::QueuePair { device: port.name().into(), queue, from, to, error }
+            }
+        })?;
+    }
+    Ok(())
+}
+
+const UP: [(QpState, &str); 3] = [(QpState::Init, "INIT"), (QpState::Rtr, "RTR"), (QpState::Rts, "RTS")];
+
+fn up_again(qp: &QueuePair, port: u8) -> Result<(), VerbsError> {
+    UP.into_iter().try_for_each(|(state, _)| qp.to_state(state, port))
+}
+
+fn system(error: VerbsError) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}
+
+/// What sends.
+pub(in crate::device::mlx5) struct Sender {
+    qp: QueuePair,
+    port: u8,
+    pace: Option<Pace>,
+}
+
+impl Sender {
+    /// What events name it by.
+    pub(in crate::device::mlx5) fn element(&self) -> Element {
+        Element::QueuePair(self.qp.number())
+    }
+
+    fn keep_pace(&self) -> Result<(), VerbsError> {
+        let Some(pace) = self.pace else { return Ok(()) };
+        self.qp.set_rate_limit(RateLimit {
+            kbps: pace.kbps,
+            burst_len_max: pace.burst_len_max,
+            packet_len_typical: pace.frame_len_typical,
+        })
+    }
+}
+
+impl Objects for Sender {
+    fn reset(&mut self) -> io::Result<()> {
+        self.qp.reset().map_err(system)
+    }
+
+    fn ready(&mut self) -> io::Result<()> {
+        up_again(&self.qp, self.port).and_then(|()| self.keep_pace()).map_err(system)
+    }
+}
+
+/// What receives. Cheap to clone.
+#[derive(Clone)]
+pub(in crate::device::mlx5) enum Receiver {
+    Pair { qp: QueuePair, port: u8 },
+    Work(WorkQueue),
+}
+
+impl Receiver {
+    /// What events name it by.
+    pub(in crate::device::mlx5) fn element(&self) -> Element {
+        match self {
+            Self::Pair { qp, .. } => Element::QueuePair(qp.number()),
+            Self::Work(wq) => Element::WorkQueue(wq.number()),
+        }
+    }
+}
+
+impl Objects for Receiver {
+    fn reset(&mut self) -> io::Result<()> {
+        match self {
+            Self::Pair { qp, .. } => qp.reset(),
+            Self::Work(wq) => wq.reset(WqState::Err),
+        }
+        .map_err(system)
+    }
+
+    fn ready(&mut self) -> io::Result<()> {
+        match self {
+            Self::Pair { qp, port } => up_again(qp, *port),
+            Self::Work(wq) => wq.to_state(WqState::Ready),
+        }
+        .map_err(system)
+    }
+
+    /// Most queues are well when they are closed.
+    fn close(&mut self) -> io::Result<()> {
+        match self {
+            Self::Pair { qp, .. } => qp.reset(),
+            Self::Work(wq) => wq.reset(WqState::Ready),
+        }
+        .map_err(system)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WQEs for so many frames of so many bytes, with strides of 2^`len` bytes, 2^`count` of them a WQE.
+    fn check(frames: u32, frame_len_max: usize, (len, count): (u8, u8), expected: Option<u32>) {
+        let striding = StridingRequest { stride_len_log: len, stride_count_log: count, two_byte_shift: false };
+        let shape = RqShape::for_frames(frames, frame_len_max, striding);
+        assert_eq!(shape.map(|shape| shape.wqe_count), expected, "{frames} of {frame_len_max}");
+    }
+
+    #[test]
+    fn striding_ring_has_room_for_its_frames() {
+        check(2048, 1518, (8, 9), Some(32));
+        check(8, 1518, (8, 9), Some(2));
+        // A frame in a WQE: a little more than half of its strides, and none in two.
+        check(64, 1100, (8, 3), Some(64));
+        check(64, 2048, (8, 3), Some(64));
+        check(64, 2049, (8, 3), None);
+    }
+}

@@ -1,0 +1,431 @@
+//! What the queues of a device share: the open port, what was chosen for it, its rules, and the memory that it knows.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use arrayvec::ArrayVec;
+use rdma_core_sys::verbs::{
+    Access, Context, EthernetMatch, Flow as StandingFlow, FlowRule, IndirectionTable, Ipv4Match, MemoryRegion,
+    PortsMatch, ProtectionDomain, QueuePair, VerbsError, WorkQueue,
+};
+
+use super::super::completion::clock::{Line, Relation};
+use super::super::config::{Hash, HashBy, Mlx5Config};
+use super::super::error::SetupError;
+use super::super::health::port_counter::PortCounter;
+use super::super::health::port_monitor::PortMonitor;
+use super::super::health::watch::{Kernel, Watch};
+use super::super::send::tx::has_room_for_segmentation;
+use super::super::send::wqe::BLOCK_UNITS;
+use super::capabilities::{
+    DeviceCapabilities, EnabledFeatures, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS, Stamping,
+};
+use super::filter::Filter;
+use super::objects::spreader;
+use super::steering::{Flow, Spec, Spreader, spread};
+use super::table::{Table, Target};
+use crate::device::nic_filter::NicFilter;
+use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::mem::Region;
+use crate::time::UnixTime;
+use crate::wire::MacAddr;
+
+/// An open port.
+pub(in crate::device::mlx5) struct Port {
+    // First: it looks at the device.
+    _lookout: PortMonitor,
+    // Rules before what they steer to, and everything before the device.
+    table: Mutex<Table<Aim>>,
+    // Taken before the table where both are needed.
+    group: Mutex<Group<WorkQueue>>,
+    regions: Mutex<Vec<Weak<Registered>>>,
+    pub(in crate::device::mlx5) watch: Arc<Watch>,
+    /// On what pages the strides of a receiving queue lie, where those are not what is wanted.
+    pub(in crate::device::mlx5) strides: OnceLock<String>,
+    /// Where the port has an interface.
+    pub(in crate::device::mlx5) filter: Option<Filter>,
+    /// SqMemory of the longest WQE that the device takes.
+    pub(in crate::device::mlx5) wqe_units_max: u32,
+    info: PortInfo,
+    pd: ProtectionDomain,
+}
+
+/// What is known of a port from the start.
+pub(in crate::device::mlx5) struct PortInfo {
+    /// The verbs name.
+    pub(in crate::device::mlx5) name: String,
+    /// The network interface of the same port, where there is one.
+    pub(in crate::device::mlx5) interface: Option<Interface>,
+    pub(in crate::device::mlx5) config: Mlx5Config,
+    pub(in crate::device::mlx5) capabilities: DeviceCapabilities,
+    pub(in crate::device::mlx5) enabled: EnabledFeatures,
+    /// Bytes of the longest frame, one VLAN tag included.
+    pub(in crate::device::mlx5) frame_len_max: usize,
+}
+
+/// A network interface.
+pub(in crate::device::mlx5) struct Interface {
+    pub(in crate::device::mlx5) name: String,
+    pub(in crate::device::mlx5) index: u32,
+    pub(in crate::device::mlx5) mac: MacAddr,
+}
+
+/// A region that the device knows.
+pub(in crate::device::mlx5) struct Registered {
+    region: MemoryRegion,
+    start: usize,
+}
+
+impl Registered {
+    /// The key that descriptors name it by.
+    pub(in crate::device::mlx5) fn lkey(&self) -> u32 {
+        self.region.lkey()
+    }
+}
+
+impl Port {
+    /// Of an open device. `sysfs` is where its counters are.
+    pub(in crate::device::mlx5) fn new(context: &Context, info: PortInfo, sysfs: &Path) -> Result<Self, SetupError> {
+        let pd = ProtectionDomain::allocate(context)
+            .map_err(|error| SetupError::verbs(&info.name, "making a protection domain", 0, system(error)))?;
+        let (config, targets) =
+            (&info.config, if info.config.hash().is_some() { 1 } else { info.config.queues.into() });
+        let out_of_buffer = PortCounter::open(sysfs, &info.name, config.port, "out_of_buffer");
+        let kernel = Kernel::new(context.clone(), sysfs.join("class/infiniband").join(&info.name));
+        let watch = Arc::new(Watch::new(kernel, config.port, out_of_buffer));
+        let port_monitor = PortMonitor::start(&info.name, Arc::clone(&watch))
+            .map_err(|error| SetupError::Thread { device: info.name.clone(), error })?;
+        Ok(Self {
+            table: Mutex::new(Table::new(targets, config.rules_max)),
+            group: Mutex::new(Group::new(config.queues)),
+            regions: Mutex::default(),
+            _lookout: port_monitor,
+            watch,
+            strides: OnceLock::new(),
+            filter: info
+                .interface
+                .as_ref()
+                .map(|interface| Filter::new(NicFilter::open(interface.index), interface.mac)),
+            // Until it was asked: a block.
+            wqe_units_max: BLOCK_UNITS,
+            info,
+            pd,
+        })
+    }
+
+    pub(in crate::device::mlx5) fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    /// From 1.
+    pub(in crate::device::mlx5) fn number(&self) -> u8 {
+        self.info.config.port
+    }
+
+    pub(in crate::device::mlx5) fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    pub(in crate::device::mlx5) fn config(&self) -> &Mlx5Config {
+        &self.info.config
+    }
+
+    pub(in crate::device::mlx5) fn enabled(&self) -> &EnabledFeatures {
+        &self.info.enabled
+    }
+
+    /// Bytes of a TCP payload that are cut; 0 where none is, also as a descriptor is too short for the header.
+    pub(in crate::device::mlx5) fn tso_len_max(&self) -> usize {
+        if has_room_for_segmentation(self.wqe_units_max) { self.enabled().tso_len_max } else { 0 }
+    }
+
+    pub(in crate::device::mlx5) fn context(&self) -> &Context {
+        self.pd.context()
+    }
+
+    pub(in crate::device::mlx5) fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
+    /// What a call said while it was `doing` something that pins `len` bytes.
+    pub(in crate::device::mlx5) fn error(&self, doing: &'static str, len: usize, error: VerbsError) -> SetupError {
+        SetupError::verbs(self.name(), doing, len, system(error))
+    }
+
+    /// libmlx5 gave what cannot be.
+    pub(in crate::device::mlx5) fn strange(&self, doing: &'static str) -> SetupError {
+        let error = io::Error::new(io::ErrorKind::InvalidData, "libmlx5 tells of a ring that cannot be");
+        SetupError::System { device: self.name().into(), doing, error }
+    }
+
+    /// Makes a pool's region known to the device. Both halves of a queue, and all queues with the same region, use one registration.
+    pub(in crate::device::mlx5) fn register(&self, region: &Arc<Region>) -> Result<Arc<Registered>, SetupError> {
+        let mut regions = lock(&self.regions);
+        regions.retain(|known| known.strong_count() > 0);
+        let start = region.base().addr().get();
+        // A registration keeps its region, so another one cannot be at the same place.
+        if let Some(known) = regions.iter().filter_map(Weak::upgrade).find(|known| known.start == start) {
+            return Ok(known);
+        }
+        let keeper = Arc::clone(region);
+        // Nobody looks at a byte before the CQE of its frame, and a CQE is written in strict order: it passes nothing that was written
+        // before, however relaxed that was (PCI Express Base Specification, 2.4.1).
+        let access = Access { relaxed_ordering: self.enabled().relaxed_ordering, ..Access::default() };
+        let made = MemoryRegion::register(&self.pd, region.base(), region.len(), access, keeper)
+            .map_err(|error| self.error("registering the pool", region.len(), error))?;
+        let registered = Arc::new(Registered { region: made, start });
+        regions.push(Arc::downgrade(&registered));
+        Ok(registered)
+    }
+
+    /// Takes a rule for queue `idx`.
+    pub(in crate::device::mlx5) fn steer(&self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        let id = lock(&self.table).add(rule, self.target(idx))?;
+        if let Some(filter) = &self.filter {
+            filter.add(rule);
+        }
+        Ok(id)
+    }
+
+    /// Takes a rule back.
+    pub(in crate::device::mlx5) fn unsteer(&self, id: RuleId) -> Result<(), SteerError> {
+        let rule = lock(&self.table).remove(id)?;
+        if let Some(filter) = &self.filter {
+            filter.remove(&rule);
+        }
+        Ok(())
+    }
+
+    /// Has the rules of queue `idx` steer to `qp`, from now on.
+    pub(in crate::device::mlx5) fn aim(&self, idx: u16, qp: QueuePair) -> Result<(), SetupError> {
+        self.open_target(idx, Aim { port: self.number(), pairs: Pairs::One(qp) })
+    }
+
+    /// Whether queue `idx`, which shares rules with others and is being opened, hears what is answered to it: not before the rules stand.
+    pub(in crate::device::mlx5) fn begin_to_hear(&self, idx: u16) -> Arc<AtomicBool> {
+        lock(&self.group).begin_to_hear(idx)
+    }
+
+    /// Adds the work queue of queue `idx` to those that share. With the last of them rules take effect.
+    pub(in crate::device::mlx5) fn join(&self, idx: u16, wq: WorkQueue, hash: &Hash) -> Result<(), SetupError> {
+        let mut group = lock(&self.group);
+        let Some(members) = group.join(idx, wq) else { return Ok(()) };
+        let table = self.table_over(&members)?;
+        let spread_by = |fields| spreader(self, &table, &hash.key, fields);
+        let addresses = spread_by(HASH_ADDRESSES)?;
+        let (tcp, udp) = match hash.by {
+            HashBy::Addresses => (addresses.clone(), addresses.clone()),
+            HashBy::Ports => (spread_by(HASH_ADDRESSES | HASH_TCP_PORTS)?, spread_by(HASH_ADDRESSES | HASH_UDP_PORTS)?),
+        };
+        let first = self.pair_for(&members[0])?;
+        let pairs = Pairs::Shared { by: hash.by, first, addresses, tcp, udp };
+        self.open_target(idx, Aim { port: self.number(), pairs })?;
+        group.hear();
+        Ok(())
+    }
+
+    /// Takes the rules of queue `idx` out of the device: their frames go to the kernel. Where queues share, of all.
+    pub(in crate::device::mlx5) fn release(&self, idx: u16) {
+        lock(&self.group).leave(idx, || lock(&self.table).close(self.target(idx)));
+    }
+
+    /// How the device's clock stands to the wall now; read from a page that the kernel keeps current.
+    pub(in crate::device::mlx5) fn relation(&self) -> Option<Relation> {
+        let clock = self.context().clock_info().ok()?;
+        let raw = clock.raw();
+        Some(Relation {
+            ns: raw.nsec,
+            ticks: raw.last_cycles,
+            fraction: raw.frac,
+            mult: raw.mult,
+            shift: raw.shift,
+            mask: raw.mask,
+        })
+    }
+
+    /// What the device's clock shows now, in the time of the stamps that it puts on frames.
+    pub(in crate::device::mlx5) fn nic_time(&self) -> Option<UnixTime> {
+        if self.enabled().stamps == Some(Stamping::RealTime) {
+            return None;
+        }
+        let line = Line::through(&self.relation()?);
+        let ticks = self.context().device_clock().ok()?;
+        Some(UnixTime::from_nanos(line.at(ticks)))
+    }
+
+    /// A queue pair for one work queue.
+    pub(in crate::device::mlx5) fn pair_for(&self, wq: &WorkQueue) -> Result<QueuePair, SetupError> {
+        let key = self.config().hash().unwrap_or_default().key;
+        spreader(self, &self.table_over(core::slice::from_ref(wq))?, &key, 0)
+    }
+
+    /// A table over `queues`, each with nearly the same share.
+    fn table_over(&self, queues: &[WorkQueue]) -> Result<IndirectionTable, SetupError> {
+        let len = self.info.capabilities.table_len(queues.len() as u16);
+        let entries: Vec<_> = queues.iter().cycle().take(len).cloned().collect();
+        IndirectionTable::create(&entries).map_err(|error| self.error("making an indirection table", 0, error))
+    }
+
+    fn open_target(&self, idx: u16, aim: Aim) -> Result<(), SetupError> {
+        lock(&self.table).open(self.target(idx), aim).map_err(|(rule, error)| {
+            let device = self.name().into();
+            SetupError::Steering { device, queue: idx, rule, error }
+        })
+    }
+
+    /// Where queues share, rules have one target.
+    fn target(&self, idx: u16) -> usize {
+        if self.config().hash().is_some() { 0 } else { idx.into() }
+    }
+}
+
+/// Whoever panicked with it left it whole: rules and queues agree after every statement that can panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn system(error: VerbsError) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}
+
+/// Queues that share what rules name. Who joins or leaves has the lock until the rules have followed: otherwise a last one who joins
+/// just now would have them steer to a queue that is about to end, whose frames then nobody receives.
+struct Group<M> {
+    members: Vec<Option<M>>,
+    /// Which of them may send: an answer would not be the kernel's.
+    hearing: Vec<Arc<AtomicBool>>,
+}
+
+impl<M: Clone> Group<M> {
+    fn new(queues: u16) -> Self {
+        Self { members: (0..queues).map(|_| None).collect(), hearing: (0..queues).map(|_| Arc::default()).collect() }
+    }
+
+    /// Queue `idx` is opened, maybe again.
+    fn begin_to_hear(&mut self, idx: u16) -> Arc<AtomicBool> {
+        let hearing = &mut self.hearing[usize::from(idx)];
+        *hearing = Arc::default();
+        Arc::clone(hearing)
+    }
+
+    /// The rules stand.
+    fn hear(&self) {
+        self.hearing.iter().for_each(|hearing| hearing.store(true, Ordering::Release));
+    }
+
+    /// Queue `idx` is ready: all of them, if none is missing any more.
+    fn join(&mut self, idx: u16, member: M) -> Option<Vec<M>> {
+        self.members[usize::from(idx)] = Some(member);
+        self.members.iter().cloned().collect()
+    }
+
+    /// Queue `idx` ends: first nobody finds it here, then `close` takes the rules out, and then it may go. If its sending half stays it
+    /// need not wait for answers that it does not want.
+    fn leave(&mut self, idx: u16, close: impl FnOnce()) {
+        self.hearing[usize::from(idx)].store(true, Ordering::Release);
+        let member = self.members[usize::from(idx)].take();
+        close();
+        drop(member);
+    }
+}
+
+/// Where rules steer to.
+struct Aim {
+    port: u8,
+    pairs: Pairs,
+}
+
+enum Pairs {
+    One(QueuePair),
+    Shared { by: HashBy, first: QueuePair, addresses: QueuePair, tcp: QueuePair, udp: QueuePair },
+}
+
+impl Target for Aim {
+    type Standing = ArrayVec<StandingFlow, 4>;
+
+    fn install(&self, rule: &Rule) -> Result<Self::Standing, i32> {
+        let create = |qp: &QueuePair, rule: &Rule| {
+            StandingFlow::create(qp, &flow_rule(&Flow::of(rule), self.port)).map_err(|error| error.errno())
+        };
+        match &self.pairs {
+            Pairs::One(qp) => Ok([create(qp, rule)?].into_iter().collect()),
+            Pairs::Shared { by, first, addresses, tcp, udp } => {
+                let qp_of = |spreader| match spreader {
+                    Spreader::None => first,
+                    Spreader::Addresses => addresses,
+                    Spreader::Tcp => tcp,
+                    Spreader::Udp => udp,
+                };
+                spread(rule, *by).iter().map(|(rule, spreader)| create(qp_of(*spreader), rule)).collect()
+            }
+        }
+    }
+}
+
+/// A flow in the words of verbs.
+fn flow_rule(flow: &Flow, port: u8) -> FlowRule {
+    let ports = |source, destination| PortsMatch { source, destination };
+    flow.specs.iter().fold(FlowRule::new(port).priority(flow.priority), |rule, spec| match *spec {
+        Spec::Ethernet { destination, ethertype, vlan } => rule.ethernet(EthernetMatch {
+            destination: destination.map(|mac| mac.0),
+            source: None,
+            ethertype: ethertype.map(|ethertype| ethertype.0),
+            vlan,
+        }),
+        Spec::Ipv4 { source, destination, protocol } => rule.ipv4(Ipv4Match {
+            source: source.map(|address| address.octets()),
+            destination: destination.map(|address| address.octets()),
+            protocol: protocol.map(|protocol| protocol.0),
+        }),
+        Spec::Tcp { source, destination } => rule.tcp(ports(source, destination)),
+        Spec::Udp { source, destination } => rule.udp(ports(source, destination)),
+        Spec::Tag(tag) => rule.tag(tag),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use super::*;
+
+    #[test]
+    fn queue_that_ends_is_in_no_group_once_its_rules_are_out() {
+        let mut group = Group::new(2);
+        assert_eq!(group.join(0, "first"), None);
+        assert_eq!(group.join(1, "second"), Some(vec!["first", "second"]));
+        let closed = core::cell::Cell::new(0);
+        group.leave(0, || closed.set(closed.get() + 1));
+        assert_eq!(closed.get(), 1);
+        assert_eq!(group.join(1, "again"), None, "one is missing");
+        group.leave(0, || closed.set(closed.get() + 1));
+        assert_eq!(group.join(0, "third"), Some(vec!["third", "again"]));
+    }
+
+    #[test]
+    fn queues_that_share_are_heard_with_the_last_of_them() {
+        let mut group = Group::new(2);
+        let hears = |hearing: &Arc<AtomicBool>| hearing.load(Ordering::Acquire);
+        let first = group.begin_to_hear(0);
+        assert_eq!(group.join(0, ()), None);
+        assert!(!hears(&first), "the kernel gets its answers");
+        let second = group.begin_to_hear(1);
+        assert!(group.join(1, ()).is_some());
+        group.hear();
+        assert!(hears(&first) && hears(&second));
+        group.leave(1, || ());
+        let again = group.begin_to_hear(1);
+        assert!(!hears(&again), "it is opened anew, and the rules are out");
+        group.leave(1, || ());
+        assert!(hears(&again), "who does not receive waits for no answer");
+    }
+
+    #[test]
+    fn who_joins_waits_for_the_one_who_leaves() {
+        let group = Mutex::new(Group::new(1));
+        lock(&group).join(0, ());
+        lock(&group).leave(0, || assert!(group.try_lock().is_err(), "somebody could join before the rules are out"));
+    }
+}

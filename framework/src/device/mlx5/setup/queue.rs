@@ -1,0 +1,389 @@
+//! A queue on its way to a worker: opened on the worker's thread, with the worker's pool.
+//!
+//! The order is what keeps frames from being lost: memory is registered, rings are made and filled, and only then rules put into
+//! the device. Until that moment the kernel gets what they name.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::sync::Arc;
+
+use hugepages::{MapRequest, Mapping};
+use rdma_core_sys::verbs::{CompletionQueue, Compression, CqOptions, Element};
+
+use super::super::completion::clock::{Relation, Stamps};
+use super::super::completion::compressed::Mini;
+use super::super::error::SetupError;
+use super::super::health::recover::{Objects, Recovery};
+use super::super::health::watch::Fault;
+use super::super::receive::mprq_buffer::MprqBuffer;
+use super::super::receive::packet_types::RxFeatures;
+use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
+use super::super::send::tx::{Mlx5Tx, TxParts};
+use super::capabilities::Stamping;
+use super::objects::{self, Receiver, RqShape};
+use super::parts::TxFeatures;
+use super::port::{Port, Registered};
+use crate::counters::{Scope, Unit};
+use crate::device::{DeviceError, Queue, RxState};
+use crate::mem::{Pool, Region};
+
+/// A queue on its way to a worker.
+pub struct Mlx5Queue {
+    pub(in crate::device::mlx5) port: Arc<Port>,
+    pub(in crate::device::mlx5) idx: u16,
+    /// Nobody else may take it as long as this is somewhere: with it, then with its halves.
+    pub(in crate::device::mlx5) place: Arc<()>,
+}
+
+/// Looks at the kernel's page of the clock before it is given up; libmlx5 makes ten within each.
+const CLOCK_LOOKS: usize = 100;
+/// Most buffers of a frame: what a WQE of 512 bytes could name is more than any frame needs.
+const SEGMENTS_MAX: u32 = 8;
+
+impl Queue for Mlx5Queue {
+    type Rx = Mlx5Rx;
+    type Tx = Mlx5Tx;
+
+    /// Registers the pool's region, makes the rings and has the rules steer to them. Some milliseconds, as long as the kernel needs
+    /// to pin the pool.
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
+        let port = &self.port;
+        let shape = self.shape(pool)?;
+        let region = port.register(pool.region())?;
+        self.tell(scope);
+        let has_ended = Arc::default();
+        let tx = self.open_tx(&region, pool, scope, &has_ended)?;
+        let rx = self.open_rx(shape, &region, pool, scope, &has_ended)?;
+        Ok((rx, tx))
+    }
+}
+
+impl Mlx5Queue {
+    /// How the receiving ring is made for buffers of `pool`.
+    fn shape(&self, pool: &Pool) -> Result<RqShape, SetupError> {
+        let info = self.port.info();
+        let (ring_len, data_room) = (info.config.rx_ring_len, pool.layout().data_room());
+        let segments = info.frame_len_max.div_ceil(data_room).max(1) as u32;
+        let segments_max = match info.enabled.striding {
+            None => SEGMENTS_MAX.min(info.capabilities.device.sge_max),
+            // Frames are copied into the pool's buffers: the ring has none of them.
+            Some(_) => SEGMENTS_MAX.min(pool.capacity().try_into().unwrap_or(u32::MAX)),
+        };
+        if segments > segments_max {
+            return Err(SetupError::FrameTooLong {
+                device: info.name.clone(),
+                frame_len_max: info.frame_len_max,
+                data_room,
+                segments_max: segments_max as usize,
+            });
+        }
+        if let Some(striding) = info.enabled.striding {
+            let shape = RqShape::for_frames(ring_len, info.frame_len_max, striding);
+            return shape.ok_or_else(|| self.port.strange("making a striding queue"));
+        }
+        if pool.capacity() <= (ring_len * segments) as usize {
+            return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), ring_len: ring_len * segments });
+        }
+        Ok(RqShape { wqe_count: ring_len, segments, striding: None })
+    }
+
+    /// What `wirepath stats` shows of the queue, and finds the NIC's own counters by.
+    fn tell(&self, scope: &Scope) {
+        let info = self.port.info();
+        scope.text("device", &info.name);
+        scope.text("mode", if info.config.hash().is_some() { "mlx5, spread by a hash" } else { "mlx5" });
+        if let Some(interface) = &info.interface {
+            scope.text("interface", &interface.name);
+            scope.gauge("interface_index", Unit::Number).set(interface.index.into());
+        }
+    }
+
+    fn open_tx(
+        &self,
+        region: &Arc<Registered>,
+        pool: &Pool,
+        scope: &Scope,
+        has_ended: &Arc<AtomicBool>,
+    ) -> Result<Mlx5Tx, DeviceError> {
+        let (port, info) = (&*self.port, self.port.info());
+        let blocks = info.config.tx_ring_len;
+        // Each block may come back with a CQE of its own when a ring in error is flushed.
+        let options = CqOptions { wallclock: info.enabled.stamps == Some(Stamping::RealTime), ..CqOptions::default() };
+        let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
+        let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
+        scope.scope("tx").text("doorbell", if sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
+        let monitor = ObjectMonitor::new(&self.port, sender.element(), &cq, has_ended);
+        let regions = [Some(Arc::clone(region)), None];
+        let half = Half {
+            objects: sender,
+            from: None,
+            monitor: monitor.clone(),
+            _place: Arc::clone(&self.place),
+            _regions: regions,
+        };
+        let clock = Arc::clone(&self.port);
+        let parts = TxParts {
+            sq,
+            cq: cq_parts,
+            capabilities: capabilities(port),
+            lkey: region.lkey(),
+            stamps: self.stamps()?,
+            relation: Box::new(move || clock.relation()),
+            fault: Box::new(move || monitor.take_fault()),
+            recovery: Recovery::new(Box::new(half), &scope.scope("tx")),
+            hearing: info.config.hash().is_some().then(|| port.begin_to_hear(self.idx)),
+        };
+        Mlx5Tx::new(parts, pool, scope)
+    }
+
+    fn open_rx(
+        &self,
+        shape: RqShape,
+        region: &Arc<Registered>,
+        pool: &Pool,
+        scope: &Scope,
+        has_ended: &Arc<AtomicBool>,
+    ) -> Result<Mlx5Rx, DeviceError> {
+        let (port, info) = (&*self.port, self.port.info());
+        let enabled = &info.enabled;
+        let options = CqOptions {
+            compression: enabled.compression,
+            wallclock: enabled.stamps == Some(Stamping::RealTime),
+            ..CqOptions::default()
+        };
+        let (cq, cq_parts) = objects::completion_queue(port, shape.cqe_count(), options)?;
+        let landing = shape.striding.map(|_| self.landing(shape, pool)).transpose()?;
+        let lkey = landing.as_ref().map_or(region.lkey(), |(_, registered)| registered.lkey());
+        let (receiver, rq) = if info.config.hash().is_some() || shape.striding.is_some() {
+            objects::work_queue(port, &cq, shape, lkey)?
+        } else {
+            objects::receiver(port, self.idx, &cq, shape, lkey)?
+        };
+        let way = receiver.clone();
+        let from = Some((Arc::clone(&self.port), self.idx));
+        let (landing, landing_region) = landing.unzip();
+        let regions = [Some(Arc::clone(region)), landing_region];
+        let monitor = ObjectMonitor::new(&self.port, receiver.element(), &cq, has_ended);
+        let half = Half {
+            objects: receiver,
+            from,
+            monitor: monitor.clone(),
+            _place: Arc::clone(&self.place),
+            _regions: regions,
+        };
+        let parts = RxParts {
+            cq: cq_parts,
+            rq,
+            landing,
+            recovery: Recovery::new(Box::new(half), &scope.scope("rx")),
+            status: Box::new(VerbsQueueStatus { monitor }),
+            frame_len_max: info.frame_len_max,
+            features: RxFeatures {
+                stamps: self.stamps()?,
+                has_hashes: info.config.hash().is_some(),
+                has_checksums: enabled.checksum,
+            },
+            mini: enabled.compression.map(mini),
+        };
+        // Its ring has all buffers that the pool could give when this returns, and if what follows fails it takes everything back.
+        let rx = Mlx5Rx::new(parts, pool, scope);
+        match (way, info.config.hash()) {
+            (Receiver::Pair { qp, .. }, _) => port.aim(self.idx, qp)?,
+            (Receiver::Work(wq), Some(hash)) => port.join(self.idx, wq, &hash)?,
+            (Receiver::Work(wq), None) => port.aim(self.idx, port.pair_for(&wq)?)?,
+        }
+        Ok(rx)
+    }
+
+    /// Memory for the frames of a striding ring, which are copied out of it; known to the device.
+    fn landing(&self, shape: RqShape, pool: &Pool) -> Result<(MprqBuffer, Arc<Registered>), SetupError> {
+        let len = shape.landing_len();
+        // Beside the pool into which they are copied.
+        let node = pool.region().mapping().and_then(Mapping::node);
+        let region = Region::map(&MapRequest { node, ..MapRequest::new(len) }).or_else(|_| Region::heap(len));
+        let region = Arc::new(region.map_err(|_| SetupError::NoMemory { doing: "the strides of a receive queue" })?);
+        if let Some(why) = short_of_hugepages(&region) {
+            // Of several queues the first one says it.
+            let _ = self.port.strides.set(why);
+        }
+        let registered = self.port.register(&region)?;
+        let landing =
+            MprqBuffer::new(region, registered.lkey()).ok_or_else(|| self.port.strange("making a striding queue"))?;
+        Ok((landing, registered))
+    }
+
+    /// What becomes of time stamps. The device was opened with them, so a clock that is lost now is no queue without them.
+    fn stamps(&self) -> Result<Stamps, SetupError> {
+        let stamps = stamps(self.port.enabled().stamps, || self.port.relation());
+        stamps.ok_or_else(|| SetupError::NoClock { device: self.port.name().into() })
+    }
+}
+
+/// What an operator ought to know of memory that is not in hugepages.
+fn short_of_hugepages(region: &Region) -> Option<String> {
+    match region.mapping() {
+        Some(mapping) => mapping.fallback().map(|fallback| format!("on small pages: {fallback}")),
+        None => Some("on the heap, on any NUMA node".into()),
+    }
+}
+
+/// `None` where the clock is wanted and nobody relates it. The kernel may be writing to its page, which a look or two later it is not.
+fn stamps(enabled: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> Option<Stamps> {
+    match enabled {
+        None => Some(Stamps::Off),
+        Some(Stamping::Ticks) => Some(Stamps::Ticks),
+        Some(Stamping::RealTime) => Some(Stamps::RealTime),
+        Some(Stamping::Wall) => core::iter::repeat_with(ask).take(CLOCK_LOOKS).flatten().next().map(Stamps::Wall),
+    }
+}
+
+/// What a sending queue may be asked for.
+fn capabilities(port: &Port) -> TxFeatures {
+    let (info, enabled) = (port.info(), port.enabled());
+    TxFeatures {
+        frame_len_max: info.frame_len_max as u32,
+        multi_packet: enabled.multi_packet,
+        checksums: enabled.checksum,
+        // A descriptor has either the tag or bytes of the header (mlx5.md 2.3).
+        vlan_insert: enabled.inline_len_min == 0,
+        segmentation_len_max: port.tso_len_max() as u32,
+    }
+}
+
+fn mini(compression: Compression) -> Mini {
+    match compression {
+        Compression::Hash => Mini::Hash,
+        Compression::Checksum => Mini::Checksum,
+        Compression::ChecksumStride => Mini::ChecksumStride,
+    }
+}
+
+/// The objects of one half, with all that has to live as long as they do.
+struct Half<T> {
+    objects: T,
+    /// Where rules steer frames from, which ends before the objects do: at the queue of a port.
+    from: Option<(Arc<Port>, u16)>,
+    monitor: ObjectMonitor,
+    // Behind the objects: they go first.
+    _place: Arc<()>,
+    _regions: [Option<Arc<Registered>>; 2],
+}
+
+impl<T: Objects> Objects for Half<T> {
+    fn reset(&mut self) -> io::Result<()> {
+        self.objects.reset()?;
+        self.monitor.forget_ring();
+        Ok(())
+    }
+
+    fn ready(&mut self) -> io::Result<()> {
+        self.objects.ready()
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        if let Some((port, idx)) = self.from.take() {
+            port.release(idx);
+        }
+        self.objects.close()?;
+        self.monitor.forget_ring();
+        Ok(())
+    }
+
+    fn are_gone(&mut self) -> bool {
+        self.monitor.port.watch.ask();
+        self.monitor.port.watch.state() == RxState::Ended
+    }
+}
+
+/// Hears what the kernel tells of the objects of one half.
+#[derive(Clone)]
+struct ObjectMonitor {
+    port: Arc<Port>,
+    ring: Element,
+    cq: Element,
+    /// Of the queue: one of its halves has lost its completions.
+    has_ended: Arc<AtomicBool>,
+}
+
+impl ObjectMonitor {
+    /// For objects that are new: what is known of others with their numbers is forgotten.
+    fn new(port: &Arc<Port>, ring: Element, cq: &CompletionQueue, has_ended: &Arc<AtomicBool>) -> Self {
+        let cq = Element::CompletionQueue(cq.handle());
+        port.watch.forget(ring);
+        port.watch.forget(cq);
+        Self { port: Arc::clone(port), ring, cq, has_ended: Arc::clone(has_ended) }
+    }
+
+    /// What became of them since this was last asked, as far as events have been read.
+    fn take_fault(&self) -> Option<Fault> {
+        let fault = self.port.watch.take_fault(self.ring, self.cq);
+        if fault == Some(Fault::Completions) {
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
+        fault
+    }
+
+    /// The ring was reset: what the kernel has told of it before, or what waits to be told, is of no interest.
+    fn forget_ring(&self) {
+        self.port.watch.forget(self.ring);
+    }
+}
+
+/// What the receiving half is told about its port and its objects.
+struct VerbsQueueStatus {
+    monitor: ObjectMonitor,
+}
+
+impl QueueStatus for VerbsQueueStatus {
+    fn state(&self) -> RxState {
+        if self.monitor.has_ended.load(Ordering::Relaxed) { RxState::Ended } else { self.monitor.port.watch.state() }
+    }
+
+    fn relation(&mut self) -> Option<Relation> {
+        self.monitor.port.relation()
+    }
+
+    fn refresh(&mut self) -> Refreshed {
+        Refreshed { out_of_buffer: self.monitor.port.watch.take_out_of_buffer(), fault: self.monitor.take_fault() }
+    }
+
+    fn refresh_last(&mut self) -> Refreshed {
+        self.monitor.port.watch.look_last();
+        self.refresh()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_that_are_not_in_hugepages_say_so() {
+        let heap = Region::heap(4096).map(|region| short_of_hugepages(&region));
+        assert_eq!(heap.ok().flatten().as_deref(), Some("on the heap, on any NUMA node"));
+        // More than any machine reserves.
+        if let Ok(region) = Region::map(&MapRequest { populate: false, ..MapRequest::new(1 << 40) }) {
+            assert!(short_of_hugepages(&region).is_some_and(|why| why.starts_with("on small pages: ")));
+        }
+    }
+
+    const RELATION: Relation = Relation { ns: 5, ticks: 6, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
+
+    #[test]
+    fn clock_that_is_written_to_is_asked_again() {
+        let mut asked = 0;
+        let found = stamps(Some(Stamping::Wall), || {
+            asked += 1;
+            (asked == 3).then_some(RELATION)
+        });
+        assert_eq!((found, asked), (Some(Stamps::Wall(RELATION)), 3));
+    }
+
+    #[test]
+    fn clock_that_nobody_relates_is_no_queue_without_times() {
+        assert_eq!(stamps(Some(Stamping::Wall), || None), None);
+        let raw = || -> Option<Relation> { panic!("nobody asked for the wall") };
+        assert_eq!(stamps(Some(Stamping::Ticks), raw), Some(Stamps::Ticks));
+        assert_eq!(stamps(None, raw), Some(Stamps::Off));
+    }
+}

@@ -1,0 +1,296 @@
+//! A sending half over plain memory, and the NIC's side of it, which does what a test, a bench or a fuzzer tells it to. Not part
+//! of the crate's interface.
+
+use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::{AtomicBool, fence};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::super::completion::clock::Stamps;
+use super::super::health::recover::{Objects, Recovery};
+use super::super::health::watch::Fault;
+use super::super::send::tx::{Mlx5Tx, TxParts};
+use super::super::setup::parts::{Keeper, SqParts, TxFeatures};
+use super::plain::{Memory, PlainCq};
+use crate::counters::Scope;
+use crate::device::DeviceError;
+use crate::mem::Pool;
+
+/// The number of a plain sending queue.
+pub const PLAIN_SQ_NUMBER: u32 = 0x00ab_cdef;
+/// The key of the pool's region.
+pub const PLAIN_TX_LKEY: u32 = 0x0a0b_0c0d;
+
+const BLOCK_LEN: usize = 64;
+
+/// How a plain sending queue is made.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainTxConfig {
+    /// Blocks of the ring.
+    pub blocks: u32,
+    /// Entries of the CQ.
+    pub cqes: u32,
+    /// Bytes of a half of the register.
+    pub blueflame_len: u32,
+    /// Bytes that each WQE carries inline.
+    pub inline_len_min: u8,
+    /// SqMemory of the longest WQE that it takes.
+    pub wqe_units_max: u32,
+    /// Bytes of the longest frame.
+    pub frame_len_max: u32,
+    /// Multi-packet WQEs.
+    pub multi_packet: bool,
+    /// Checksums.
+    pub checksums: bool,
+    /// Inserts VLAN tags.
+    pub vlan_insert: bool,
+    /// Bytes of the longest payload to be cut.
+    pub segmentation_len_max: u32,
+    /// TxTimestamps are told, by the time of day.
+    pub timestamps: bool,
+    /// TxTimestamps are told, in ticks.
+    pub raw_timestamps: bool,
+    /// Its rules stand once [`PlainTxObjects::hearing`] is true.
+    pub shares_rules: bool,
+}
+
+impl Default for PlainTxConfig {
+    fn default() -> Self {
+        Self {
+            blocks: 256,
+            cqes: 256,
+            blueflame_len: 256,
+            inline_len_min: 0,
+            wqe_units_max: 63,
+            frame_len_max: 1522,
+            multi_packet: true,
+            checksums: true,
+            vlan_insert: true,
+            segmentation_len_max: 65_536,
+            timestamps: true,
+            raw_timestamps: false,
+            shares_rules: false,
+        }
+    }
+}
+
+/// A ConnectX of one sending queue that does nothing on its own.
+pub struct PlainTxNic {
+    /// Its completion queue.
+    pub cq: PlainCq,
+    /// Its ring.
+    pub sq: PlainSq,
+    /// What set-up's objects were asked for, and what they answer.
+    pub objects: Rc<PlainTxObjects>,
+    resets_seen: u32,
+}
+
+/// The NIC's side of a sending ring.
+pub struct PlainSq {
+    blocks: u32,
+    wqes: Memory,
+    record: Memory,
+    register: Memory,
+    register_len: usize,
+    /// The index of the WQE that it does next.
+    done: u16,
+}
+
+/// What stands for verbs objects.
+#[derive(Debug, Default)]
+pub struct PlainTxObjects {
+    /// Calls of `reset`.
+    pub resets: Cell<u32>,
+    /// Calls of `ready`.
+    pub readies: Cell<u32>,
+    /// Calls that fail from now on.
+    pub failing: Cell<u32>,
+    /// Fell into error without a CQE.
+    pub has_failed: Cell<bool>,
+    /// Lost its completion queue.
+    pub has_lost_cq: Cell<bool>,
+    /// What is sent would be answered to it.
+    pub hearing: Arc<AtomicBool>,
+}
+
+impl PlainTxObjects {
+    fn call(&self, calls: &Cell<u32>) -> io::Result<()> {
+        calls.set(calls.get() + 1);
+        if self.failing.get() == 0 {
+            return Ok(());
+        }
+        self.failing.set(self.failing.get() - 1);
+        Err(io::Error::from(io::ErrorKind::Other))
+    }
+
+    fn take_fault(&self) -> Option<Fault> {
+        match (self.has_lost_cq.take(), self.has_failed.take()) {
+            (true, _) => Some(Fault::Completions),
+            (false, has_failed) => has_failed.then_some(Fault::Ring),
+        }
+    }
+}
+
+struct Fake(Rc<PlainTxObjects>);
+
+impl Objects for Fake {
+    fn reset(&mut self) -> io::Result<()> {
+        self.0.call(&self.0.resets)
+    }
+
+    fn ready(&mut self) -> io::Result<()> {
+        self.0.call(&self.0.readies)
+    }
+}
+
+/// A sending half over plain memory, and the NIC's side of it.
+pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Mlx5Tx, PlainTxNic), DeviceError> {
+    let (cq, nic_cq) = PlainCq::new(config.cqes, 64);
+    let register_len = 2 * (config.blueflame_len as usize).max(8);
+    let sq = PlainSq {
+        blocks: config.blocks,
+        wqes: Memory::new(config.blocks as usize * BLOCK_LEN),
+        record: Memory::new(8),
+        register: Memory::new(register_len),
+        register_len,
+        done: 0,
+    };
+    let objects = Rc::new(PlainTxObjects::default());
+    let told = Rc::clone(&objects);
+    let parts = TxParts {
+        sq: SqParts {
+            ring: sq.wqes.first(),
+            wqebb_count: config.blocks,
+            doorbell: sq.record.first().cast(),
+            uar: sq.register.first(),
+            blueflame_len: config.blueflame_len,
+            number: PLAIN_SQ_NUMBER,
+            inline_len_min: config.inline_len_min,
+            wqe_units_max: config.wqe_units_max,
+            keeper: Keeper::of_plain(&[&sq.wqes, &sq.record, &sq.register]),
+        },
+        cq,
+        capabilities: TxFeatures {
+            frame_len_max: config.frame_len_max,
+            multi_packet: config.multi_packet,
+            checksums: config.checksums,
+            vlan_insert: config.vlan_insert,
+            segmentation_len_max: config.segmentation_len_max,
+        },
+        lkey: PLAIN_TX_LKEY,
+        stamps: match (config.timestamps, config.raw_timestamps) {
+            (_, true) => Stamps::Ticks,
+            (true, false) => Stamps::RealTime,
+            (false, false) => Stamps::Off,
+        },
+        relation: Box::new(|| None),
+        fault: Box::new(move || told.take_fault()),
+        recovery: Recovery::new(Box::new(Fake(Rc::clone(&objects))), scope),
+        hearing: config.shares_rules.then(|| Arc::clone(&objects.hearing)),
+    };
+    Ok((Mlx5Tx::new(parts, pool, scope)?, PlainTxNic { cq: nic_cq, sq, objects, resets_seen: 0 }))
+}
+
+impl PlainSq {
+    /// The producer index as the record tells it.
+    pub fn producer_index(&self) -> u16 {
+        u32::from_be_bytes(self.record.read(0)) as u16
+    }
+
+    /// The record as it stands.
+    pub fn record(&self) -> u32 {
+        u32::from_be_bytes(self.record.read(0))
+    }
+
+    /// Overwrites the record.
+    pub fn set_record(&self, record: u32) {
+        self.record.write(0, &record.to_be_bytes());
+    }
+
+    /// Both halves of the register, as they were written last.
+    pub fn register(&self) -> Vec<u8> {
+        (0..self.register_len / 8).flat_map(|word| self.register.read::<8>(word * 8)).collect()
+    }
+
+    /// Writes zeros over the register.
+    pub fn clear_register(&self) {
+        self.register.write(0, &vec![0; self.register_len]);
+    }
+
+    /// Somebody who looks on from another thread.
+    pub fn watch(&self) -> Watch {
+        Watch { record: self.record.clone(), register: self.register.clone() }
+    }
+
+    /// The block at an index.
+    pub fn block(&self, idx: u16) -> [u8; BLOCK_LEN] {
+        self.wqes.read((u32::from(idx) % self.blocks) as usize * BLOCK_LEN)
+    }
+
+    /// Overwrites a block, as nobody but a test does.
+    pub fn set_block(&self, idx: u16, block: &[u8; BLOCK_LEN]) {
+        self.wqes.write((u32::from(idx) % self.blocks) as usize * BLOCK_LEN, block);
+    }
+
+    /// The index of the WQE that is done next.
+    pub fn done(&self) -> u16 {
+        self.done
+    }
+
+    /// Goes on at another index.
+    pub fn set_done(&mut self, done: u16) {
+        self.done = done;
+    }
+}
+
+/// Looks at the doorbell of a ring while it is rung.
+pub struct Watch {
+    record: Memory,
+    register: Memory,
+}
+
+impl Watch {
+    /// The index that the first half of the register names, and the record as it stood a moment later. `None` while the register
+    /// was never written, or is being written.
+    pub fn look(&self) -> Option<(u16, u16)> {
+        let register: [u8; 8] = self.register.read(0);
+        if register[7] == 0 || self.register.read(0) != register {
+            return None;
+        }
+        fence(Acquire);
+        let record: [u8; 4] = self.record.read(0);
+        fence(Acquire);
+        if self.record.read(0) != record {
+            return None;
+        }
+        Some((u16::from_be_bytes([register[1], register[2]]), u32::from_be_bytes(record) as u16))
+    }
+}
+
+impl PlainTxNic {
+    /// Does all WQEs that the record tells of, without looking at frames: writes the CQEs that were asked for, and returns how
+    /// many. After a reset it begins at index 0.
+    pub fn complete_all(&mut self) -> usize {
+        if self.objects.resets.get() != self.resets_seen {
+            self.resets_seen = self.objects.resets.get();
+            self.sq.done = 0;
+        }
+        let mut cqes = 0;
+        for _ in 0..self.sq.blocks {
+            if self.sq.done == self.sq.producer_index() {
+                break;
+            }
+            let idx = self.sq.done;
+            let control = self.sq.block(idx);
+            let blocks = u16::from(control[7] & 0x3f).div_ceil(4).max(1);
+            if control[11] & 0x0c == 0x08 {
+                self.cq.complete(0, 0, |cqe| cqe[60..62].copy_from_slice(&idx.to_be_bytes()));
+                cqes += 1;
+            }
+            self.sq.done = idx.wrapping_add(blocks);
+        }
+        cqes
+    }
+}
